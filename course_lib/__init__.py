@@ -1,0 +1,1 @@
+"""The helper library of the course One Model, Many GPUs."""

@@ -1,0 +1,11 @@
+"""The one exception that users are meant to read."""
+
+from __future__ import annotations
+
+
+class CourseError(Exception):
+    """A problem that the user can mend: one sentence that says what to do, and the exit code of the command."""
+
+    def __init__(self, sentence: str, code: int = 1) -> None:
+        super().__init__(sentence)
+        self.code = code
