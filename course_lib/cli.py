@@ -1,0 +1,138 @@
+"""The `course` command: thin; each command calls one function of the library."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+from pathlib import Path
+from typing import List, Optional  # noqa: UP035  (typer reads annotations at run time, also on Python 3.9)
+
+import typer
+
+from course_lib.errors import CourseError
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="One Model, Many GPUs: a hands-on course on training one neural network on many GPUs.",
+)
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@app.command()
+def setup() -> None:
+    """Set everything up, or repair it: environment, packages, Horovod."""
+    from course_lib import bootstrap
+
+    raise SystemExit(bootstrap.main([]))
+
+
+@app.command()
+def lab(
+    directory: Path = typer.Option(Path("workspace"), "--dir", help="The learner's workspace; made if missing."),
+    port: Optional[int] = typer.Option(None, help="Port of JupyterLab; default: a free one."),
+    browser: bool = typer.Option(True, "--browser/--no-browser", help="Open a browser window."),
+) -> None:
+    """Open JupyterLab on a workspace with the notebooks."""
+    from course_lib.classroom import workspace
+
+    raise typer.Exit(workspace.open_lab(directory, port, browser))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def test(context: typer.Context) -> None:
+    """Run the tests; every argument goes to pytest."""
+    import os
+
+    import pytest
+
+    os.chdir(ROOT)
+    raise typer.Exit(int(pytest.main(context.args)))
+
+
+@app.command()
+def doctor(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
+    """Say what this machine can do, and what is wrong with it."""
+    from course_lib import doctor
+
+    report = doctor.diagnose()
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        doctor.show(report)
+    raise typer.Exit(1 if report["problems"] else 0)
+
+
+@app.command()
+def data(names: Optional[List[str]] = typer.Argument(None, metavar="[NAME]...", help="Default: all.")) -> None:  # noqa: UP006
+    """Get the data sets, verify them, say where they come from."""
+    from course_lib import data
+
+    data.show(data.fetch(names or None))
+
+
+@app.command(context_settings={"allow_interspersed_args": True})
+def run(
+    script: Path = typer.Argument(..., help="A Python script that uses Horovod."),
+    args: Optional[List[str]] = typer.Argument(None, metavar="[-- ARGS]...", help="The script's arguments."),  # noqa: UP006
+    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: one per GPU, else 2."),
+    timeout: Optional[float] = typer.Option(None, help="Seconds after which everything is ended (exit code 124)."),
+    hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; default: this host."),
+    gloo: bool = typer.Option(False, "--gloo", help="Use the Gloo controller."),
+    mpi: bool = typer.Option(False, "--mpi", help="Use the MPI controller."),
+) -> None:
+    """Run a script on N Horovod ranks."""
+    from course_lib import console, launch
+
+    if gloo and mpi:
+        raise CourseError("Choose one of --gloo and --mpi.", code=2)
+    controller = "gloo" if gloo else "mpi" if mpi else None
+    run = launch.start(script, args or (), ranks, controller=controller, hosts=hosts, timeout=timeout)
+    raise typer.Exit(console.follow(run))
+
+
+@app.command()
+def build(check: bool = typer.Option(False, "--check", help="Write nothing; fail if a file is stale.")) -> None:
+    """Make the learner's notebooks from the masters."""
+    from course_lib.classroom import masters
+
+    paths = masters.build(check=check)
+    for path in paths:
+        print(f"{'stale' if check else 'wrote'} {path}")
+    raise typer.Exit(1 if check and paths else 0)
+
+
+@app.command()
+def grade(
+    directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
+    jobs: int = typer.Option(1, help="Submissions graded at the same time."),
+) -> None:
+    """Grade a class: gradebook, CSV, feedback pages."""
+    from course_lib.classroom import grading
+
+    raise typer.Exit(grading.grade(directory, jobs).code)
+
+
+def main() -> None:
+    """Entry point of the console script: problems that the user can mend are one sentence, never a traceback."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    signal.signal(signal.SIGHUP, _interrupt)
+    try:
+        app()
+    except CourseError as error:
+        print(f"course: {error}", file=sys.stderr)
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+def _interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,379 @@
+"""Start a script on N Horovod ranks, follow it as a stream of events, leave nothing running.
+
+    with start("train.py", ranks=2) as run:
+        for event in run:
+            ...
+    run.wait().code
+
+Horovod's own launchers do the starting (`horovodrun` over Gloo or MPI). Around them stand `supervise`, which
+ends the whole process tree, and `rank`, which runs the script in each rank and reports how it ended.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+from course_lib.errors import CourseError
+from course_lib.rank import MARK
+from course_lib.supervise import TIMED_OUT
+
+HERE = Path(__file__).parent
+STOPPED = 130
+TAIL = 20  # last lines kept of each rank
+AFTER_FAILURE = 4.0  # seconds that the other ranks get to end by themselves
+
+_TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<(stdout|stderr)>:")
+_MPI_TAG = re.compile(r"\[\d+,\d+\]<(?:stdout|stderr)>:")
+_FAILED = (
+    re.compile(r"Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)"),  # horovodrun over Gloo
+    re.compile(r"process rank (?P<rank>\d+) with PID .* exited on signal (?P<signal>\d+)"),  # mpirun
+)
+_LAUNCHER_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?P<reason>.+)")
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened: `kind`, the rank it happened in (None: the run as a whole), seconds since the start.
+
+    Kinds: `output` (stream, text), `exit` (code, message; always the last) and, from ranks with a probe,
+    `fit`, `batch` and `epoch` (see `course_lib.probe`).
+    """
+
+    kind: str
+    rank: int | None
+    time: float
+    data: dict
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: exit code, seconds, the rank that failed (None: none did), one sentence, that rank's tail."""
+
+    code: int
+    seconds: float
+    failed_rank: int | None = None
+    message: str = ""
+    tail: tuple[str, ...] = ()
+
+
+@dataclass
+class _Failures:
+    """What is known of failed ranks, from the ranks themselves and from the launcher."""
+
+    told: dict[int, int] = field(default_factory=dict)  # rank → code, in the order told
+    seen: dict[int, int] = field(default_factory=dict)  # rank → code, as the launcher saw it
+
+    def first(self) -> tuple[int, int] | None:
+        """The rank that failed first and its exit code. The failures of the others follow from the first."""
+        killed = {r: c for r, c in self.seen.items() if r not in self.told and c != 128 + signal.SIGTERM}
+        for failures in (killed, self.told, self.seen):
+            if failures:
+                return next(iter(failures.items()))
+        return None
+
+
+class Run:
+    """A script running on N ranks: iterate over it for its events, `stop()` it, `wait()` for its `Result`.
+
+    Events that nobody reads wait in memory; several readers share them.
+    """
+
+    def __init__(self, command: list[str], env: Mapping[str, str], cwd: str | None, timeout: float) -> None:
+        self._started = time.time()
+        self._timeout = timeout
+        self._events: queue.Queue[Event] = queue.Queue()
+        self._failures = _Failures()
+        self._tails: dict[int | None, deque[str]] = {}
+        self._stopping = False
+        self._result: Result | None = None
+        self._process = subprocess.Popen(
+            [sys.executable, str(HERE / "supervise.py"), str(timeout), *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            bufsize=1,
+            env=env,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        self._readers = [
+            threading.Thread(target=self._read, args=(stream, name), daemon=True)
+            for stream, name in ((self._process.stdout, "stdout"), (self._process.stderr, "stderr"))
+        ]
+        self._closer = threading.Thread(target=self._close, daemon=True)
+        for thread in (*self._readers, self._closer):
+            thread.start()
+
+    def __iter__(self) -> Iterator[Event]:
+        while self._result is None or not self._events.empty():
+            try:
+                event = self._events.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            yield event
+            if event.kind == "exit":
+                return
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.wait()
+
+    @property
+    def running(self) -> bool:
+        """True until the run and all its processes have ended."""
+        return self._result is None
+
+    def stop(self) -> None:
+        """End the run and its whole process tree; return at once (`wait` for the end). Any thread may call it."""
+        self._stopping = True
+        self._end()
+
+    def wait(self) -> Result:
+        """Wait until every process of the run has ended; return how it went."""
+        while self._closer.is_alive():
+            self._closer.join(0.2)  # in slices, so that Ctrl-C is noticed
+        assert self._result is not None
+        return self._result
+
+    def _end(self) -> None:
+        try:
+            self._process.stdin.close()
+        except OSError:
+            pass
+
+    def _read(self, stream: Iterator[str], name: str) -> None:
+        for line in stream:
+            tag = _TAG.match(line)
+            rank = int(tag.group(1)) if tag else None
+            text = line[tag.end() :] if tag else line
+            if tag and MARK in text:
+                self._record(rank, text.partition(MARK)[2])
+                continue
+            text = (_MPI_TAG.sub("", text) if tag and "," in tag.group() else text).rstrip("\r\n")
+            self._tails.setdefault(rank, deque(maxlen=TAIL)).append(text)
+            if rank is not None:
+                self._put("output", rank, time.time(), {"stream": tag.group(2), "text": text})
+            else:
+                self._note_launcher(text)
+
+    def _record(self, rank: int, text: str) -> None:
+        try:
+            record = json.loads(text)
+            kind, when = record.pop("kind"), record.pop("time")
+        except (ValueError, KeyError, AttributeError):
+            return  # cut short by a kill
+        if kind == "rank-exit":
+            if record.get("code"):
+                self._failures.told.setdefault(rank, record["code"])
+                self._hurry()
+        else:
+            self._put(kind, rank, when, record)
+
+    def _note_launcher(self, text: str) -> None:
+        for pattern in _FAILED:
+            if found := pattern.search(text):
+                groups = found.groupdict()
+                code = int(groups["code"]) if "code" in groups else 128 + int(groups["signal"])
+                self._failures.seen.setdefault(int(groups["rank"]), code)
+                self._hurry()
+
+    def _hurry(self) -> None:
+        timer = threading.Timer(AFTER_FAILURE, self._end)
+        timer.daemon = True
+        timer.start()
+
+    def _put(self, kind: str, rank: int | None, when: float, data: dict) -> None:
+        self._events.put(Event(kind, rank, when - self._started, data))
+
+    def _close(self) -> None:
+        code = self._process.wait()
+        for reader in self._readers:
+            reader.join(5)
+        self._end()
+        result = self._judge(code, time.time() - self._started)
+        self._put("exit", None, time.time(), {"code": result.code, "message": result.message})
+        self._result = result
+
+    def _judge(self, code: int, seconds: float) -> Result:
+        failed = self._failures.first()
+        if failed:
+            rank, rank_code = failed
+            how = f"failed with exit code {rank_code}"
+            if rank_code > 128 and rank not in self._failures.told:
+                how = f"was killed by {_signal_name(rank_code - 128)}"
+            return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tuple(self._tails.get(rank, ())))
+        if self._stopping:
+            return Result(STOPPED, seconds, message="Stopped.")
+        if code == TIMED_OUT and self._timeout and seconds >= self._timeout:
+            return Result(TIMED_OUT, seconds, message=f"Stopped at the time limit of {self._timeout:g} s.")
+        if code == 0:
+            return Result(0, seconds)
+        tail = tuple(self._tails.get(None, ()))
+        reasons = [found.group("reason") for line in tail if (found := _LAUNCHER_ERROR.match(line))]
+        reason = reasons[-1] if reasons else next((line for line in reversed(tail) if line.strip()), f"exit code {code}")
+        return Result(code, seconds, None, f"Horovod could not start the ranks: {reason}", tail)
+
+
+def start(
+    script: str | Path,
+    args: Sequence[str] = (),
+    ranks: int | None = None,
+    *,
+    controller: str | None = None,
+    hosts: str | None = None,
+    timeout: float | None = None,
+    probe: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+) -> Run:
+    """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
+
+    `controller` is "gloo" or "mpi" (default: the first that Horovod was built with); `hosts` is Horovod's
+    `host:slots,…` (default: this host); `timeout` in seconds; `probe` a folder for the evidence that each rank
+    records (see `course_lib.probe`); `env` adds to the environment of the ranks.
+
+    Raises CourseError for a script that is not there, an impossible number of ranks or a missing controller.
+    """
+    path = Path(script).absolute()
+    ranks = default_ranks() if ranks is None else ranks
+    if not path.is_file():
+        raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
+    if ranks < 1:
+        raise CourseError(f"A run needs at least one rank, not {ranks}: give -np 1 or more.", code=2)
+    if timeout is not None and timeout <= 0:
+        raise CourseError(f"The time limit must be more than 0 seconds, not {timeout:g}.", code=2)
+    _check_slots(ranks, hosts)
+    command = [sys.executable, str(HERE / "horovodrun.py"), f"--{_choose(controller)}", "-np", str(ranks)]
+    command += ["-H", hosts] if hosts else []
+    command += [sys.executable, str(HERE / "rank.py"), str(path), *map(str, args)]
+    environment = _environment(ranks, hosts, probe, env or {})
+    return Run(command, environment, str(cwd) if cwd else None, timeout or 0)
+
+
+def default_ranks() -> int:
+    """One rank for each GPU of this host; two where there is none."""
+    return len(gpus()) or 2
+
+
+def gpus() -> list[str]:
+    """Names of the NVIDIA GPUs of this host, as its driver lists them; empty where there is none."""
+    if not shutil.which("nvidia-smi"):
+        return []
+    listing = subprocess.run(["nvidia-smi", "-L"], capture_output=True, text=True, timeout=20)
+    return re.findall(r"^GPU \d+: (.+?) \(UUID", listing.stdout, re.MULTILINE) if listing.returncode == 0 else []
+
+
+def controllers() -> tuple[str, ...]:
+    """The controllers that the installed Horovod was built with: of "gloo" and "mpi", best first.
+
+    Horovod answers only after TensorFlow is loaded (four seconds), so its answer is kept until the build changes.
+    Raises CourseError where Horovod is missing or cannot be loaded.
+    """
+    spec = find_spec("horovod")
+    if spec is None:
+        raise CourseError("Horovod is not installed in this environment: run `course setup`.", code=2)
+    build = next(Path(spec.origin).parent.glob("tensorflow/mpi_lib*.so"), Path(spec.origin))
+    key = f"{build}:{build.stat().st_mtime_ns}"
+    memory = cache_dir() / "controllers.json"
+    try:
+        known = json.loads(memory.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if key not in known:
+        known = {key: _ask_controllers()}
+        _write(memory, json.dumps(known))
+    return tuple(known[key])
+
+
+def cache_dir() -> Path:
+    """The folder for what the course keeps between runs on this machine."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "one-model-many-gpus"
+
+
+def _ask_controllers() -> list[str]:
+    ask = "import horovod.tensorflow as h; print('built', *['gloo'] * h.gloo_built(), *['mpi'] * h.mpi_built())"
+    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=_quiet(os.environ))
+    lines = [line.split()[1:] for line in answer.stdout.splitlines() if line.startswith("built")]
+    if not lines or not lines[0]:
+        reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        raise CourseError(f"Horovod does not load ({reason}): run `course setup` to build it again.", code=2)
+    return lines[0]
+
+
+def _write(path: Path, text: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        draft = path.with_suffix(f".{os.getpid()}")
+        draft.write_text(text)
+        draft.replace(path)
+    except OSError:
+        pass  # a cache that cannot be written costs time, nothing else
+
+
+def _choose(controller: str | None) -> str:
+    built = controllers()
+    if controller is None:
+        return built[0]
+    if controller not in built:
+        raise CourseError(f"Horovod was built without {controller} here; it has {' and '.join(built)}.", code=2)
+    return controller
+
+
+def _check_slots(ranks: int, hosts: str | None) -> None:
+    if hosts is None:
+        return
+    slots = re.findall(r"(?:^|,)[^:,\s]+:(\d+)(?=,|$)", hosts)
+    if len(slots) != hosts.count(",") + 1:
+        raise CourseError(f"Hosts are written host:slots,host:slots, not '{hosts}'.", code=2)
+    if sum(map(int, slots)) < ranks:
+        raise CourseError(
+            f"{ranks} ranks do not fit into the {sum(map(int, slots))} slots of {hosts}: "
+            f"ask for fewer ranks or give more slots.",
+            code=2,
+        )
+
+
+def _environment(ranks: int, hosts: str | None, probe: Path | None, extra: Mapping[str, str]) -> dict[str, str]:
+    """The ranks' environment: their share of threads, no framework chatter, the launcher's channel."""
+    on_this_host = min(ranks, int(hosts.split(",")[0].rpartition(":")[2])) if hosts else ranks
+    threads = str(max(1, len(os.sched_getaffinity(0)) // on_this_host))
+    env = _quiet(os.environ)
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        env.setdefault(name, threads)
+    env["COURSE_EVENTS"] = "1"
+    if probe is not None:
+        env["COURSE_PROBE"] = str(Path(probe).absolute())
+    # Open MPI refuses to run as root, as in containers, unless told twice.
+    env.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+    env.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+    return {**env, **extra}
+
+
+def _quiet(env: Mapping[str, str]) -> dict[str, str]:
+    return {"TF_CPP_MIN_LOG_LEVEL": "2", "TF_ENABLE_ONEDNN_OPTS": "1", **env}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"

@@ -1,0 +1,90 @@
+"""What runs around a learner's script in each rank: `python rank.py SCRIPT [ARG …]`.
+
+The script runs as `python SCRIPT` would run it. Beside it, the rank tells the launcher in JSON lines how it
+ended and, where `COURSE_PROBE` names a folder, what it trains on (see `course_lib.probe`). The lines travel
+through the rank's standard error, so they cross hosts wherever the output does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import runpy
+import sys
+import time
+import traceback
+from pathlib import Path
+
+MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader
+
+_channel: int | None = None
+
+
+def tell(kind: str, **data: object) -> None:
+    """Send one record to the launcher. Nothing happens when no launcher listens (see `open_channel`)."""
+    if _channel is not None:
+        line = MARK + json.dumps({"kind": kind, "time": time.time(), **data}) + "\n"
+        os.write(_channel, line.encode())  # one write below PIPE_BUF: never mixed with another rank's line
+
+
+def open_channel() -> None:
+    """Keep a private copy of standard error: the script may redirect its own."""
+    global _channel
+    if os.environ.get("COURSE_EVENTS"):
+        _channel = os.dup(2)
+
+
+def run(script: str, args: list[str]) -> int:
+    """Run `script` as `__main__` with `args`; return its exit code after telling the launcher."""
+    sys.argv = [script, *args]
+    sys.path[0] = str(Path(script).resolve().parent)
+    code = 1
+    try:
+        runpy.run_path(script, run_name="__main__")
+        code = 0
+    except SystemExit as end:
+        code = _exit_code(end)
+    except KeyboardInterrupt:
+        code = 130
+    except BaseException as error:
+        _print_traceback(error, script)
+    finally:
+        # Said now: what follows (interpreter and Horovod shutting down) takes seconds, in which other ranks fail too.
+        tell("rank-exit", code=code)
+    return code
+
+
+def _exit_code(end: SystemExit) -> int:
+    if end.code is None or isinstance(end.code, int):
+        return end.code or 0
+    print(end.code, file=sys.stderr)
+    return 1
+
+
+def _print_traceback(error: BaseException, script: str) -> None:
+    """Print the traceback from the script on, without the frames of this module and of runpy."""
+    frames = error.__traceback__
+    target = os.path.abspath(script)
+    while frames is not None and os.path.abspath(frames.tb_frame.f_code.co_filename) != target:
+        frames = frames.tb_next
+    # Written at once: launchers that tag output by write would cut it to pieces.
+    sys.stderr.write("".join(traceback.format_exception(type(error), error, frames)))
+    sys.stderr.flush()
+
+
+def main() -> int:
+    """Entry point of a rank."""
+    script, *args = sys.argv[1:]
+    open_channel()
+    for stream in (sys.stdout, sys.stderr):
+        stream.reconfigure(line_buffering=True, write_through=False)
+    if os.environ.get("COURSE_PROBE"):
+        from course_lib import probe
+
+        probe.install(Path(os.environ["COURSE_PROBE"]))
+    return run(script, args)
+
+
+if __name__ == "__main__":
+    sys.modules["course_lib.rank"] = sys.modules["__main__"]  # one channel, also for the probe
+    sys.exit(main())

@@ -1,0 +1,64 @@
+"""Run a command and end its whole process tree, whatever happens to the one who asked for it.
+
+    python supervise.py TIMEOUT COMMAND [ARG …]      (TIMEOUT in seconds; 0: none)
+
+Standard input is the lease: when its other end closes, because the asker wants the end or has died, the tree
+is ended. So it is when the command itself ends (what it left behind goes too) and when TIMEOUT is over.
+The exit code is the command's, 124 on time-out, 128 + n for signal n.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import select
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+GRACE = 2.0  # seconds between asking processes to end and killing them
+TIMED_OUT = 124
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Make this process the parent of its orphaned descendants, so that a daemon cannot leave the tree (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def end_tree(grace: float = GRACE) -> None:
+    """End every descendant of this process: first politely, after `grace` seconds by force; reap all of them."""
+    deadline = time.monotonic() + grace
+    while children := psutil.Process().children(recursive=True):
+        force = time.monotonic() >= deadline
+        for child in children:
+            try:
+                child.kill() if force else child.terminate()
+            except psutil.NoSuchProcess:
+                pass
+        psutil.wait_procs(children, timeout=0.1 if force else max(0.0, deadline - time.monotonic()))
+
+
+def supervise(command: list[str], timeout: float = 0.0) -> int:
+    """Run `command` until it ends, its time is up or the lease on standard input closes; return the exit code."""
+    adopt_orphans()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the asker, who closes the lease
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+    deadline = time.monotonic() + timeout if timeout else float("inf")
+    try:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        while process.poll() is None:
+            if time.monotonic() >= deadline:
+                return TIMED_OUT
+            if select.select([sys.stdin], [], [], 0.05)[0]:
+                return 128 + signal.SIGTERM
+        return process.returncode if process.returncode >= 0 else 128 - process.returncode
+    finally:
+        end_tree()
+
+
+if __name__ == "__main__":
+    sys.exit(supervise(sys.argv[2:], float(sys.argv[1])))
