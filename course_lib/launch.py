@@ -92,7 +92,7 @@ class Run:
     Events that nobody reads wait in memory; several readers share them.
     """
 
-    def __init__(self, command: list[str], env: Mapping[str, str], cwd: str | None, timeout: float) -> None:
+    def __init__(self, command: list[str], env: Mapping[str, str], timeout: float) -> None:
         self._started = time.time()
         self._timeout = timeout
         self._events: queue.Queue[Event] = queue.Queue()
@@ -109,7 +109,7 @@ class Run:
             errors="replace",
             bufsize=1,
             env=env,
-            cwd=cwd,
+            cwd="/",  # `rank` goes to the script's folder; the launchers must not import what lies there
             start_new_session=True,
         )
         self._readers = [
@@ -182,7 +182,7 @@ class Run:
         except (ValueError, KeyError, AttributeError):
             return  # cut short by a kill
         if kind == "rank-exit":
-            if record.get("code"):
+            if record.get("code") and not self._stopping:
                 self._failures.told.setdefault(rank, record["code"])
                 self._hurry()
         else:
@@ -190,7 +190,7 @@ class Run:
 
     def _note_launcher(self, text: str) -> None:
         for pattern in _FAILED:
-            if found := pattern.search(text):
+            if not self._stopping and (found := pattern.search(text)):
                 groups = found.groupdict()
                 code = int(groups["code"]) if "code" in groups else 128 + int(groups["signal"])
                 self._failures.seen.setdefault(int(groups["rank"]), code)
@@ -214,6 +214,8 @@ class Run:
         self._result = result
 
     def _judge(self, code: int, seconds: float) -> Result:
+        if code == TIMED_OUT and self._timeout:
+            return Result(TIMED_OUT, seconds, message=f"Stopped at the time limit of {self._timeout:g} s.")
         failed = self._failures.first()
         if failed:
             rank, rank_code = failed
@@ -223,8 +225,6 @@ class Run:
             return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tuple(self._tails.get(rank, ())))
         if self._stopping:
             return Result(STOPPED, seconds, message="Stopped.")
-        if code == TIMED_OUT and self._timeout and seconds >= self._timeout:
-            return Result(TIMED_OUT, seconds, message=f"Stopped at the time limit of {self._timeout:g} s.")
         if code == 0:
             return Result(0, seconds)
         tail = tuple(self._tails.get(None, ()))
@@ -264,9 +264,12 @@ def start(
     _check_slots(ranks, hosts)
     command = [sys.executable, str(HERE / "horovodrun.py"), f"--{_choose(controller)}", "-np", str(ranks)]
     command += ["-H", hosts] if hosts else []
-    command += [sys.executable, str(HERE / "rank.py"), str(path), *map(str, args)]
+    command += [sys.executable, str(HERE / "rank.py"), str(path)]
     environment = _environment(ranks, hosts, probe, env or {})
-    return Run(command, environment, str(cwd) if cwd else None, timeout or 0)
+    environment["COURSE_FOLDER"] = os.path.abspath(cwd or os.getcwd())
+    # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
+    environment["COURSE_ARGUMENTS"] = json.dumps([str(arg) for arg in args])
+    return Run(command, environment, timeout or 0)
 
 
 def default_ranks() -> int:

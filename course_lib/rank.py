@@ -1,6 +1,7 @@
-"""What runs around a learner's script in each rank: `python rank.py SCRIPT [ARG …]`.
+"""What runs around a learner's script in each rank: `python rank.py SCRIPT`.
 
-The script runs as `python SCRIPT` would run it. Beside it, the rank tells the launcher in JSON lines how it
+The script runs as `python SCRIPT` would run it, in the folder and with the arguments that the launcher names in
+`COURSE_FOLDER` and `COURSE_ARGUMENTS` (a JSON list). Beside it, the rank tells the launcher in JSON lines how it
 ended and, where `COURSE_PROBE` names a folder, what it trains on (see `course_lib.probe`). The lines travel
 through the rank's standard error, so they cross hosts wherever the output does.
 """
@@ -74,7 +75,9 @@ def _print_traceback(error: BaseException, script: str) -> None:
 
 def main() -> int:
     """Entry point of a rank."""
-    script, *args = sys.argv[1:]
+    script = sys.argv[1]
+    args = json.loads(os.environ.pop("COURSE_ARGUMENTS", "[]"))
+    os.chdir(os.environ.pop("COURSE_FOLDER", "."))
     open_channel()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)

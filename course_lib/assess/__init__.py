@@ -1,0 +1,1 @@
+"""Judging a script by what it does: evidence, criteria."""

@@ -1,0 +1,57 @@
+"""Criteria: each looks at the evidence of a run and gives points, with one sentence of reason."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from course_lib.assess.evidence import Evidence
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What one criterion says of one run."""
+
+    id: str
+    title: str
+    points: float
+    max_points: float
+    reason: str
+    hint: str = ""
+
+    @property
+    def passed(self) -> bool:
+        """Full points."""
+        return self.points >= self.max_points
+
+    def as_dict(self) -> dict:
+        """The fields that reports and tools read."""
+        return {
+            "id": self.id,
+            "title": self.title,
+            "points": self.points,
+            "max_points": self.max_points,
+            "passed": self.passed,
+            "reason": self.reason,
+        }
+
+
+@dataclass(frozen=True)
+class Criterion:
+    """A question to the evidence: `judge` answers with (share of the points from 0 to 1, reason)."""
+
+    id: str
+    title: str
+    max_points: float
+    judge: Callable[[Evidence], tuple[float, str]]
+    hint: str = ""
+
+    def __call__(self, evidence: Evidence) -> Verdict:
+        share, reason = self.judge(evidence)
+        points = self.max_points * min(1.0, max(0.0, float(share)))
+        return Verdict(self.id, self.title, points, self.max_points, reason, "" if share >= 1 else self.hint)
+
+
+def judge(evidence: Evidence, criteria: Iterable[Criterion]) -> list[Verdict]:
+    """Ask every criterion."""
+    return [criterion(evidence) for criterion in criteria]

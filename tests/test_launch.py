@@ -1,0 +1,194 @@
+"""Launching: bad input is one sentence; runs end with the right code and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_lib import launch
+from course_lib.errors import CourseError
+
+ROOT = Path(__file__).parent.parent
+COURSE = [sys.executable, "-m", "course_lib.cli"]
+
+slow_ranks = [pytest.mark.slow, pytest.mark.ranks]
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a script that says which rank it is, then does what the test wants."""
+
+    def write(body: str) -> Path:
+        path = tmp_path / "script.py"
+        rank = "int(os.environ.get('HOROVOD_RANK') or os.environ['OMPI_COMM_WORLD_RANK'])"
+        path.write_text(f"import os, sys, time\nrank = {rank}\n{body}")
+        return path
+
+    return write
+
+
+def left_over(marker: str) -> list[str]:
+    """Command lines of processes that name `marker`."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if marker in line and process.pid != os.getpid():
+            found.append(line)
+    return found
+
+
+def everything_gone(marker: str, seconds: float = 5) -> bool:
+    deadline = time.monotonic() + seconds
+    while left := left_over(marker):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still running: {left}")
+        time.sleep(0.1)
+    return True
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["nowhere.py"], "There is no script nowhere.py"),
+        (["{script}", "-np", "0"], "at least one rank, not 0"),
+        (["{script}", "-np", "3", "-H", "localhost:2"], "3 ranks do not fit into the 2 slots"),
+        (["{script}", "-H", "localhost"], "Hosts are written host:slots"),
+        (["{script}", "--timeout", "-1"], "more than 0 seconds"),
+        (["{script}", "--gloo", "--mpi"], "Choose one"),
+    ],
+)
+def test_bad_input_is_one_sentence(script, arguments, sentence):
+    path = script("")
+    command = [*COURSE, "run", *(a.format(script=path) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_missing_controller_is_named(script, monkeypatch):
+    monkeypatch.setattr(launch, "controllers", lambda: ("gloo",))
+    with pytest.raises(CourseError, match="built without mpi here; it has gloo"):
+        launch.start(script(""), controller="mpi")
+
+
+def test_threads_are_shared_among_the_ranks_of_this_host(monkeypatch):
+    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    assert launch._environment(2, None, None, {})["OMP_NUM_THREADS"] == "4"
+    assert launch._environment(4, "here:1,there:3", None, {})["TF_NUM_INTRAOP_THREADS"] == "8"
+    assert launch._environment(16, None, None, {})["TF_NUM_INTEROP_THREADS"] == "1"
+    assert launch._environment(2, None, None, {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
+
+
+def test_one_rank_per_gpu_else_two(monkeypatch):
+    monkeypatch.setattr(launch, "gpus", lambda: ["A", "B", "C"])
+    assert launch.default_ranks() == 3
+    monkeypatch.setattr(launch, "gpus", list)
+    assert launch.default_ranks() == 2
+
+
+def test_gpus_are_read_from_the_driver(monkeypatch, tmp_path):
+    tool = tmp_path / "nvidia-smi"
+    tool.write_text("#!/bin/sh\necho 'GPU 0: Tesla P40 (UUID: GPU-1)'\necho 'GPU 1: Tesla P40 (UUID: GPU-2)'\n")
+    tool.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    assert launch.gpus() == ["Tesla P40", "Tesla P40"]
+    tool.write_text("#!/bin/sh\nexit 9\n")
+    assert launch.gpus() == []
+
+
+def test_the_first_failure_is_told_from_those_that_follow_it():
+    failures = launch._Failures(told={1: 3, 0: 1}, seen={0: 1, 1: 3})
+    assert failures.first() == (1, 3)
+    killed = launch._Failures(told={0: 1}, seen={0: 1, 1: 137})
+    assert killed.first() == (1, 137)
+    assert launch._Failures().first() is None
+
+
+@pytest.mark.slow
+@pytest.mark.ranks
+class TestRuns:
+    pytestmark = slow_ranks
+
+    def test_output_carries_its_rank(self, script, controller):
+        run = launch.start(script("print('hello', rank); print('oops', rank, file=sys.stderr)"), controller=controller)
+        said = {(e.rank, e.data["stream"], e.data["text"]) for e in run if e.kind == "output"}
+        assert said == {(r, *w) for r in (0, 1) for w in (("stdout", f"hello {r}"), ("stderr", f"oops {r}"))}
+        assert run.wait().code == 0
+
+    def test_arguments_folder_and_main_are_the_script_s(self, script, tmp_path):
+        path = script("print(__name__, sys.argv, os.getcwd(), sys.path[0]); import beside")
+        (tmp_path / "beside.py").write_text("")
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "elsewhere" / "json.py").write_text("raise SystemExit('shadowed')")
+        run = launch.start(path, ["--a", "b c"], ranks=1, cwd=tmp_path / "elsewhere")
+        lines = [e.data["text"] for e in run if e.kind == "output"]
+        assert lines == [f"__main__ {[str(path), '--a', 'b c']} {tmp_path / 'elsewhere'} {tmp_path}"]
+
+    @pytest.mark.parametrize("body, code", [("sys.exit(3)", 3), ("1 / 0", 1), ("os._exit(7)", 7), ("sys.exit('no')", 1)])
+    def test_a_failing_rank_is_named_with_its_code_and_last_lines(self, script, body, code):
+        path = script(f"print('rank', rank)\nif rank == 1:\n    {body}\ntime.sleep(60)")
+        began = time.monotonic()
+        run = launch.start(path)
+        result = run.wait()
+        assert (result.code, result.failed_rank) == (code, 1)
+        assert result.message == f"Rank 1 failed with exit code {code}."
+        assert "rank 1" in result.tail
+        assert time.monotonic() - began < 40  # the other rank would sleep for a minute
+        assert everything_gone(str(path))
+
+    def test_a_killed_rank_is_named(self, script, controller):
+        path = script("if rank == 1:\n    time.sleep(0.5); os.kill(os.getpid(), 9)\ntime.sleep(60)")
+        result = launch.start(path, controller=controller).wait()
+        assert (result.code, result.failed_rank) == (137, 1)
+        assert result.message == "Rank 1 was killed by signal 9 (SIGKILL)."
+        assert everything_gone(str(path))
+
+    def test_time_out(self, script):
+        path = script("time.sleep(60)")
+        result = launch.start(path, timeout=4).wait()
+        assert result.code == 124
+        assert result.message == "Stopped at the time limit of 4 s."
+        assert everything_gone(str(path))
+
+    def test_a_daemon_does_not_outlive_the_run(self, script):
+        body = "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.environ.clear(); time.sleep(60)\n    os._exit(0)"
+        path = script(body)
+        assert launch.start(path, ranks=1).wait().code == 0
+        assert everything_gone(str(path))
+
+    def test_a_rank_deaf_to_signals_is_ended_too(self, script):
+        path = script("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('deaf')\ntime.sleep(60)")
+        with launch.start(path) as run:
+            next(e for e in run if e.kind == "output")
+        assert run.wait().code == launch.STOPPED
+        assert everything_gone(str(path))
+
+    @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+    def test_whatever_ends_the_command_ends_the_ranks(self, script, number, code):
+        path = script("print('up', flush=True)\ntime.sleep(60)")
+        command = subprocess.Popen([*COURSE, "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert "up" in command.stdout.readline()
+        command.send_signal(number)
+        _, errors = command.communicate(timeout=30)
+        assert command.returncode == code
+        assert "Traceback" not in errors
+        assert everything_gone(str(path), seconds=10)
+
+    def test_the_command_exits_with_the_script_s_code(self, script):
+        path = script("print('[red]hi[/red]')\nif rank == 1: sys.exit(5)\ntime.sleep(30)")
+        done = subprocess.run([*COURSE, "run", str(path), "-np", "2"], capture_output=True, text=True)
+        assert done.returncode == 5
+        assert "rank 0 │ [red]hi[/red]" in done.stdout
+        assert "course: Rank 1 failed with exit code 5." in done.stderr
+        assert "Traceback" not in done.stderr
