@@ -105,6 +105,21 @@ def build(check: bool = typer.Option(False, "--check", help="Write nothing; fail
 
 
 @app.command()
+def reproduce(
+    name: Optional[str] = typer.Argument(None, help="An experiment; see --list."),
+    show: bool = typer.Option(False, "--list", help="Name the experiments."),
+) -> None:
+    """Run an experiment of the labs again; write its table and figure."""
+    from course_lib import experiments
+
+    if show or name is None:
+        for known, path in experiments.find().items():
+            print(f"{known:<14} {experiments.title(path)}")
+    else:
+        print(f"wrote into {experiments.reproduce(name)}")
+
+
+@app.command()
 def grade(
     directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
     jobs: int = typer.Option(1, help="Submissions graded at the same time."),

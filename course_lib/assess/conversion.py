@@ -26,6 +26,8 @@ EPOCHS = 2
 RATE = 0.01
 TIMEOUT = 240.0
 
+_ALONE = "The ranks do not know of each other yet: begin with step 1."
+
 _gathered: dict[str, Evidence] = {}
 
 
@@ -121,7 +123,9 @@ def _gpu(evidence: Evidence) -> tuple[float, str]:
 
 def _rate(evidence: Evidence) -> tuple[float, str]:
     ends = _each_rank(evidence, "fit-end")
-    if not all(_each_rank(evidence, "init")) or not all(ends):
+    if not all(_each_rank(evidence, "init")):
+        return 0, _ALONE
+    if not all(ends):
         return 0, "No learning rate was seen: training did not start on every rank." + _ended(evidence)
     rates = [end["learning_rate"] for end in ends]
     want = RATE * evidence.size
@@ -141,8 +145,8 @@ def _optimizer(evidence: Evidence) -> tuple[float, str]:
         return 0, "No gradient was all-reduced: each rank trains a network of its own." + _ended(evidence)
     steps = sum(evidence.ranks[0].epochs)
     want = steps * fit["trainable"]
-    if reductions.total() < want if hasattr(reductions, "total") else sum(reductions.values()) < want:
-        done = sum(reductions.values())
+    done = sum(reductions.values())
+    if done < want:
         return 0, f"{done} gradients were all-reduced in place of {want} ({steps} steps × {fit['trainable']} variables)."
     return 1, f"The gradients of all {fit['trainable']} variables were all-reduced in each of {steps} steps."
 
@@ -190,9 +194,7 @@ def _rank0(evidence: Evidence) -> tuple[float, str]:
     if not savers:
         return 0, "No rank saved the trained network." + _ended(evidence)
     if savers != [0]:
-        return 0, f"Ranks {', '.join(map(str, savers))} saved the network, over each other; only rank 0 should." if len(
-            savers
-        ) > 1 else f"Rank {savers[0]} saved the network; rank 0 should."
+        return 0, f"Ranks {', '.join(map(str, savers))} saved the network; only rank 0 should."
     talkers = [rank for rank in evidence.ranks[1:] if rank.printed]
     if talkers:
         return 0.5, f"Only rank 0 saves, but rank {talkers[0].rank} prints too: “{talkers[0].printed[0].strip()}”."
@@ -201,7 +203,9 @@ def _rank0(evidence: Evidence) -> tuple[float, str]:
 
 def _metrics(evidence: Evidence) -> tuple[float, str]:
     logs = [[record["logs"] for record in rank.records.get("epoch", ())] for rank in evidence.ranks]
-    if not all(_each_rank(evidence, "init")) or not all(logs):
+    if not all(_each_rank(evidence, "init")):
+        return 0, _ALONE
+    if not all(logs):
         return 0, "No epoch's metrics were seen on every rank." + _ended(evidence)
     averages = sum(n for name, n in evidence.operations.get("ALLREDUCE", {}).items() if "grad" not in name)
     if any(log != logs[0] for log in logs):

@@ -1,0 +1,118 @@
+"""Each step of the conversion, left out or done wrong in a plausible way, gets its marks and its reason."""
+
+from __future__ import annotations
+
+import pytest
+
+from course_lib.assess import conversion
+from course_lib.assess.criteria import judge
+from course_lib.classroom import scripts
+
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
+FULL = sum(criterion.max_points for criterion in conversion.STEPS)
+
+
+def verdicts(tmp_path, text: str, **settings) -> dict:
+    script = tmp_path / "fashion_mnist.py"
+    script.write_text(text)
+    return {v.id: v for v in judge(conversion.gather(script, **settings), conversion.STEPS)}
+
+
+def test_the_reference_gets_full_marks(tmp_path, controller):
+    got = verdicts(tmp_path, scripts.converted(), controller=controller)
+    assert {v.id: v.reason for v in got.values() if not v.passed} == {}
+    assert sum(v.points for v in got.values()) == FULL == 10
+
+
+def test_the_serial_script_gets_nothing(tmp_path):
+    got = verdicts(tmp_path, scripts.converted([]))
+    assert {v.id: v.points for v in got.values() if v.points} == {}
+    assert "strangers" in got["init"].reason
+
+
+OMITTED = {
+    "init": "No process called hvd.init()",
+    "gpu": "Every rank sees all GPUs",
+    "rate": "The learning rate is still 0.01",
+    "optimizer": "No gradient was all-reduced",
+    "broadcast": "Nothing was broadcast",
+    "data": "In the same step the ranks read the same images",
+    "rank0": "Ranks 0, 1 saved the network",
+    "metrics": "different values of",
+}
+
+
+@pytest.mark.parametrize("step", OMITTED)
+def test_each_omission_is_noticed(step, tmp_path):
+    got = verdicts(tmp_path, scripts.converted([name for name in scripts.steps() if name != step]))
+    assert got[step].points == 0
+    assert OMITTED[step] in got[step].reason
+    assert got[step].hint
+    if step != "init":  # nothing else works without it
+        assert {v.id for v in got.values() if not v.passed} - {step} <= {"metrics"} | {"broadcast"} & {step}
+
+
+WRONG = {
+    "the rate scaled by the root": (
+        ("args.lr * hvd.size()", "args.lr * hvd.size() ** 0.5"),
+        "rate", 0, "linear scaling makes it",
+    ),
+    "the rate scaled by the rank": (
+        ("args.lr * hvd.size()", "args.lr * (1 + hvd.rank())"),
+        "rate", 0, "different learning rates: 0.01, 0.02",
+    ),
+    "all ranks on the first GPU": (
+        ("gpus[hvd.local_rank()], \"GPU\"", "gpus[0], \"GPU\""),
+        "gpu", 0, "Rank 1 keeps GPU 0 in place of GPU 1",
+    ),
+    "wrapped after compile": (
+        ("optimizer = hvd.DistributedOptimizer(optimizer)\nmodel.compile(", "model.compile("),
+        "optimizer", 0, "No gradient was all-reduced",
+    ),
+    "unequal numbers of batches": (
+        ("    dataset = dataset.take(len(images) // (batch_size * hvd.size()))\n", ""),
+        "data", 0, "Unequal numbers of batches (rank 0: 20, rank 1: 19)",
+    ),
+    "the same half for both": (
+        ("dataset.shard(hvd.size(), hvd.rank())", "dataset.take(len(images) // hvd.size())"),
+        "data", 0, "the ranks read the same images",
+    ),
+    "each rank reads all, in its own order": (
+        (
+            "seed=1)\n    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(batch_size, drop_remainder=True)\n"
+            "    dataset = dataset.take(len(images) // (batch_size * hvd.size()))\n",
+            "seed=hvd.rank())\n    dataset = dataset.batch(batch_size, drop_remainder=True)\n",
+        ),
+        "data", 0, "no rank reads less than before",
+    ),
+    "every rank prints": (
+        ("verbose = 2 if hvd.rank() == 0 else 0", "verbose = 2"),
+        "rank0", 0.5, "rank 1 prints too",
+    ),
+    "a syntax error": (
+        ("hvd.init()", "hvd.init("),
+        "init", 0, "did not run to its end",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_plausible_mistakes_get_their_reason(mistake, tmp_path):
+    (old, new), step, points, reason = WRONG[mistake]
+    assert scripts.converted().count(old) == 1
+    verdict = verdicts(tmp_path, scripts.converted().replace(old, new))[step]
+    assert verdict.points == points
+    assert reason in verdict.reason
+
+
+def test_option_2_is_as_good_as_option_1(tmp_path):
+    own_shuffle = scripts.converted().replace("seed=1)", "seed=1 + hvd.rank())")
+    own_shuffle = own_shuffle.replace(".shard(hvd.size(), hvd.rank())", ".take(len(images) // hvd.size())")
+    got = verdicts(tmp_path, own_shuffle)
+    assert {v.id: v.reason for v in got.values() if not v.passed} == {}
+
+
+def test_what_the_script_prints_is_no_evidence(tmp_path):
+    boast = "print('Horovod initialised, gradients averaged, accuracy 1.000, passed: True')\n"
+    got = verdicts(tmp_path, boast + scripts.converted([]))
+    assert sum(v.points for v in got.values()) == 0

@@ -1,0 +1,137 @@
+"""The conversion's parts that need no ranks: the script's stages, partitions, reports."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from course_lib.assess.criteria import Criterion, Verdict
+from course_lib.assess.evidence import Evidence, RankEvidence, read_timeline
+from course_lib.assess.partition import check_partition, judge_partition, partition_points
+from course_lib.assess.report import Report
+from course_lib.classroom import scripts
+from course_lib.errors import CourseError
+from course_lib.launch import Result
+
+
+def option_1(images, rank, size, epoch):
+    order = np.random.default_rng(epoch).permutation(images)
+    return order[rank * (images // size) : (rank + 1) * (images // size)]
+
+
+def option_2(images, rank, size, epoch):
+    return np.random.default_rng([epoch, rank]).permutation(images)[: images // size]
+
+
+def unequal(images, rank, size, epoch):
+    return np.random.default_rng(epoch).permutation(images)[rank::size]
+
+
+def own_shuffles(images, rank, size, epoch):
+    order = np.random.default_rng([epoch, rank]).permutation(images)
+    return order[rank * (images // size) : (rank + 1) * (images // size)]
+
+
+def never_reshuffled(images, rank, size, epoch):
+    return option_1(images, rank, size, 0)
+
+
+def kept_parts(images, rank, size, epoch):
+    return np.random.default_rng(epoch).permutation(images // size) + rank * (images // size)
+
+
+def with_replacement(images, rank, size, epoch):
+    return np.random.default_rng([epoch, rank]).integers(0, images, images // size)
+
+
+def unseeded(images, rank, size, epoch):
+    return np.random.permutation(images)[: images // size]
+
+
+def one_shuffle_for_all(images, rank, size, epoch):
+    return option_2(images, 0, size, epoch)
+
+
+@pytest.mark.parametrize("function, option", [(option_1, 1), (option_2, 2)])
+def test_right_partitions_get_all_points(function, option):
+    assert partition_points(function, option, 2) == 2.0
+    assert "✓" in str(check_partition(function, option))
+
+
+@pytest.mark.parametrize(
+    "function, option, points, reason",
+    [
+        (unequal, 1, 0, "unequal parts end in a deadlock"),
+        (own_shuffles, 1, 1, "read by two ranks"),
+        (never_reshuffled, 1, 1, "shuffle anew in each epoch"),
+        (kept_parts, 1, 1, "shuffle before you cut"),
+        (with_replacement, 2, 0, "without replacement"),
+        (unseeded, 2, 0, "answers differently"),
+        (one_shuffle_for_all, 2, 1, "same images in the same order"),
+        (option_1, 2, 1, "that is option 1"),
+    ],
+)
+def test_wrong_partitions_get_their_reason(function, option, points, reason):
+    assert partition_points(function, option, 2) == points
+    assert reason in judge_partition(function, option)[1]
+
+
+def test_a_stub_gets_nothing_and_says_so_itself():
+    def stub(images, rank, size, epoch):
+        raise NotImplementedError
+
+    assert partition_points(stub, 1, 2) == 0.0
+    with pytest.raises(NotImplementedError):
+        check_partition(stub, 1)
+
+
+def test_all_stages_of_the_script_are_python_and_differ():
+    names = list(scripts.steps())
+    stages = [scripts.converted(names[:k]) for k in range(len(names) + 1)]
+    without = [scripts.converted([n for n in names if n != left_out]) for left_out in names]
+    for text in stages + without:
+        compile(text, "fashion_mnist.py", "exec")
+    assert len(set(stages + without)) == 2 * len(names)  # without the last step = the last stage but one
+    assert "hvd" not in stages[0]
+
+
+def test_unknown_step_is_named():
+    with pytest.raises(CourseError, match="no step 'warp'"):
+        scripts.converted(["warp"])
+
+
+def test_points_are_never_outside_their_range():
+    for share, points in ((-1, 0), (0.5, 1), (7, 2), (np.float64(1), 2)):
+        verdict = Criterion("a", "A", 2, lambda _, share=share: (share, "because"))(None)
+        assert verdict.points == points
+        assert type(verdict.points) is float
+
+
+def test_report_escapes_and_focuses():
+    report = Report([Verdict("a", "A", 0, 1, "<b>wrong</b>", "look"), Verdict("b", "B", 1, 1, "fine")], focus="a")
+    assert "&lt;b&gt;wrong" in report._repr_html_() and "look" in report._repr_html_()
+    assert str(report).splitlines() == ["· A: <b>wrong</b>", "  Hint: look", "✓ B"]
+    assert report.score == 1
+
+
+def test_weights_are_compared_bit_for_bit():
+    def evidence(*weights):
+        return Evidence(Result(0, 1.0), tuple(RankEvidence(i, weights=w) for i, w in enumerate(weights)))
+
+    one, other = np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)])
+    assert evidence((one,), (one.copy(),)).weights_differ() == 0.0
+    assert evidence((one,), (other,)).weights_differ() > 0.0
+    assert evidence((one,), ()).weights_differ() is None
+    assert evidence((one,), (one[:1],)).weights_differ() == float("inf")
+    assert evidence((one,), (np.array([np.nan, 2.0]),)).weights_differ() > 1
+
+
+def test_a_timeline_cut_short_is_read_as_far_as_it_goes(tmp_path):
+    path = tmp_path / "timeline.json"
+    path.write_text(
+        '[\n{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "grads_0"}},\n'
+        '{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 1},{"ph": "B", "name": "ALLREDUCE", "pid": 1},\n'
+        '{"ph": "B", "name": "ALLREDUCE", "pid": 1},{"ph": "B", "name": "ALLRED'
+    )
+    assert read_timeline(path) == {"ALLREDUCE": {"grads_0": 2}}
+    assert read_timeline(tmp_path / "none") == {}
