@@ -92,9 +92,12 @@ class Run:
     Events that nobody reads wait in memory; several readers share them.
     """
 
-    def __init__(self, command: list[str], env: Mapping[str, str], timeout: float) -> None:
+    def __init__(self, command: list[str], env: Mapping[str, str], timeout: float, patience: float) -> None:
         self._started = time.time()
         self._timeout = timeout
+        self._patience = patience
+        self._last_step: float | None = None
+        self._stalled = False
         self._events: queue.Queue[Event] = queue.Queue()
         self._failures = _Failures()
         self._tails: dict[int | None, deque[str]] = {}
@@ -202,10 +205,19 @@ class Run:
         timer.start()
 
     def _put(self, kind: str, rank: int | None, when: float, data: dict) -> None:
+        if kind in ("batch", "epoch"):
+            self._last_step = time.monotonic()
         self._events.put(Event(kind, rank, when - self._started, data))
 
     def _close(self) -> None:
-        code = self._process.wait()
+        while True:
+            try:
+                code = self._process.wait(0.5)
+                break
+            except subprocess.TimeoutExpired:
+                if self._last_step and time.monotonic() - self._last_step > self._patience:
+                    self._stalled = self._stopping = True
+                    self._end()
         for reader in self._readers:
             reader.join(5)
         self._end()
@@ -223,6 +235,9 @@ class Run:
             if rank_code > 128 and rank not in self._failures.told:
                 how = f"was killed by {_signal_name(rank_code - 128)}"
             return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tuple(self._tails.get(rank, ())))
+        if self._stalled:
+            waited = f"No rank made a step for {self._patience:g} s: the ranks wait for each other."
+            return Result(TIMED_OUT, seconds, message=waited)
         if self._stopping:
             return Result(STOPPED, seconds, message="Stopped.")
         if code == 0:
@@ -241,6 +256,7 @@ def start(
     controller: str | None = None,
     hosts: str | None = None,
     timeout: float | None = None,
+    patience: float = float("inf"),
     probe: Path | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
@@ -248,8 +264,9 @@ def start(
     """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
 
     `controller` is "gloo" or "mpi" (default: the first that Horovod was built with); `hosts` is Horovod's
-    `host:slots,…` (default: this host); `timeout` in seconds; `probe` a folder for the evidence that each rank
-    records (see `course_lib.probe`); `env` adds to the environment of the ranks.
+    `host:slots,…` (default: this host); `timeout` in seconds; `patience` the seconds without a training
+    step on any rank after which the ranks count as deadlocked and are ended (it needs a probe); `probe` a folder
+    for the evidence that each rank records (see `course_lib.probe`); `env` adds to the environment of the ranks.
 
     Raises CourseError for a script that is not there, an impossible number of ranks or a missing controller.
     """
@@ -269,7 +286,7 @@ def start(
     environment["COURSE_FOLDER"] = os.path.abspath(cwd or os.getcwd())
     # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
     environment["COURSE_ARGUMENTS"] = json.dumps([str(arg) for arg in args])
-    return Run(command, environment, timeout or 0)
+    return Run(command, environment, timeout or 0, patience)
 
 
 def default_ranks() -> int:

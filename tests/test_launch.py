@@ -192,3 +192,12 @@ class TestRuns:
         assert "rank 0 │ [red]hi[/red]" in done.stdout
         assert "course: Rank 1 failed with exit code 5." in done.stderr
         assert "Traceback" not in done.stderr
+
+    def test_ranks_that_wait_for_each_other_are_ended(self, script, tmp_path):
+        body = "from course_lib import rank as here\nhere.tell('batch', step=0)\ntime.sleep(60)"
+        path = script(body)
+        with launch.start(path, patience=2, env={"COURSE_PROBE": ""}) as run:
+            assert [e.kind for e in run] == ["batch", "batch", "exit"]
+        assert run.wait().code == 124
+        assert "No rank made a step for 2 s" in run.wait().message
+        assert everything_gone(str(path))

@@ -24,7 +24,8 @@ IMAGES = 1279  # 20 batches for one rank and 19 for the other, where nobody take
 BATCH = 32
 EPOCHS = 2
 RATE = 0.01
-TIMEOUT = 240.0
+TIMEOUT = 240.0  # seconds
+PATIENCE = 20.0  # seconds without a step after which the ranks are deadlocked
 
 _ALONE = "The ranks do not know of each other yet: begin with step 1."
 
@@ -52,14 +53,9 @@ def gather(
                 controller=controller,
                 timeout=TIMEOUT,
                 cwd=folder,
+                patience=PATIENCE,
                 on_event=on_event,
-                env={
-                    "COURSE_SLICE": str(IMAGES),
-                    "COURSE_FAKE_GPUS": str(RANKS),
-                    # A rank that waits for another in vain is told so, and ends, long before the time limit.
-                    "HOROVOD_STALL_CHECK_TIME_SECONDS": "10",
-                    "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "20",
-                },
+                env={"COURSE_SLICE": str(IMAGES), "COURSE_FAKE_GPUS": str(RANKS)},
             )
     return _gathered[key]
 
@@ -166,12 +162,16 @@ def _broadcast(evidence: Evidence) -> tuple[float, str]:
 def _data(evidence: Evidence) -> tuple[float, str]:
     if not all(_each_rank(evidence, "init")):
         return 0, "Every process reads all the images, as if it were alone."
-    if any(not rank.epochs for rank in evidence.ranks):
+    # What Keras expects of the data set is known even where the ranks never come to the end of it.
+    expected = [record and record["steps"] for record in _each_rank(evidence, "fit")]
+    steps = [rank.epochs[0] if rank.epochs else known for rank, known in zip(evidence.ranks, expected)]
+    if None in steps:
         return 0, "Not every rank read training images." + _ended(evidence)
-    steps = [rank.epochs[0] for rank in evidence.ranks]
     if len(set(steps)) > 1:
         ran = ", ".join(f"rank {rank.rank}: {n}" for rank, n in zip(evidence.ranks, steps))
         return 0, f"Unequal numbers of batches ({ran}): the rank with more waits for the others for ever."
+    if any(not rank.epochs for rank in evidence.ranks):
+        return 0, "The ranks never came to the end of an epoch." + _ended(evidence)
     same = [
         np.isin(mine, theirs).mean()
         for mine, theirs in zip(evidence.ranks[0].examples, evidence.ranks[1].examples)

@@ -88,11 +88,13 @@ def collect(
     *,
     controller: str | None = None,
     timeout: float | None = None,
+    patience: float = float("inf"),
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     on_event: Callable[[launch.Event], None] | None = None,
 ) -> Evidence:
-    """Run `script` on `ranks` ranks under the probe and gather what it did; `cwd` is where the script runs.
+    """Run `script` on `ranks` ranks under the probe and gather what it did; `cwd` is where the script runs; the
+    other arguments are those of `launch.start`.
 
     Raises CourseError where the run cannot be started; a script that fails is evidence too.
     """
@@ -101,7 +103,15 @@ def collect(
         settings = {"HOROVOD_TIMELINE": str(probe / "timeline.json"), **(env or {})}
         printed: dict[int, list[str]] = {}
         with launch.start(
-            script, args, ranks, controller=controller, timeout=timeout, probe=probe, env=settings, cwd=cwd
+            script,
+            args,
+            ranks,
+            controller=controller,
+            timeout=timeout,
+            patience=patience,
+            probe=probe,
+            env=settings,
+            cwd=cwd,
         ) as run:
             for event in run:
                 if event.kind == "output" and event.data["stream"] == "stdout":

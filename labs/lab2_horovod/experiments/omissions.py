@@ -16,6 +16,7 @@ import pandas as pd
 from course_lib import data, experiments, plots
 from course_lib.assess.evidence import Evidence, collect
 from course_lib.classroom import scripts
+from course_lib.supervise import TIMED_OUT
 
 REPEATS = 3
 IMAGES = 12_799
@@ -45,8 +46,7 @@ def variant(name: str) -> str:
 def run(name: str, folder: Path) -> Evidence:
     script = folder / scripts.SCRIPT
     script.write_text(variant(name), encoding="utf-8")
-    limits = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "10", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "20"}
-    return collect(script, ARGUMENTS, 2, cwd=folder, timeout=300, env={"COURSE_SLICE": str(IMAGES), **limits})
+    return collect(script, ARGUMENTS, 2, cwd=folder, patience=20, env={"COURSE_SLICE": str(IMAGES)})
 
 
 def row(name: str, repeat: int, evidence: Evidence) -> dict:
@@ -54,7 +54,7 @@ def row(name: str, repeat: int, evidence: Evidence) -> dict:
     done = evidence.result.code == 0
     differ = evidence.weights_differ() if done else None
     error = next((line for line in reversed(evidence.result.tail) if line.strip()), "")
-    outcome = "runs" if done else "stalls" if any(logs) or any(r.epochs for r in evidence.ranks) else "stops"
+    outcome = "runs" if done else "hangs" if evidence.result.code == TIMED_OUT else "stops"
     return {
         "left out": LABELS[name],
         "run": repeat + 1,
@@ -64,7 +64,7 @@ def row(name: str, repeat: int, evidence: Evidence) -> dict:
         "images read by each rank": logs[0]["images"] if done else None,
         "weights differ by": differ if differ is None else float(f"{differ:.3g}"),
         "ranks that save": ", ".join(str(r.rank) for r in evidence.ranks if r.records.get("save")) if done else "",
-        "last words": "" if done else error[:120],
+        "last words": "" if done else (error or evidence.result.message)[:120],
     }
 
 
