@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 from pathlib import Path
-from typing import List, Optional  # noqa: UP035  (typer reads annotations at run time, also on Python 3.9)
+from typing import List, Optional
 
 import typer
 
@@ -66,7 +66,9 @@ def doctor(as_json: bool = typer.Option(False, "--json", help="Print one JSON ob
 
 
 @app.command()
-def data(names: Optional[List[str]] = typer.Argument(None, metavar="[NAME]...", help="Default: all.")) -> None:  # noqa: UP006
+def data(
+    names: Optional[List[str]] = typer.Argument(None, metavar="[NAME]...", help="Default: all."),
+) -> None:
     """Get the data sets, verify them, say where they come from."""
     from course_lib import data
 
@@ -76,7 +78,7 @@ def data(names: Optional[List[str]] = typer.Argument(None, metavar="[NAME]...", 
 @app.command(context_settings={"allow_interspersed_args": True})
 def run(
     script: Path = typer.Argument(..., help="A Python script that uses Horovod."),
-    args: Optional[List[str]] = typer.Argument(None, metavar="[-- ARGS]...", help="The script's arguments."),  # noqa: UP006
+    args: Optional[List[str]] = typer.Argument(None, metavar="[-- ARGS]...", help="The script's arguments."),
     ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: one per GPU, else 2."),
     timeout: Optional[float] = typer.Option(None, help="Seconds after which everything is ended (exit code 124)."),
     hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; default: this host."),
@@ -94,7 +96,9 @@ def run(
 
 
 @app.command()
-def build(check: bool = typer.Option(False, "--check", help="Write nothing; fail if a file is stale.")) -> None:
+def build(
+    check: bool = typer.Option(False, "--check", help="Write nothing; fail if a file is stale."),
+) -> None:
     """Make the learner's notebooks from the masters."""
     from course_lib.classroom import masters
 

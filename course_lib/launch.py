@@ -11,6 +11,7 @@ ends the whole process tree, and `rank`, which runs the script in each rank and 
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import queue
@@ -158,10 +159,8 @@ class Run:
         return self._result
 
     def _end(self) -> None:
-        try:
+        with contextlib.suppress(OSError):
             self._process.stdin.close()
-        except OSError:
-            pass
 
     def _read(self, stream: Iterator[str], name: str) -> None:
         for line in stream:
@@ -244,7 +243,9 @@ class Run:
             return Result(0, seconds)
         tail = tuple(self._tails.get(None, ()))
         reasons = [found.group("reason") for line in tail if (found := _LAUNCHER_ERROR.match(line))]
-        reason = reasons[-1] if reasons else next((line for line in reversed(tail) if line.strip()), f"exit code {code}")
+        reason = (
+            reasons[-1] if reasons else next((line for line in reversed(tail) if line.strip()), f"exit code {code}")
+        )
         return Result(code, seconds, None, f"Horovod could not start the ranks: {reason}", tail)
 
 

@@ -34,7 +34,8 @@ class Recorder:
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         number = next(
-            (os.environ[n] for n in ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK") if n in os.environ), "0"
+            (os.environ[n] for n in ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK") if n in os.environ),
+            "0",
         )
         self._lines = (folder / f"rank-{number}.jsonl").open("a", buffering=1)
         self._arrays = folder / f"rank-{number}.npz"
@@ -116,7 +117,11 @@ def _watch_saves(tf: object, recorder: Recorder) -> None:
 
         return save
 
-    for owner, name in ((tf.keras.Model, "save"), (tf.keras.Model, "save_weights"), (tf.train.Checkpoint, "save")):
+    for owner, name in (
+        (tf.keras.Model, "save"),
+        (tf.keras.Model, "save_weights"),
+        (tf.train.Checkpoint, "save"),
+    ):
         setattr(owner, name, watched(getattr(owner, name)))
 
 
@@ -124,7 +129,7 @@ def _watch_fit(tf: object, recorder: Recorder) -> None:
     """Add a callback to each `Model.fit`, and a tap to the data that it trains on."""
     adapter = sys.modules[tf.keras.Model.__module__].data_adapter
     real_fit, real_handler = tf.keras.Model.fit, adapter.get_data_handler
-    waiting: list[_Watch] = []
+    waiting: list = []  # the watch of the fit that is about to ask for its data
 
     def fit(self: object, *args: object, callbacks: object = None, **kwargs: object) -> object:
         watch = _watch_class(tf)(recorder)
@@ -199,7 +204,9 @@ def _watch_class(tf: object) -> type:
                 return
             read = self._tapped[: self._steps]
             weights = {f"w{i}": w for i, w in enumerate(self.model.get_weights())}
-            self._recorder.note("fit-end", digest=_digest(weights.values()), learning_rate=max(self._rates, default=None))
+            self._recorder.note(
+                "fit-end", digest=_digest(weights.values()), learning_rate=max(self._rates, default=None)
+            )
             self._recorder.keep(
                 examples=np.concatenate(read) if read else np.zeros(0, np.uint64),
                 steps=np.array([len(r) for r in read], np.int64),
@@ -212,7 +219,11 @@ def _watch_class(tf: object) -> type:
             epochs, steps = self.params.get("epochs"), self.params.get("steps")
             rank.tell("fit", epochs=epochs, steps=steps, initial_epoch=0)
             self._recorder.note(
-                "fit", epochs=epochs, steps=steps, trainable=len(self.model.trainable_variables), weights=len(self.model.weights)
+                "fit",
+                epochs=epochs,
+                steps=steps,
+                trainable=len(self.model.trainable_variables),
+                weights=len(self.model.weights),
             )
 
         def _rate(self) -> float:

@@ -9,6 +9,7 @@ The exit code is the command's, 124 on time-out, 128 + n for signal n.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import select
 import signal
@@ -35,10 +36,8 @@ def end_tree(grace: float = GRACE) -> None:
     while children := psutil.Process().children(recursive=True):
         force = time.monotonic() >= deadline
         for child in children:
-            try:
+            with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill() if force else child.terminate()
-            except psutil.NoSuchProcess:
-                pass
         psutil.wait_procs(children, timeout=0.1 if force else max(0.0, deadline - time.monotonic()))
 
 

@@ -135,7 +135,9 @@ class TestRuns:
         lines = [e.data["text"] for e in run if e.kind == "output"]
         assert lines == [f"__main__ {[str(path), '--a', 'b c']} {tmp_path / 'elsewhere'} {tmp_path}"]
 
-    @pytest.mark.parametrize("body, code", [("sys.exit(3)", 3), ("1 / 0", 1), ("os._exit(7)", 7), ("sys.exit('no')", 1)])
+    @pytest.mark.parametrize(
+        "body, code", [("sys.exit(3)", 3), ("1 / 0", 1), ("os._exit(7)", 7), ("sys.exit('no')", 1)]
+    )
     def test_a_failing_rank_is_named_with_its_code_and_last_lines(self, script, body, code):
         path = script(f"print('rank', rank)\nif rank == 1:\n    {body}\ntime.sleep(60)")
         began = time.monotonic()
@@ -162,8 +164,11 @@ class TestRuns:
         assert everything_gone(str(path))
 
     def test_a_daemon_does_not_outlive_the_run(self, script):
-        body = "if os.fork() == 0:\n    os.setsid()\n    if os.fork() == 0:\n        os.environ.clear(); time.sleep(60)\n    os._exit(0)"
-        path = script(body)
+        path = script(
+            "if os.fork() == 0:\n    os.setsid()\n"
+            "    if os.fork() == 0:\n        os.environ.clear(); time.sleep(60)\n"
+            "    os._exit(0)"
+        )
         assert launch.start(path, ranks=1).wait().code == 0
         assert everything_gone(str(path))
 
@@ -177,7 +182,9 @@ class TestRuns:
     @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
     def test_whatever_ends_the_command_ends_the_ranks(self, script, number, code):
         path = script("print('up', flush=True)\ntime.sleep(60)")
-        command = subprocess.Popen([*COURSE, "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        command = subprocess.Popen(
+            [*COURSE, "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         assert "up" in command.stdout.readline()
         command.send_signal(number)
         _, errors = command.communicate(timeout=30)

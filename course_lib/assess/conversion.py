@@ -97,7 +97,10 @@ def _each_rank(evidence: Evidence, kind: str) -> list[dict | None]:
 def _init(evidence: Evidence) -> tuple[float, str]:
     inits = _each_rank(evidence, "init")
     if not any(inits):
-        return 0, f"No process called hvd.init(): they are {evidence.size} strangers, each rank 0 of 1." + _ended(evidence)
+        return (
+            0,
+            f"No process called hvd.init(): they are {evidence.size} strangers, each rank 0 of 1." + _ended(evidence),
+        )
     if not all(inits):
         return 0, f"Rank {inits.index(None)} never called hvd.init()." + _ended(evidence)
     sizes = {record["size"] for record in inits}
@@ -113,7 +116,10 @@ def _gpu(evidence: Evidence) -> tuple[float, str]:
     for rank, (init, record) in enumerate(zip(inits, chosen)):
         visible = [name.rpartition(":")[2] for name in record["visible"]] if record else ["all"]
         if visible != [str(init["local_rank"])]:
-            return 0, f"Rank {rank} keeps GPU {', '.join(visible) or 'none'} in place of GPU {init['local_rank']} (its local rank)."
+            return (
+                0,
+                f"Rank {rank} keeps GPU {', '.join(visible) or 'none'} in place of {init['local_rank']}, its local rank.",
+            )
     return 1, "Each rank keeps the GPU with the number of its local rank, and no other."
 
 
@@ -128,10 +134,19 @@ def _rate(evidence: Evidence) -> tuple[float, str]:
     if np.allclose(rates, want, rtol=1e-4):
         return 1, f"The learning rate is {want:g}: {RATE:g} times {evidence.size} ranks."
     if np.allclose(rates, RATE, rtol=1e-4):
-        return 0, f"The learning rate is still {RATE:g}, but each step now averages over {evidence.size} times as many images."
+        return (
+            0,
+            f"The learning rate is still {RATE:g}, but each step averages over {evidence.size} times as many images.",
+        )
     if not np.allclose(rates, rates[0], rtol=1e-4):
-        return 0, f"The ranks train with different learning rates: {', '.join(f'{rate:g}' for rate in rates)}."
-    return 0, f"The learning rate is {rates[0]:g}; linear scaling makes it {RATE:g} × {evidence.size} = {want:g}."
+        return (
+            0,
+            f"The ranks train with different learning rates: {', '.join(f'{rate:g}' for rate in rates)}.",
+        )
+    return (
+        0,
+        f"The learning rate is {rates[0]:g}; linear scaling makes it {RATE:g} × {evidence.size} = {want:g}.",
+    )
 
 
 def _optimizer(evidence: Evidence) -> tuple[float, str]:
@@ -143,7 +158,10 @@ def _optimizer(evidence: Evidence) -> tuple[float, str]:
     want = steps * fit["trainable"]
     done = sum(reductions.values())
     if done < want:
-        return 0, f"{done} gradients were all-reduced in place of {want} ({steps} steps × {fit['trainable']} variables)."
+        return (
+            0,
+            f"{done} gradients were all-reduced in place of {want} ({steps} steps × {fit['trainable']} variables).",
+        )
     return 1, f"The gradients of all {fit['trainable']} variables were all-reduced in each of {steps} steps."
 
 
@@ -155,7 +173,11 @@ def _broadcast(evidence: Evidence) -> tuple[float, str]:
     if evidence.broadcasts < fit["weights"]:
         return 0, f"{evidence.broadcasts} of {fit['weights']} variables were broadcast from rank 0."
     if None in first or len(set(first)) > 1:
-        return 0, "There was a broadcast, but after the first step the ranks still held different weights." + _ended(evidence)
+        return (
+            0,
+            "There was a broadcast, but after the first step the ranks still held different weights."
+            + _ended(evidence),
+        )
     return 1, "Rank 0's variables were broadcast; after the first step all ranks held the same weights."
 
 
@@ -179,9 +201,15 @@ def _data(evidence: Evidence) -> tuple[float, str]:
     ]
     read = sum(len(rank.epoch_examples(0)) for rank in evidence.ranks)
     if same and np.mean(same) > 0.5:
-        return 0, f"In the same step the ranks read the same images ({np.mean(same):.0%} of each batch): nothing is shared out."
+        return (
+            0,
+            f"In the same step the ranks read the same images ({np.mean(same):.0%} of a batch): nothing is shared.",
+        )
     if read > IMAGES:
-        return 0, f"Together the ranks read {read:,} images in an epoch of {IMAGES:,}: no rank reads less than before."
+        return (
+            0,
+            f"Together the ranks read {read:,} images in an epoch of {IMAGES:,}: no rank reads less than before.",
+        )
     if read < IMAGES - 2 * BATCH * evidence.size:
         return 0, f"Together the ranks read only {read:,} of {IMAGES:,} images in an epoch."
     return 1, f"Each rank read its own {read // evidence.size:,} images of the epoch in {steps[0]} batches."
@@ -197,7 +225,10 @@ def _rank0(evidence: Evidence) -> tuple[float, str]:
         return 0, f"Ranks {', '.join(map(str, savers))} saved the network; only rank 0 should."
     talkers = [rank for rank in evidence.ranks[1:] if rank.printed]
     if talkers:
-        return 0.5, f"Only rank 0 saves, but rank {talkers[0].rank} prints too: “{talkers[0].printed[0].strip()}”."
+        return (
+            0.5,
+            f"Only rank 0 saves, but rank {talkers[0].rank} prints too: “{talkers[0].printed[0].strip()}”.",
+        )
     return 1, "Only rank 0 saves and prints."
 
 
@@ -218,12 +249,54 @@ def _metrics(evidence: Evidence) -> tuple[float, str]:
 
 
 STEPS = (
-    Criterion("init", "1 Initialise Horovod", 1, _init, "See Step 1: import horovod.tensorflow.keras as hvd, then hvd.init()."),
-    Criterion("gpu", "2 One GPU for each rank", 1, _gpu, "See Step 2: tf.config.set_visible_devices and hvd.local_rank()."),
-    Criterion("rate", "3 Scale the learning rate", 1, _rate, "See Step 3: N ranks average over N times as many images."),
-    Criterion("optimizer", "4 Average the gradients", 2, _optimizer, "See Step 4: wrap the optimizer before model.compile."),
-    Criterion("broadcast", "5 Start from the same weights", 1, _broadcast, "See Step 5: a callback broadcasts rank 0's variables."),
-    Criterion("data", "6 Share out the data", 2, _data, "See Step 6: shard the data set, and give all ranks equally many batches."),
-    Criterion("rank0", "7 One rank saves and prints", 1, _rank0, "See Step 7: only rank 0 gets the checkpoint callback and verbose=2."),
+    Criterion(
+        "init",
+        "1 Initialise Horovod",
+        1,
+        _init,
+        "See Step 1: import horovod.tensorflow.keras as hvd, then hvd.init().",
+    ),
+    Criterion(
+        "gpu",
+        "2 One GPU for each rank",
+        1,
+        _gpu,
+        "See Step 2: tf.config.set_visible_devices and hvd.local_rank().",
+    ),
+    Criterion(
+        "rate",
+        "3 Scale the learning rate",
+        1,
+        _rate,
+        "See Step 3: N ranks average over N times as many images.",
+    ),
+    Criterion(
+        "optimizer",
+        "4 Average the gradients",
+        2,
+        _optimizer,
+        "See Step 4: wrap the optimizer before model.compile.",
+    ),
+    Criterion(
+        "broadcast",
+        "5 Start from the same weights",
+        1,
+        _broadcast,
+        "See Step 5: a callback broadcasts rank 0's variables.",
+    ),
+    Criterion(
+        "data",
+        "6 Share out the data",
+        2,
+        _data,
+        "See Step 6: shard the data set, and give all ranks equally many batches.",
+    ),
+    Criterion(
+        "rank0",
+        "7 One rank saves and prints",
+        1,
+        _rank0,
+        "See Step 7: only rank 0 gets the checkpoint callback and verbose=2.",
+    ),
     Criterion("metrics", "8 Average the metrics", 1, _metrics, "See Step 8: hvd.callbacks.MetricAverageCallback()."),
 )

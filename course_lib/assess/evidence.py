@@ -147,7 +147,12 @@ def read_timeline(path: Path) -> dict[str, Counter]:
                 break
             if event.get("ph") == "M" and "name" in event.get("args", {}):
                 names[event["pid"]] = event["args"]["name"]
-            elif event.get("ph") == "B" and event.get("name") in ("ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLTOALL"):
+            elif event.get("ph") == "B" and event.get("name") in (
+                "ALLREDUCE",
+                "BROADCAST",
+                "ALLGATHER",
+                "ALLTOALL",
+            ):
                 operations.setdefault(event["name"], Counter())[names.get(event.get("pid"), "?")] += 1
     return operations
 

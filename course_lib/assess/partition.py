@@ -11,7 +11,13 @@ from course_lib.assess.report import Report
 
 Partition = Callable[[int, int, int, int], np.ndarray]  # (images, rank, size, epoch) → indices of images
 
-CASES = ((96, 1), (96, 2), (1279, 2), (1000, 3), (50, 7))  # images, ranks; also where they do not divide evenly
+CASES = (
+    (96, 1),
+    (96, 2),
+    (1279, 2),
+    (1000, 3),
+    (50, 7),
+)  # images, ranks; also where they do not divide evenly
 EPOCHS = 3
 TITLES = {1: "Option 1: one shuffle for all, cut into parts", 2: "Option 2: every rank shuffles for itself"}
 

@@ -27,7 +27,7 @@ class Report:
         return sum(verdict.points for verdict in self.verdicts)
 
     def _order(self) -> list[tuple[Verdict, bool]]:
-        """Each verdict, and whether to tell its reason: all where there is no focus, else the focused and failed ones."""
+        """Each verdict, and whether to tell its reason: of all where there is no focus, else of that one only."""
         return [(verdict, self.focus in (None, verdict.id)) for verdict in self.verdicts]
 
     def __str__(self) -> str:

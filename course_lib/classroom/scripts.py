@@ -41,9 +41,7 @@ def converted(done: Iterable[str] | None = None, lab: Path = LAB2) -> str:
             raise CourseError(f"There is no step '{name}' in {lab.name}: it is one of {', '.join(known)}.")
         for edit in known[name]:
             if text.count(edit["old"]) != 1:
-                raise CourseError(
-                    f"Step '{name}' of {lab.name} does not fit {SCRIPT}: mend reference/steps.toml."
-                )
+                raise CourseError(f"Step '{name}' of {lab.name} does not fit {SCRIPT}: mend reference/steps.toml.")
             text = text.replace(edit["old"], edit["new"])
     return text
 

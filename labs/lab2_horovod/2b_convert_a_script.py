@@ -24,7 +24,7 @@ from course_lib.assess.partition import check_partition, partition_points
 
 fashion = data.load("fashion_mnist")
 # A rank gets one core, as it would get one GPU: runs on one and on two ranks can then be compared.
-one_core = {name: "1" for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")}
+one_core = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} training images")
 
 # %% [markdown]
@@ -47,6 +47,7 @@ my_seconds = None  # your guess for the three epochs on two ranks
 
 # %%
 copies = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=2, data=fashion.name, env=one_core)
+
 
 # %%
 def seconds(record):
@@ -201,6 +202,7 @@ points("broadcast")
 #
 # Write both in NumPy first, on the numbers of the images.
 
+
 # %% exercise="option1"
 def option_1(images, rank, size, epoch):
     """The numbers of the images that `rank` reads in `epoch`, by option 1.
@@ -223,6 +225,7 @@ check_partition(option_1, option=1)
 ### BEGIN HIDDEN TESTS
 partition_points(option_1, option=1, maximum=2)
 ### END HIDDEN TESTS
+
 
 # %% exercise="option2"
 def option_2(images, rank, size, epoch):

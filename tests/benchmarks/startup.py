@@ -20,7 +20,11 @@ SCRIPT = "import horovod.tensorflow.keras as hvd\nhvd.init()\nprint(hvd.rank(), 
 
 
 def seconds(command: list[str]) -> float:
-    env = {"TF_CPP_MIN_LOG_LEVEL": "2", **os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    env = {
+        "TF_CPP_MIN_LOG_LEVEL": "2",
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+    }
     began = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True, env=env)
     return time.perf_counter() - began

@@ -63,7 +63,7 @@ WRONG = {
     ),
     "all ranks on the first GPU": (
         ("gpus[hvd.local_rank()], \"GPU\"", "gpus[0], \"GPU\""),
-        "gpu", 0, "Rank 1 keeps GPU 0 in place of GPU 1",
+        "gpu", 0, "Rank 1 keeps GPU 0 in place of 1",
     ),
     "wrapped after compile": (
         ("optimizer = hvd.DistributedOptimizer(optimizer)\nmodel.compile(", "model.compile("),

@@ -46,9 +46,7 @@ def test_n_ranks_with_batch_b_equal_one_rank_with_batch_nb(ranks, serial, tmp_pa
 
 def test_the_ranks_together_read_what_one_reads(serial, tmp_path):
     parallel = train("reference/fashion_mnist.py", 2, 64, 0.02, tmp_path)
-    for step, (alone, *shared) in enumerate(
-        zip(serial.ranks[0].examples, *(rank.examples for rank in parallel.ranks))
-    ):
+    for step, (alone, *shared) in enumerate(zip(serial.ranks[0].examples, *(rank.examples for rank in parallel.ranks))):
         assert sorted(alone) == sorted(np.concatenate(shared)), f"step {step}"
     first, second = (set(serial.ranks[0].epoch_examples(epoch)) for epoch in (0, 1))
     assert first == second

@@ -60,7 +60,9 @@ def row(name: str, repeat: int, evidence: Evidence) -> dict:
         "run": repeat + 1,
         "outcome": outcome,
         "seconds": round(evidence.result.seconds, 1),
-        **{f"accuracy of rank {i}": log and round(log["logs"]["val_accuracy"], 4) for i, log in enumerate(logs) if done},
+        **{
+            f"accuracy of rank {i}": log and round(log["logs"]["val_accuracy"], 4) for i, log in enumerate(logs) if done
+        },
         "images read by each rank": logs[0]["images"] if done else None,
         "weights differ by": differ if differ is None else float(f"{differ:.3g}"),
         "ranks that save": ", ".join(str(r.rank) for r in evidence.ranks if r.records.get("save")) if done else "",
@@ -75,7 +77,10 @@ def main(folder: Path) -> None:
         for repeat in range(REPEATS):
             with tempfile.TemporaryDirectory() as work:
                 rows.append(row(name, repeat, run(name, Path(work))))
-            print(f"{LABELS[name]}, run {repeat + 1}: {rows[-1]['outcome']}, {rows[-1]['seconds']} s", flush=True)
+            print(
+                f"{LABELS[name]}, run {repeat + 1}: {rows[-1]['outcome']}, {rows[-1]['seconds']} s",
+                flush=True,
+            )
     table = pd.DataFrame(rows)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} images"
     experiments.write_table(
@@ -86,7 +91,9 @@ def main(folder: Path) -> None:
         seeds="none: every run draws its own first weights",
         seconds=round(time.time() - began),
     )
-    draw(table, f"{source} · 2 ranks · {REPEATS} runs each · {experiments.machine()}").savefig(folder / "omissions.png", dpi=150)
+    draw(table, f"{source} · 2 ranks · {REPEATS} runs each · {experiments.machine()}").savefig(
+        folder / "omissions.png", dpi=150
+    )
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Card:
@@ -102,11 +109,31 @@ def draw(table: pd.DataFrame, caption: str) -> plots.Card:
                     group[f"accuracy of rank {rank}"], [y + 0.16 * (2 * rank - 1)] * len(group),
                     plots.MARKERS[rank], color=plots.colour(rank), markersize=5,
                 )  # fmt: skip
-            axes[1].plot(group["weights differ by"].clip(lower=1e-9), [y] * len(group), "D", color=plots.INK, markersize=5)
-            axes[2].plot(group["seconds"], [y] * len(group), "|" if failed.all() else "o", color=plots.INK, markersize=7)
+            axes[1].plot(
+                group["weights differ by"].clip(lower=1e-9),
+                [y] * len(group),
+                "D",
+                color=plots.INK,
+                markersize=5,
+            )
+            axes[2].plot(
+                group["seconds"],
+                [y] * len(group),
+                "|" if failed.all() else "o",
+                color=plots.INK,
+                markersize=7,
+            )
             if failed.all():
                 word = group["outcome"].iloc[0]
-                axes[0].text(0.5, y, word, transform=axes[0].get_yaxis_transform(), ha="center", va="center", style="italic")
+                axes[0].text(
+                    0.5,
+                    y,
+                    word,
+                    transform=axes[0].get_yaxis_transform(),
+                    ha="center",
+                    va="center",
+                    style="italic",
+                )
         axes[1].set_xscale("log")
         axes[1].set_xlim(3e-10, 30)
         axes[1].set_xticks([1e-9, 1e-6, 1e-3, 1], ["0", "10⁻⁶", "10⁻³", "1"])
@@ -121,7 +148,8 @@ def draw(table: pd.DataFrame, caption: str) -> plots.Card:
             axis.set_title(title)
             axis.set_xlabel(label)
         handles = [
-            plots.Line2D([], [], color=plots.colour(r), marker=plots.MARKERS[r], linestyle="", label=f"rank {r}") for r in (0, 1)
+            plots.Line2D([], [], color=plots.colour(r), marker=plots.MARKERS[r], linestyle="", label=f"rank {r}")
+            for r in (0, 1)
         ]
         figure.legend(handles=handles, loc="upper left", ncols=2)
         figure.subplots_adjust(left=150 / plots.WIDTH, wspace=0.08)

@@ -1,6 +1,6 @@
 """Train a small convolutional network on Fashion-MNIST, on one device.
 
-    python fashion_mnist.py --epochs 3
+python fashion_mnist.py --epochs 3
 """
 
 import argparse
