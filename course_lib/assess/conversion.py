@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from course_lib import launch
-from course_lib.assess.criteria import Criterion, Verdict, judge
+from course_lib.assess.criteria import Criterion, judge
 from course_lib.assess.evidence import Evidence, collect
 from course_lib.assess.report import Report
 
@@ -70,12 +70,12 @@ def check(step: str | None = None, script: str | Path = "fashion_mnist.py") -> R
 
 
 def points(step: str, script: str | Path = "fashion_mnist.py") -> float:
-    """Points of one step, between 0 and its maximum."""
-    return float(_verdict(step, gather(script)).points)
-
-
-def _verdict(step: str, evidence: Evidence) -> Verdict:
-    return next(criterion for criterion in STEPS if criterion.id == step)(evidence)
+    """Points of one step, between 0 and its maximum; where some are lost, print the reason."""
+    evidence = gather(script)
+    verdict = next(criterion for criterion in STEPS if criterion.id == step)(evidence)
+    if not verdict.passed:
+        print(verdict.reason)
+    return float(verdict.points)
 
 
 def _error(evidence: Evidence) -> str:
@@ -118,7 +118,7 @@ def _gpu(evidence: Evidence) -> tuple[float, str]:
         if visible != [str(init["local_rank"])]:
             return (
                 0,
-                f"Rank {rank} keeps GPU {', '.join(visible) or 'none'} in place of {init['local_rank']}, its local rank.",
+                f"Rank {rank} keeps GPU {', '.join(visible) or 'none'} in place of {init['local_rank']}, its own.",
             )
     return 1, "Each rank keeps the GPU with the number of its local rank, and no other."
 

@@ -29,11 +29,14 @@ def check_partition(function: Partition, option: int) -> Report:
 
 
 def partition_points(function: Partition, option: int, maximum: float) -> float:
-    """Points between 0 and `maximum`; a function that raises gets none."""
+    """Points between 0 and `maximum`; where some are lost, print the reason. A function that raises gets none."""
     try:
-        return float(maximum * judge_partition(function, option)[0])
-    except Exception:
-        return 0.0
+        share, reason = judge_partition(function, option)
+    except Exception as error:
+        share, reason = 0.0, f"The function raised {type(error).__name__}: {error}"
+    if share < 1:
+        print(reason)
+    return float(maximum * share)
 
 
 def judge_partition(function: Partition, option: int) -> tuple[float, str]:
