@@ -1,0 +1,223 @@
+"""The course's data sets, and how ranks share them.
+
+`load` takes a set from the first place that has it (see sources.py). Offline and with no files it returns the
+stand-in `shapes` (see shapes.py) and says so.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import uuid
+import zipfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from . import shapes, sources
+from .download import DownloadError, locked
+from .errors import CourseError
+from .published import PUBLISHED, Arrays, Damaged, Published
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images uint8 [n, h, w, c], labels int64 [n], and the names of the classes.
+
+    `name` is "shapes" where the stand-in has replaced the set; `source` is "directory", "cache", "download"
+    or "stand-in".
+    """
+
+    name: str
+    source: str
+    x_train: np.ndarray = field(repr=False)
+    y_train: np.ndarray = field(repr=False)
+    x_test: np.ndarray = field(repr=False)
+    y_test: np.ndarray = field(repr=False)
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One line of the report of `fetch`: where a set is, and how many images it has."""
+
+    name: str
+    source: str
+    folder: Path
+    train_images: int
+    test_images: int
+
+
+def load(name: str) -> Dataset:
+    """Load "fashion_mnist" or "cifar10", or the stand-in of the same shape where the set is not to be had.
+
+    With COURSE_SLICE=N in the environment, return the first N training and N // 4 test images only. Raises
+    CourseError for an unknown name, a bad setting, or a file that is missing or damaged.
+    """
+    published, limit = _published(name), _slice()
+    try:
+        folder, source = sources.find(published)
+    except DownloadError as error:
+        sources.say(
+            f"{name} is not on this machine and can't be downloaded ({error}): "
+            "this run uses the stand-in `shapes`, drawn by the course."
+        )
+        arrays, name, source, classes = _stand_in(published, limit), "shapes", "stand-in", shapes.CLASSES
+    else:
+        arrays, classes = _read(published, folder, source), published.classes
+    if limit:
+        # Copies, so that the rest of the set does not stay in memory.
+        arrays = tuple(a[:n].copy() for a, n in zip(arrays, (limit, limit, limit // 4, limit // 4)))
+    return Dataset(name, source, *arrays, classes)
+
+
+def locate(name: str) -> str:
+    """Where `load(name)` would take the set from, without reading it: the `source` of a Dataset.
+
+    Raises CourseError for an unknown name, or when the set's folder in COURSE_DATA_DIR lacks a file.
+    """
+    return sources.locate(_published(name))
+
+
+def fetch(names: Iterable[str] | None = None) -> list[Fetched]:
+    """Make sure that the sets (all, if none is named) are on this machine and whole; download what is not.
+
+    Raises CourseError for an unknown name, a damaged file in COURSE_DATA_DIR, or a failed download.
+    """
+    report = []
+    for published in [_published(name) for name in names or PUBLISHED]:
+        try:
+            folder, source, arrays = _fetch(published)
+        except DownloadError as error:
+            raise CourseError(
+                f"{published.name} can't be downloaded ({error}): the lessons run on the stand-in `shapes` "
+                f"until it can, or until COURSE_DATA_DIR holds its files in a folder {published.folder}."
+            ) from error
+        report.append(Fetched(published.name, source, folder, len(arrays[0]), len(arrays[2])))
+    return report
+
+
+def show(report: Sequence[Fetched]) -> None:
+    """Print the report of `fetch` as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("data set", "from", "training images", "test images", box=None)
+    table.add_column("folder", overflow="fold")
+    for row in report:
+        table.add_row(row.name, row.source, f"{row.train_images:,}", f"{row.test_images:,}", str(row.folder))
+    Console().print(table)
+
+
+def shard(
+    data: Sequence[np.ndarray],
+    rank: int,
+    size: int,
+    option: int = 1,
+    *,
+    batch_size: int,
+    epoch: int = 0,
+    seed: int = 0,
+) -> tuple[np.ndarray, ...]:
+    """The part of `data`, for example (x, y), that `rank` of `size` ranks trains on in this epoch.
+
+    Option 1: all ranks shuffle the set alike and partition it, so that together they see each image at most
+    once. Batch k of all ranks together holds the images of batch k of a single rank with `size` times the
+    batch size. Option 2: each rank shuffles the whole set in its own way and reads the first 1/size of it.
+
+    Either way every rank gets the same number of whole batches, for with unequal numbers training deadlocks;
+    the few images left over have their chance in another epoch. Raises CourseError.
+    """
+    if size < 1 or not 0 <= rank < size:
+        raise CourseError(f"There is no rank {rank} among {size} ranks: rank runs from 0 to size - 1.")
+    if option not in (1, 2):
+        raise CourseError(f"The partitioning option is 1 or 2, not {option!r}.")
+    if batch_size < 1:
+        raise CourseError(f"batch_size is {batch_size}: it must be at least 1.")
+    images = len(data[0])
+    if any(len(array) != images for array in data):
+        raise CourseError(f"The arrays differ in length: {', '.join(str(len(array)) for array in data)}.")
+    batches = images // (size * batch_size)
+    if batches == 0:
+        raise CourseError(
+            f"{images} images are too few to give each of {size} ranks a batch of {batch_size}: "
+            "take a smaller batch_size."
+        )
+    if option == 1:
+        mine = np.random.default_rng([seed, epoch]).permutation(images)[rank::size]
+    else:
+        mine = np.random.default_rng([seed, epoch, rank]).permutation(images)
+    mine = mine[: batches * batch_size]
+    return tuple(array[mine] for array in data)
+
+
+def _published(name: str) -> Published:
+    if name not in PUBLISHED:
+        raise CourseError(f"There is no data set {name!r}: the course has {' and '.join(PUBLISHED)}.")
+    return PUBLISHED[name]
+
+
+def _slice() -> int | None:
+    setting = os.environ.get("COURSE_SLICE")
+    if not setting:
+        return None
+    if not (setting.isascii() and setting.isdigit() and int(setting) >= 4):
+        raise CourseError(f"COURSE_SLICE is {setting!r}: set it to a number of images, at least 4, or unset it.")
+    return int(setting)
+
+
+def _read(published: Published, folder: Path, source: str) -> Arrays:
+    try:
+        return published.read(folder)
+    except Damaged as error:
+        path, fault = error.args
+    except OSError as error:
+        path, fault = error.filename or folder, f"can't be read ({error.strerror})"
+    if source == "directory":
+        raise CourseError(f"{path} {fault}: copy the published file there again or unset COURSE_DATA_DIR.")
+    raise CourseError(f"{path} {fault}: `course data {published.name}` downloads it again.")
+
+
+def _fetch(published: Published) -> tuple[Path, str, Arrays]:
+    try:
+        folder, source = sources.find(published, patient=True)
+        return folder, source, _read(published, folder, source)
+    except CourseError:
+        if sources.in_directory(published):
+            raise  # the user's own files are not ours to replace
+        folder, source = sources.fetch(published, patient=True, replace=True)
+        return folder, source, _read(published, folder, source)
+
+
+def _stand_in(published: Published, limit: int | None) -> Arrays:
+    """Draw the set's double. A whole one takes seconds, so it is kept for other ranks and the next start."""
+    kind = "shapes-{}x{}x{}".format(*published.image_shape)
+    version = hashlib.sha256(Path(shapes.__file__).read_bytes()).hexdigest()[:12]
+    kept = sources.course_cache() / f"{kind}-{version}.npz"
+    if limit and not kept.exists():
+        return _draw(published, limit, limit // 4)
+    names = "x_train", "y_train", "x_test", "y_test"
+    with locked(sources.course_cache() / f"{kind}.lock"):
+        try:
+            with np.load(kept) as arrays:
+                return tuple(arrays[name] for name in names)
+        except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+            arrays = _draw(published, *published.images)
+        with contextlib.suppress(OSError):
+            for old in kept.parent.glob(f"{kind}-*.npz"):
+                old.unlink()
+            part = kept.with_name(f"{kind}-{uuid.uuid4().hex}.npz")
+            np.savez(part, **dict(zip(names, arrays)))
+            part.replace(kept)
+    return arrays
+
+
+def _draw(published: Published, train_images: int, test_images: int) -> Arrays:
+    most_train, most_test = published.images
+    return (
+        *shapes.draw(min(train_images, most_train), published.image_shape, split="train"),
+        *shapes.draw(min(test_images, most_test), published.image_shape, split="test"),
+    )

@@ -1,0 +1,182 @@
+"""The places where a published data set is found, in order: COURSE_DATA_DIR, Keras's cache, the internet."""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import hashlib
+import os
+import shutil
+import sys
+import tarfile
+import time
+import uuid
+import zlib
+from pathlib import Path
+
+from .download import DownloadError, download, locked, probe
+from .errors import CourseError
+from .published import Published
+
+PATIENCE = 4  # seconds to wait for a server before going on with the stand-in
+LONG_PATIENCE = 30  # seconds to wait when the user has asked for a download
+RETRY_AFTER = 600  # seconds for which a failed download is not tried again, so that not every rank waits
+
+
+def find(published: Published, *, patient: bool = False) -> tuple[Path, str]:
+    """The folder that holds the set's files, downloaded if need be, and its source as in `data.Dataset`.
+
+    Raises DownloadError where only a download could help and it failed; CourseError for files that are there
+    but incomplete.
+    """
+    if folder := in_directory(published):
+        return folder, "directory"
+    if folder := _in_cache(published):
+        return folder, "cache"
+    if archive := _archive(published):
+        with locked(course_cache() / f"{published.name}.lock"):
+            return _in_cache(published) or _unpack(published, archive), "cache"
+    return fetch(published, patient=patient)
+
+
+def locate(published: Published) -> str:
+    """The source that `find` would answer, without downloading; "stand-in" where there is none."""
+    if in_directory(published):
+        return "directory"
+    if _in_cache(published) or _archive(published):
+        return "cache"
+    try:
+        _raise_recent_failure(published)
+        probe(next(iter(published.downloads)), patience=PATIENCE)
+    except DownloadError:
+        return "stand-in"
+    return "download"
+
+
+def in_directory(published: Published) -> Path | None:
+    """The set's folder in COURSE_DATA_DIR, if it is there. Raises CourseError if a file is missing in it."""
+    setting = os.environ.get("COURSE_DATA_DIR")
+    if not setting:
+        return None
+    root = Path(setting).expanduser()
+    if not root.is_dir():
+        raise CourseError(f"COURSE_DATA_DIR is {setting}, which is not a folder: correct it or unset it.")
+    folder = root / published.folder
+    if not folder.exists():
+        return None
+    for file in published.files:
+        if not (folder / file).is_file():
+            raise CourseError(f"{folder / file} is missing: copy the published file there or unset COURSE_DATA_DIR.")
+    return folder
+
+
+def fetch(published: Published, *, patient: bool, replace: bool = False) -> tuple[Path, str]:
+    """Download what Keras's cache lacks or, with `replace`, has damaged; return the folder and the source.
+
+    The source is "cache" if another rank has just downloaded it. A `patient` call waits longer, and tries
+    even if an attempt has failed only just now. Raises DownloadError, CourseError.
+    """
+    cache = _keras_caches()[0]
+    with locked(course_cache() / f"{published.name}.lock"):
+        folder = _in_cache(published)
+        if folder and not replace:
+            return folder, "cache"
+        if not patient:
+            _raise_recent_failure(published)
+        try:
+            for url, sha256 in published.downloads.items():
+                path = cache / (published.archive or f"{published.folder}/{url.rsplit('/', 1)[1]}")
+                if not (path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256):
+                    download(url, path, sha256, patience=LONG_PATIENCE if patient else PATIENCE)
+        except OSError as error:
+            _remember_failure(published, error)
+            raise error if isinstance(error, DownloadError) else DownloadError(str(error)) from error
+        _failure(published).unlink(missing_ok=True)
+        return _unpack(published, path) if published.archive else path.parent, "download"
+
+
+def course_cache() -> Path:
+    """The folder for what the course itself keeps between runs."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "one-model-many-gpus"
+
+
+_said: set[str] = set()
+
+
+def say(line: str) -> None:
+    """Write a line to stderr, once in a process and only on rank 0."""
+    rank = os.environ.get("HOROVOD_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
+    if rank == "0" and line not in _said:
+        _said.add(line)
+        print(line, file=sys.stderr, flush=True)
+
+
+def _keras_caches() -> list[Path]:
+    """The folders where Keras looks for data sets; what the course downloads goes into the first."""
+    homes = [os.environ.get("KERAS_HOME"), "~/.keras"]
+    return [Path(home).expanduser() / "datasets" for home in homes if home]
+
+
+def _in_cache(published: Published) -> Path | None:
+    for cache in _keras_caches():
+        folder = cache / published.folder
+        if all((folder / file).is_file() for file in published.files):
+            return folder
+    return None
+
+
+def _archive(published: Published) -> Path | None:
+    """The archive in Keras's cache: Keras unpacks it when it first loads the set."""
+    archives = [cache / published.archive for cache in _keras_caches() if published.archive]
+    return next((archive for archive in archives if archive.is_file()), None)
+
+
+def _unpack(published: Published, archive: Path) -> Path:
+    """Unpack the set's files beside the archive, all of them or none, and return their folder."""
+    folder = archive.parent / published.folder
+    part = archive.parent / f".{published.folder}.{uuid.uuid4().hex}.part"
+    try:
+        part.mkdir()
+        with tarfile.open(archive) as tar:
+            for member in tar:  # in the archive's order: going back would unpack from the start again
+                file = member.name.rpartition("/")[2]
+                if member.isfile() and file in published.files:
+                    (part / file).write_bytes(tar.extractfile(member).read())
+        if missing := sorted(set(published.files) - {path.name for path in part.iterdir()}):
+            raise tarfile.ReadError(f"no {missing[0]}")
+        shutil.rmtree(folder, ignore_errors=True)
+        part.rename(folder)
+    except (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CourseError(
+            f"{archive} is cut short or damaged: `course data {published.name}` downloads it again."
+        ) from error
+    except OSError as error:
+        raise CourseError(
+            f"{archive} can't be unpacked there ({error.strerror}): "
+            "unpack it into a folder of yours and name that folder in COURSE_DATA_DIR."
+        ) from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+    return folder
+
+
+def _failure(published: Published) -> Path:
+    """The note of a failed download: its text is the reason, its age tells when to try again."""
+    return course_cache() / f"{published.name}.offline"
+
+
+def _remember_failure(published: Published, error: OSError) -> None:
+    with contextlib.suppress(OSError):
+        _failure(published).parent.mkdir(parents=True, exist_ok=True)
+        _failure(published).write_text(str(error))
+
+
+def _raise_recent_failure(published: Published) -> None:
+    note = _failure(published)
+    try:
+        recent = time.time() - note.stat().st_mtime < RETRY_AFTER
+        reason = note.read_text()
+    except OSError:
+        return
+    if recent:
+        raise DownloadError(reason)
