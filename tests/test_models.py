@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib import shapes
+from course_lib.data import shapes
 
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to import
 

@@ -26,9 +26,7 @@ def state(ranks: int, epochs: int, points: int) -> widgets.LiveState:
                 step = point * STEPS // points
                 metrics = {"loss": 1 / (1 + epoch + step / STEPS), "accuracy": 0.8}
                 moment = epoch * points / 5 + point / 5
-                live.update(
-                    Event("batch", rank, moment, {"epoch": epoch, "step": step, "images": step, **metrics})
-                )
+                live.update(Event("batch", rank, moment, {"epoch": epoch, "step": step, "images": step, **metrics}))
             logs = {**metrics, "val_loss": 0.5, "val_accuracy": 0.7}
             live.update(Event("epoch", rank, moment, {"epoch": epoch, "images": STEPS, "logs": logs}))
     for line in range(widgets.LINES):

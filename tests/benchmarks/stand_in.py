@@ -22,8 +22,9 @@ import pandas as pd
 from rich.progress import Progress
 from tensorflow import keras
 
-from course_lib import data, experiments, models, plots, shapes
-from course_lib.published import PUBLISHED
+from course_lib import data, experiments, models, plots
+from course_lib.data import shapes
+from course_lib.data.published import PUBLISHED
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, LEARNING_RATE = 64, 0.001  # Adam

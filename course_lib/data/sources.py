@@ -14,9 +14,9 @@ import uuid
 import zlib
 from pathlib import Path
 
-from .download import DownloadError, download, locked, probe
-from .errors import CourseError
-from .published import Published
+from course_lib.data.download import DownloadError, download, locked, probe
+from course_lib.data.published import Published
+from course_lib.errors import CourseError
 
 PATIENCE = 4  # seconds to wait for a server before going on with the stand-in
 LONG_PATIENCE = 30  # seconds to wait when the user has asked for a download

@@ -20,7 +20,8 @@ from urllib.error import URLError
 import numpy as np
 import pytest
 
-from course_lib import data, download, published, shapes, sources
+from course_lib import data
+from course_lib.data import download, published, shapes, sources
 from course_lib.errors import CourseError
 
 FASHION, CIFAR = published.PUBLISHED["fashion_mnist"], published.PUBLISHED["cifar10"]

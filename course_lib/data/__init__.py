@@ -17,10 +17,10 @@ from pathlib import Path
 
 import numpy as np
 
-from . import shapes, sources
-from .download import DownloadError, locked
-from .errors import CourseError
-from .published import PUBLISHED, Arrays, Damaged, Published
+from course_lib.data import shapes, sources
+from course_lib.data.download import DownloadError, locked
+from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published
+from course_lib.errors import CourseError
 
 
 @dataclass(frozen=True, eq=False)

@@ -9,7 +9,7 @@ import sys
 import numpy as np
 import pytest
 
-from course_lib import shapes
+from course_lib.data import shapes
 
 SIZES = pytest.mark.parametrize("image_shape", [(28, 28, 1), (32, 32, 3)])
 
@@ -29,7 +29,7 @@ def test_form(image_shape: tuple) -> None:
 @SIZES
 def test_the_same_seed_gives_the_same_bytes_in_another_process(image_shape: tuple) -> None:
     code = (
-        "import sys, hashlib; from course_lib import shapes; "
+        "import sys, hashlib; from course_lib.data import shapes; "
         f"x, y = shapes.draw(700, {image_shape}, seed=3); "
         "print(hashlib.sha256(x.tobytes() + y.tobytes()).hexdigest())"
     )
