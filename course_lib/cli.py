@@ -11,6 +11,7 @@ from typing import List, Optional
 import typer
 
 from course_lib.errors import CourseError
+from course_lib.places import ROOT
 
 app = typer.Typer(
     add_completion=False,
@@ -18,7 +19,6 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="One Model, Many GPUs: a hands-on course on training one neural network on many GPUs.",
 )
-ROOT = Path(__file__).resolve().parent.parent
 
 
 @app.command()

@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from course_lib.errors import CourseError
+from course_lib.places import ROOT
 
 if TYPE_CHECKING:
     import pandas as pd
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def find(root: Path = ROOT) -> dict[str, Path]:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from course_lib import places
 from course_lib.errors import CourseError
 from course_lib.rank import MARK
 from course_lib.supervise import TIMED_OUT
@@ -314,7 +315,7 @@ def controllers() -> tuple[str, ...]:
         raise CourseError("Horovod is not installed in this environment: run `course setup`.", code=2)
     build = next(Path(spec.origin).parent.glob("tensorflow/mpi_lib*.so"), Path(spec.origin))
     key = f"{build}:{build.stat().st_mtime_ns}"
-    memory = cache_dir() / "controllers.json"
+    memory = places.cache() / "controllers.json"
     try:
         known = json.loads(memory.read_text())
     except (OSError, ValueError):
@@ -323,11 +324,6 @@ def controllers() -> tuple[str, ...]:
         known = {key: _ask_controllers()}
         _write(memory, json.dumps(known))
     return tuple(known[key])
-
-
-def cache_dir() -> Path:
-    """The folder for what the course keeps between runs on this machine."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "one-model-many-gpus"
 
 
 def _ask_controllers() -> list[str]:

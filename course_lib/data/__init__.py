@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from course_lib import places
 from course_lib.data import shapes, sources
 from course_lib.data.download import DownloadError, locked
 from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published
@@ -196,11 +197,11 @@ def _stand_in(published: Published, limit: int | None) -> Arrays:
     """Draw the set's double. A whole one takes seconds, so it is kept for other ranks and the next start."""
     kind = "shapes-{}x{}x{}".format(*published.image_shape)
     version = hashlib.sha256(Path(shapes.__file__).read_bytes()).hexdigest()[:12]
-    kept = sources.course_cache() / f"{kind}-{version}.npz"
+    kept = places.cache() / f"{kind}-{version}.npz"
     if limit and not kept.exists():
         return _draw(published, limit, limit // 4)
     names = "x_train", "y_train", "x_test", "y_test"
-    with locked(sources.course_cache() / f"{kind}.lock"):
+    with locked(places.cache() / f"{kind}.lock"):
         try:
             with np.load(kept) as arrays:
                 return tuple(arrays[name] for name in names)

@@ -14,6 +14,7 @@ import uuid
 import zlib
 from pathlib import Path
 
+from course_lib import places
 from course_lib.data.download import DownloadError, download, locked, probe
 from course_lib.data.published import Published
 from course_lib.errors import CourseError
@@ -34,7 +35,7 @@ def find(published: Published, *, patient: bool = False) -> tuple[Path, str]:
     if folder := _in_cache(published):
         return folder, "cache"
     if archive := _archive(published):
-        with locked(course_cache() / f"{published.name}.lock"):
+        with locked(places.cache() / f"{published.name}.lock"):
             return _in_cache(published) or _unpack(published, archive), "cache"
     return fetch(published, patient=patient)
 
@@ -77,7 +78,7 @@ def fetch(published: Published, *, patient: bool, replace: bool = False) -> tupl
     even if an attempt has failed only just now. Raises DownloadError, CourseError.
     """
     cache = _keras_caches()[0]
-    with locked(course_cache() / f"{published.name}.lock"):
+    with locked(places.cache() / f"{published.name}.lock"):
         folder = _in_cache(published)
         if folder and not replace:
             return folder, "cache"
@@ -93,11 +94,6 @@ def fetch(published: Published, *, patient: bool, replace: bool = False) -> tupl
             raise error if isinstance(error, DownloadError) else DownloadError(str(error)) from error
         _failure(published).unlink(missing_ok=True)
         return _unpack(published, path) if published.archive else path.parent, "download"
-
-
-def course_cache() -> Path:
-    """The folder for what the course itself keeps between runs."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "one-model-many-gpus"
 
 
 _said: set[str] = set()
@@ -162,7 +158,7 @@ def _unpack(published: Published, archive: Path) -> Path:
 
 def _failure(published: Published) -> Path:
     """The note of a failed download: its text is the reason, its age tells when to try again."""
-    return course_cache() / f"{published.name}.offline"
+    return places.cache() / f"{published.name}.offline"
 
 
 def _remember_failure(published: Published, error: OSError) -> None:
