@@ -27,7 +27,7 @@ from course_lib import launch, plots
 
 REDRAW = 1.0  # seconds between two pictures
 LINES = 200  # of output that are kept
-_STYLE = f"<style>{Path(__file__).with_name('live.css').read_text()}</style>"
+_STYLE = f"<style>{Path(__file__).with_name('live.css').read_text(encoding="utf-8")}</style>"
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 

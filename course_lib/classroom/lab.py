@@ -1,0 +1,149 @@
+"""JupyterLab on a workspace: started, announced, and ended with everything it started."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+import webbrowser
+from collections.abc import Iterator
+from pathlib import Path
+
+from course_lib import supervise
+from course_lib.classroom import jupyter
+from course_lib.errors import CourseError
+
+FIRST_PORT, PORTS = 8888, 100  # tried one after the other where no port is asked for
+START_LIMIT = 120.0  # seconds until JupyterLab must be up
+LOG = "jupyterlab.log"
+_HERE = Path(__file__).parent
+
+
+def check_port(port: int | None) -> None:
+    """CourseError where the port that was asked for cannot be had."""
+    if port is None:
+        return
+    if not 0 < port < 65536:
+        raise CourseError(f"{port} is no port; choose one between 1024 and 65535, or leave --port out.")
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError as error:
+            taken = f"Port {port} cannot be used ({error.strerror})"
+            raise CourseError(f"{taken}; choose another with --port, or leave it out to get a free one.") from None
+
+
+def serve(directory: Path, state: Path, port: int | None, browser: bool) -> int:
+    """Run JupyterLab on `directory` until it is stopped (Ctrl-C, or from its menu); return the exit code.
+
+    Settings and state stay in `state`. Kernels, and the ranks that they started, end with it. CourseError if
+    it does not start or fails.
+    """
+    token = secrets.token_hex(24)
+    _settings(state)
+    try:
+        while True:
+            with _jupyterlab(directory, state, port, token) as process:
+                if url := _await_start(process, state, token):
+                    _announce(f"{url}lab/tree/Welcome.md?token={token}", directory, browser)
+                    code = process.wait()
+                    break
+            if port or "already in use" not in _log(state):
+                raise CourseError(f"JupyterLab did not start: {_last_line(state)} (log: {state / LOG})")
+    except KeyboardInterrupt:
+        print("\nThe lab is closed.")
+        return 0
+    if code:
+        raise CourseError(f"JupyterLab failed with exit code {code}: {_last_line(state)} (log: {state / LOG})")
+    return 0
+
+
+@contextlib.contextmanager
+def _jupyterlab(directory: Path, state: Path, port: int | None, token: str) -> Iterator[subprocess.Popen]:
+    """JupyterLab in the background; it and all that it started are gone when the block ends, or we do."""
+    command = [
+        *(sys.executable, supervise.__file__, "0"),
+        *(sys.executable, "-m", "jupyterlab"),
+        f"--ServerApp.root_dir={directory}",
+        f"--ServerApp.port={port or FIRST_PORT}",
+        f"--ServerApp.port_retries={0 if port else PORTS}",
+        f"--LabApp.app_settings_dir={state / 'app'}",
+    ]
+    with (state / LOG).open("w") as log:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            # The token is not on the command line, which every user of the machine can read.
+            env={**jupyter.environment(state), "JUPYTER_TOKEN": token},
+            cwd=state,
+            start_new_session=True,  # Ctrl-C comes to us alone
+        )
+    try:
+        yield process
+    finally:
+        process.stdin.close()
+        process.wait()
+
+
+def _settings(state: Path) -> None:
+    for name, folder in (
+        ("jupyter_server_config.json", "config"),
+        ("page_config.json", "config/labconfig"),
+        ("overrides.json", "app"),
+    ):
+        (state / folder).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(_HERE / name, state / folder / name)
+
+
+def _await_start(process: subprocess.Popen, state: Path, token: str) -> str | None:
+    """The address at which the server answers; None where it does not start."""
+    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    deadline = time.monotonic() + START_LIMIT
+    while time.monotonic() < deadline and process.poll() is None:
+        # A server writes down its address before it listens; another may be first at the port.
+        for url in _addresses(state, token):
+            status = urllib.request.Request(f"{url}api/status", headers={"Authorization": f"token {token}"})
+            try:
+                with direct.open(status, timeout=5):
+                    return url
+            except OSError:
+                pass
+        time.sleep(0.1)
+    return None
+
+
+def _addresses(state: Path, token: str) -> Iterator[str]:
+    for path in (state / "runtime").glob("jpserver-*.json"):
+        with contextlib.suppress(OSError, ValueError):  # just being written, or just gone
+            server = json.loads(path.read_text())
+            if server["token"] == token:
+                yield server["url"]
+
+
+def _announce(url: str, directory: Path, browser: bool) -> None:
+    print(f"\nThe lab is open on {directory}:\n\n    {url}\n", flush=True)
+    print("Ctrl-C closes it. Your work is saved as you go.", flush=True)
+    # Without a display Python would start a browser in the terminal.
+    shown = sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+    if browser and shown:
+        threading.Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+
+
+def _log(state: Path) -> str:
+    return (state / LOG).read_text(errors="replace")
+
+
+def _last_line(state: Path) -> str:
+    lines = [line.strip() for line in _log(state).splitlines() if line.strip()]
+    return lines[-1] if lines else "it said nothing"

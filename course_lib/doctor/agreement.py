@@ -1,0 +1,62 @@
+"""Two ranks train one small model on different data; afterwards their weights must be equal, bit by bit.
+
+The one check that finds every way in which ranks silently stop sharing what they learn: Keras 3, gradients
+that nobody reduces, a start that nobody broadcast. `course doctor` runs this file on two ranks.
+"""
+
+from __future__ import annotations
+
+import json
+
+import horovod.tensorflow.keras as hvd
+import numpy as np
+import tensorflow as tf
+
+
+def small_model() -> tf.keras.Model:
+    """A classifier of 8 numbers into 3 classes, with other initial weights in each rank."""
+    tf.keras.utils.set_random_seed(hvd.rank())
+    return tf.keras.Sequential([tf.keras.Input([8]), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(3)])
+
+
+def examples() -> tuple[np.ndarray, np.ndarray]:
+    """64 examples [64, 8] and their labels [64], other ones in each rank."""
+    random = np.random.default_rng(hvd.rank())
+    return random.normal(size=(64, 8)).astype("float32"), random.integers(3, size=64)
+
+
+def loss() -> tf.keras.losses.Loss:
+    """The loss for `small_model`."""
+    return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+
+
+def tell(model: tf.keras.Model) -> None:
+    """Rank 0 prints how many ranks there are and by how much their weights differ at most."""
+    mine = np.concatenate([weights.ravel() for weights in model.get_weights()])
+    of_all = hvd.allgather(tf.constant(mine[None])).numpy()
+    difference = float(np.abs(of_all - of_all[0]).max())
+    if hvd.rank() == 0:
+        print("agreement", json.dumps({"size": len(of_all), "difference": difference}), flush=True)
+
+
+def main() -> None:
+    """Train as the course does, then compare."""
+    hvd.init()
+    for gpu in tf.config.list_physical_devices("GPU"):
+        tf.config.experimental.set_memory_growth(gpu, True)
+    if gpus := tf.config.list_physical_devices("GPU"):
+        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+    model = small_model()
+    model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1, momentum=0.9)), loss())
+    model.fit(
+        *examples(),
+        batch_size=16,
+        epochs=2,
+        verbose=0,
+        callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)],
+    )
+    tell(model)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,47 @@
+"""Print, as one JSON line, what TensorFlow and Horovod say of themselves. Run by `course_lib.doctor`."""
+
+from __future__ import annotations
+
+import importlib
+import json
+from importlib.util import find_spec
+
+
+def describe() -> dict:
+    """Versions (None where missing), controllers, GPU names; in `faults`, what cannot be used and why."""
+    faults: dict[str, str] = {}
+    tensorflow = _load("TensorFlow", "tensorflow", faults)
+    horovod = _load("Horovod", "horovod.tensorflow", faults) if tensorflow else None
+    gpus = tensorflow.config.list_physical_devices("GPU") if tensorflow else []
+    return {
+        "tensorflow": tensorflow.__version__ if tensorflow else None,
+        "keras": _keras_version(tensorflow) if tensorflow else None,
+        "horovod": importlib.import_module("horovod").__version__ if horovod else None,
+        "controllers": ["gloo"] * horovod.gloo_built() + ["mpi"] * horovod.mpi_built() if horovod else [],
+        "gpus": [_gpu_name(tensorflow, gpu) for gpu in gpus],
+        "faults": faults,
+    }
+
+
+def _load(title: str, module: str, faults: dict[str, str]) -> object | None:
+    if find_spec(module.partition(".")[0]) is None:
+        faults[title] = "it is not installed in this environment"
+        return None
+    try:
+        return importlib.import_module(module)
+    except Exception as error:  # whatever a broken binary raises
+        faults[title] = " ".join(str(error).split())[:300] or type(error).__name__
+        return None
+
+
+def _keras_version(tensorflow: object) -> str:
+    package = tensorflow.keras.Model.__module__.partition(".")[0]  # keras or, beside Keras 3, tf_keras
+    return importlib.import_module(package).__version__
+
+
+def _gpu_name(tensorflow: object, gpu: object) -> str:
+    return tensorflow.config.experimental.get_device_details(gpu).get("device_name", gpu.name)
+
+
+if __name__ == "__main__":
+    print(json.dumps(describe()))

@@ -1,0 +1,167 @@
+"""The steps of the set-up (see `course_lib.bootstrap`, which decides what has to be done)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+
+from course_lib import bootstrap, places
+from course_lib.bootstrap import NEWEST, VENV, Machine
+from course_lib.errors import CourseError
+from course_lib.progress import Failed, Progress, only_one
+
+PYTHON = str(VENV / "bin" / "python")
+PIP = ("-Im", "pip", "--disable-pip-version-check")
+
+
+def set_up(machine: Machine, wanted: Mapping[str, str]) -> None:
+    """Take the missing steps, alone: a second set-up waits for the first and then finds nothing left to do.
+
+    Raises CourseError with the reason, what to do and where the log is.
+    """
+    cache = places.cache()
+    with only_one(cache / "setup.lock"):
+        done = bootstrap.read_notes()
+        steps = bootstrap.outdated(done, wanted)
+        if not steps:
+            return
+        wheels = cache / "wheels" / wanted["horovod"]
+        require(machine, compile_horovod="horovod" in steps and not any(wheels.glob("*.whl")))
+        done = {step: what for step, what in done.items() if step not in steps}
+        with Progress(len(steps), cache / "setup.log") as show:
+            show.say(f"Setting up the course in {VENV}.")
+            if machine.nvidia:
+                show.say(bootstrap.about_gpus(machine))
+            for step in steps:
+                if VENV.is_dir():
+                    bootstrap.write_notes(done)  # what is begun is not done
+                _TAKE[step](machine, wheels, show)
+                done[step] = wanted[step]
+                bootstrap.write_notes(done)
+
+
+def older_python(machine: Machine) -> str:
+    """Get Python 3.11 with uv, itself from a throw-away environment; return its path.
+
+    Raises CourseError, naming the other ways, where it cannot be had.
+    """
+    require(machine, compile_horovod=False)
+    newest = ".".join(map(str, NEWEST))
+    log = places.cache() / "setup.log"
+    try:
+        with (
+            Progress(1, log) as show,
+            tempfile.TemporaryDirectory() as folder,
+            show.step(f"Python {newest}, because TensorFlow 2.15 does not run on Python {machine.python}"),
+        ):
+            tools = Path(folder) / "bin"
+            show.run([os.path.realpath(sys.executable), "-Im", "venv", folder])
+            show.run([str(tools / "python"), *PIP, "install", _uv_pin(machine)])
+            show.run([str(tools / "uv"), "python", "install", newest])
+            return show.output([str(tools / "uv"), "python", "find", "--no-project", newest])
+    except Failed:
+        raise CourseError(
+            f"The course needs Python 3.9 to 3.11, this is Python {machine.python}, and Python {newest} "
+            f"could not be downloaded (the log is {log}): use conda (`conda env create -f environment.yml`) "
+            f"or a container that has Python {newest}."
+        ) from None
+
+
+def require(machine: Machine, compile_horovod: bool) -> None:
+    """Raise CourseError, with the command that mends it, where something is missing that pip cannot bring."""
+    modules = [name for name in ("venv", "ensurepip") if find_spec(name)]
+    commands = [name for name in ("gcc", "g++") if bootstrap.which(name)]
+    if sentence := bootstrap.lacking(machine, commands, modules, compile_horovod):
+        raise CourseError(sentence)
+
+
+def _make_environment(machine: Machine, wheels: Path, show: Progress) -> None:
+    base = os.path.realpath(sys.executable)  # not the link in the environment that is made afresh
+    with show.step(f"Environment with Python {machine.python}"):
+        if VENV.exists():
+            shutil.rmtree(VENV)
+        show.run([base, "-Im", "venv", str(VENV)])
+        show.run([PYTHON, *PIP, "install", _uv_pin(machine)])
+
+
+def _install_packages(machine: Machine, wheels: Path, show: Progress) -> None:
+    lock = bootstrap.lock_file(machine)
+    with show.step(f"Packages of {lock.name}"):
+        _uv(show, "-r", str(lock))
+
+
+def _install_horovod(machine: Machine, wheels: Path, show: Progress) -> None:
+    with show.step(bootstrap.describe_horovod(machine)):
+        if any(wheels.glob("*.whl")) and _install_wheel(wheels, show):
+            return
+        shutil.rmtree(wheels, ignore_errors=True)  # it does not fit this machine's libraries any more
+        require(machine, compile_horovod=True)
+        show.note("compiling, a few minutes")
+        _compile(machine, wheels, show)
+        if not _install_wheel(wheels, show):
+            shutil.rmtree(wheels)
+            raise CourseError(f"Horovod was compiled but does not load: the reason is at the end of {show.log}.")
+
+
+def _install_wheel(wheels: Path, show: Progress) -> bool:
+    """Install the wheel in the folder `wheels`; return whether Horovod then loads."""
+    try:
+        _uv(show, "--no-deps", "--reinstall", *map(str, wheels.glob("*.whl")))
+        show.run([PYTHON, "-Ic", "import horovod.tensorflow as hvd; assert hvd.gloo_built()"])
+    except Failed:
+        return False
+    return True
+
+
+def _compile(machine: Machine, wheels: Path, show: Progress) -> None:
+    """Compile Horovod in a folder of its own; the finished wheel appears in the cache in one piece."""
+    cache = places.cache()
+    for leftover in cache.glob("build-*"):  # of a set-up that was killed: only one runs at a time
+        shutil.rmtree(leftover, ignore_errors=True)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+    jobs = bootstrap.parallel_jobs(len(os.sched_getaffinity(0)), memory)
+    env = bootstrap.build_environment(machine, os.environ, jobs, _nccl(machine))
+    with tempfile.TemporaryDirectory(dir=cache, prefix="build-") as folder:
+        made = Path(folder) / "wheel"
+        command = [PYTHON, *PIP, "wheel", "-v", "--no-cache-dir", "--no-deps", "--no-build-isolation"]
+        command += ["--no-binary=horovod", f"horovod=={bootstrap.HOROVOD}", "--wheel-dir", str(made)]
+        command += ["--config-settings=--global-option=--quiet"]  # else Horovod passes Ninja an option of make
+        show.run(command, {**env, "TMPDIR": folder})
+        wheels.parent.mkdir(parents=True, exist_ok=True)
+        made.rename(wheels)
+
+
+def _install_course(machine: Machine, wheels: Path, show: Progress) -> None:
+    with show.step("The course itself"):
+        _uv(show, "--no-deps", "--no-build-isolation", "--editable", str(places.ROOT))
+
+
+_TAKE = {
+    "environment": _make_environment,
+    "packages": _install_packages,
+    "horovod": _install_horovod,
+    "course": _install_course,
+}
+
+
+def _uv(show: Progress, *arguments: str) -> None:
+    env = {**os.environ, **bootstrap.package_index(show.output([PYTHON, *PIP, "config", "list"]), os.environ)}
+    show.run([str(VENV / "bin" / "uv"), "pip", "install", "--python", PYTHON, *arguments], env)
+
+
+def _uv_pin(machine: Machine) -> str:
+    return f"uv=={bootstrap.pinned('uv', bootstrap.lock_file(machine).read_text())}"
+
+
+def _nccl(machine: Machine) -> Path:
+    """The folder of the NCCL that TensorFlow brings, with the link in it that a linker looks for."""
+    folder = next(VENV.glob("lib/python*/site-packages")) / "nvidia" / "nccl"
+    library, link = folder / "lib" / "libnccl.so.2", folder / "lib" / "libnccl.so"
+    if library.exists() and not link.exists():
+        link.symlink_to(library.name)
+    return folder

@@ -1,0 +1,70 @@
+"""A learner's first minutes: open the lab, open 2b, run its first cells, watch, stop."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+LONG = 'long = widgets.train("fashion_mnist.py", "--epochs", 100, ranks=2, data=fashion.name)'
+
+# The contrast of an element's text with the page behind it, as the accessibility guidelines define it.
+CONTRAST = """element => {
+    const light = colour => {
+        const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map(v => v / 255)
+            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    let behind = element;
+    const background = () => getComputedStyle(behind).backgroundColor;
+    while (/, 0\\)$/.test(background())) behind = behind.parentElement;
+    const [low, high] = [getComputedStyle(element).color, background()].map(light).sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+}"""
+
+
+def assert_uncluttered(page):
+    expect(page.get_by_text("Jupyter news")).to_have_count(0)
+    expect(page.get_by_text("nbgrader")).to_have_count(0)
+    expect(page.get_by_text("Create Assignment")).to_have_count(0)
+    expect(page.get_by_text("Validate", exact=True)).to_have_count(0)
+
+
+def test_the_lab_opens_on_the_syllabus(page, lab, shot):
+    page.goto(lab.url)
+    expect(page.get_by_role("heading", name="One Model, Many GPUs")).to_be_visible()
+    expect(page.get_by_role("link", name="2b Convert a script")).to_be_visible()
+    assert_uncluttered(page)
+    shot("welcome")
+
+
+def test_two_ranks_train_live_until_stop_is_pressed(page, lab, convert, shot):
+    serial = convert.run("import numpy", "serial = widgets.train(")
+    expect(serial.get_by_text("Finished in")).to_be_visible()
+    expect(serial.locator("img.course-live-figure")).to_be_visible()
+
+    cell = convert.add("serial = widgets.train(", LONG)
+    expect(cell.locator("img.course-live-figure, .course-live-figure img").first).to_be_visible()
+    lab.wait_until(lambda: [percent > 0 for percent in convert.progress(cell)] == [True, True])
+    expect(cell.get_by_text("images/s")).to_have_count(3)
+    expect(cell.get_by_text("left").first).to_be_visible()
+    assert len(lab.running("fashion_mnist.py")) >= 2
+    assert_uncluttered(page)
+
+    for theme in ("Light", "Dark"):
+        convert.theme(f"JupyterLab {theme}")
+        for part in (".course-live-headline b", ".course-live-bars span", ".course-live-head span"):
+            assert cell.locator(part).first.evaluate(CONTRAST) > 4.5, (theme, part)
+        convert.show(cell)
+        shot(f"live-{theme.lower()}")
+
+    cell.get_by_role("button", name="Stop").click()
+    expect(cell.get_by_text("Stopped after")).to_be_visible()
+    lab.wait_until(lambda: not lab.running("fashion_mnist.py"))
+    result = convert.add(LONG, "print('codes', serial.result.code, long.result.code != 0)")
+    expect(result.get_by_text("codes 0 True")).to_be_visible()
+
+    # The notebook keeps what it showed, without widgets that would be gone when it is opened again.
+    notebook = lab.workspace / "lab2_horovod" / "2b_convert_a_script.ipynb"
+    page.keyboard.press("Control+s")
+    lab.wait_until(lambda: "Stopped after" in notebook.read_text())
+    assert "data:image/png" in notebook.read_text()
+    assert "widget-view" not in notebook.read_text()
