@@ -141,6 +141,8 @@ def build_environment(machine: Machine, environ: Mapping[str, str], jobs: int, n
             HOROVOD_NCCL_INCLUDE=str(nccl / "include"),
             HOROVOD_NCCL_LIB=str(nccl / "lib"),
             HOROVOD_NCCL_LINK="SHARED",
+            # The wheel serves other environments too: it finds NCCL from where it is installed, beside Horovod.
+            LDFLAGS=f"{environ.get('LDFLAGS', '')} -Wl,-rpath,\\$ORIGIN/../../nvidia/nccl/lib",
         )
     return env
 
@@ -208,7 +210,7 @@ def look() -> Machine:
     system = os.uname()
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
     platform = f"{system.sysname.lower()}_{system.machine}" + (f"-{libc.replace(' ', '')}" if libc else "")
-    mpi, nvcc = which("mpicxx"), which("nvcc") or which("nvcc", "/usr/local/cuda/bin")
+    mpi, nvcc = which("mpicxx"), which("nvcc", "/usr/local/cuda/bin") or which("nvcc")
     return Machine(
         python=".".join(map(str, sys.version_info[:3])),
         platform=platform,

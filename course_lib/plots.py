@@ -102,9 +102,7 @@ def card(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Card, 
     return figure, axes
 
 
-def curves(
-    epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, x: str = "epoch", caption: str = ""
-) -> Card:
+def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, x: str = "epoch", caption: str = "") -> Card:
     """Loss and accuracy of every rank, training as lines and validation as marks.
 
     Args:
@@ -223,9 +221,7 @@ def partition(functions: Mapping[str, Callable], *, images: int, ranks: int, epo
             width = -(-images // rows)
             padded = np.zeros((epochs, rows * width), int)
             padded[:, :images] = owner
-            grid = np.vstack(
-                [np.vstack([e.reshape(rows, width), np.zeros((1, width), int)]) for e in padded]
-            )[:-1]
+            grid = np.vstack([np.vstack([e.reshape(rows, width), np.zeros((1, width), int)]) for e in padded])[:-1]
             axis.pcolormesh(
                 np.arange(width + 1),
                 np.arange(len(grid) + 1),

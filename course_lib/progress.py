@@ -62,6 +62,7 @@ class Progress:
         self._out = sys.stderr
         self._live = self._out.isatty()
         self._title = self._detail = ""
+        self._rest = b""  # of a line that has come in part
         self._started = self._drawn = time.monotonic()
 
     def __enter__(self) -> Progress:
@@ -147,8 +148,9 @@ class Progress:
     def _take(self, chunk: bytes) -> None:
         self._file.write(chunk)
         self._file.flush()
-        for line in chunk.decode(errors="replace").splitlines():
-            self._detail = detail(line) or self._detail
+        *lines, self._rest = re.split(rb"[\r\n]+", self._rest + chunk)
+        for line in lines:
+            self._detail = detail(line.decode(errors="replace")) or self._detail
 
     def _tick(self) -> None:
         now = time.monotonic()

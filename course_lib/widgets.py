@@ -27,7 +27,7 @@ from course_lib import launch, plots
 
 REDRAW = 1.0  # seconds between two pictures
 LINES = 200  # of output that are kept
-_STYLE = f"<style>{Path(__file__).with_name('live.css').read_text(encoding="utf-8")}</style>"
+_STYLE = "<style>" + Path(__file__).with_name("live.css").read_text(encoding="utf-8") + "</style>"
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
@@ -219,9 +219,7 @@ def bars(state: LiveState) -> str:
             f"<span>{'' if left is None else _duration(left) + ' left'}</span>"
         )
     if len(paces) > 1:
-        rows.append(
-            f"<em>together</em><span></span><span></span><span>{_pace(sum(paces))}</span><span></span>"
-        )
+        rows.append(f"<em>together</em><span></span><span></span><span>{_pace(sum(paces))}</span><span></span>")
     return f'<div class="course-live-bars">{"".join(rows)}</div>'
 
 
@@ -277,11 +275,7 @@ def _duration(seconds: float) -> str:
 
 
 def _epoch_of(progress: Progress) -> str:
-    return (
-        f"epoch {min(int(progress.position) + 1, progress.total)} of {progress.total}"
-        if progress.total
-        else ""
-    )
+    return f"epoch {min(int(progress.position) + 1, progress.total)} of {progress.total}" if progress.total else ""
 
 
 def _pace(images_per_second: float) -> str:
@@ -411,9 +405,7 @@ class View:
         log = Accordion([self._output], titles=["Output"], selected_index=None)
         box = VBox([self._headline, self._bars, self._picture, log], layout={"max_width": f"{plots.WIDTH}px"})
         self._widgets = (self._headline, self._bars, self._picture, self._output, log, box)
-        self._top = display(
-            _html(stop_button(state), f"{state.title} is running."), raw=True, display_id=True
-        )
+        self._top = display(_html(stop_button(state), f"{state.title} is running."), raw=True, display_id=True)
         self.redraw()
         self._bottom = display(box, display_id=True)
 

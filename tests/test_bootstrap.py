@@ -75,6 +75,7 @@ def test_horovod_is_compiled_for_what_the_machine_has():
     assert env["HOROVOD_WITH_MPI"] == "1"
     assert env["HOROVOD_GPU_OPERATIONS"] == "NCCL"
     assert env["HOROVOD_CUDA_HOME"] == "/usr/local/cuda-12.2"
+    assert env["LDFLAGS"].endswith("-Wl,-rpath,\\$ORIGIN/../../nvidia/nccl/lib"), "no path of one environment"
     assert (env["HOROVOD_NCCL_INCLUDE"], env["HOROVOD_NCCL_LIB"]) == ("/nccl/include", "/nccl/lib")
 
 

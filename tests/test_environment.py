@@ -9,6 +9,8 @@ import pytest
 import yaml
 from packaging.requirements import Requirement
 
+from course_lib import bootstrap
+
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -68,11 +70,19 @@ def test_tensorflow_and_horovod_are_the_same_everywhere():
     assert "openmpi" in packages
 
 
+def test_both_locks_and_the_set_up_agree():
+    cpu, gpu = locked(), locked("requirements-gpu.lock")
+    assert {name: gpu[name] for name in cpu if name != "tensorflow-cpu"}.items() <= cpu.items()
+    assert all(name == "tensorflow" or name.startswith("nvidia-") for name in gpu.keys() - cpu.keys())
+    assert PROJECT["optional-dependencies"]["horovod"] == [f"horovod=={bootstrap.HOROVOD}"]
+
+
 @pytest.mark.parametrize("python", ["3.9", "3.10", "3.11"])
 def test_the_lock_satisfies_the_bounds_on_every_python(python):
     environment = {**CONDA_PYTHON, "python_version": python, "python_full_version": f"{python}.9"}
     versions = locked(environment=environment)
-    for text in PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"]:
+    extras = PROJECT["optional-dependencies"]
+    for text in PROJECT["dependencies"] + extras["test"] + extras["build"]:
         requirement = Requirement(text)
         if requirement.marker is None or requirement.marker.evaluate(environment):
             assert requirement.specifier.contains(versions[requirement.name]), text

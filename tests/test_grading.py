@@ -487,6 +487,7 @@ class TestEndings:
     @pytest.fixture
     def directory(self, tmp_path, monkeypatch):
         monkeypatch.setenv("HANGING", str(tmp_path / "hanging"))
+        monkeypatch.setenv("TMPDIR", str(tmp_path))  # what SIGKILL leaves behind goes with the test
         hand_in(tmp_path / "submitted", "endless", notebook(slope=HANG))
         return tmp_path / "submitted"
 
@@ -497,14 +498,16 @@ class TestEndings:
             f"grading.grade(Path({str(directory)!r}), root=Path({str(FIXTURES)!r}))"
         )
         process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=tmp_path)
-        started = psutil.Process(process.pid)
-        while not (tmp_path / "hanging").exists():
-            assert process.poll() is None
-            time.sleep(0.1)
-        tree = started.children(recursive=True)
-        assert sleepers()
-        process.send_signal(number)
-        assert process.wait() != 0
+        try:
+            while not (tmp_path / "hanging").exists():
+                assert process.poll() is None
+                time.sleep(0.1)
+            tree = psutil.Process(process.pid).children(recursive=True)
+            assert sleepers()
+            process.send_signal(number)
+            assert process.wait() != 0
+        finally:
+            process.kill()
         _, alive = psutil.wait_procs(tree, timeout=30)
         assert not alive and not sleepers()
         results = directory.with_name("submitted-graded")

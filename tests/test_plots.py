@@ -100,9 +100,7 @@ def test_curves_of_batches_begin_anew_with_every_epoch(epochs):
 
 def test_long_runs_are_thinned_and_keep_their_last_point(epochs):
     number = 50_000
-    batches = pd.DataFrame(
-        {"rank": 0, "epoch": np.linspace(0.1, 1, number), "images": 1, "loss": np.arange(number)}
-    )
+    batches = pd.DataFrame({"rank": 0, "epoch": np.linspace(0.1, 1, number), "images": 1, "loss": np.arange(number)})
     loss = plots.curves(epochs, batches).axes[0]
     values = drawn(loss, 0)[0].get_ydata()
     assert 500 < len(values) < 1300

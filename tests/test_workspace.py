@@ -221,8 +221,16 @@ class Lab:
             return error.code, ""
 
     def stop(self):
+        """Press Ctrl-C; return what it printed since it was up."""
         self.process.send_signal(signal.SIGINT)
         return self.process.communicate()[0]
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        if self.process.poll() is None:
+            self.stop()
 
     def tree(self):
         return [self.process, *psutil.Process(self.process.pid).children(recursive=True)]
@@ -247,9 +255,8 @@ def home(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory, home):
-    running = Lab(tmp_path_factory.mktemp("lab") / "workspace", home)
-    yield running
-    running.stop()
+    with Lab(tmp_path_factory.mktemp("lab") / "workspace", home) as running:
+        yield running
 
 
 @pytest.mark.slow
@@ -265,13 +272,10 @@ class TestLab:
         assert running.get("/api/contents", token=False)[0] == 403
         assert running.get("/api/contents")[0] == 200
 
-    def test_a_second_one_beside_it_takes_another_port(self, running, tmp_path, home):
-        second = Lab(running.workspace, home)
-        try:
+    def test_a_second_one_beside_it_takes_another_port(self, running, home):
+        with Lab(running.workspace, home) as second:
             assert second.url != running.url
             assert second.get("/api/contents/Welcome.md")[0] == running.get("/api/contents/Welcome.md")[0] == 200
-        finally:
-            second.stop()
 
     def test_listens_on_this_machine_only(self, running):
         port = int(running.url.rpartition(":")[2])
@@ -311,11 +315,11 @@ class TestLab:
 
     def test_ctrl_c_ends_it_with_its_kernels_and_leaves_the_users_jupyter_alone(self, tmp_path, home):
         before = {path: path.is_file() and path.read_bytes() for path in home.rglob("*")}
-        running = Lab(tmp_path / "workspace", home)
-        assert running.get("/api/kernels", data=b'{"name": "python3"}')[0] == 201
-        tree = running.tree()
-        assert any("ipykernel_launcher" in " ".join(process.cmdline()) for process in tree[1:])
-        said = running.stop()
+        with Lab(tmp_path / "workspace", home) as running:
+            assert running.get("/api/kernels", data=b'{"name": "python3"}')[0] == 201
+            tree = running.tree()
+            assert any("ipykernel_launcher" in " ".join(process.cmdline()) for process in tree[1:])
+            said = running.stop()
         assert running.process.returncode == 0
         assert "The lab is closed." in said and "Traceback" not in said
         assert not any(psutil.pid_exists(process.pid) for process in tree[1:])
@@ -325,10 +329,10 @@ class TestLab:
         }
 
     def test_it_ends_when_its_command_is_killed(self, tmp_path, home):
-        running = Lab(tmp_path / "workspace", home)
-        tree = running.tree()
-        running.process.kill()
-        running.process.wait()
+        with Lab(tmp_path / "workspace", home) as running:
+            tree = running.tree()
+            running.process.kill()
+            running.process.wait()
         _, alive = psutil.wait_procs(tree[1:], timeout=30)
         assert not alive
 

@@ -239,10 +239,12 @@ def _metrics(evidence: Evidence) -> tuple[float, str]:
     if not all(logs):
         return 0, "No epoch's metrics were seen on every rank." + _ended(evidence)
     averages = sum(n for name, n in evidence.operations.get("ALLREDUCE", {}).items() if "grad" not in name)
-    if any(log != logs[0] for log in logs):
-        name = next(n for n in logs[0][-1] if len({log[-1].get(n) for log in logs}) > 1)
-        seen = " and ".join(f"{log[-1].get(name, float('nan')):.3f}" for log in logs)
-        return 0, f"The ranks report different values of {name} ({seen}): each knows only its own part."
+    for epoch, told in enumerate(zip(*logs)):
+        for name in told[0]:
+            if len({metrics.get(name) for metrics in told}) > 1:
+                seen = " and ".join(f"{metrics.get(name, float('nan')):.4f}" for metrics in told)
+                where = f"{name} after epoch {epoch + 1}"
+                return 0, f"The ranks report different values of {where} ({seen}): each knows only its own part."
     if not averages:
         return 0, "No metric was averaged over the ranks."
     return 1, "Every rank reports the same metrics, averaged over all ranks."

@@ -27,7 +27,7 @@ def main(target: str) -> None:
             notebook.run("import numpy")
             cell = notebook.run("copies = widgets.train(")
             cell.get_by_role("progressbar").first.wait_for()
-            lab.wait_until(lambda: [bar for bar in bars.all() if int(bar.get_attribute("aria-valuenow")) > 55])
+            lab.wait_until(lambda: [percent > 55 for percent in notebook.progress(cell)] == [True, True])
             notebook.show(cell)
             page.screenshot(path=target)
         finally:
