@@ -51,8 +51,9 @@ class Machine(NamedTuple):
 
 
 def main(argv: Sequence[str] = ()) -> int:
-    """Complete the set-up; then become `course ARGV`, or, without arguments, say that all is in place.
+    """Complete the set-up; then become `course ARGV`.
 
+    Without arguments, or with `setup` alone, also check what is installed, and say that all is in place.
     Raises CourseError where the machine lacks something that the user has to install.
     """
     machine = look()
@@ -62,15 +63,16 @@ def main(argv: Sequence[str] = ()) -> int:
         python = install.older_python(machine)
         os.execv(python, [python, "-IS", __file__, *argv])
     wanted = plan(machine)
-    if outdated(read_notes(), wanted):
+    asked_for = list(argv) in ([], ["setup"])
+    if asked_for or outdated(read_notes(), wanted):
         from course_lib import install
 
-        install.set_up(machine, wanted)
-    if argv:
-        command = VENV / "bin" / "course"
-        os.execv(command, [str(command), *argv])
-    print(f"Everything is in place in {VENV}: {describe(machine)}.")
-    return 0
+        install.set_up(machine, wanted, check=asked_for)
+    if asked_for:
+        print(f"Everything is in place in {VENV}: {describe(machine)}.")
+        return 0
+    command = VENV / "bin" / "course"
+    os.execv(command, [str(command), *argv])
 
 
 # --- decisions ----------------------------------------------------------------------------------------------

@@ -9,3 +9,7 @@ class CourseError(Exception):
     def __init__(self, sentence: str, code: int = 1) -> None:
         super().__init__(sentence)
         self.code = code
+
+    def _render_traceback_(self) -> list[str]:
+        """What a notebook shows in place of a traceback (IPython asks for it)."""
+        return [str(self)]

@@ -19,15 +19,18 @@ PYTHON = str(VENV / "bin" / "python")
 PIP = ("-Im", "pip", "--disable-pip-version-check")
 
 
-def set_up(machine: Machine, wanted: Mapping[str, str]) -> None:
+def set_up(machine: Machine, wanted: Mapping[str, str], check: bool = False) -> None:
     """Take the missing steps, alone: a second set-up waits for the first and then finds nothing left to do.
 
-    Raises CourseError with the reason, what to do and where the log is.
+    With `check`, what is there already must work, else it is all made anew. Raises CourseError with the reason,
+    what to do and where the log is.
     """
     cache = places.cache()
     with only_one(cache / "setup.lock"):
         done = bootstrap.read_notes()
         steps = bootstrap.outdated(done, wanted)
+        if not steps and check and not _works(machine):
+            steps = list(bootstrap.STEPS)
         if not steps:
             return
         wheels = cache / "wheels" / wanted["horovod"]
@@ -80,6 +83,28 @@ def require(machine: Machine, compile_horovod: bool) -> None:
         raise CourseError(sentence)
 
 
+def _works(machine: Machine) -> bool:
+    """Whether the packages have their pinned versions, after mending those that do not, and Horovod loads."""
+    with Progress(1, places.cache() / "setup.log") as show, show.step("Checking what is installed"):
+        try:
+            _uv(show, "-r", str(bootstrap.lock_file(machine)))
+            _load(machine, show)
+        except (Failed, OSError):
+            show.note("something is broken, so all of it is installed anew")
+            return False
+    return True
+
+
+def _load(machine: Machine, show: Progress) -> None:
+    """Load Horovod with the TensorFlow that it is for. Raises Failed."""
+    version = bootstrap.pinned("tensorflow", bootstrap.lock_file(machine).read_text())
+    code = (
+        "import sys, tensorflow, horovod.tensorflow as hvd; "
+        "sys.exit(not hvd.gloo_built() or tensorflow.__version__ != sys.argv[1])"
+    )
+    show.run([PYTHON, "-Ic", code, version])
+
+
 def _make_environment(machine: Machine, wheels: Path, show: Progress) -> None:
     base = os.path.realpath(sys.executable)  # not the link in the environment that is made afresh
     with show.step(f"Environment with Python {machine.python}"):
@@ -97,22 +122,22 @@ def _install_packages(machine: Machine, wheels: Path, show: Progress) -> None:
 
 def _install_horovod(machine: Machine, wheels: Path, show: Progress) -> None:
     with show.step(bootstrap.describe_horovod(machine)):
-        if any(wheels.glob("*.whl")) and _install_wheel(wheels, show):
+        if any(wheels.glob("*.whl")) and _install_wheel(machine, wheels, show):
             return
         shutil.rmtree(wheels, ignore_errors=True)  # it does not fit this machine's libraries any more
         require(machine, compile_horovod=True)
         show.note("compiling, a few minutes")
         _compile(machine, wheels, show)
-        if not _install_wheel(wheels, show):
+        if not _install_wheel(machine, wheels, show):
             shutil.rmtree(wheels)
             raise CourseError(f"Horovod was compiled but does not load: the reason is at the end of {show.log}.")
 
 
-def _install_wheel(wheels: Path, show: Progress) -> bool:
+def _install_wheel(machine: Machine, wheels: Path, show: Progress) -> bool:
     """Install the wheel in the folder `wheels`; return whether Horovod then loads."""
     try:
         _uv(show, "--no-deps", "--reinstall", *map(str, wheels.glob("*.whl")))
-        show.run([PYTHON, "-Ic", "import horovod.tensorflow as hvd; assert hvd.gloo_built()"])
+        _load(machine, show)
     except Failed:
         return False
     return True

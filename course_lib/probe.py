@@ -132,7 +132,7 @@ def _watch_fit(tf: object, recorder: Recorder) -> None:
     waiting: list = []  # the watch of the fit that is about to ask for its data
 
     def fit(self: object, *args: object, callbacks: object = None, **kwargs: object) -> object:
-        watch = _watch_class(tf)(recorder)
+        watch = _watch_class(tf)(recorder, kwargs.get("initial_epoch", 0))
         waiting.append(watch)
         callbacks = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks] if callbacks else []
         try:
@@ -155,8 +155,9 @@ def _watch_class(tf: object) -> type:
     class _Watch(tf.keras.callbacks.Callback):
         """Counts and notes while `fit` runs. Last of the callbacks: it sees what the others made of the metrics."""
 
-        def __init__(self, recorder: Recorder) -> None:
+        def __init__(self, recorder: Recorder, initial_epoch: int) -> None:
             super().__init__()
+            self._initial_epoch = initial_epoch
             self._supports_tf_logs = True  # no copy from the device at each step
             self._recorder = recorder
             self._tapped: list[np.ndarray] = []  # may run ahead of training: the pipeline prefetches
@@ -217,7 +218,7 @@ def _watch_class(tf: object) -> type:
         def _note_fit(self) -> None:
             self._rates.append(self._rate())
             epochs, steps = self.params.get("epochs"), self.params.get("steps")
-            rank.tell("fit", epochs=epochs, steps=steps, initial_epoch=0)
+            rank.tell("fit", epochs=epochs, steps=steps, initial_epoch=self._initial_epoch)
             self._recorder.note(
                 "fit",
                 epochs=epochs,

@@ -293,7 +293,7 @@ def test_a_failed_compilation_leaves_nothing_in_the_cache(wheels):
 def test_a_cached_wheel_that_no_longer_loads_is_compiled_again(wheels):
     wheels.mkdir(parents=True)
     (wheels / "horovod-0.28.1-cp311-cp311-linux_x86_64.whl").write_text("old")
-    show = FakeProgress(lambda commands: "import horovod" in commands[-1] and len(commands) < 4)
+    show = FakeProgress(lambda commands: "horovod.tensorflow" in commands[-1] and len(commands) < 4)
     install._install_horovod(LAPTOP, wheels, show)
     assert show.compiled == 1
     assert [wheel.read_text() for wheel in wheels.iterdir()] == ["compiled"]
@@ -301,7 +301,7 @@ def test_a_cached_wheel_that_no_longer_loads_is_compiled_again(wheels):
 
 def test_a_wheel_that_never_loads_is_an_error_and_is_not_kept(wheels):
     with pytest.raises(CourseError, match="does not load"):
-        install._install_horovod(LAPTOP, wheels, FakeProgress(lambda commands: "import horovod" in commands[-1]))
+        install._install_horovod(LAPTOP, wheels, FakeProgress(lambda commands: "horovod.tensorflow" in commands[-1]))
     assert not wheels.exists()
 
 
@@ -438,8 +438,27 @@ def test_notes_that_are_not_whole_count_as_nothing(tmp_path, monkeypatch):
     assert bootstrap.read_notes() == {}
 
 
-def test_course_setup_says_that_all_is_in_place(monkeypatch, capsys):
+@pytest.mark.parametrize("arguments", [[], ["setup"]])
+def test_course_setup_checks_and_says_that_all_is_in_place(arguments, monkeypatch, capsys):
+    checked = []
     monkeypatch.setattr(bootstrap, "read_notes", lambda: bootstrap.plan(bootstrap.look()))
+    monkeypatch.setattr(install, "set_up", lambda machine, wanted, check: checked.append(check))
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("`course setup` becomes no other command"))
-    assert bootstrap.main([]) == 0
+    assert bootstrap.main(arguments) == 0
+    assert checked == [True]
     assert "Everything is in place" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("works", "then"), [(True, []), (False, list(bootstrap.STEPS))])
+def test_what_no_longer_works_is_made_anew(steps, monkeypatch, works, then):
+    wanted = bootstrap.plan(LAPTOP)
+    install.set_up(LAPTOP, wanted)
+    steps.clear()
+    monkeypatch.setattr(install, "_works", lambda machine: works)
+    install.set_up(LAPTOP, wanted, check=True)
+    assert steps == then
+
+
+def test_a_broken_environment_does_not_work_and_is_no_traceback(steps, tmp_path, monkeypatch):
+    monkeypatch.setattr(install, "PYTHON", str(tmp_path / "not there"))
+    assert not install._works(LAPTOP)

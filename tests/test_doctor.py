@@ -135,6 +135,16 @@ def test_ranks_do_not_agree_unless_they_do_under_every_controller(machine, monke
     assert report["problems"] == ["Under MPI they differ."]
 
 
+def test_a_host_that_does_not_know_itself_is_a_problem(machine, monkeypatch):
+    def unknown(host: str) -> str:
+        raise doctor.socket.gaierror("Name or service not known")
+
+    monkeypatch.setattr(doctor.socket, "gethostbyname", unknown)
+    (sentence,) = doctor.diagnose()["problems"]
+    assert "localhost" in sentence
+    assert "/etc/hosts" in sentence
+
+
 def test_ranks_do_not_agree_where_there_is_no_horovod(machine):
     machine.update(horovod=None, controllers=[], faults={"Horovod": "it is not installed"})
     report = doctor.diagnose()

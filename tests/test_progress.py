@@ -110,7 +110,11 @@ def test_nothing_is_left_after_an_interrupt(tmp_path, number):
     )
     pid = tmp_path / "pid"
     command = [sys.executable, "-c", PARENT, str(pid), "wait"]
-    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "log"), *command], cwd=ROOT)
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path / "log"), *command],
+        cwd=ROOT,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests may run where it is ignored
+    )
     while not (pid.exists() and pid.read_text()):
         assert process.poll() is None
         time.sleep(0.02)
@@ -158,7 +162,7 @@ def test_a_terminal_gets_one_live_line_a_step(tmp_path):
     code = (
         "import sys; from pathlib import Path; from course_lib.progress import Progress\n"
         "with Progress(1, Path(sys.argv[1])) as show, show.step('Compiling'):\n"
-        "    show.run([sys.executable, '-c', 'print(\"[1/4] a.cc\"); import time; time.sleep(1.5)'])"
+        "    show.run([sys.executable, '-c', 'print(\"[1/4] a.cc\", flush=True); import time; time.sleep(1.5)'])"
     )
     process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "log")], stderr=slave, cwd=ROOT)
     os.close(slave)

@@ -43,6 +43,7 @@ from course_lib.classroom.parsing import Master
 from course_lib.classroom.submissions import Submission, Unusable
 from course_lib.errors import CourseError
 
+SLICE = "1280"  # images on which graded notebooks train, unless the instructor sets COURSE_SLICE
 HARD_LIMIT = 1500  # seconds for a whole submission; its cells have less (see one_submission)
 LEARNER = "learner"  # the name of the only one in a submission's own course folder
 GRADEBOOK = "gradebook.db"
@@ -244,7 +245,8 @@ def _run(folder: Path, master: Master, stopping: threading.Event) -> dict[str, A
             stdin=subprocess.PIPE,  # closed when we end, however we end
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=jupyter.environment(folder / "jupyter"),
+            # What a notebook trains for show is not graded: a small slice will do.
+            env={"COURSE_SLICE": SLICE, **jupyter.environment(folder / "jupyter")},
             cwd=neutral,
             start_new_session=True,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import socket
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -40,6 +41,8 @@ def diagnose() -> dict:
             sources[name] = answer.result()
         except CourseError as error:
             problems.append(str(error))
+    if not _resolves("localhost"):
+        problems.append("The name localhost is unknown here: add the line `127.0.0.1 localhost` to /etc/hosts.")
     disagreements = [disagreement(name) for name in stack["controllers"]]
     return {
         "python": python,
@@ -92,7 +95,7 @@ def disagreement(controller: str, script: Path = AGREEMENT) -> str:
 def verdict(controller: str, failure: str, lines: list[str]) -> str:
     """Judge a run of two ranks by how it failed ("" if it did not) and the report in its output `lines`."""
     name = CONTROLLERS[controller]
-    rebuild = "run `./course setup` to build Horovod again."
+    rebuild = "if nothing else is wrong here, remove .venv and run `./course setup` to install all of it again."
     if failure:
         return f"Two ranks under {name} did not finish ({failure.rstrip('.')}): {rebuild}"
     reports = [json.loads(line[len("agreement ") :]) for line in lines if line.startswith("agreement {")]
@@ -153,6 +156,13 @@ def _stack() -> dict:
     except (IndexError, ValueError):
         fault = f"loading it ended with exit code {done.returncode}"
     return {**nothing, "faults": {"TensorFlow": fault}}
+
+
+def _resolves(host: str) -> bool:
+    try:
+        return bool(socket.gethostbyname(host))
+    except OSError:
+        return False
 
 
 def _gpus_of_host() -> int:

@@ -49,6 +49,7 @@ class Machine:
             env=env,
             stdin=subprocess.DEVNULL,
             text=True,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests may run where it is ignored
             **options,
         )
 
@@ -64,7 +65,7 @@ class Machine:
 
 def new_root(folder: Path) -> None:
     """Unpack the smallest Debian 12 into `folder`; the first time, fetch it with debootstrap."""
-    kept = places.cache() / "tests" / "debian-12.tar"
+    kept = places.cache() / "tests" / "debian-12-minbase.tar"
     if not kept.exists():
         kept.parent.mkdir(parents=True, exist_ok=True)
         include = "--include=ca-certificates"
@@ -92,7 +93,11 @@ def copy_project(target: Path) -> None:
 
 
 def copy_settings(root: Path) -> None:
-    """Copy how this host reaches its package index: name server, certificates, pip's files."""
+    """Copy how this host reaches its package index: name server, certificates, pip's files.
+
+    And write the one file that Debian's installer writes and debootstrap does not.
+    """
+    (root / "etc" / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {socket.gethostname()}\n")
     named = [Path(os.environ[name]) for name in ("SSL_CERT_FILE", "PIP_CERT") if name in os.environ]
     for path in {CERTIFICATES, Path("/etc/resolv.conf"), *PIP_SETTINGS, *named}:
         if path.is_file():
