@@ -128,7 +128,9 @@ class Progress:
         finally:
             end_session(process)
         if code:
-            reason, fix = explain(self._file_text(begin))
+            log = self._file_text(begin)
+            self._file.write(f"exit code {code}\n".encode())
+            reason, fix = explain(log, code)
             raise Failed(f"{self._title} failed, because {reason}: {fix} and start again. The log is {self.log}.")
 
     def output(self, command: Sequence[str]) -> str:
@@ -191,12 +193,14 @@ def detail(line: str) -> str:
     return found.group(1) if found else ""
 
 
-def explain(log: str) -> tuple[str, str]:
-    """Why a command failed and what to do about it, from what it printed."""
+def explain(log: str, code: int = 1) -> tuple[str, str]:
+    """Why a command failed and what to do about it, from what it printed and its exit code."""
     for pattern, reason, fix in _EXPLANATIONS:
         if found := re.search(pattern, log):
             return reason.format(**found.groupdict()), fix
-    lines = [line.strip() for line in log.splitlines() if re.search(r"\berror\b", line, re.IGNORECASE)]
+    if code < 0:
+        return f"it was ended by {signal.Signals(-code).name}", "find out by whom"
+    lines = [line.strip() for line in log.splitlines() if re.search(r"\berror( at |: )", line, re.IGNORECASE)]
     return (f"“{lines[0][:200]}”" if lines else "its command gave no reason"), "mend that"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -231,3 +232,21 @@ def test_ranks_that_fail_are_a_sentence(tmp_path):
     sentence = doctor.disagreement("gloo", script(tmp_path, "raise SystemExit(3)"))
     assert "did not finish" in sentence
     assert "exit code 3" in sentence
+
+
+def test_a_horovod_built_for_another_tensorflow_is_told_in_plain_words(tmp_path):
+    for package in ("tensorflow", "horovod"):
+        (tmp_path / package).mkdir()
+    (tmp_path / "tensorflow" / "__init__.py").write_text(
+        "import sys; __version__ = '2.16.2'\n"
+        "class config: list_physical_devices = staticmethod(lambda kind: [])\n"
+        "class keras:\n    class Model: __module__ = 'horovod'\n"
+    )
+    (tmp_path / "horovod" / "__init__.py").write_text("__version__ = '2.15.0'")
+    (tmp_path / "horovod" / "tensorflow.py").write_text(
+        "class HorovodVersionMismatchError(ImportError):\n    version, installed_version = '2.16.2', '2.15.1'\n"
+        "raise HorovodVersionMismatchError('Framework tensorflow installed with …')\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    done = subprocess.run([sys.executable, str(doctor.STACK)], capture_output=True, text=True, check=True, env=env)
+    assert json.loads(done.stdout)["faults"] == {"Horovod": "it was built for TensorFlow 2.15.1, not for 2.16.2"}

@@ -67,6 +67,7 @@ def test_a_line_tells_how_far_it_is(line, shown):
         ("invalid peer certificate: UnknownIssuer", "certificate", "SSL_CERT_FILE"),
         ("mpi.cc:1:10: fatal error: mpi.h: No such file or directory", "mpi.h is missing", "install"),
         ("all well\nCMake Error at CMakeLists.txt:7\n", "CMake Error at CMakeLists.txt:7", ""),
+        ("[33/111] Building CXX object transport/tcp/error.cc.o\nx.cc:3:1: error: expected ;", "x.cc:3:1", ""),
         ("silence", "no reason", ""),
     ],
 )
@@ -85,6 +86,12 @@ def test_a_failed_command_is_a_sentence_with_reason_fix_and_log(tmp_path, capsys
         assert word in str(failure.value)
     assert "No space left on device" in log.read_text()
     assert capsys.readouterr().err.startswith("[1/2] Packages")
+
+
+def test_a_command_that_was_killed_is_said_to_be(tmp_path):
+    command = [sys.executable, "-c", "import os, signal; os.kill(os.getpid(), signal.SIGKILL)"]
+    with Progress(1, tmp_path / "log") as show, show.step("Compiling"), pytest.raises(Failed, match="SIGKILL"):
+        show.run(command)
 
 
 def test_a_reason_is_sought_in_the_failed_command_only(tmp_path):

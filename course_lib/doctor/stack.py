@@ -30,7 +30,10 @@ def _load(title: str, module: str, faults: dict[str, str]) -> object | None:
     try:
         return importlib.import_module(module)
     except Exception as error:  # whatever a broken binary raises
-        faults[title] = " ".join(str(error).split())[:300] or type(error).__name__
+        if type(error).__name__ == "HorovodVersionMismatchError":
+            faults[title] = f"it was built for TensorFlow {error.installed_version}, not for {error.version}"
+        else:
+            faults[title] = " ".join(str(error).split())[:300] or type(error).__name__
         return None
 
 
