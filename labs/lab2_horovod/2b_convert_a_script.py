@@ -358,7 +358,7 @@ my_answer = {"stops": [], "slow": [], "silently wrong": []}
 
 # %% [markdown]
 # The converted script less one step at a time, three runs each. `course reproduce omissions` makes this
-# figure and table again in about seven minutes.
+# figure and table again, in about ten minutes.
 
 # %%
 Image("recorded/omissions.png", width=plots.WIDTH)
@@ -369,13 +369,18 @@ pd.read_csv("recorded/omissions.csv", comment="#")
 # %% [markdown]
 # - *Without `init`* nothing runs: the best kind of mistake.
 # - *Without the distributed optimizer* or *without the broadcast* everything runs, the log looks fine, and the ranks
-#   hold different networks. Only comparing weights shows it: the two to remember.
-# - *Without sharing out the data* the result is right, and nothing was gained.
-# - *Without equal batches* the script hangs in the first epoch, or ends by the stall inspector.
-# - *Without scaling* it learns more slowly per epoch.
+#   hold different networks (middle panel), each a point or two worse. Only comparing weights shows it: the two to
+#   remember.
+# - *Without sharing out the data* nothing is wrong, and nothing was gained: each rank still reads every image. An
+#   epoch then holds twice as many updates, hence the higher accuracy after three, for twice the work.
+# - *Without equal batches* the script hangs in the first epoch, without a word. The check gives up after 20 seconds.
+# - *Without scaling* it learns more slowly. After three epochs that is about a point; three runs are too few to say
+#   more.
 # - *Without one writer* two ranks write one file; it goes well until it doesn't.
 # - *Without averaged metrics* the ranks report different numbers for one and the same network.
 # - *Without pinning* a CPU shows nothing. On GPUs every rank lands on the first one.
+#
+# The seconds are from a machine that was busy with other work: read them as rough.
 #
 # ## On your own terminal
 #
