@@ -181,7 +181,7 @@ class TestWrongMasters:
             ('# %% exercise="a"', '# %% [markdown] exercise="a"', 9, "code cells"),
             ("4.0 * (f(1) == 2)", "score = 4.0", 15, "must end with its score"),
             ("4.0 * (f(1) == 2)", "4.0 * (f(1) == 2);", 15, "must end with its score"),
-            ("4.0 * (f(1) == 2)", "4.0 * (f(1) == 2", 17, "does not parse"),
+            ("4.0 * (f(1) == 2)", "4.0 * (f(1) = = 2)", 17, "does not parse"),
             ("**Time:**", "**Tiem:**", 1, "opening"),
             ("# # Title", "# ## Title", 1, "opening"),
             ("    return 2 * x", '    return """\n# %% no cell\n"""', 1, "holds a `# %%` line"),
