@@ -16,6 +16,8 @@ import time
 import traceback
 from pathlib import Path
 
+from course_lib.errors import CourseError
+
 MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader
 
 _channel: int | None = None
@@ -47,6 +49,9 @@ def run(script: str, args: list[str]) -> int:
         code = _exit_code(end)
     except KeyboardInterrupt:
         code = 130
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        code = error.code
     except BaseException as error:
         _print_traceback(error, script)
     finally:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib import launch
+from course_lib import data, launch
 from course_lib.errors import CourseError
 
 ROOT = Path(__file__).parent.parent
@@ -148,6 +148,17 @@ class TestRuns:
         assert "rank 1" in result.tail
         assert time.monotonic() - began < 40  # the other rank would sleep for a minute
         assert everything_gone(str(path))
+
+    def test_a_truncated_data_file_is_one_sentence(self, script, tmp_path):
+        folder = tmp_path / "fashion-mnist"
+        folder.mkdir()
+        for name in data.published.FASHION_MNIST_FILES:
+            (folder / name).write_bytes(b"\x1f\x8b\x08\x00")
+        path = script("from course_lib import data\ndata.load('fashion_mnist')")
+        run = launch.start(path, ranks=1, env={"COURSE_DATA_DIR": str(tmp_path)})
+        (line,) = [e.data["text"] for e in run if e.kind == "output"]
+        assert line.startswith(f"{folder}/train-labels-idx1-ubyte.gz is cut short or damaged: copy")
+        assert run.wait().code == 1
 
     def test_a_killed_rank_is_named(self, script, controller):
         path = script("if rank == 1:\n    time.sleep(0.5); os.kill(os.getpid(), 9)\ntime.sleep(60)")
