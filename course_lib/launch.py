@@ -37,6 +37,7 @@ HERE = Path(__file__).parent
 STOPPED = 130
 TAIL = 20  # last lines kept of each rank
 AFTER_FAILURE = 4.0  # seconds that the other ranks get to end by themselves
+AFTER_END = 10.0  # seconds for shutting down after the last script has ended; what is left then is ended
 
 _TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<(stdout|stderr)>:")
 _MPI_TAG = re.compile(r"\[\d+,\d+\]<(?:stdout|stderr)>:")
@@ -81,7 +82,8 @@ class _Failures:
 
     def first(self) -> tuple[int, int] | None:
         """The rank that failed first and its exit code. The failures of the others follow from the first."""
-        killed = {r: c for r, c in self.seen.items() if r not in self.told and c != 128 + signal.SIGTERM}
+        by_launcher = (128 + signal.SIGTERM, -signal.SIGTERM)  # which ends the others, or their shells
+        killed = {r: c for r, c in self.seen.items() if r not in self.told and c not in by_launcher}
         for failures in (killed, self.told, self.seen):
             if failures:
                 return next(iter(failures.items()))
@@ -94,16 +96,16 @@ class Run:
     Events that nobody reads wait in memory; several readers share them.
     """
 
-    def __init__(self, command: list[str], env: Mapping[str, str], timeout: float, patience: float) -> None:
+    def __init__(self, command: list[str], ranks: int, env: Mapping[str, str], timeout: float, patience: float) -> None:
         self._started = time.time()
+        self._unfinished = set(range(ranks))
         self._timeout = timeout
         self._patience = patience
         self._last_step: float | None = None
-        self._stalled = False
         self._events: queue.Queue[Event] = queue.Queue()
         self._failures = _Failures()
         self._tails: dict[int | None, deque[str]] = {}
-        self._stopping = False
+        self._ending = ""  # why we end the run: "stopped", "stalled" or "late"; what ranks do after that is no failure
         self._result: Result | None = None
         self._process = subprocess.Popen(
             [sys.executable, str(HERE / "supervise.py"), str(timeout), *command],
@@ -149,8 +151,7 @@ class Run:
 
     def stop(self) -> None:
         """End the run and its whole process tree; return at once (`wait` for the end). Any thread may call it."""
-        self._stopping = True
-        self._end()
+        self._end("stopped")
 
     def wait(self) -> Result:
         """Wait until every process of the run has ended; return how it went."""
@@ -159,7 +160,8 @@ class Run:
         assert self._result is not None
         return self._result
 
-    def _end(self) -> None:
+    def _end(self, why: str = "") -> None:
+        self._ending = self._ending or why
         with contextlib.suppress(OSError):
             self._process.stdin.close()
 
@@ -185,22 +187,25 @@ class Run:
         except (ValueError, KeyError, AttributeError):
             return  # cut short by a kill
         if kind == "rank-exit":
-            if record.get("code") and not self._stopping:
+            self._unfinished.discard(rank)
+            if record.get("code") and not self._ending:
                 self._failures.told.setdefault(rank, record["code"])
-                self._hurry()
+                self._hurry(AFTER_FAILURE)
+            elif not self._unfinished:
+                self._hurry(AFTER_END, "late")  # a daemon that holds the output open would keep the launcher waiting
         else:
             self._put(kind, rank, when, record)
 
     def _note_launcher(self, text: str) -> None:
         for pattern in _FAILED:
-            if not self._stopping and (found := pattern.search(text)):
+            if not self._ending and (found := pattern.search(text)):
                 groups = found.groupdict()
                 code = int(groups["code"]) if "code" in groups else 128 + int(groups["signal"])
                 self._failures.seen.setdefault(int(groups["rank"]), code)
-                self._hurry()
+                self._hurry(AFTER_FAILURE)
 
-    def _hurry(self) -> None:
-        timer = threading.Timer(AFTER_FAILURE, self._end)
+    def _hurry(self, seconds: float, why: str = "") -> None:
+        timer = threading.Timer(seconds, self._end, [why])
         timer.daemon = True
         timer.start()
 
@@ -216,8 +221,7 @@ class Run:
                 break
             except subprocess.TimeoutExpired:
                 if self._last_step and time.monotonic() - self._last_step > self._patience:
-                    self._stalled = self._stopping = True
-                    self._end()
+                    self._end("stalled")
         for reader in self._readers:
             reader.join(5)
         self._end()
@@ -235,12 +239,12 @@ class Run:
             if rank_code > 128 and rank not in self._failures.told:
                 how = f"was killed by {_signal_name(rank_code - 128)}"
             return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tuple(self._tails.get(rank, ())))
-        if self._stalled:
+        if self._ending == "stalled":
             waited = f"No rank made a step for {self._patience:g} s: the ranks wait for each other."
             return Result(TIMED_OUT, seconds, message=waited)
-        if self._stopping:
+        if self._ending == "stopped":
             return Result(STOPPED, seconds, message="Stopped.")
-        if code == 0:
+        if code == 0 or self._ending == "late":
             return Result(0, seconds)
         tail = tuple(self._tails.get(None, ()))
         reasons = [found.group("reason") for line in tail if (found := _LAUNCHER_ERROR.match(line))]
@@ -288,7 +292,7 @@ def start(
     environment["COURSE_FOLDER"] = os.path.abspath(cwd or os.getcwd())
     # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
     environment["COURSE_ARGUMENTS"] = json.dumps([str(arg) for arg in args])
-    return Run(command, environment, timeout or 0, patience)
+    return Run(command, ranks, environment, timeout or 0, patience)
 
 
 def default_ranks() -> int:

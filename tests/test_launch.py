@@ -112,6 +112,8 @@ def test_the_first_failure_is_told_from_those_that_follow_it():
     assert failures.first() == (1, 3)
     killed = launch._Failures(told={0: 1}, seen={0: 1, 1: 137})
     assert killed.first() == (1, 137)
+    ended = launch._Failures(told={1: 1}, seen={0: -15, 2: 143})
+    assert ended.first() == (1, 1)
     assert launch._Failures().first() is None
 
 
@@ -177,7 +179,7 @@ class TestRuns:
     def test_a_daemon_does_not_outlive_the_run(self, script):
         path = script(
             "if os.fork() == 0:\n    os.setsid()\n"
-            "    if os.fork() == 0:\n        os.environ.clear(); time.sleep(60)\n"
+            "    if os.fork() == 0:\n        os.environ.clear(); time.sleep(600)\n"
             "    os._exit(0)"
         )
         assert launch.start(path, ranks=1).wait().code == 0
@@ -204,7 +206,7 @@ class TestRuns:
         assert everything_gone(str(path), seconds=10)
 
     def test_the_command_exits_with_the_script_s_code(self, script):
-        path = script("print('[red]hi[/red]')\nif rank == 1: sys.exit(5)\ntime.sleep(30)")
+        path = script("print('[red]hi[/red]')\nif rank == 1: time.sleep(2); sys.exit(5)\ntime.sleep(30)")
         done = subprocess.run([*COURSE, "run", str(path), "-np", "2"], capture_output=True, text=True)
         assert done.returncode == 5
         assert "rank 0 │ [red]hi[/red]" in done.stdout
