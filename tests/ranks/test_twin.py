@@ -30,14 +30,14 @@ def train(script: str, ranks: int, batch: int, rate: float, tmp_path: Path, cont
 @pytest.fixture(scope="module")
 def serial(tmp_path_factory):
     """The serial script with batch 128: what all others are compared with."""
-    evidence = train("fashion_mnist.py", 1, 128, 0.04, tmp_path_factory.mktemp("serial"))
+    evidence = train("fashion_mnist.py", 1, 128, 0.008, tmp_path_factory.mktemp("serial"))
     assert evidence.result.code == 0, evidence.result
     return evidence
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_n_ranks_with_batch_b_equal_one_rank_with_batch_nb(ranks, serial, tmp_path, controller):
-    parallel = train("reference/fashion_mnist.py", ranks, 128 // ranks, 0.04 / ranks, tmp_path, controller)
+    parallel = train("reference/fashion_mnist.py", ranks, 128 // ranks, 0.008 / ranks, tmp_path, controller)
     assert parallel.result.code == 0, parallel.result
     assert parallel.weights_differ() == 0.0  # bit for bit
     for mine, theirs in zip(parallel.ranks[0].weights, serial.ranks[0].weights):
@@ -47,7 +47,7 @@ def test_n_ranks_with_batch_b_equal_one_rank_with_batch_nb(ranks, serial, tmp_pa
 
 
 def test_the_ranks_together_read_what_one_reads(serial, tmp_path):
-    parallel = train("reference/fashion_mnist.py", 2, 64, 0.02, tmp_path)
+    parallel = train("reference/fashion_mnist.py", 2, 64, 0.004, tmp_path)
     for step, (alone, *shared) in enumerate(zip(serial.ranks[0].examples, *(rank.examples for rank in parallel.ranks))):
         assert sorted(alone) == sorted(np.concatenate(shared)), f"step {step}"
     first, second = (set(serial.ranks[0].epoch_examples(epoch)) for epoch in (0, 1))
@@ -57,7 +57,7 @@ def test_the_ranks_together_read_what_one_reads(serial, tmp_path):
 
 
 def test_the_serial_script_on_two_ranks_trains_two_equal_copies(tmp_path):
-    copies = train("fashion_mnist.py", 2, 128, 0.04, tmp_path)
+    copies = train("fashion_mnist.py", 2, 128, 0.008, tmp_path)
     assert copies.result.code == 0
     assert copies.weights_differ() == 0.0
     assert not copies.operations
