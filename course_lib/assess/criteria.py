@@ -24,17 +24,6 @@ class Verdict:
         """Full points."""
         return self.points >= self.max_points
 
-    def as_dict(self) -> dict:
-        """The fields that reports and tools read."""
-        return {
-            "id": self.id,
-            "title": self.title,
-            "points": self.points,
-            "max_points": self.max_points,
-            "passed": self.passed,
-            "reason": self.reason,
-        }
-
 
 @dataclass(frozen=True)
 class Criterion:

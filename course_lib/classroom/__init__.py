@@ -1,7 +1,5 @@
 """The classroom: masters → notebooks, the learner's lab, grading a class."""
 
-from __future__ import annotations
+from course_lib.places import ROOT
 
-from pathlib import Path
-
-ROOT = Path(__file__).resolve().parents[2]  # the course's own folder, with labs/ and assessment/
+__all__ = ["ROOT"]

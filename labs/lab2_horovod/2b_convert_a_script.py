@@ -8,7 +8,7 @@
 # **You will be able to** convert a Keras script to Horovod, say what each of the eight changes is for, and
 # recognise from a run which one was forgotten.
 #
-# **Time:** 45 minutes; the runs take 4 minutes on 2 CPU cores, 2 on GPUs.
+# **Time:** 45 minutes; the runs take about 4 minutes on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** Python and a little Keras. A *rank* is one of the processes that train together. No GPU: on a laptop
 # each rank gets a processor core, on a multi-GPU host a GPU. Nothing else differs.
