@@ -10,15 +10,15 @@ from __future__ import annotations
 import statistics
 import time
 
-from course_lib import widgets
 from course_lib.launch import Event
+from course_lib.widgets import live as view
 
 STEPS = 900
 
 
-def state(ranks: int, epochs: int, points: int) -> widgets.LiveState:
+def state(ranks: int, epochs: int, points: int) -> view.LiveState:
     """A run of which all but the last batch is over, with `points` measured batches per rank and epoch."""
-    live = widgets.LiveState("train.py", ranks)
+    live = view.LiveState("train.py", ranks)
     for rank in range(ranks):
         live.update(Event("fit", rank, 0, {"epochs": epochs, "steps": STEPS, "initial_epoch": 0}))
         for epoch in range(epochs):
@@ -29,19 +29,19 @@ def state(ranks: int, epochs: int, points: int) -> widgets.LiveState:
                 live.update(Event("batch", rank, moment, {"epoch": epoch, "step": step, "images": step, **metrics}))
             logs = {**metrics, "val_loss": 0.5, "val_accuracy": 0.7}
             live.update(Event("epoch", rank, moment, {"epoch": epoch, "images": STEPS, "logs": logs}))
-    for line in range(widgets.LINES):
+    for line in range(view.LINES):
         live.update(Event("output", line % ranks, 1, {"stream": "stdout", "text": f"line {line}"}))
     return live
 
 
-def measure(live: widgets.LiveState, repetitions: int = 15) -> tuple[float, float]:
+def measure(live: view.LiveState, repetitions: int = 15) -> tuple[float, float]:
     """Median milliseconds for the text and for the picture."""
     text, picture = [], []
     for _ in range(repetitions):
         began = time.perf_counter()
-        widgets.headline(live), widgets.bars(live), widgets.output(live.lines)
+        view.headline(live), view.bars(live), view.output(live.lines)
         between = time.perf_counter()
-        widgets.figure(live).png()
+        view.figure(live).png()
         text.append(between - began)
         picture.append(time.perf_counter() - between)
     return 1000 * statistics.median(text), 1000 * statistics.median(picture)

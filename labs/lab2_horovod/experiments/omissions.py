@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pandas as pd
+from matplotlib.lines import Line2D
 
 from course_lib import data, experiments, plots
 from course_lib.assess.evidence import Evidence, collect
@@ -148,7 +149,7 @@ def draw(table: pd.DataFrame, caption: str) -> plots.Card:
             axis.set_title(title)
             axis.set_xlabel(label)
         handles = [
-            plots.Line2D([], [], color=plots.colour(r), marker=plots.MARKERS[r], linestyle="", label=f"rank {r}")
+            Line2D([], [], color=plots.colour(r), marker=plots.MARKERS[r], linestyle="", label=f"rank {r}")
             for r in (0, 1)
         ]
         figure.legend(handles=handles, loc="upper left", ncols=2)

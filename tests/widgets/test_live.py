@@ -7,9 +7,9 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from course_lib import widgets
 from course_lib.launch import Event, Result
-from course_lib.widgets import LiveState
+from course_lib.widgets import live
+from course_lib.widgets.live import LiveState
 
 
 def fit(rank, time=0.0, epochs=2, steps=10, initial_epoch=0):
@@ -70,7 +70,7 @@ def test_epochs_have_a_row_for_each_rank_and_epoch():
         epoch(0, 6.0, 1, 1280, loss=0.4, accuracy=0.7, val_loss=0.5, val_accuracy=0.7),
     )
     table = state.epochs
-    assert list(table.columns)[:8] == ["rank", "epoch", "seconds", "images", *widgets.METRICS]
+    assert list(table.columns)[:8] == ["rank", "epoch", "seconds", "images", *live.METRICS]
     assert table[["rank", "epoch", "images"]].values.tolist() == [[0, 1, 640], [1, 1, 640], [0, 2, 1280]]
     assert table["seconds"].tolist() == [3.0, 2.5, 2.0]
     assert table["val_accuracy"].tolist() == [0.6, 0.6, 0.7]
@@ -79,7 +79,7 @@ def test_epochs_have_a_row_for_each_rank_and_epoch():
 
 def test_tables_have_their_columns_before_anything_happened():
     state = after()
-    assert list(state.epochs.columns) == ["rank", "epoch", "seconds", "images", *widgets.METRICS]
+    assert list(state.epochs.columns) == ["rank", "epoch", "seconds", "images", *live.METRICS]
     assert list(state.batches.columns) == ["rank", "epoch", "images", "loss", "accuracy"]
     assert state.epochs.empty and state.batches.empty
 
@@ -129,9 +129,9 @@ def test_output_is_what_a_terminal_would_show_at_last():
 
 
 def test_only_the_last_lines_are_kept():
-    state = after(*(line(0, str(number)) for number in range(widgets.LINES + 5)))
-    assert len(state.lines) == widgets.LINES
-    assert state.lines[-1] == (0, str(widgets.LINES + 4))
+    state = after(*(line(0, str(number)) for number in range(live.LINES + 5)))
+    assert len(state.lines) == live.LINES
+    assert state.lines[-1] == (0, str(live.LINES + 4))
 
 
 def test_unknown_events_are_passed_over():
@@ -147,28 +147,28 @@ def ended(state, code=0, **how):
 
 
 def test_verdicts():
-    assert widgets.verdict(after()) == ("running", "Starting 2 ranks …")
+    assert live.verdict(after()) == ("running", "Starting 2 ranks …")
     training = after(fit(0), batch(0, 10, 0, 0, 64), batch(0, 14, 0, 4, 320))
-    assert widgets.verdict(training) == ("running", "Training, 15 s left")
+    assert live.verdict(training) == ("running", "Training, 15 s left")
     for event in (fit(1), batch(1, 10, 0, 0, 64), batch(1, 14, 0, 1, 128)):
         training.update(event)
-    assert widgets.verdict(training) == ("running", "Training, 1 min 12 s left")  # the slowest counts
-    assert widgets.verdict(ended(after())) == ("finished", "Finished in 1 min 15 s.")
+    assert live.verdict(training) == ("running", "Training, 1 min 12 s left")  # the slowest counts
+    assert live.verdict(ended(after())) == ("finished", "Finished in 1 min 15 s.")
     failed = ended(after(), 3, failed_rank=1, message="Rank 1 failed with exit code 3.")
-    assert widgets.verdict(failed) == ("failed", "Rank 1 failed with exit code 3.")
+    assert live.verdict(failed) == ("failed", "Rank 1 failed with exit code 3.")
 
 
 def test_a_stopped_run_has_stopped_whatever_its_ranks_said():
     state = ended(after(), 143, failed_rank=0, message="Rank 0 failed with exit code 143.")
     state.stopped = True
-    assert widgets.verdict(state) == ("stopped", "Stopped after 1 min 15 s.")
-    assert "Rank 0" not in widgets.summary(state)
+    assert live.verdict(state) == ("stopped", "Stopped after 1 min 15 s.")
+    assert "Rank 0" not in live.summary(state)
 
 
 def test_stop_pressed_too_late_changes_nothing():
     state = ended(after())
     state.stopped = True
-    assert widgets.verdict(state)[0] == "finished"
+    assert live.verdict(state)[0] == "finished"
 
 
 def test_bars_show_each_rank_and_both_together():
@@ -180,7 +180,7 @@ def test_bars_show_each_rank_and_both_together():
         batch(1, 1, 0, 0, 0),
         batch(1, 2, 0, 9, 1000),
     )
-    shown = widgets.bars(state)
+    shown = live.bars(state)
     assert re.findall(r'aria-valuenow="(\d+)"', shown) == ["25", "50"]
     assert re.findall(r"[\d,]+ images/s", shown) == ["1,500 images/s", "1,000 images/s", "2,500 images/s"]
     assert "epoch 1 of 2" in shown and "epoch 2 of 2" in shown
@@ -191,14 +191,14 @@ def test_bars_of_an_ended_run_show_the_pace_of_all_of_it():
     state = after(fit(0, steps=100), batch(0, 0, 0, 0, 0), ranks=1)
     for second in range(1, 41):
         state.update(batch(0, second, 0, second, max(0, second - 10) * 100))
-    assert "100 images/s" in widgets.bars(state)
-    assert "75 images/s" in widgets.bars(ended(state))
-    assert "left" not in widgets.bars(state)
+    assert "100 images/s" in live.bars(state)
+    assert "75 images/s" in live.bars(ended(state))
+    assert "left" not in live.bars(state)
 
 
 def test_one_rank_needs_no_total():
     state = after(fit(0), batch(0, 1, 0, 0, 0), batch(0, 2, 0, 4, 50), ranks=1)
-    assert widgets.bars(state).count("images/s") == 1
+    assert live.bars(state).count("images/s") == 1
 
 
 def test_text_of_the_run_cannot_become_markup():
@@ -210,7 +210,7 @@ def test_text_of_the_run_cannot_become_markup():
         tail=("ValueError: <script>alert(1)</script>",),
     )
     state.update(line(0, "<script>alert(2)</script> & more"))
-    shown = widgets.summary(state) + widgets.details(state) + widgets.stop_button(state) + widgets.output(state.lines)
+    shown = live.summary(state) + live.details(state) + live.stop_button(state) + live.output(state.lines)
     assert "<script>" not in shown and "<i>no" not in shown and "<b>.py" not in shown
     assert "ValueError: &lt;script&gt;" in shown
     assert "&amp; more" in shown
@@ -218,10 +218,10 @@ def test_text_of_the_run_cannot_become_markup():
 
 def test_figure_grows_into_the_whole_run_and_fits_the_curves_at_the_end():
     state = after(fit(0, epochs=8))
-    assert widgets.figure(state) is None
+    assert live.figure(state) is None
     state.update(batch(0, 1, 0, 4, 5, loss=2.0, accuracy=0.1))
-    assert [axis.get_xlim() for axis in widgets.figure(state).axes] == [(0, 8), (0, 8)]
-    assert widgets.figure(ended(state)).axes[0].get_xlim()[1] < 1
+    assert [axis.get_xlim() for axis in live.figure(state).axes] == [(0, 8), (0, 8)]
+    assert live.figure(ended(state)).axes[0].get_xlim()[1] < 1
 
 
 # The view
@@ -261,13 +261,13 @@ def shown(monkeypatch):
         def update(self, item, raw=False):
             outputs[self.place] = item
 
-    monkeypatch.setattr(widgets, "display", lambda item, raw=False, display_id=None: Handle(item))
+    monkeypatch.setattr(live, "display", lambda item, raw=False, display_id=None: Handle(item))
     return outputs
 
 
 def test_watching_returns_the_record_and_leaves_plain_html(shown):
     run = FakeRun(fit(0), batch(0, 1, 0, 4, 5, loss=2.0), epoch(0, 2, 0, 10, loss=1.0), line(0, "hello"))
-    record = widgets.watch(run, LiveState("train.py", 1, "shapes"))
+    record = live.watch(run, LiveState("train.py", 1, "shapes"))
     assert record.result.code == 0
     assert record.epochs["loss"].tolist() == [1.0]
     assert repr(record) == "<train.py: exit code 0 after 9 s>"
@@ -277,7 +277,7 @@ def test_watching_returns_the_record_and_leaves_plain_html(shown):
 
 
 def test_a_run_without_fit_has_no_curves_and_shows_its_output(shown):
-    widgets.watch(FakeRun(line(0, "hello")), LiveState("hello.py", 1))
+    live.watch(FakeRun(line(0, "hello")), LiveState("hello.py", 1))
     assert "hello" in shown[1]["text/html"] and "<img" not in shown[1]["text/html"]
 
 
@@ -291,7 +291,7 @@ def test_interrupting_ends_the_run_and_keeps_what_there_was(shown, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(LiveState, "update", update)
-    record = widgets.watch(run, LiveState("train.py", 1))
+    record = live.watch(run, LiveState("train.py", 1))
     assert run.ended.is_set()
     assert "Stopped after 9 s." in shown[0]["text/html"]
     assert record.epochs["loss"].tolist() == [1.0]
@@ -307,7 +307,7 @@ def test_impatient_interrupts_do_not_leave_the_run(shown):
                 raise KeyboardInterrupt
             return super().wait()
 
-    assert widgets.watch(Slow(fit(0)), LiveState("train.py", 1)).result.code == 0
+    assert live.watch(Slow(fit(0)), LiveState("train.py", 1)).result.code == 0
 
 
 def test_a_fault_of_the_view_ends_the_run_too(shown, monkeypatch):
@@ -315,17 +315,17 @@ def test_a_fault_of_the_view_ends_the_run_too(shown, monkeypatch):
         raise RuntimeError("no picture")
 
     run = FakeRun(fit(0), hang=True)
-    monkeypatch.setattr(widgets, "bars", broken)
+    monkeypatch.setattr(live, "bars", broken)
     with pytest.raises(RuntimeError, match="no picture"):
-        widgets.watch(run, LiveState("train.py", 1))
+        live.watch(run, LiveState("train.py", 1))
     assert run.ended.is_set()
 
 
 def test_the_clock_goes_on_while_nothing_happens(shown, monkeypatch):
-    monkeypatch.setattr(widgets, "REDRAW", 0.02)
+    monkeypatch.setattr(live, "REDRAW", 0.02)
     seen = []
     run = FakeRun(hang=True)
-    headline = widgets.headline
+    headline = live.headline
 
     def watched(state):
         seen.append(state.seconds)
@@ -333,8 +333,8 @@ def test_the_clock_goes_on_while_nothing_happens(shown, monkeypatch):
             run.stop()
         return headline(state)
 
-    monkeypatch.setattr(widgets, "headline", watched)
-    widgets.watch(run, LiveState("train.py", 1))
+    monkeypatch.setattr(live, "headline", watched)
+    live.watch(run, LiveState("train.py", 1))
     assert seen[0] < seen[1] < seen[2]
 
 
@@ -343,7 +343,7 @@ def test_the_clock_goes_on_while_nothing_happens(shown, monkeypatch):
 def test_train_runs_a_script_with_its_arguments_and_environment(shown, tmp_path):
     script = tmp_path / "hello.py"
     script.write_text("import os, sys\nprint(sys.argv[1:], os.environ['COURSE_SLICE'])\nsys.exit(int(sys.argv[1]))\n")
-    record = widgets.train(script, 5, "x y", ranks=1, env={"COURSE_SLICE": "64"})
+    record = live.train(script, 5, "x y", ranks=1, env={"COURSE_SLICE": "64"})
     assert record.result.code == 5
     assert "['5', 'x y'] 64" in shown[0]["text/html"].replace("&#x27;", "'")
     assert "hello.py 5 x y on 1 rank" in shown[0]["text/html"]

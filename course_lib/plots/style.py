@@ -1,0 +1,116 @@
+"""One plotting style for the whole course.
+
+Colours are those of Okabe and Ito, which colour-blind readers can tell apart, and belong to the rank: rank 0
+is blue in every figure of the course. Figures are opaque cards, so they read in a light and in a dark theme.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+import matplotlib
+from matplotlib.figure import Figure
+
+# Okabe and Ito (2008) without yellow, which is lost on a light card.
+PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = ("o", "s", "^", "D", "v", "P", "X")
+
+CARD, INK, FAINT = "#fbfbf9", "#2b2b2b", "#6b6b6b"
+WIDTH = 900  # pixels: a notebook's output area
+
+_STYLE = {
+    "figure.facecolor": CARD,
+    "figure.dpi": 100,
+    "savefig.facecolor": CARD,
+    "axes.facecolor": CARD,
+    "axes.edgecolor": "#b8b8b4",
+    "axes.labelcolor": INK,
+    "axes.titlecolor": INK,
+    "axes.titlesize": 11,
+    "axes.titlelocation": "left",
+    "axes.labelsize": 10.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
+    "grid.color": "#e6e6e2",
+    "grid.linewidth": 0.8,
+    "xtick.color": FAINT,
+    "ytick.color": FAINT,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6.5,
+    "legend.frameon": False,
+    "legend.fontsize": 9.5,
+    "legend.labelcolor": INK,
+    "font.family": "sans-serif",
+    "font.sans-serif": ["DejaVu Sans"],
+    "text.color": INK,
+}
+
+
+def style() -> AbstractContextManager:
+    """The course's look for everything drawn inside: `with plots.style(): ...`."""
+    return matplotlib.rc_context(_STYLE)
+
+
+def colour(rank: int) -> str:
+    """The colour of a rank, the same in every figure."""
+    return PALETTE[rank % len(PALETTE)]
+
+
+class Card(Figure):
+    """A figure that shows itself in a notebook, sharp on any screen, without pyplot."""
+
+    def png(self) -> bytes:
+        """The figure as a PNG picture with 1.5 pixels for each pixel of the page."""
+        buffer = io.BytesIO()
+        # The lightest compression: the live view redraws every second while the ranks need the processors.
+        self.savefig(buffer, format="png", dpi=150, pil_kwargs={"compress_level": 1})
+        return buffer.getvalue()
+
+    def _repr_png_(self) -> tuple[bytes, dict]:
+        return self.png(), {"width": round(100 * self.get_figwidth())}
+
+
+def card(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Card, Sequence]:
+    """A figure in the course's style: `columns` axes side by side over one caption line.
+
+    Args:
+        height: of the figure in pixels; its width is WIDTH.
+        columns: number of axes.
+        caption: what the figure was made with, see `provenance`.
+    """
+    with style():
+        figure = Card(figsize=(WIDTH / 100, height / 100))
+        axes = figure.subplots(1, columns, squeeze=False)[0]
+        # Fixed margins, in pixels: a live figure must not jump about as its numbers grow.
+        bottom = 76 if caption else 48
+        figure.subplots_adjust(
+            left=56 / WIDTH, right=1 - 24 / WIDTH, top=1 - 62 / height, bottom=bottom / height, wspace=0.16
+        )
+        if caption:
+            figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
+    return figure, axes
+
+
+def provenance(data: str = "", ranks: int = 1, machine: str = "") -> str:
+    """The line under a figure that says where its numbers come from.
+
+    Args:
+        data: the data set by the name under which results are shown, as in `Dataset.name`.
+        ranks: how many ranks trained.
+        machine: by default this machine's number of processors.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    parts = [data, _count(ranks, "rank"), machine or _count(cores, "CPU core")]
+    return " · ".join(part for part in parts if part)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
