@@ -1,0 +1,131 @@
+"""How long each notebook's solution takes against the time that it states, and how fast its sliders redraw.
+
+    COURSE_DATA_DIR=... python tests/benchmarks/notebooks.py [1a 1b …]
+
+runs the instructors' notebooks from top to bottom on all data that they use and writes results/notebooks.csv. The
+machine should do nothing else meanwhile. A slider's time is the worst over the ends of its controls (median of
+three redraws, picture included): it should stay under 100 ms.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import nbformat
+import pandas as pd
+from nbclient import NotebookClient
+from rich.console import Console
+
+from course_lib import data, experiments
+from course_lib.classroom import ROOT, jupyter, masters, workspace
+
+RESULTS = Path(__file__).parent / "results"
+UNITS = {"second": 1, "minute": 60}
+
+# Runs first in the notebook's kernel. In place of showing a slider's figure it says how long drawing takes.
+TIMED = """
+def _replace():
+    import itertools, json, statistics, time
+    from course_lib import widgets
+
+    def ends(control):
+        widget = control.value
+        if hasattr(widget, "options"):
+            return list(widget._options_values)
+        base = getattr(widget, "base", None)
+        low, high = (widget.min, widget.max) if base is None else (base**widget.min, base**widget.max)
+        return [low, widget.value, high]
+
+    def seconds(draw, values):
+        began = time.perf_counter()
+        draw(**values).png()
+        return time.perf_counter() - began
+
+    def explore(draw, **controls):
+        corners = [dict(zip(controls, values)) for values in itertools.product(*map(ends, controls.values()))]
+        draw(**corners[0]).png()
+        worst = max(statistics.median(seconds(draw, values) for _ in range(3)) for values in corners[:24])
+        print("SLIDER", json.dumps([", ".join(controls), round(1000 * worst)]))
+
+    widgets.explore = explore
+
+_replace()
+"""
+
+
+def measure(master: masters.Master) -> dict:
+    """One row: seconds of the whole notebook and of its slowest cell, and milliseconds of its slowest slider."""
+    with tempfile.TemporaryDirectory() as folder:
+        place = Path(folder)
+        workspace.fill(place / "work")
+        os.environ.update(jupyter.environment(place / "jupyter"))
+        notebook = masters.solution(master)
+        notebook.cells.insert(0, nbformat.v4.new_code_cell(TIMED))
+        client = NotebookClient(
+            notebook, timeout=1200, resources={"metadata": {"path": str(place / "work" / master.assignment)}}
+        )
+        cells = []
+        with client.setup_kernel():
+            for number, cell in enumerate(notebook.cells):
+                began = time.perf_counter()
+                client.execute_cell(cell, number)
+                cells.append((time.perf_counter() - began, cell.source.strip().splitlines()[0]))
+    # The cells with sliders are not what a learner waits for here: each was drawn many times.
+    texts = ["".join(out.get("text", "") for out in cell.get("outputs", [])) for cell in notebook.cells]
+    sliders = [json.loads(found) for text in texts for found in re.findall(r"^SLIDER (.*)$", text, re.MULTILINE)]
+    waited = [cell for cell, text in zip(cells[1:], texts[1:]) if "SLIDER" not in text]
+    slowest = max(waited)
+    total = sum(seconds for seconds, _ in waited)
+    stated = claim(master)
+    name, redraw = max(sliders, key=lambda found: found[1], default=("", None))
+    return {
+        "notebook": master.path.stem,
+        "seconds": round(total, 1),
+        "stated seconds": stated,
+        "measured / stated": stated and round(total / stated, 2),
+        "slowest cell": slowest[1][:60],
+        "its seconds": round(slowest[0], 1),
+        "sliders": len(sliders),
+        "slowest slider": name,
+        "its redraw in ms": redraw,
+    }
+
+
+def claim(master: masters.Master) -> float | None:
+    """The seconds that the opening cell states for 2 CPU cores."""
+    found = re.search(r"about (?:(\d+)|an?|one) (second|minute)s? on 2 CPU cores", master.time)
+    return found and int(found.group(1) or 1) * UNITS[found.group(2)]
+
+
+def main(names: list[str]) -> None:
+    began = time.perf_counter()
+    chosen = [path for path in masters.find(ROOT) if not names or path.name.startswith(tuple(names))]
+    rows = []
+    for path in chosen:
+        rows.append(measure(masters.read(path)))
+        print(rows[-1], flush=True)
+    table = pd.DataFrame(rows)
+    kept = RESULTS / "notebooks.csv"
+    if names and kept.exists():
+        old = pd.read_csv(kept, comment="#")
+        table = pd.concat([old[~old["notebook"].isin(table["notebook"])], table]).sort_values("notebook")
+    table = table.astype({"its redraw in ms": "Int64", "stated seconds": "Int64"})
+    experiments.write_table(
+        kept,
+        table,
+        command=" ".join(["python tests/benchmarks/notebooks.py", *names]),
+        data=f"{data.load('fashion_mnist').name}, as much as the notebooks use",
+        seeds="those of the notebooks",
+        seconds=round(time.perf_counter() - began),
+    )
+    Console().print(table.to_string(index=False))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
