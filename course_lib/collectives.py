@@ -1,0 +1,204 @@
+"""All-reduce algorithms on simulated ranks: who sends what to whom in which round.
+
+An algorithm is a function (ranks, length) → rounds; it plans an all-reduce of `length` numbers on each of `ranks`
+ranks. The messages of a round travel at the same time, and no rank sends or receives more than one in a round; so
+a round of messages with at most n bytes takes α + β n seconds. `run` carries a plan out on real numbers, `trace`
+lists its messages: both are generic, the algorithms are nothing but their plans.
+
+N is the number of ranks, k that of a group, L the length. Where chunks don't divide evenly the first ones are longer
+by one; with L < N some messages are empty, and are sent all the same, as MPI does.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True, eq=False)
+class Round:
+    """Messages that travel together: number i carries the elements first[i] … last[i] − 1 of source[i] to target[i].
+
+    Where `add` holds (for all messages, or for each), the receiver adds what comes to its own; else it puts it in its
+    place.
+    """
+
+    source: np.ndarray
+    target: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+    add: bool | np.ndarray
+
+
+Plan = Iterable[Round]
+
+
+def chunks(length: int, parts: int) -> np.ndarray:
+    """The parts + 1 ends of `parts` chunks of nearly equal length: chunk i goes from ends[i] to ends[i + 1]."""
+    return np.minimum(
+        np.arange(parts + 1) * (length // parts) + np.minimum(np.arange(parts + 1), length % parts), length
+    )
+
+
+def ring(ranks: int, length: int) -> Iterator[Round]:
+    """Reduce-scatter, then all-gather, round a ring (Patarasuk and Yuan 2009): 2(N−1) rounds of L/N numbers.
+
+    Each rank sends 2(N−1)/N · L numbers, which no all-reduce can undercut.
+    """
+    yield from _ring(np.arange(ranks), chunks(length, ranks))
+
+
+def tree(ranks: int, length: int) -> Iterator[Round]:
+    """Recursive halving, then doubling (Thakur, Rabenseifner, Gropp 2005): 2 log₂N rounds of L/2, L/4, … numbers.
+
+    Unless N is a power of two, the ranks beyond the last one first give all they have to a partner, and get the
+    sum back at the end: two more rounds of L numbers.
+    """
+    size = 1 << (ranks.bit_length() - 1)
+    rank, extra = np.arange(size), np.arange(size, ranks)
+    whole = np.zeros_like(extra), np.full_like(extra, length)
+    if len(extra):
+        yield Round(extra, extra - size, *whole, add=True)
+    first, last = np.zeros(size, int), np.full(size, length)
+    halvings = []
+    distance = size // 2
+    while distance:
+        middle, lower = (first + last) // 2, rank & distance == 0
+        sent = np.where(lower, middle, first), np.where(lower, last, middle)
+        yield Round(rank, rank ^ distance, *sent, add=True)
+        halvings.append(distance)
+        first, last = np.where(lower, first, middle), np.where(lower, middle, last)
+        distance //= 2
+    for distance in reversed(halvings):
+        partner = rank ^ distance
+        yield Round(rank, partner, first, last, add=False)
+        first, last = np.minimum(first, first[partner]), np.maximum(last, last[partner])
+    if len(extra):
+        yield Round(extra - size, extra, *whole, add=False)
+
+
+def hierarchical(ranks: int, length: int, group: int) -> Iterator[Round]:
+    """Reduce within groups of k, a ring among their leaders, broadcast within groups (Jia et al. 2018).
+
+    The reduction and the broadcast go round the group too (reduce-scatter and gather; scatter and all-gather):
+    4(k−1) rounds of L/k and 2(N/k − 1) of L·k/N numbers. Chunks are large where N is large, so latency costs less than
+    in a ring. A last group that is not full does its rounds beside the others.
+    """
+    members = [np.arange(start, min(start + group, ranks)) for start in range(0, ranks, group)]
+    leaders = np.arange(0, ranks, group)
+    yield from _beside(_to_leader(group_, length) for group_ in members)
+    yield from _ring(leaders, chunks(length, len(leaders)))
+    yield from _beside(_from_leader(group_, length) for group_ in members)
+
+
+def hybrid(ranks: int, length: int, group: int, threshold: int) -> Iterator[Round]:
+    """A ring for tensors of at least `threshold` numbers, else hierarchical (Jia et al. 2018).
+
+    Large messages are bound by bandwidth, where the ring is best; small ones by latency.
+    """
+    return ring(ranks, length) if length >= threshold else hierarchical(ranks, length, group)
+
+
+def run(plan: Plan, values: np.ndarray) -> np.ndarray:
+    """What all ranks hold after the plan: values [ranks, length] → [ranks, length]. The input stays as it is."""
+    held = np.array(values)
+    for messages in plan:
+        sizes = messages.last - messages.first
+        # Element by element: where each is in its message, then where in the sender's and the receiver's memory.
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        place = np.repeat(messages.first, sizes) + within
+        payload = held[np.repeat(messages.source, sizes), place]
+        target = np.repeat(messages.target, sizes), place
+        add = np.repeat(np.broadcast_to(messages.add, sizes.shape), sizes)
+        held[target] = np.where(add, held[target] + payload, payload)
+    return held
+
+
+@dataclass(frozen=True, eq=False)
+class Trace:
+    """All messages of a plan, in order: round, source, target, elements (one array entry for each)."""
+
+    round: np.ndarray
+    source: np.ndarray
+    target: np.ndarray
+    elements: np.ndarray
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds there are."""
+        return int(self.round[-1]) + 1 if len(self.round) else 0
+
+    def largest(self) -> np.ndarray:
+        """Elements of the largest message of each round: what the round waits for."""
+        largest = np.zeros(self.rounds, int)
+        np.maximum.at(largest, self.round, self.elements)
+        return largest
+
+    def seconds(self, alpha: float, beta: float, itemsize: int = 4) -> float:
+        """Seconds by the α–β model: α for each round, β for each byte of its largest message."""
+        return float(alpha * self.rounds + beta * itemsize * self.largest().sum())
+
+
+def trace(plan: Plan) -> Trace:
+    """The messages of a plan."""
+    rounds = list(plan)
+    number = np.repeat(np.arange(len(rounds)), [len(messages.source) for messages in rounds])
+    return Trace(
+        number,
+        _joined(messages.source for messages in rounds),
+        _joined(messages.target for messages in rounds),
+        _joined(messages.last - messages.first for messages in rounds),
+    )
+
+
+def _joined(arrays: Iterable[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, int), *arrays])
+
+
+def _ring(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
+    yield from _reduce_scatter(members, ends)
+    yield from _all_gather(members, ends)
+
+
+def _reduce_scatter(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
+    """Afterwards member i has the whole sum of chunk i."""
+    size, place = len(members), np.arange(len(members))
+    for step in range(size - 1):
+        chunk = (place - step - 1) % size
+        yield Round(members, np.roll(members, -1), ends[chunk], ends[chunk + 1], add=True)
+
+
+def _all_gather(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
+    """From member i, chunk i to all the others."""
+    size, place = len(members), np.arange(len(members))
+    for step in range(size - 1):
+        chunk = (place - step) % size
+        yield Round(members, np.roll(members, -1), ends[chunk], ends[chunk + 1], add=False)
+
+
+def _to_leader(members: np.ndarray, length: int) -> Iterator[Round]:
+    ends = chunks(length, len(members))
+    yield from _reduce_scatter(members, ends)
+    for place in range(1, len(members)):
+        one = slice(place, place + 1)
+        yield Round(members[one], members[:1], ends[:-1][one], ends[1:][one], add=False)
+
+
+def _from_leader(members: np.ndarray, length: int) -> Iterator[Round]:
+    ends = chunks(length, len(members))
+    for place in range(1, len(members)):
+        one = slice(place, place + 1)
+        yield Round(members[:1], members[one], ends[:-1][one], ends[1:][one], add=False)
+    yield from _all_gather(members, ends)
+
+
+def _beside(plans: Iterable[Plan]) -> Iterator[Round]:
+    """Plans of separate ranks, carried out at the same time."""
+    for together in itertools.zip_longest(*plans):
+        rounds = [messages for messages in together if messages is not None]
+        parts = (_joined(getattr(r, name) for r in rounds) for name in ("source", "target", "first", "last"))
+        add = np.concatenate([np.broadcast_to(r.add, r.source.shape) for r in rounds])
+        yield Round(*parts, add)

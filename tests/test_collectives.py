@@ -1,0 +1,103 @@
+"""The simulated all-reduces against np.sum, and their traces against the formulas."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+
+from course_lib.collectives import chunks, hierarchical, hybrid, ring, run, trace, tree
+
+ALGORITHMS = {
+    "ring": ring,
+    "tree": tree,
+    "hierarchical by 2": partial(hierarchical, group=2),
+    "hierarchical by 4": partial(hierarchical, group=4),
+    "hierarchical by 5": partial(hierarchical, group=5),
+    "hybrid": partial(hybrid, group=4, threshold=20),
+}
+each_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+
+
+@each_algorithm
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int64])
+def test_every_rank_holds_the_sum(name, dtype):
+    random = np.random.default_rng(0)
+    for ranks in (*range(1, 10), 16, 31, 32, 33):
+        for length in (*range(10), 31, 32, 33, 64, 200):
+            # Whole numbers: their sums are exact in each of the types, in any order.
+            values = random.integers(-9, 10, (ranks, length)).astype(dtype)
+            before = values.copy()
+            result = run(ALGORITHMS[name](ranks, length), values)
+            assert result.dtype == dtype
+            np.testing.assert_array_equal(result, np.broadcast_to(values.sum(0), values.shape), f"{ranks} {length}")
+            np.testing.assert_array_equal(values, before)
+
+
+@pytest.mark.slow
+@each_algorithm
+def test_every_rank_holds_the_sum_for_all_small_cases(name):
+    for ranks in range(1, 34):
+        values = np.random.default_rng(ranks).normal(size=(ranks, 200))
+        for length in range(201):
+            result = run(ALGORITHMS[name](ranks, length), values[:, :length])
+            np.testing.assert_allclose(result, np.tile(values[:, :length].sum(0), (ranks, 1)), atol=1e-12)
+
+
+@each_algorithm
+@pytest.mark.parametrize("ranks", [1, 2, 7, 12, 33])
+def test_no_rank_sends_or_receives_twice_in_a_round_or_talks_to_itself(name, ranks):
+    messages = trace(ALGORITHMS[name](ranks, 50))
+    for end in (messages.source, messages.target):
+        assert len({*zip(messages.round, end)}) == len(end)
+    assert (messages.source != messages.target).all()
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 5, 8, 33])
+def test_ring_costs_what_the_formula_says(ranks):
+    messages = trace(ring(ranks, 100 * ranks))
+    assert messages.rounds == 2 * (ranks - 1)
+    assert (messages.largest() == 100).all()
+    sent = np.bincount(messages.source, messages.elements, ranks)
+    assert (sent == 2 * (ranks - 1) / ranks * 100 * ranks).all()
+    assert messages.seconds(2.0, 0.5, itemsize=4) == 2 * (ranks - 1) * (2 + 0.5 * 400)
+
+
+@pytest.mark.parametrize("ranks", [2, 4, 64])
+def test_tree_costs_what_the_formula_says(ranks):
+    messages = trace(tree(ranks, 64))
+    assert messages.rounds == 2 * math.log2(ranks)
+    assert messages.largest().sum() == 2 * (ranks - 1) / ranks * 64
+
+
+def test_tree_beyond_a_power_of_two_takes_two_whole_messages_more():
+    more, less = trace(tree(6, 64)), trace(tree(4, 64))
+    assert more.rounds == less.rounds + 2
+    assert more.largest().sum() == less.largest().sum() + 2 * 64
+
+
+@pytest.mark.parametrize(("ranks", "group"), [(16, 4), (8, 2), (27, 3), (8, 8), (5, 1)])
+def test_hierarchical_costs_what_the_formula_says(ranks, group):
+    messages, groups = trace(hierarchical(ranks, 720 * ranks, group)), ranks // group
+    assert messages.rounds == 4 * (group - 1) + 2 * (groups - 1)
+    length = 720 * ranks
+    assert messages.largest().sum() == 4 * (group - 1) * length / group + 2 * (groups - 1) * length / groups
+
+
+def test_a_group_that_is_not_full_adds_no_rounds():
+    assert trace(hierarchical(15, 60, 4)).rounds == trace(hierarchical(16, 60, 4)).rounds
+
+
+def test_hybrid_takes_the_ring_for_long_tensors_only():
+    for length, plan in ((99, hierarchical(8, 99, 4)), (100, ring(8, 100))):
+        assert trace(hybrid(8, length, 4, 100)).rounds == trace(plan).rounds
+
+
+def test_chunks_cover_everything_with_lengths_that_differ_by_one_at_most():
+    for length in range(20):
+        for parts in range(1, 9):
+            ends = chunks(length, parts)
+            assert (ends[0], ends[-1]) == (0, length)
+            assert set(np.diff(ends)) <= {length // parts, length // parts + 1}
