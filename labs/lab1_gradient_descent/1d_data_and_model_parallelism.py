@@ -1,0 +1,434 @@
+# %% [markdown]
+# # 1d Data and model parallelism
+#
+# One step of training, taken apart: fifteen small steps, some on the host, some on the device. Then the same step on
+# many devices, in two ways: each device gets a part of the *data*, or each gets a part of the *model*.
+#
+# **You will be able to** say what each device holds and what crosses the wires in either way, count the bytes, tell
+# from a network and a batch size which way is cheaper, and predict the memory that training takes.
+#
+# **Time:** 40 minutes; the runs take about 15 seconds on 2 CPU cores; on GPUs they are not yet measured.
+#
+# **Needs:** 1c, or some idea of what a convolution and a batch norm do. No data and no GPU.
+
+# %%
+import pandas as pd
+
+from course_lib import models, peak, plots, widgets
+from course_lib.assess.exercises.parallelism import check, misjudged, misplaced, points
+from course_lib.cost.memory import NETWORKS, OPTIMIZERS, cuts, walk
+from course_lib.plots import parallelism
+from course_lib.widgets.quizzes import DATA_AND_MODEL_PARALLELISM
+
+# %% [markdown]
+# ## Fifteen steps
+#
+# A network with three layers trains on one device: a GPU, say, with memory of its own. The host is the computer
+# that it sits in. One step of training is:
+#
+# 1. Ask the disk for the files of the next batch.
+# 2. Bring their bytes into the host's memory.
+# 3. Decode, crop and scale the images.
+# 4. Put the finished batch into a queue, so that it is there when it is wanted.
+# 5. Bring the batch into the device's memory.
+# 6. Compute the activations of layer one.
+# 7. Compute the activations of layer two.
+# 8. Compute the output, layer three.
+# 9. Compute the loss from output and labels.
+# 10. Backpropagate through layer three.
+# 11. Backpropagate through layer two.
+# 12. Backpropagate through layer one.
+# 13. Let the optimizer make a change from each gradient: with momentum, Adam …
+# 14. Add the change to the weights.
+# 15. Return: the Python loop goes on to the next batch.
+#
+# ### Place them
+#
+# Where does each step happen: on the **host**, on the **device**, or is it a transport over a **wire** (a cable, a
+# bus)? The layers' weights live in the device's memory.
+#
+# <details><summary>Hint</summary>Two of the fifteen are transports. What the device has already, nobody carries
+# elsewhere in the middle of a step. <code>list(range(2, 5))</code> is <code>[2, 3, 4]</code>.</details>
+
+
+# %% exercise="place"
+def place():
+    """Where the fifteen steps happen: {"host": [...], "wire": [...], "device": [...]}, lists of step numbers."""
+    ### BEGIN SOLUTION
+    return {"host": [1, 3, 4, 15], "wire": [2, 5], "device": list(range(6, 15))}
+    ### END SOLUTION
+
+
+# %%
+check(place)
+
+# %% hidden="place" points=2
+### BEGIN HIDDEN TESTS
+points(place, 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your answer as a picture, from left to right in time. Between steps 5 and 15 nothing should leave the device: a
+# detour to the host costs more than the small steps themselves.
+
+# %%
+parallelism.lanes(place(), misplaced(place()))
+
+# %% [markdown]
+# ### Now on N devices
+#
+# With **data parallelism** every device has the whole network, and every device goes through all fifteen steps, with
+# a process of its own on the host. They start from equal weights and must end the step with equal weights. For that
+# they talk to each other once in the step: an **all-reduce** adds up what each has and gives everyone the sum (or
+# the average).
+#
+# Which steps work on numbers that *differ* from device to device? Behind which step does the all-reduce stand?
+#
+# <details><summary>Hint</summary>Follow the images: where does a difference between two devices begin? The all-reduce
+# ends it. What is averaged must be complete, and not yet used.</details>
+
+
+# %% exercise="data_parallel"
+def data_parallel():
+    """(differs, after) for data parallelism on several devices.
+
+    differs: a set of the steps from 1 to 14 whose numbers differ from device to device.
+    after: the number of the step behind which all devices average their gradients.
+    """
+    ### BEGIN SOLUTION
+    differs = set(range(1, 13))
+    return differs, 12
+    ### END SOLUTION
+
+
+# %%
+check(data_parallel)
+
+# %% hidden="data_parallel" points=2
+### BEGIN HIDDEN TESTS
+points(data_parallel, 2)
+### END HIDDEN TESTS
+
+# %%
+parallelism.shares(*data_parallel(), misjudged(*data_parallel()))
+
+# %% [markdown]
+# Left of the bar N devices do N times the work of one in the same time; right of it each of them repeats the same
+# small update. In practice the bar is not as sharp: Horovod begins to average the gradients of the last layers
+# while the first ones are still being computed. Lab 2 looks at that.
+#
+# With **model parallelism** the layers are dealt out. Say device 0 has layer one, device 1 the other two: then the
+# activations travel between steps 6 and 7, their gradients come back between 11 and 12, and no device needs
+# another's weight gradients. Each updates its own layers.
+
+# %% [markdown]
+# ## What crosses the wires
+#
+# ### Data parallelism
+#
+# The best known all-reduce is a **ring** of $N$ devices (Patarasuk and Yuan, 2009). Each cuts its gradients into $N$
+# pieces. In a first round the pieces travel along the ring and are added up on the way: each device sends $N - 1$
+# pieces, and then owns one finished sum. In a second round the sums travel on until everybody has all of them:
+# another $N - 1$ pieces. They show that no all-reduce between the devices can do with less.
+#
+# How many bytes does *each device* send in a step? Numbers are in single precision: 4 bytes.
+#
+# <details><summary>Hint</summary>How many numbers has the gradient? How many of them make a piece? How many pieces
+# does a device send in both rounds together?</details>
+
+
+# %% exercise="bytes_data_parallel"
+def bytes_data_parallel(weights, devices):
+    """Bytes that each device sends in one data-parallel step.
+
+    weights: how many numbers the network learns; devices: 1, 2, 3, …
+    """
+    ### BEGIN SOLUTION
+    piece = 4 * weights / devices
+    return 2 * (devices - 1) * piece
+    ### END SOLUTION
+
+
+# %%
+check(bytes_data_parallel)
+
+# %% hidden="bytes_data_parallel" points=2
+### BEGIN HIDDEN TESTS
+points(bytes_data_parallel, 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Model parallelism
+#
+# Cut between two layers, and what the one layer hands to the next must cross, for each image of the batch. On the way
+# back the gradient of the loss by these activations crosses: as many numbers.
+#
+# How many bytes cross in a step, over *all cuts* together and both ways?
+#
+# <details><summary>Hint</summary>Numbers at all cuts, times images, times ways, times bytes.</details>
+
+
+# %% exercise="bytes_model_parallel"
+def bytes_model_parallel(crossing, batch):
+    """Bytes that cross all cuts in one model-parallel step, forward and backward.
+
+    crossing: list with, for each cut, how many activations of one image cross it; batch: number of images.
+    """
+    ### BEGIN SOLUTION
+    one_way = 4 * batch * sum(crossing)
+    return 2 * one_way
+    ### END SOLUTION
+
+
+# %%
+check(bytes_model_parallel)
+
+# %% hidden="bytes_model_parallel" points=2
+### BEGIN HIDDEN TESTS
+points(bytes_model_parallel, 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Predict
+#
+# Four devices, a step on 256 images in all. Which way moves fewer bytes, "data" or "model", for ResNet-50 (25.6 million
+# weights, many of them used over and over on large images) and for AlexNet (61 million weights, most of them in its
+# dense layers)?
+
+# %% editable=true
+my_guess = {"ResNet-50": None, "AlexNet": None}
+
+
+# %%
+def bytes_over_all_wires(network, devices, batch):
+    return {
+        "data parallelism": devices * bytes_data_parallel(network.weights, devices),
+        "model parallelism": bytes_model_parallel(cuts(network, devices), batch),
+    }
+
+
+pd.DataFrame(
+    {
+        name: {
+            "million weights": f"{network.weights / 1e6:.3g}",
+            "billion multiply-adds an image": f"{network.multiply_adds / 1e9:.3g}",
+            **{way: parallelism.size(b) for way, b in bytes_over_all_wires(network, 4, 256).items()},
+            "your guess": my_guess.get(name) or "",
+        }
+        for name, network in NETWORKS.items()
+    }
+).T
+
+# %% [markdown]
+# ResNet-50 hands on large images: at this batch its gradients are the smaller load. AlexNet's images have shrunk to
+# 6 × 6 where its many weights begin, so that its activations are the smaller load, although it has more than twice
+# the weights.
+#
+# With $W$ weights and on average $a$ activations of an image at a cut, all wires together carry $8 W (N - 1)$ bytes
+# or $8 a B (N - 1)$ bytes. So the two are equal at
+#
+# $$B = W / a ,$$
+#
+# and above it data parallelism moves fewer bytes. (Published counts of AlexNet differ: 61.0 million weights are those
+# of the paper, with two groups of channels in some layers; without groups it has 62.4 million.)
+#
+# ## Memory
+#
+# Training keeps in the device's memory:
+#
+# - the **weights**,
+# - a **gradient** for each weight,
+# - the **optimizer's state**: nothing for plain SGD, one number for each weight for momentum, two for Adam,
+# - the **activations** of each image of the batch, because the backward pass needs them again.
+#
+# Write down the bytes of each part, in single precision.
+#
+# <details><summary>Hint</summary>Three of the four do not depend on the batch.</details>
+
+
+# %% exercise="memory"
+def memory(weights, activations, batch, state_per_weight):
+    """Bytes that training keeps: a dict with the keys "weights", "gradients", "state" and "activations".
+
+    weights: how many numbers the network learns; activations: how many are kept for one image; batch: images of a
+    step; state_per_weight: how many numbers the optimizer keeps for each weight.
+    """
+    ### BEGIN SOLUTION
+    learned = 4 * weights
+    return {
+        "weights": learned,
+        "gradients": learned,
+        "state": state_per_weight * learned,
+        "activations": 4 * activations * batch,
+    }
+    ### END SOLUTION
+
+
+# %%
+check(memory)
+
+# %% hidden="memory" points=2
+### BEGIN HIDDEN TESTS
+points(memory, 2)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# ## Who holds what
+#
+# Now everything together, drawn with your functions. The layers are cut so that the busiest device has as few
+# multiply-adds as possible. Both ways share out the same batch $B$; the optimizer is SGD with momentum.
+
+
+# %%
+def draw(network, mode, devices, power):
+    return parallelism.exchange(
+        NETWORKS[network],
+        mode,
+        devices,
+        2**power,
+        data_bytes=bytes_data_parallel,
+        model_bytes=bytes_model_parallel,
+        parts=memory,
+        state=OPTIMIZERS["momentum"],
+    )
+
+
+widgets.explore(
+    draw,
+    network=widgets.choice("network", ["ResNet-50", "AlexNet", "WRN-28-10", "small CNN"]),
+    mode=widgets.choice("parallel in", {"data": "data", "model": "model"}),
+    devices=widgets.slider("devices N", 2, 8, 4),
+    power=widgets.slider("log₂ of the batch size B", 3, 13, 8),
+)
+
+# %% [markdown]
+# Try to find out:
+#
+# - Which network has the largest crossover batch, which the smallest? What does it take to move it?
+# - In model parallelism the devices have equal work, not equal memory. Which device is the fullest, and why?
+# - What does data parallelism do to the memory of a device when you double the devices? Which part stays?
+# - The small CNN on eight devices?
+#
+# A caution: bytes are not time. In model parallelism as drawn here one device computes while the others wait; sending
+# the batch through in small pieces fills the gaps (a pipeline, lab 7). In data parallelism all compute at once. That,
+# and the crossover, is why this course is about data parallelism, and why networks too large for one device need
+# the other way as well.
+#
+# ### What fits?
+
+# %%
+widgets.explore(
+    lambda network, optimizer, power: parallelism.memory(
+        NETWORKS[network], 2**power, parts=memory, state=OPTIMIZERS[optimizer]
+    ),
+    network=widgets.choice("network", ["ResNet-50", "AlexNet", "WRN-28-10", "small CNN"]),
+    optimizer=widgets.choice("optimizer", list(OPTIMIZERS)),
+    power=widgets.slider("log₂ of the batch size B", 0, 13, 8),
+)
+
+# %% [markdown]
+# With momentum the activations overtake all the rest at a batch of 2 (small CNN), 4 (ResNet-50), 24 (WRN-28-10) and
+# 130 (AlexNet): beyond, they are what fills the memory, as Rhu et al. (2016) found when they moved them out to the
+# host's. One can also forget most of them and compute them again when the backward pass comes by: an example of
+# Graphcore's (slides of S. Knowles, 2018) keeps only the input of each residual block, and takes 25 percent more
+# computing for 80 percent less memory.
+#
+# ## Is it true?
+#
+# Count one of these networks yourself. The course's small CNN in Keras, layer by layer, for one image:
+
+# %%
+layers = pd.DataFrame(walk(models.small_cnn((28, 28, 1), 10)))
+layers
+
+# %% [markdown]
+# `outputs` are the numbers that a layer hands on. `kept` marks those that the backward pass needs again. The gradient
+# of a convolution needs the convolution's input, that of a batch norm *its* input, which is the convolution's output,
+# and that of a ReLU only has to know where its output is 0. So nobody needs what the batch norm hands to the ReLU,
+# and flattening moves nothing: it is the same memory under another shape.
+#
+# ### Predict
+#
+# Next a real process trains this network for two steps with plain SGD, at growing batch sizes, and we ask the system
+# for the largest memory that it ever used. How many MB more will it be with 1,024 images than with 1?
+
+# %% editable=true
+my_megabytes = None
+
+
+# %%
+def grown(rows):
+    """MB that the peak grew by, from the first to the last batch."""
+    return (rows[-1]["peak"] - rows[0]["peak"]) / 1e6
+
+
+def predicted(numbers):
+    """MB that `memory` says the growth from 1 to 1,024 images is, with so many numbers kept for an image."""
+    weights = int(layers["weights"].sum())
+    small, large = (sum(memory(weights, numbers, batch, OPTIMIZERS["SGD"]).values()) for batch in (1, 1024))
+    return (large - small) / 1e6
+
+
+kept = int(layers.loc[layers["kept"], "outputs"].sum())
+every = int(layers["outputs"].sum())
+forecast = {"what the backward pass needs": predicted(kept), "all outputs": predicted(every)}
+rows = []
+for row in peak.training((1, 128, 256, 512, 1024)):
+    rows.append(row)
+    print(f"batch {row['batch']:>5,}: {row['peak'] / 1e6:,.0f} MB")
+print(
+    f"\ngrowth: your guess {my_megabytes} MB, measured {grown(rows):.0f} MB,",
+    *(f"{name} {megabytes:.0f} MB," for name, megabytes in forecast.items()),
+)
+parallelism.measured(
+    rows,
+    {name: 1e6 * megabytes / 1023 for name, megabytes in forecast.items()},
+    caption="models.small_cnn · SGD, 2 steps each · peak resident memory of one process · " + plots.provenance(),
+)
+
+# %% [markdown]
+# Three things to see:
+#
+# - The growth is a straight line, as predicted: activations are the part that goes with the batch.
+# - The line is steeper than what the backward pass needs. While it runs, there are also the *gradients of
+#   activations*, one layer's at a time, and work space of the library that computes convolutions. On two cores the
+#   excess was 130 to 190 kB an image, between one and two arrays of the size of the first layer's output (25,088
+#   numbers, 100 kB); it differs from run to run. So the count is a floor, not the bill: leave room, or measure.
+# - All outputs is no better a count, even if it comes closer here: it has numbers that nobody keeps and lacks others
+#   that are there.
+# - The first line says hundreds of MB with one image. That is TensorFlow itself. The weights with their gradients
+#   take 0.4 MB.
+
+# %% [markdown]
+# ## Quiz
+#
+# Not graded. Choose, and read why.
+
+# %%
+DATA_AND_MODEL_PARALLELISM
+
+# %% [markdown]
+# ## Summary
+#
+# | | data parallelism | model parallelism |
+# |---|---|---|
+# | the devices hold | the same layers, all of them | different layers |
+# | the devices see | different images | the same images |
+# | what crosses | gradients | activations and their gradients |
+# | how many bytes | $2 (N-1)/N \cdot 4 W$ from each device | $2 \cdot 4 a B$ at each cut |
+# | grows with | the weights | the batch |
+# | you gain | speed | room for a larger network |
+#
+# Training takes $4 W (2 + s)$ bytes, with $s$ numbers of optimizer state for each weight, and four bytes for each
+# activation of each image; the activations soon dominate. Frameworks add to that.
+#
+# - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* Journal of Parallel
+#   and Distributed Computing 69, 2009
+# - M. Rhu et al.: *vDNN: Virtualized Deep Neural Networks for Scalable, Memory-Efficient Neural Network Design.*
+#   arXiv:1602.08124
+# - A. Krizhevsky: *One weird trick for parallelizing convolutional neural networks* (data parallel for convolutions,
+#   model parallel for dense layers). arXiv:1404.5997
+# - K. He et al.: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385
+# - S. Zagoruyko, N. Komodakis: *Wide Residual Networks.* arXiv:1605.07146
+# - A. Krizhevsky, I. Sutskever, G. Hinton: *ImageNet Classification with Deep Convolutional Neural Networks.* 2012
