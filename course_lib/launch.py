@@ -1,9 +1,11 @@
-"""Start a script on N Horovod ranks, follow it as a stream of events, leave nothing running.
+"""Start a script or a function on N Horovod ranks, follow it as a stream of events, leave nothing running.
 
     with start("train.py", ranks=2) as run:
         for event in run:
             ...
     run.wait().code
+
+    results = call(function, ranks=2)
 
 Horovod's own launchers do the starting (`horovodrun` over Gloo or MPI). Around them stand `supervise`, which
 ends the whole process tree, and `rank`, which runs the script in each rank and reports how it ended.
@@ -20,13 +22,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
+
+import cloudpickle
 
 from course_lib import places
 from course_lib.errors import CourseError
@@ -280,10 +286,7 @@ def start(
     ranks = default_ranks() if ranks is None else ranks
     if not path.is_file():
         raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
-    if ranks < 1:
-        raise CourseError(f"A run needs at least one rank, not {ranks}: give -np 1 or more.", code=2)
-    if timeout is not None and timeout <= 0:
-        raise CourseError(f"The time limit must be more than 0 seconds, not {timeout:g}.", code=2)
+    _check_numbers(ranks, timeout)
     _check_slots(ranks, hosts)
     command = [sys.executable, str(HERE / "horovodrun.py"), f"--{_choose(controller)}", "-np", str(ranks)]
     command += ["-H", hosts] if hosts else []
@@ -293,6 +296,40 @@ def start(
     # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
     environment["COURSE_ARGUMENTS"] = json.dumps([str(arg) for arg in args])
     return Run(command, ranks, environment, timeout or 0, patience)
+
+
+def call(
+    function: Callable[[], Any],
+    ranks: int | None = None,
+    *,
+    controller: str | None = None,
+    hosts: str | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[Any]:
+    """What `function()` returns on each of `ranks` ranks (default as in `start`), by Horovod's own `horovod.run`.
+
+    The function goes to the ranks by cloudpickle, with all that it refers to; it calls `hvd.init()` itself. What the
+    ranks print is printed here. An interrupt ends all of them.
+
+    Raises CourseError for bad input as `start` does, and with a rank's last words where one fails.
+    """
+    ranks = default_ranks() if ranks is None else ranks
+    _check_numbers(ranks, timeout)
+    _check_slots(ranks, hosts)
+    with tempfile.TemporaryDirectory(prefix="course-") as folder:
+        (Path(folder) / "function.pkl").write_bytes(cloudpickle.dumps(function))
+        command = [sys.executable, str(HERE / "run_function.py"), folder, str(ranks), _choose(controller)]
+        command += [hosts] if hosts else []
+        with Run(command, ranks, _environment(ranks, hosts, None, env or {}), timeout or 0, float("inf")) as run:
+            for event in run:
+                if event.kind == "output" and event.data["stream"] == "stdout":
+                    print(f"[{event.rank}] {event.data['text']}")
+        result = run.wait()
+        if result.code:
+            words = next((line for line in reversed(result.tail) if line.strip()), "")
+            raise CourseError(f"{result.message} {words}".strip(), result.code)
+        return cloudpickle.loads((Path(folder) / "results.pkl").read_bytes())
 
 
 def default_ranks() -> int:
@@ -357,6 +394,13 @@ def _choose(controller: str | None) -> str:
     if controller not in built:
         raise CourseError(f"Horovod was built without {controller} here; it has {' and '.join(built)}.", code=2)
     return controller
+
+
+def _check_numbers(ranks: int, timeout: float | None) -> None:
+    if ranks < 1:
+        raise CourseError(f"A run needs at least one rank, not {ranks}: give -np 1 or more.", code=2)
+    if timeout is not None and timeout <= 0:
+        raise CourseError(f"The time limit must be more than 0 seconds, not {timeout:g}.", code=2)
 
 
 def _check_slots(ranks: int, hosts: str | None) -> None:

@@ -5,6 +5,7 @@ Each function returns a model that is not compiled: loss, optimizer and learning
 
 from __future__ import annotations
 
+import tensorflow as tf
 from tensorflow import keras
 from tensorflow.keras import layers
 
@@ -45,3 +46,58 @@ def small_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Model:
         x = layers.MaxPooling2D()(x)
     x = layers.Flatten()(x)
     return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="small_cnn")
+
+
+def wide_resnet(
+    input_shape: tuple[int, int, int], classes: int, *, depth: int = 40, width: int = 1, skip: bool = True
+) -> keras.Model:
+    """A residual network of pre-activation blocks (arXiv:1605.07146): [n, h, w, c] -> probabilities [n, classes].
+
+    As in the paper there are three groups of (depth - 4) / 6 blocks with 16, 32 and 64 times `width` channels, and
+    a block is twice batch norm, ReLU, 3 × 3 convolution. Two things differ. The first convolution and a pooling
+    shrink the image fourfold, so that two CPU cores can train it. And where a block changes the shape, its input is
+    pooled and padded with zero channels (option A of arXiv:1512.03385), not multiplied by more weights: the networks
+    with and without skip connections then have the same weights.
+
+    For [28, 28, 1], depth 40 and width 1 it has 563,802 weights and takes 4.8 million multiply-adds an image, few
+    more than `small_cnn`; two CPU cores train on some 2,500 images a second.
+
+    Args:
+        depth: layers as the paper counts them: 6 n + 4, for n blocks in a group.
+        width: multiplies the channels.
+        skip: False leaves out the additions, and nothing else.
+
+    Raises:
+        ValueError: for another depth.
+    """
+    if depth < 10 or (depth - 4) % 6:
+        raise ValueError(f"The depth of a Wide ResNet is 6 n + 4: 10, 16, 22, 28, …, not {depth}.")
+    images = keras.Input(input_shape)
+    x = layers.Rescaling(**TO_UNIT_SCALE)(images)
+    x = _convolution(x, 16, stride=2)
+    x = layers.MaxPooling2D(padding="same")(x)
+    for group, channels in enumerate((16 * width, 32 * width, 64 * width)):
+        for block in range((depth - 4) // 6):
+            stride = 2 if group > 0 and block == 0 else 1
+            inside = _convolution(_activation(x), channels, stride)
+            inside = _convolution(_activation(inside), channels)
+            x = layers.Add()([_shortcut(x, channels, stride), inside]) if skip else inside
+    x = layers.GlobalAveragePooling2D()(_activation(x))
+    return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="wide_resnet")
+
+
+def _convolution(x: tf.Tensor, channels: int, stride: int = 1) -> tf.Tensor:
+    return layers.Conv2D(
+        channels, 3, stride, padding="same", use_bias=False, kernel_initializer="he_normal"
+    )(x)  # fmt: skip
+
+
+def _activation(x: tf.Tensor) -> tf.Tensor:
+    return layers.ReLU()(layers.BatchNormalization(momentum=BATCH_NORM_MOMENTUM)(x))
+
+
+def _shortcut(x: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
+    """`x` in the shape of the block's output, without weights."""
+    if stride > 1:
+        x = layers.AveragePooling2D(stride, padding="same")(x)
+    return tf.pad(x, [[0, 0]] * 3 + [[0, channels - x.shape[-1]]]) if x.shape[-1] < channels else x

@@ -18,7 +18,7 @@ def models():
 
 
 @pytest.mark.parametrize("image_shape", [(28, 28, 1), (32, 32, 3)])
-@pytest.mark.parametrize("name", ["linear", "small_cnn"])
+@pytest.mark.parametrize("name", ["linear", "small_cnn", "wide_resnet"])
 def test_images_in_probabilities_out(models, name: str, image_shape: tuple) -> None:
     model = getattr(models, name)(image_shape, 7)
     x, _ = shapes.draw(5, image_shape)
@@ -30,6 +30,7 @@ def test_images_in_probabilities_out(models, name: str, image_shape: tuple) -> N
 def test_sizes(models) -> None:
     assert models.linear((28, 28, 1), 10).count_params() == 28 * 28 * 10 + 10
     assert models.small_cnn((28, 28, 1), 10).count_params() == 48_106
+    assert models.wide_resnet((28, 28, 1), 10).count_params() == 563_802
 
 
 def test_brightness_is_scaled_inside(models) -> None:
@@ -65,3 +66,55 @@ def test_a_small_cnn_learns(models) -> None:
     model.compile(keras.optimizers.Adam(0.003), "sparse_categorical_crossentropy", ["accuracy"])
     history = model.fit(x, y, batch_size=32, epochs=6, verbose=0).history
     assert history["accuracy"][-1] > 0.5 > history["accuracy"][0]
+
+
+def kinds(model) -> list[str]:
+    return [type(layer).__name__ for layer in model.layers]
+
+
+@pytest.mark.parametrize(("depth", "width"), [(10, 1), (16, 2)])
+def test_skip_connections_are_the_only_difference(models, depth: int, width: int) -> None:
+    """Same layers less the additions, same weights from the same seed, other outputs."""
+    from tensorflow import keras
+
+    networks = {}
+    for skip in (True, False):
+        keras.utils.set_random_seed(2)
+        networks[skip] = models.wide_resnet((32, 32, 3), 10, depth=depth, width=width, skip=skip)
+    blocks = (depth - 4) // 2
+    assert kinds(networks[True]).count("Add") == blocks and "Add" not in kinds(networks[False])
+    for network in networks.values():
+        # The paper counts three projections, for which there are poolings and zeros here, and no dense layer.
+        assert kinds(network).count("Conv2D") == depth - 3
+        assert max(layer.filters for layer in network.layers if hasattr(layer, "filters")) == 64 * width
+    with_skip, without = (networks[skip].get_weights() for skip in (True, False))
+    assert len(with_skip) == len(without)
+    for a, b in zip(with_skip, without):
+        np.testing.assert_array_equal(a, b)
+    x = shapes.draw(5, (32, 32, 3))[0].astype(np.float32)
+    assert not np.allclose(networks[True](x), networks[False](x), atol=1e-3)
+
+
+def test_a_block_that_computes_zero_hands_its_input_on(models) -> None:
+    """With every convolution inside the blocks zero, only stem, poolings and zero channels are left."""
+    from tensorflow import keras
+
+    network = models.wide_resnet((32, 32, 3), 10, depth=10)
+    convolutions = [layer for layer in network.layers if isinstance(layer, keras.layers.Conv2D)]
+    for layer in convolutions[1:]:
+        layer.set_weights([np.zeros_like(w) for w in layer.get_weights()])
+    additions = [layer for layer in network.layers if isinstance(layer, keras.layers.Add)]
+    stem = next(layer for layer in network.layers if isinstance(layer, keras.layers.MaxPooling2D))
+    watch = keras.Model(network.input, [stem.output, *(layer.output for layer in additions)])
+    start, *ends = (a.numpy() for a in watch(shapes.draw(3, (32, 32, 3))[0].astype(np.float32)))
+    np.testing.assert_array_equal(ends[0], start)
+    for before, after in zip(ends, ends[1:]):
+        pooled = before.reshape(3, after.shape[1], 2, after.shape[2], 2, -1).mean((2, 4))
+        np.testing.assert_allclose(after[..., : pooled.shape[-1]], pooled, rtol=1e-6)
+        assert not after[..., pooled.shape[-1] :].any()
+
+
+@pytest.mark.parametrize("depth", [4, 11, 20])
+def test_a_depth_that_does_not_exist(models, depth: int) -> None:
+    with pytest.raises(ValueError, match=rf"6 n \+ 4: 10, 16, 22, 28, …, not {depth}"):
+        models.wide_resnet((28, 28, 1), 10, depth=depth)

@@ -552,10 +552,10 @@ descent.side_by_side(panels, f"{DATA}; η = 2/(λₘₐₓ + λₘᵢₙ) for ea
 # At a tilt of 90° you look straight down and see the map again.
 
 # %%
-over = descent.grid(lambda w, b: loss(w, b, x, y), (0, 4), (-3, 5), best)
+bowl = descent.grid(lambda w, b: loss(w, b, x, y), (0, 4), (-3, 5), best)
 widgets.explore(
     lambda turn, tilt: surfaces.turned(
-        over.w, over.b, over.losses, turn=turn, tilt=tilt, title="the loss of a line", caption=DATA
+        bowl.w, bowl.b, bowl.losses, turn=turn, tilt=tilt, title="the loss of a line", caption=DATA
     ),
     turn=widgets.slider("turn, degrees", -180, 180, -60),
     tilt=widgets.slider("tilt, degrees", 0, 90, 30),

@@ -193,6 +193,12 @@ def page(chromium):
 
 
 @pytest.fixture
-def convert(page, lab):
-    """Notebook 2b, opened from the welcome page."""
-    return Notebook(page, lab.url, "2b Convert a script")
+def opened(page, lab):
+    """opened(title): a notebook, opened from the welcome page."""
+    return lambda title: Notebook(page, lab.url, title)
+
+
+@pytest.fixture
+def convert(opened):
+    """Notebook 2b."""
+    return opened("2b Convert a script")

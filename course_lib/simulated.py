@@ -1,0 +1,179 @@
+"""Simulated ranks: a program on N of them within one process, and every message that they sent.
+
+    outcome = run(program, [x0, x1, x2])     # program(me, x) → result; me is a Rank
+    outcome.results, outcome.messages
+
+Sending never waits; receiving waits for a message of the rank that it names. Each rank is a thread. What the ranks
+do depends only on the program, never on the threads' pace, since messages between two ranks keep their order.
+
+`marked` makes numbers that tell where they come from: element c of rank r is (c + 1) · 10^r, so a sum of several is a
+number whose digits name the ranks in it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from course_lib.collectives import Trace
+
+
+class DeadlockError(RuntimeError):
+    """Every rank that has not ended waits for a message that nobody will send."""
+
+
+@dataclass(frozen=True, eq=False)
+class Message:
+    """What travelled in which round. A rank sends and receives one message a round, and forwards in a later one."""
+
+    round: int
+    source: int
+    target: int
+    payload: np.ndarray
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What each rank returned, the messages in the order of their rounds, and how many nobody received."""
+
+    results: list[Any]
+    messages: list[Message]
+    unread: int
+
+    @property
+    def trace(self) -> Trace:
+        """The messages as arrays, without what was in them."""
+        rows = [(m.round, m.source, m.target, m.payload.size) for m in self.messages]
+        return Trace(*np.array(rows, int).reshape(-1, 4).T)
+
+
+class Rank:
+    """One of the ranks, as its program sees it: `rank`, `size`, `send`, `receive`, `all_reduce`."""
+
+    def __init__(self, rank: int, network: _Network) -> None:
+        self.rank, self.size = rank, network.size
+        self._network = network
+
+    def send(self, array: np.ndarray, to: int) -> None:
+        """Send a copy of `array` to rank `to`; returns at once."""
+        self._network.send(self.rank, to, np.array(array))
+
+    def receive(self, source: int) -> np.ndarray:
+        """Wait for the next message of rank `source` and return it. Raises DeadlockError where none can come."""
+        return self._network.receive(self.rank, source)
+
+    def all_reduce(self, array: np.ndarray) -> np.ndarray:
+        """The sum of all ranks' arrays: everybody sends to everybody."""
+        # Each begins with its neighbour, so that nobody is sent to by all at once.
+        others = [(self.rank + distance) % self.size for distance in range(1, self.size)]
+        for rank in others:
+            self.send(array, rank)
+        arrived = {self.rank: np.array(array), **{rank: self.receive(rank) for rank in reversed(others)}}
+        return sum(arrived[rank] for rank in range(self.size))  # in the same order everywhere
+
+
+def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
+    """Run `program(me, values[rank])` on len(values) simulated ranks.
+
+    Raises what the first failing rank raised, or DeadlockError.
+    """
+    network = _Network(len(values))
+    results: list[Any] = [None] * len(values)
+
+    def body(rank: int) -> None:
+        try:
+            results[rank] = program(Rank(rank, network), values[rank])
+        except BaseException as error:
+            network.fail(error)
+        finally:
+            network.end(rank)
+
+    threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(len(values))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if network.error:
+        raise network.error
+    messages = sorted(network.delivered, key=lambda message: (message.round, message.source, message.target))
+    return Outcome(results, messages, sum(map(len, network.queues.values())))
+
+
+class _Network:
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.queues: dict[tuple[int, int], deque[tuple[int, np.ndarray]]] = {}
+        self.delivered: list[Message] = []
+        self.error: BaseException | None = None
+        self._changed = threading.Condition()
+        self._waiting: dict[int, int] = {}  # rank → the rank that it waits for
+        self._running = size
+        self._knows, self._sends, self._receives = [0] * size, [0] * size, [0] * size  # next free round of each
+
+    def send(self, source: int, target: int, payload: np.ndarray) -> None:
+        if not 0 <= target < self.size or target == source:
+            raise ValueError(f"rank {source} of {self.size} can't send to rank {target}")
+        with self._changed:
+            departs = max(self._knows[source], self._sends[source])
+            self._sends[source] = departs + 1
+            self.queues.setdefault((source, target), deque()).append((departs, payload))
+            self._changed.notify_all()
+
+    def receive(self, target: int, source: int) -> np.ndarray:
+        if not 0 <= source < self.size or source == target:
+            raise ValueError(f"rank {target} of {self.size} can't receive from rank {source}")
+        with self._changed:
+            queue = self.queues.setdefault((source, target), deque())
+            while not queue and self.error is None:
+                self._waiting[target] = source
+                self._check()
+                if self.error is None:
+                    self._changed.wait()
+                self._waiting.pop(target, None)
+            if self.error is not None:
+                raise self.error
+            departs, payload = queue.popleft()
+            arrives = max(departs, self._receives[target])
+            self._receives[target] = self._knows[target] = arrives + 1
+            self.delivered.append(Message(arrives, source, target, payload))
+            return payload
+
+    def fail(self, error: BaseException) -> None:
+        with self._changed:
+            self.error = self.error or error
+            self._changed.notify_all()
+
+    def end(self, rank: int) -> None:
+        with self._changed:
+            self._running -= 1
+            self._check()
+
+    def _check(self) -> None:
+        stuck = {rank: source for rank, source in self._waiting.items() if not self.queues.get((source, rank))}
+        if stuck and len(stuck) == self._running and self.error is None:
+            who = ", ".join(f"rank {rank} for rank {source}" for rank, source in sorted(stuck.items())[:4])
+            self.error = DeadlockError(f"Deadlock: {who}{' …' if len(stuck) > 4 else ''} wait, and nobody sends.")
+            self._changed.notify_all()
+
+
+def marked(rank: int, elements: int) -> np.ndarray:
+    """Rank `rank`'s numbers (c + 1) · 10^rank for c = 0 … elements − 1, int64. For up to nine ranks and elements."""
+    return (np.arange(elements, dtype=np.int64) + 1) * 10**rank
+
+
+def origin(number: float) -> tuple[int, tuple[int, ...]]:
+    """(element c, ranks) that a sum of marked numbers is made of; a rank that is in it twice is named twice.
+
+    Raises ValueError for a number that is no such sum.
+    """
+    digits = [int(digit) for digit in reversed(str(round(number)))]
+    found = [digit for digit in digits if digit]
+    element = min(found, default=0)
+    if not found or any(digit % element for digit in found):
+        raise ValueError(f"{number} is no sum of one element over several ranks")
+    return element - 1, tuple(rank for rank, digit in enumerate(digits) for _ in range(digit // element))

@@ -1,0 +1,756 @@
+# %% [markdown]
+# # 1c A realistic network
+#
+# A line has two weights. Now come networks with tens of thousands, on real images. The rule of training stays
+# $w \leftarrow w - \eta \nabla L$. What changes is the loss surface, and what a step costs.
+#
+# **You will be able to** measure a training run from the inside with Keras callbacks, find the batch size that
+# is fastest *to a target* on your machine, tell underfitting from overfitting, and say what skip connections do to
+# the loss surface.
+#
+# **Time:** 60 minutes; the runs take about 2 minutes on 2 CPU cores; on GPUs they are not yet measured.
+#
+# **Needs:** Python, a little Keras (`compile`, `fit`), and notebooks 1a and 1b for the words gradient, mini-batch and
+# learning rate.
+
+# %%
+import time
+
+import numpy as np
+import pandas as pd
+from IPython.display import Image
+from tensorflow import keras
+
+from course_lib import data, fitting, landscape, models, plots, widgets
+from course_lib.assess.exercises.callbacks import check, points
+from course_lib.plots import surfaces, training
+from course_lib.widgets.filling import Filling
+
+fashion = data.load("fashion_mnist")
+shape, classes = fashion.x_train.shape[1:], len(fashion.classes)
+held_back = min(2_000, len(fashion.x_train) // 5)
+x, y = fashion.x_train[:-held_back][:6_400], fashion.y_train[:-held_back][:6_400]
+x_val, y_val = fashion.x_train[-held_back:], fashion.y_train[-held_back:]
+print(f"{fashion.name} (from: {fashion.source}): {len(x):,} images to train on, {len(x_val):,} for validation")
+
+# %% [markdown]
+# An epoch over all 60,000 images takes ten seconds and more on two cores. We train on the first 6,400, so that you
+# can try many things. The last 2,000 training images are held back as **validation** images: everything that we choose
+# (batch size, learning rate, when to stop) is chosen on them. The test images stay unopened: whoever chooses on
+# them no longer has an independent test.
+
+# %%
+training.examples(x, y, fashion.classes, caption=f"{fashion.name}, the first three training images of each class")
+
+# %% [markdown]
+# ## From the line to a network
+#
+# The line had a weight for its one input. Softmax regression (`linear` below) has one for each pixel and class,
+# and is still a linear model. `small_cnn` puts three convolutions before it, each with batch norm and ReLU;
+# `wide_resnet` has many more, and *skip connections*: each block adds its result to its input, $x + f(x)$.
+#
+# Two numbers say how large a network is: its parameters (what must be stored, and exchanged in lab 2), and its
+# multiply-adds for one image (what must be computed). They are not the same thing: a convolution uses each of its
+# weights at every position of the image.
+
+
+# %%
+def multiply_adds(model):
+    """Multiplications in the convolutions and dense layers for one image, forward only; the rest is small."""
+    total = 0
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.Conv2D):
+            total += layer.kernel.shape.num_elements() * np.prod(layer.output_shape[1:3])
+        elif isinstance(layer, keras.layers.Dense):
+            total += layer.kernel.shape.num_elements()
+    return int(total)
+
+
+networks = {
+    "linear": models.linear(shape, classes),
+    "small_cnn": models.small_cnn(shape, classes),
+    "wide_resnet": models.wide_resnet(shape, classes),
+    "wide_resnet, no skips": models.wide_resnet(shape, classes, skip=False),
+}
+rows = {
+    name: {"parameters": network.count_params(), "multiply-adds for an image": multiply_adds(network)}
+    for name, network in networks.items()
+}
+pd.DataFrame(rows).T.map("{:,}".format)
+
+# %% [markdown]
+# The two Wide ResNets have the same weights and do the same work; only the additions are missing in one. They come
+# back at the end, when we look at their loss surfaces. Most runs here use `small_cnn`: it trains in seconds.
+#
+# ## Three instruments
+#
+# To choose a batch size you have to measure. Keras calls a **callback** at fixed moments of `fit`:
+#
+#     on_train_begin
+#         on_epoch_begin
+#             on_train_batch_begin, on_train_batch_end      for every batch
+#             on_test_begin, on_test_end                    around the validation, if there is one
+#         on_epoch_end                                      after the validation
+#     on_train_end
+#
+# You write three. For time, use `time.perf_counter()`: a clock that only goes forward. (`time.time()` is the clock
+# on the wall. It jumps when somebody sets it.) A single reading means nothing; the difference of two is a duration.
+#
+# ### EpochTimer
+#
+# How long does an epoch take, and how much of that is validation? `on_train_begin` is there already.
+# Fill in the rest.
+#
+# <details><summary>Hint</summary>Keep readings of the clock in attributes of <code>self</code>, under names that
+# you choose. An epoch without validation calls neither <code>on_test_begin</code> nor <code>on_test_end</code>:
+# let every epoch begin with 0 seconds of validation, and append to both lists only at its end.</details>
+
+
+# %% exercise="epoch_timer"
+class EpochTimer(keras.callbacks.Callback):
+    """The seconds of each epoch.
+
+    After `fit`, two lists with one number for each epoch:
+    seconds: from the epoch's begin to its end, validation included.
+    validation: the part of it that the validation took; 0.0 in an epoch without one.
+    """
+
+    def on_train_begin(self, logs=None):
+        self.seconds, self.validation = [], []
+
+    def on_epoch_begin(self, epoch, logs=None):
+        ### BEGIN SOLUTION
+        self.epoch_began = time.perf_counter()
+        self.validated = 0.0
+        ### END SOLUTION
+
+    def on_test_begin(self, logs=None):
+        ### BEGIN SOLUTION
+        self.test_began = time.perf_counter()
+        ### END SOLUTION
+
+    def on_test_end(self, logs=None):
+        ### BEGIN SOLUTION
+        self.validated = time.perf_counter() - self.test_began
+        ### END SOLUTION
+
+    def on_epoch_end(self, epoch, logs=None):
+        ### BEGIN SOLUTION
+        self.seconds.append(time.perf_counter() - self.epoch_began)
+        self.validation.append(self.validated)
+        ### END SOLUTION
+
+
+# %% [markdown]
+# The check plays `fit` with a clock of its own, so it knows the answer to the last digit. Then it lets your callback
+# join a real, tiny `fit`.
+
+# %%
+check(EpochTimer)
+
+# %% hidden="epoch_timer" points=2
+### BEGIN HIDDEN TESTS
+points(EpochTimer, 2)
+### END HIDDEN TESTS
+
+
+# %% [markdown]
+# Your timer on the small CNN, four epochs. Before you run it: will all four take equally long?
+#
+# (`fitting.batches` shuffles anew in each epoch and cuts into batches. You could hand `fit` the arrays; Keras would do
+# the same, with an autotuner that TensorFlow 2.15 now and then waits for when the run is over, for seconds.)
+
+
+# %%
+def new_model(rate, seed=1, network=models.small_cnn, **settings):
+    """A compiled network; the seed fixes its first weights and the order of the images."""
+    keras.utils.set_random_seed(seed)
+    model = network(shape, classes)
+    optimizer = keras.optimizers.SGD(rate, momentum=0.9, **settings)
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model
+
+
+validation = fitting.batches(x_val, y_val, 500, shuffle=False)
+
+
+def time_epochs(epochs=4):
+    timer = EpochTimer()
+    new_model(0.02).fit(
+        fitting.batches(x, y, 64), epochs=epochs, validation_data=validation, callbacks=[timer], verbose=0
+    )
+    caption = plots.provenance(f"{fashion.name}, {len(x):,} images, small_cnn, B = 64")
+    return training.epoch_times(timer.seconds, timer.validation, caption=caption)
+
+
+time_epochs()
+
+# %% [markdown]
+# The first epoch is longer: in it TensorFlow traces your model into a graph and plans its execution, and the first
+# validation does the same for the forward pass. Who times one epoch, or two minutes of a ten-hour run, must
+# not count it. That is the next instrument.
+#
+# ### Throughput
+#
+# Images a second, without the start-up and without the validation: in each epoch, start the clock when the *first*
+# batch is done, and stop it when the last one is. Then the images of the first batch don't count either. The last
+# batch is often smaller than the others (6,400 images in batches of 1,024 end with one of 256), so count images, not
+# batches.
+#
+# <details><summary>Hint</summary><code>on_train_batch_end</code> gets the number of the batch, 0 for the first
+# in every epoch. It can't know which batch is the last: let each one overwrite the reading of the one before.
+# </details>
+
+
+# %% exercise="throughput"
+class Throughput(keras.callbacks.Callback):
+    """Images a second in each epoch, from the end of the first batch to the end of the last.
+
+    images: how many there are to train on. batch_size: in a batch; the last one may be smaller.
+    After `fit`, images_per_second is a list with one number for each epoch. An epoch has at least two batches.
+    """
+
+    def __init__(self, images, batch_size):
+        super().__init__()
+        self.images, self.batch_size = images, batch_size
+
+    def on_train_begin(self, logs=None):
+        self.images_per_second = []
+
+    def on_train_batch_end(self, batch, logs=None):
+        ### BEGIN SOLUTION
+        self.last_ended = time.perf_counter()
+        if batch == 0:
+            self.first_ended = self.last_ended
+        ### END SOLUTION
+
+    def on_epoch_end(self, epoch, logs=None):
+        ### BEGIN SOLUTION
+        images = self.images - self.batch_size
+        self.images_per_second.append(images / (self.last_ended - self.first_ended))
+        ### END SOLUTION
+
+
+# %%
+check(Throughput)
+
+# %% hidden="throughput" points=3
+### BEGIN HIDDEN TESTS
+points(Throughput, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### TimeToTarget
+#
+# Fast is not the aim. The aim is to *arrive*: at a validation accuracy that was fixed beforehand. DAWNBench and
+# MLPerf score training in this way. Stop as soon as the target is reached, and keep how long it took.
+#
+# <details><summary>Hint</summary>Keras puts the epoch's metrics into <code>logs</code>, by the names that
+# <code>fit</code> prints: <code>loss</code>, <code>accuracy</code>, and those of the validation with
+# <code>val_</code> in front. It ends training after an epoch in which the attribute
+# <code>stop_training</code> of the model was set to <code>True</code>; a callback finds the model at
+# <code>self.model</code>. The first epoch has number 0.</details>
+
+
+# %% exercise="time_to_target"
+class TimeToTarget(keras.callbacks.Callback):
+    """Ends training with the first epoch whose validation accuracy is at least `target`.
+
+    After `fit`, seconds (since training began) and epochs (1, 2, …) until then; None where it was not reached.
+    The same callback may be used for several runs, each judged alone.
+    """
+
+    def __init__(self, target):
+        super().__init__()
+        self.target = target
+
+    def on_train_begin(self, logs=None):
+        ### BEGIN SOLUTION
+        self.seconds = self.epochs = None
+        self.began = time.perf_counter()
+        ### END SOLUTION
+
+    def on_epoch_end(self, epoch, logs=None):
+        ### BEGIN SOLUTION
+        if logs["val_accuracy"] >= self.target:
+            self.seconds = time.perf_counter() - self.began
+            self.epochs = epoch + 1
+            self.model.stop_training = True
+        ### END SOLUTION
+
+
+# %%
+check(TimeToTarget)
+
+# %% hidden="time_to_target" points=3
+### BEGIN HIDDEN TESTS
+points(TimeToTarget, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# A single noisy look at the target can be luck. A stricter rule wants it two epochs in a row; here once is enough.
+#
+# ## How fast is a step? Throughput by batch size
+#
+# Predict first: how many times more images a second will `small_cnn` train on with batches of 1,024 than with
+# batches of 8?
+
+# %% editable=true
+my_factor = None  # your guess, for example 2 or 100
+
+
+# %%
+batch_sizes = [8, 16, 32, 64, 128, 256, 512, 1024]
+
+
+def throughput_by_batch_size(planned):
+    """batch size → images a second in each of two epochs; the figure fills as they come in."""
+    speeds, model = {}, new_model(0.005)
+    caption = plots.provenance(f"{fashion.name}, small_cnn, two epochs each")
+    with Filling("throughput") as chart:
+        for number, size in enumerate(planned):
+            chart.at(number / len(planned), f"B = {size:,}")
+            images = min(len(x), max(100 * size // 8, 3 * size, 1_000))
+            meter = Throughput(images, size)
+            model.fit(fitting.batches(x[:images], y[:images], size), epochs=2, callbacks=[meter], verbose=0)
+            speeds[size] = meter.images_per_second
+            chart.show(training.throughput(speeds, planned=planned, caption=caption))
+    return speeds
+
+
+def compare_throughput():
+    planned = [size for size in batch_sizes if size < len(x)]
+    speeds = throughput_by_batch_size(planned)
+    factor = np.median(speeds[planned[-1]]) / np.median(speeds[planned[0]])
+    print(f"your guess: {my_factor}; measured: B = {planned[-1]:,} trains on {factor:.1f} times as many as B = 8")
+
+
+compare_throughput()
+
+# %% [markdown]
+# *What you should see.* Left, images a second: they grow quickly at first, then hardly any more. Right, the
+# same numbers as milliseconds for one step, beside a dashed line for a time in proportion to the batch. A step has a
+# part that doesn't depend on the batch: Python, starting each operation, updating 48,000 weights. With 8 images
+# that part is the better half of the step; with 100 it is hidden by arithmetic, and the cores are busy. Doubling the
+# batch then doubles the time.
+#
+# A GPU has thousands of cores to fill, and its curve bends at much larger batches. That is why many GPUs ask for
+# large batches, and why the question of the next section matters.
+#
+# ## How soon at 85 %? Time to target by batch size
+#
+# More images a second, but fewer updates for each image: 6,400 images are 400 updates with batches of 16 and seven
+# with batches of 1,024. Which batch size is the first at 85 % validation accuracy? Choose one of 16, 64, 256, 1,024,
+# and how many seconds it will take.
+
+# %% editable=true
+my_batch_size = None  # 16, 64, 256 or 1024
+my_seconds = None
+
+# %% [markdown]
+# Every batch size needs its own learning rate, else we would compare rates and not batches. The rates below were
+# found in the recorded experiment further down, for each batch size as the best of the same five. All runs start
+# from the same weights. One that has not arrived after 12 s is ended.
+
+# %%
+target = 0.85
+recorded = pd.read_csv("recorded/batch_size.csv", comment="#")
+results = recorded[recorded["use"] == "result"].groupby("batch size")
+best_rates = results["learning rate"].first().loc[[16, 64, 256, 1024]].to_dict()
+
+
+def race(rates, limit=12.0):
+    """Train with each batch size until the target: seconds and accuracy after each epoch, seconds to the target."""
+    curves, arrived = {}, {}
+    limit = limit * len(x) / 6_400  # a slice of the data gets a slice of the time
+    caption = plots.provenance(f"{fashion.name}, {len(x):,} images, small_cnn, one seed")
+    with Filling("time to target") as chart:
+        for number, (size, rate) in enumerate(rates.items()):
+            ahead = len(rates) - number
+
+            def tell(share, ahead=ahead, size=size):
+                chart.at(0, f"B = {size:,}, at most {limit * (ahead - share):.0f} s left")
+
+            timer, goal = EpochTimer(), TimeToTarget(target)
+            watchers = [timer, goal, fitting.Limit(limit, tell)]
+            past = new_model(rate).fit(
+                fitting.batches(x, y, size), epochs=200, validation_data=validation, callbacks=watchers, verbose=0
+            )
+            curves[size] = pd.DataFrame(
+                {"seconds": np.cumsum(timer.seconds), "val_accuracy": past.history["val_accuracy"]}
+            )
+            arrived[size] = goal.seconds
+            chart.show(training.race(curves, target=target, planned=list(rates), caption=caption))
+    return curves, arrived
+
+
+def run_race():
+    curves, arrived = race(best_rates)
+    print(f"your guess: B = {my_batch_size} in {my_seconds} s")
+    if any(arrived.values()):
+        first = min((size for size in arrived if arrived[size]), key=arrived.get)
+        print(f"measured: B = {first:,} was the first, in {arrived[first]:.1f} s")
+    else:
+        print(f"measured: on {fashion.name}, no batch size reached {target:.0%} in the time given")
+    rows = {
+        f"B = {size:,}": {
+            "learning rate": best_rates[size],
+            "epochs": len(curve),
+            "updates": len(curve) * -(-len(x) // size),
+            "accuracy at the end": round(curve["val_accuracy"].iloc[-1], 3),
+            "seconds to target": f"{arrived[size]:.1f}" if arrived[size] else "not reached",
+        }
+        for size, curve in curves.items()
+    }
+    return pd.DataFrame(rows).T
+
+
+run_race()
+
+# %% [markdown]
+# One run each is an anecdote: an epoch more or less decides. Here is the same with seven batch sizes, the rate of each
+# chosen out of the same five, and five seeds. `course reproduce batch_size` makes the figure and the table again.
+
+# %%
+Image("recorded/batch_size.png", width=plots.WIDTH)
+
+# %%
+pd.DataFrame(
+    {
+        "learning rate": results["learning rate"].first(),
+        "runs": results.size(),
+        "arrived": results["reached"].sum(),
+        "median epochs": results["epochs"].median(),
+        "median steps": results["steps"].median(),
+        "median seconds": results["seconds"].median(),
+        "fastest": results["seconds"].min(),
+        "slowest": results["seconds"].max(),
+    }
+)
+
+# %% [markdown]
+# - *Epochs* (left): small batches need three or four passes over the images. Large ones need more: a pass holds fewer
+#   updates.
+# - *Steps* (middle): on the dashed line, twice the batch needs half the steps. Up to 128 the runs follow it. Then the
+#   gradient is good enough, and what is missing is updates: from 512 to 1,024 the steps only fall from 78 to 63.
+#   Shallue et al. (2018) found these three stretches, perfect scaling, diminishing returns and a floor, for every
+#   network and data set that they tried. Lab 3 takes it up.
+# - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.4 s. But it is a wide,
+#   flat valley: from 16 to 512 the seeds overlap, and which of them came first in *your* run was luck. Only 1,024 is
+#   clearly behind. (The machine had other work as well: the seconds are rough. Epochs and steps don't depend on it.)
+#
+# More processors make the step of a large batch cheaper. They move the valley to the right, up to where the steps
+# stop falling. That is the limit of training on many GPUs, and the subject of this course.
+#
+# Two fine points. The accuracy is looked at once an epoch, so times come in whole epochs; a part of the scatter is
+# that. And with batches of 16, the chosen rate needed two epochs in the run that chose it, and three in the median of
+# the others: the best of five is in part the luckiest of five. That is why the results have seeds of their own.
+#
+# ## Underfitting and overfitting
+#
+# So far we only asked how soon. How *well* a network does on new images is another question, and two things go wrong:
+#
+# - **Underfitting:** the network can't even describe the training images. Training and validation accuracy are low,
+#   and close to each other. More images don't help. A larger network does, or a longer training.
+# - **Overfitting:** the network describes the training images perfectly, by heart, and new ones less well. A gap
+#   opens between the curves, and the validation *loss* rises again: the network becomes ever surer, also where it is
+#   wrong. A larger network doesn't help. More images do, or whatever keeps the network from learning by heart.
+#
+# We make both, on purpose: `linear` with 25,600 images, and `small_cnn` with 250. Then two remedies for the second:
+# *weight decay*, which shrinks all weights a little in each step, $w \leftarrow w - \eta \nabla L - \eta \lambda w$;
+# and more images, 6,400, for about as many updates.
+#
+# Predict: which validation accuracy will the CNN reach with its 250 images? And with 6,400?
+
+# %% editable=true
+my_accuracy = {"250 images": None, "6,400 images": None}
+weight_decay = 0.1  # λ
+
+
+# %%
+def learn(network, images, updates, **settings):
+    """Train on the first `images` images for about `updates` steps; a row for every validation on the way."""
+    steps = -(-images // 50)
+    epochs = max(2, round(updates / steps))
+    every = max(1, epochs // 13)
+    model = new_model(0.002 if network is models.linear else 0.02, network=network, **settings)
+    dataset = fitting.batches(fashion.x_train[:images], fashion.y_train[:images], 50)
+    past = model.fit(dataset, epochs=epochs, validation_data=validation, validation_freq=every, verbose=0).history
+    at = np.arange(every, epochs + 1, every)
+    return pd.DataFrame(
+        {
+            "updates": at * steps,
+            "loss": np.array(past["loss"])[at - 1],
+            "accuracy": np.array(past["accuracy"])[at - 1],
+            "val_loss": past["val_loss"],
+            "val_accuracy": past["val_accuracy"],
+        }
+    )
+
+
+few, more, many = (min(images, len(fashion.x_train) - held_back) for images in (250, 6_400, 25_600))
+runs = {
+    f"linear, {many:,} images:\nunderfits": lambda: learn(models.linear, many, 2_560),
+    f"small_cnn, {few:,} images:\noverfits": lambda: learn(models.small_cnn, few, 400),
+    f"small_cnn, {few:,} images,\nweight decay": lambda: learn(models.small_cnn, few, 400, weight_decay=weight_decay),
+    f"small_cnn,\n{more:,} images": lambda: learn(models.small_cnn, more, 400),
+}
+histories = {}
+caption = plots.provenance(f"{fashion.name}, {len(x_val):,} validation images, one seed, B = 50")
+with Filling("four runs") as chart:
+    for number, (title, run) in enumerate(runs.items()):
+        chart.at(number / len(runs), title.replace("\n", " "))
+        histories[title] = run()
+        chart.show(training.fits(histories, caption=caption))
+
+print("your guess:", my_accuracy)
+pd.DataFrame(
+    {
+        title.replace("\n", " "): {
+            "training accuracy": history["accuracy"].iloc[-1],
+            "validation accuracy": history["val_accuracy"].iloc[-1],
+            "validation loss, lowest": history["val_loss"].min(),
+            "validation loss, at the end": history["val_loss"].iloc[-1],
+        }
+        for title, history in histories.items()
+    }
+).T.round(3)
+
+# %% [markdown]
+# *What you should see.* `linear` ends with training and validation close together: it has seen many images, and it is
+# at its limit. The CNN soon knows its 250 images by heart (training accuracy 1), while its validation loss turns round
+# at the black triangle and rises. Stopping there is a remedy as well: *early stopping*. Weight decay keeps the loss
+# from rising; in accuracy it gains a point or two, with 2,000 validation images not much more than chance.
+# With 6,400 images, in about as many updates, the CNN no longer knows all that it trains on, and does much better on
+# what it has never seen. The best remedy for too few images is more images. Growing data sets are one of the two
+# reasons why training needs many GPUs.
+#
+# The blue line is Keras's average over an epoch in which the weights still change. That is why it can begin below the
+# validation.
+#
+# Try `weight_decay` 0.001 and 1. The first does hardly anything. With the other even the training accuracy stays
+# below 1: it underfits.
+
+# %% [markdown]
+# ## The shape of the loss
+#
+# The loss of the line in 1a had two weights, so you could look at it. `wide_resnet` has over half a million. What does
+# *its* surface look like, and what do skip connections do to it?
+#
+# We take it at depth 40, with its 18 blocks, once as it is and once without the additions. Everything else is the same:
+# the first weights, the images and their order, the learning rates. Three passes over the images have to do.
+#
+# ### Predict
+#
+# With skip connections the network will get some 85 to 88 % of the validation images right. What will it be without
+# them?
+
+# %% editable=true
+my_plain_accuracy = None  # your guess, from 0 to 1
+
+# %%
+passes, batch = 3, 64
+n = min(12_800, len(fashion.x_train) - held_back)
+rng = np.random.default_rng(1)
+order = np.concatenate([rng.permutation(n) for _ in range(passes)])
+
+
+def train_resnet(skip, at):
+    keras.utils.set_random_seed(1)  # the same first weights for both
+    network = models.wide_resnet(shape, classes, depth=40, skip=skip)
+    steps = -(-len(order) // batch)
+    decay = keras.optimizers.schedules.CosineDecay(0.03, steps)
+    network.compile(keras.optimizers.SGD(decay, momentum=0.9), "sparse_categorical_crossentropy", ["accuracy"])
+    tell = keras.callbacks.LambdaCallback(on_train_batch_end=lambda step, logs: at((step + 1) / steps))
+    dataset = fitting.batches(fashion.x_train[order], fashion.y_train[order], batch, shuffle=False)
+    network.fit(dataset, callbacks=[tell], verbose=0)
+    return network
+
+
+resnets = {}
+with Filling("two Wide ResNets") as chart:
+    for number, (title, skip) in enumerate({"with skip connections": True, "without skip connections": False}.items()):
+        resnets[title] = train_resnet(
+            skip, lambda done, number=number, title=title: chart.at((number + done) / 2, title)
+        )
+
+plain_table = pd.DataFrame(
+    {
+        title: dict(zip(("validation loss", "validation accuracy"), network.evaluate(validation, verbose=0)))
+        for title, network in resnets.items()
+    }
+).T.round(3)
+print("your guess for the accuracy without:", my_plain_accuracy)
+plain_table
+
+# %% [markdown]
+# *What you should see.* On Fashion-MNIST about 0.86 with skip connections, and more than ten points less without: 0.74
+# in the run behind this text. Both began with the same numbers in the same places, saw the same images in the same
+# order and did the same multiplications. What one of them lacked were 18 additions for each image.
+#
+# ### A slice through half a million dimensions
+#
+# Nobody can draw $L$ over all weights. But you can walk from the trained weights $w$ in two random directions $d_1$ and
+# $d_2$ and draw
+#
+# $$L(w + a\, d_1 + b\, d_2)$$
+#
+# over the two steps $a$ and $b$. One trap: behind a batch norm, a filter twice as large computes the same. The same
+# step would move it half as far, in proportion, and its surface would look flatter, for no reason. So each filter of a
+# direction is scaled to the length of the filter that it moves: **filter normalisation** (Li et al. 2018). A step of 1
+# then changes every filter by as much as it has, in both networks. Batch norm and biases stay as they are.
+#
+# `landscape.along` lends you the loss as a function of the steps and puts the weights back afterwards. The loss here is
+# that of 500 training images. Before you run it: how large may a step be until the network is no better than guessing,
+# for each of the two? (Who gives each of ten classes a probability of 0.1 has a loss of $\ln 10 \approx 2.3$.)
+
+# %% editable=true
+my_steps = {"with skip connections": None, "without skip connections": None}  # your guess, in lengths of a filter
+
+# %%
+steps = np.linspace(-1, 1, 11)
+sliced = slice(0, min(500, n))
+slices, walks = {}, {}
+with Filling("two slices of 11 × 11 points") as chart:
+    for number, (title, network) in enumerate(resnets.items()):
+        rng = np.random.default_rng(0)
+        weights = [variable.numpy() for variable in network.trainable_variables]
+        walks[title] = [landscape.random_direction(weights, rng) for _ in range(2)]
+        with landscape.along(network, walks[title], fashion.x_train[sliced], fashion.y_train[sliced]) as loss:
+            slices[title] = landscape.grid(
+                loss,
+                steps,
+                steps,
+                lambda done, total, number=number, title=title: chart.at((number + done / total) / 2, title),
+            )
+
+slice_caption = plots.provenance(f"{fashion.name}, depth 40, {passes} epochs of {n:,} images, one seed")
+guessing = np.log(10)
+area = {title: np.sum(losses < guessing) * (steps[1] - steps[0]) ** 2 for title, losses in slices.items()}
+print("your guess:", my_steps)
+print("measured:  ", {title: round(float(np.sqrt(size / np.pi)), 2) for title, size in area.items()})
+surfaces.contours(
+    steps, steps, slices, limit=100, mark=(guessing, "as good as guessing: L = ln 10"), caption=slice_caption
+)
+
+# %% [markdown]
+# The white cross is the trained network. Mind the scale: from one contour to the next the loss grows by the factor 1.5.
+# Measured is the radius of a disc as large as the area inside the thick line.
+#
+# The same two slices as surfaces. Turn them. Heights are powers of ten here as well.
+
+# %%
+bottom = min(losses.min() for losses in slices.values())
+
+
+def draw_surface(network, turn, tilt):
+    return surfaces.turned(
+        steps, steps, slices[network], turn=turn, tilt=tilt, names=("step along d₁", "step along d₂"),
+        limit=100, lowest=bottom, log=True, title=f"Wide ResNet of depth 40, {network}", caption=slice_caption,
+    )  # fmt: skip
+
+
+widgets.explore(
+    draw_surface,
+    network=widgets.choice("network", list(slices)),
+    turn=widgets.slider("turn (degrees)", -180, 180, -60),
+    tilt=widgets.slider("tilt (degrees)", 0, 80, 35),
+)
+
+# %% [markdown]
+# ### The same, finer, and with a control
+#
+# 41 × 41 points and five epochs; and every kind of network is trained with the same four learning rates, of which the
+# one with the best validation accuracy is drawn. The control is depth 16, where a network trains well without skip
+# connections, too. `course reproduce landscape` makes figure and tables again, in about eleven minutes.
+
+# %%
+Image("recorded/landscape.png", width=plots.WIDTH)
+
+# %%
+recorded = pd.read_csv("recorded/landscape_networks.csv", comment="#").query("directions == 0")
+recorded["network"] = [
+    f"depth {depth}, {'with' if skip else 'no'} skips" for depth, skip in zip(recorded["depth"], recorded["skip"])
+]
+recorded["highest loss"] = recorded["highest loss"].map("{:,.0f}".format)
+measures = ["validation accuracy", "share below guessing", "highest loss"]
+recorded.pivot(index="network", columns="rate", values=measures).T
+
+# %% [markdown]
+# ### What differs
+#
+# - **At depth 16 hardly anything.** Both train, both surfaces are bowls. The one drawn without skip connections is
+#   even a little wider.
+# - **At depth 40 much.** Without skip connections the same number of updates leads to a worse place (a loss of 0.45
+#   in place of 0.16), and around it the walls are steep: in the corners the loss is in the millions, with skip
+#   connections it is 26 at most.
+# - **The learning rate has its part in that.** Read the table downwards, for depth 40. With skip connections larger
+#   rates end in wider valleys, and up to 0.1 in better accuracies (between 0.1 and 0.3 the difference is no more
+#   than chance). Without skip connections training stalls at larger rates, and the valley is narrower. At the smallest
+#   rate both valleys are about equally wide, though the walls differ by a factor of over a hundred. So what skip
+#   connections buy, first of all, is that large steps work.
+#
+# ### Why
+#
+# Without additions an output passes all 37 convolutions, one after the other. Change each of them, and the changes
+# multiply. A block with a skip connection computes $x + f(x)$: whatever happens to $f$, the input goes on as it is. You
+# can watch it: how many times larger does the output of the last convolution get, if you take a step of 1 along
+# $d_1$?
+
+
+# %%
+def growth(network, direction):
+    last = [layer for layer in network.layers if isinstance(layer, keras.layers.Conv2D)][-1]
+    inside = keras.Model(network.input, last.output)
+    images, labels = fashion.x_train[sliced].astype("float32"), fashion.y_train[sliced]
+    spread = {}
+    with landscape.along(network, [direction], images, labels) as loss:
+        for step in (0.0, 1.0):
+            loss(step)  # moves the weights
+            spread[step] = float(np.std(inside(images)))
+    return spread[1.0] / spread[0.0]
+
+
+for title, network in resnets.items():
+    print(f"{title}: {growth(network, walks[title][0]):,.0f} times")
+
+# %% [markdown]
+# In the runs behind this text it was 3 to 40 times with skip connections and 240 to 1,800 times without. (A random
+# direction is almost orthogonal to the filter to which it is added: a step of 1 makes every filter $\sqrt 2$ times
+# longer. Over 37 layers that could be up to $\sqrt 2^{37} \approx 370{,}000$.) Gradients come back along the same ways.
+#
+# ### What such slices can't show
+#
+# - Two directions out of half a million. Other random pairs give similar pictures (the CSV has two more pairs for each
+#   network drawn: the share below guessing is 0.52 to 0.61 with, 0.08 to 0.16 without skip connections at depth 40),
+#   but random directions almost surely miss the few in which the surface is steepest, and the path of training.
+# - A slice that looks convex proves nothing about the directions that were not drawn; a slice that doesn't proves
+#   that the surface is not.
+# - It is the loss in inference mode: batch norm keeps its averages while the weights under it move. In training mode it
+#   divides by those of the moved network, and most of the walls are gone: in a single look, not part of the recorded
+#   experiment, a step of 1 led to losses between 1 and 5 in both networks.
+# - One seed, five epochs, small images. Li et al. found surfaces with many hills and hollows around networks of depth
+#   56 and 110 without skip connections, trained on CIFAR-10 for 300 epochs. Ours are narrow bowls. At depth 58 ours
+#   did not train at all: 12 % after three epochs, and no minimum to look around.
+# - The same for both: the rates that were best without and with skip connections are the smallest and the largest of
+#   the four. A wider search could move both.
+
+# %% [markdown]
+# ## Summary
+#
+# - From the line to a network the rule of training stays the same. The loss surface is no longer a bowl, and a step
+#   costs millions of multiply-adds for each image.
+# - Measure from the inside: leave out the start-up, keep the validation apart, stop the clock at a target.
+# - Images a second grow with the batch until the processors are full; the steps to the target fall with the batch
+#   until its gradient is good enough. Time to target is steps times seconds for a step, and lowest somewhere between.
+# - Underfitting asks for a larger network, overfitting for more images; weight decay and early stopping help a little.
+# - Skip connections change the surface, not the number of weights: they make deep networks trainable.
+#
+# - H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein: *Visualizing the Loss Landscape of Neural Nets.*
+#   arXiv:1712.09913
+# - S. Zagoruyko, N. Komodakis: *Wide Residual Networks.* arXiv:1605.07146
+# - K. He, X. Zhang, S. Ren, J. Sun: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385
+# - C. J. Shallue et al.: *Measuring the Effects of Data Parallelism on Neural Network Training.* arXiv:1811.03600
+# - D. Masters, C. Luschi: *Revisiting Small Batch Training for Deep Neural Networks.* arXiv:1804.07612
+# - H. Xiao, K. Rasul, R. Vollgraf: *Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
+#   Algorithms.* arXiv:1708.07747

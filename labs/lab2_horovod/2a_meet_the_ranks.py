@@ -1,0 +1,394 @@
+# %% [markdown]
+# # 2a Meet the ranks
+#
+# Many GPUs train one network as many *processes*, called ranks. Each runs the same program with its own memory. All
+# that joins them is messages. Here you start some, ask them who they are, let them exchange numbers in every way that
+# training uses, and write the two pieces at the heart of Horovod yourself: the averaged step, and the ring
+# all-reduce.
+#
+# **You will be able to** say what rank, size and local rank are for; choose the collective that a job needs; show
+# with numbers when N ranks with batch b are the same as one rank with batch N·b, and when they are not; write a ring
+# all-reduce and say what it costs.
+#
+# **Time:** 50 minutes; the runs take about 1 minute on 2 CPU cores; on GPUs they are not yet measured.
+#
+# **Needs:** Python, NumPy, and the gradient of a linear model from 1a. No GPU: each rank is a process on your
+# processor.
+
+# %%
+import numpy as np
+import pandas as pd
+
+from course_lib import launch, plots, simulated, widgets
+from course_lib.assess.exercises.ranks import check, points
+from course_lib.plots import collectives
+
+RANKS = 4
+
+# %% [markdown]
+# ## Who is there?
+#
+# A function, an instruction to run it on four ranks, four results. `launch.call` is Horovod's own `horovod.run`, and
+# ends all processes when you interrupt the cell.
+#
+# So that this machine passes for two, it is given two names: `localhost` and `127.0.0.1`, with room for two ranks
+# each.
+#
+# ### Predict
+#
+# The function adds 1 to a counter that stands in this notebook at 0. All four ranks do. What does each return, and
+# what is the counter here afterwards?
+
+# %% editable=true
+my_counter_on_the_ranks = None
+my_counter_here = None
+
+# %%
+counter = 0
+
+
+def who():
+    import os
+
+    import horovod.tensorflow as hvd
+
+    global counter
+    hvd.init()
+    counter += 1
+    return {
+        "rank": hvd.rank(),
+        "size": hvd.size(),
+        "local rank": hvd.local_rank(),
+        "local size": hvd.local_size(),
+        "process": os.getpid(),
+        "counter": counter,
+    }
+
+
+answers = launch.call(who, RANKS, hosts="localhost:2,127.0.0.1:2")
+print(f"your guesses: {my_counter_on_the_ranks} and {my_counter_here}; the counter here is {counter}")
+pd.DataFrame(answers)
+
+# %% [markdown]
+# Four processes, four counters, and the one in the notebook untouched: the ranks got a *copy* of everything. Nothing
+# is shared unless it is sent. Each rank knows three numbers:
+#
+# | | what it is | what it is for |
+# |---|---|---|
+# | **rank** | 0 … size − 1, one for each process | which examples are mine; rank 0 prints and saves |
+# | **size** | how many there are | divide the sum of the gradients, share out the data, scale the learning rate |
+# | **local rank** | 0 … local size − 1 *on its host* | which GPU is mine. On the second host rank 2 takes GPU 0 |
+#
+# ## The collectives
+#
+# Programs for many ranks seldom send single messages. They call *collectives*: operations that all ranks enter
+# together. The next cell runs all of them on four real ranks. Every number tells where it comes from: rank $r$ holds
+# $1 \cdot 10^r,\ 2 \cdot 10^r, \dots$ So 2,020 is a sum of the second numbers of the ranks 1 and 3.
+#
+# ### Predict
+#
+# After which of them does *every* rank know something of *every* other? (broadcast, gather, reduce, all-gather,
+# all-reduce, reduce-scatter, all-to-all)
+
+# %% editable=true
+my_answer = []
+
+
+# %%
+def all_collectives():
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    rank, size = hvd.rank(), hvd.size()
+    full, one = simulated.marked(rank, size), simulated.marked(rank, 1)
+    nothing = np.zeros_like(full)
+    total = hvd.allreduce(full, op=hvd.Sum).numpy()
+    together = hvd.allgather(one).numpy()
+    blocks, _ = hvd.alltoall(full, splits=np.ones(size, np.int32))
+    return {
+        "broadcast": (full if rank == 0 else nothing, hvd.broadcast(full, root_rank=0).numpy()),
+        # Horovod has no gather and no reduce: the others throw away what they got.
+        "gather": (one, together if rank == 0 else nothing[:1]),
+        "reduce": (full, total if rank == 0 else nothing),
+        "all-gather": (one, together),
+        "all-reduce": (full, total),
+        "reduce-scatter": (full, hvd.reducescatter(full, op=hvd.Sum).numpy()),
+        "all-to-all": (full, blocks.numpy()),
+    }
+
+
+by_rank = launch.call(all_collectives, RANKS)
+collectives.holdings(
+    {name: tuple(zip(*(result[name] for result in by_rank))) for name in by_rank[0]},
+    plots.provenance("what four Horovod ranks held before and after", RANKS),
+)
+
+# %% [markdown]
+# Colours are ranks, letters are elements, stripes are sums.
+#
+# - **Broadcast:** the start. Rank 0's first weights, or a checkpoint, go to all.
+# - **All-reduce:** every step. The sum of the gradients, on every rank. It is what data-parallel training *is*.
+# - **Reduce-scatter**, then **all-gather:** together they are an all-reduce. Look at the pictures; you will write it
+#   so.
+# - **Gather** and **reduce:** to one rank, for results and logs.
+# - **All-to-all:** a transposition. For models whose layers are spread over ranks; not needed in data parallelism.
+#
+# All ranks must call the same collectives in the same order. If one does not come, the others wait for ever.
+#
+# After all-gather, all-reduce, reduce-scatter and all-to-all every rank has something of every other.
+#
+# ## One step on N ranks
+#
+# Now the claim on which the whole course rests: **N ranks with batch b take the same step as one rank with batch
+# N·b.** The mean over all examples is the mean of the ranks' means:
+#
+# $$\nabla L = \frac{1}{N b} \sum_{i=1}^{N b} \nabla \ell_i
+#   = \frac{1}{N} \sum_{r=0}^{N-1} \Big( \frac{1}{b} \sum_{i \in \text{rank } r} \nabla \ell_i \Big)$$
+#
+# ### Exercise: the parallel step
+#
+# <details><summary>Hint</summary><code>x[start::step]</code> takes every step-th row from <code>start</code> on.
+# <code>me.all_reduce(array)</code> gives the <em>sum</em> of all ranks' arrays, on every rank.</details>
+
+
+# %% exercise="parallel_step"
+def parallel_step(me, gradient, w, x, y, eta):
+    """One step of gradient descent, shared by all ranks.
+
+    me: this rank: me.rank, me.size, me.all_reduce(array) → the sum over all ranks.
+    gradient: a function (w, x, y) → the mean gradient over the rows of x, shape [d].
+    w: weights [d]; x [B, d], y [B]: the whole batch, the same on every rank; eta: the learning rate η.
+    Rank r works on the rows r, r + size, r + 2·size, … only. Returns the new weights, equal on all ranks.
+    """
+    ### BEGIN SOLUTION
+    mine = slice(me.rank, None, me.size)
+    total = me.all_reduce(gradient(w, x[mine], y[mine]))
+    return w - eta * total / me.size
+    ### END SOLUTION
+
+
+# %% [markdown]
+# The check runs it on *simulated* ranks: threads in this process, there at once.
+
+# %%
+check(parallel_step)
+
+# %% hidden="parallel_step" points=4
+### BEGIN HIDDEN TESTS
+points(parallel_step, 4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now real ranks, 20 steps, beside one rank with the whole batch. And three ways in which the claim fails:
+#
+# 1. **Uneven shares.** A batch of 26 on four ranks is 7, 7, 6 and 6.
+# 2. **Batch norm.** Each rank normalises with the mean and variance of its own share.
+# 3. **Different seeds.** The ranks draw their first weights for themselves, and nobody broadcasts.
+#
+# ### Predict
+#
+# By how much will the weights differ from those of a single rank after 20 steps in each case, and in the plain one?
+
+# %% editable=true
+my_differences = {"plain": None, "uneven shares": None, "batch norm": None, "different seeds": None}
+
+# %%
+rng = np.random.default_rng(0)
+x = rng.normal(1, 2, size=(32, 5))
+y = x @ rng.normal(size=5) + rng.normal(size=32)
+first = rng.normal(size=5)
+ETA, STEPS = 0.02, 20
+
+
+def gradient(w, x, y):
+    """Of the mean squared error of x w."""
+    return 2 * x.T @ (x @ w - y) / len(x)
+
+
+def normalised(w, x, y):
+    """The same behind a batch norm: the examples are normalised with the batch that they come in."""
+    return gradient(w, (x - x.mean(0)) / x.std(0), y)
+
+
+def own_start(rank):
+    return np.random.default_rng(100 + rank).normal(size=5)
+
+
+def walk(me, slope=gradient, examples=32, w=first):
+    """The weights after each of your steps [STEPS, d]."""
+    places = []
+    for _ in range(STEPS):
+        w = parallel_step(me, slope, w, x[:examples], y[:examples], ETA)
+        places.append(w)
+    return np.array(places)
+
+
+cases = {
+    "plain": lambda me: walk(me),
+    "uneven shares": lambda me: walk(me, examples=26),
+    "batch norm": lambda me: walk(me, slope=normalised),
+    "different seeds": lambda me: walk(me, w=own_start(me.rank)),
+}
+
+
+class HorovodRank:
+    """A real rank that your function can use as it uses a simulated one."""
+
+    def __init__(self):
+        import horovod.tensorflow as hvd
+
+        hvd.init()
+        self.rank, self.size, self._hvd = hvd.rank(), hvd.size(), hvd
+
+    def all_reduce(self, array):
+        return self._hvd.allreduce(array, op=self._hvd.Sum).numpy()
+
+
+def all_cases():
+    me = HorovodRank()
+    return {name: case(me) for name, case in cases.items()}
+
+
+def compare():
+    """For each case, after each step: how far rank 0 is from a single rank; at the end: how far the ranks are apart."""
+    alone = {name: simulated.run(lambda me, _, case=case: case(me), [None]).results[0] for name, case in cases.items()}
+    parallel = launch.call(all_cases, RANKS)
+    largest = {name: np.abs(parallel[0][name] - alone[name]).max(1) for name in cases}
+    apart = {name: max(np.abs(other[name] - parallel[0][name])[-1].max() for other in parallel) for name in cases}
+    table = pd.DataFrame(
+        {
+            "rank 0 to one rank alone, at most": {name: values.max() for name, values in largest.items()},
+            "between the ranks, at the end": apart,
+            "your guess": my_differences,
+        }
+    )
+    return largest, table
+
+
+def show():
+    largest, table = compare()
+    print(table.map(lambda value: f"{value:.1e}" if isinstance(value, float) else value).to_string())
+    return collectives.differences(largest, plots.provenance("a linear model, 32 drawn examples", RANKS))
+
+
+show()
+
+# %% [markdown]
+# - **Plain:** equal to $10^{-15}$ or better. That is rounding: the sum was taken in another order. It shrinks,
+#   because all walk to the same minimum. Floating point can't be more equal, and $10^{-6}$ (dashed) would already go
+#   unnoticed.
+# - **Uneven shares:** the mean of the means counts an example of a small share for more. A few hundredths, but no
+#   rounding. The cure: equal shares (notebook 2b), or weigh each rank's gradient with its number of examples.
+# - **Batch norm:** another function is differentiated, for each example is normalised with 7 others in place of 31.
+#   Not a mistake but another training, with noisier statistics. Lab 3 makes use of it (ghost batch norm); Horovod's
+#   `SyncBatchNormalization` undoes it.
+# - **Different seeds:** all ranks take the same steps, from different places. So they stay exactly as far apart as
+#   they began, and the averaged gradient is right for none of them. The cure is one broadcast.
+#
+# In the three upper cases the last column shows who notices: only with different seeds do the ranks disagree. The
+# other two agree with each other, perfectly, on something else than the single rank.
+#
+# ## How does an all-reduce work?
+#
+# The simplest: everybody sends everything to everybody. A rank then sends $(N-1) L$ numbers for a gradient of length
+# $L$. With 1,000 ranks and 100 MB that is 100 GB, in every step, from every rank.
+#
+# The **ring** (Patarasuk and Yuan 2009) needs $2 \frac{N-1}{N} L$: never more than twice the gradient, however many
+# ranks there are. No all-reduce can do with less. Cut the array into $N$ chunks, and let everybody talk to the
+# neighbour on the right only:
+#
+# 1. *Reduce-scatter,* $N-1$ rounds: in round $s$ (from 0) rank $r$ sends chunk $r - s$ to the right, gets chunk
+#    $r - s - 1$ from the left, and **adds** it to its own. (All numbers modulo $N$.) A chunk travels round the ring
+#    and collects a part at each rank.
+# 2. *All-gather,* $N-1$ rounds: each rank now has one chunk that is whole. The whole ones go round in the same way,
+#    and are **put in place** of what is there.
+#
+# ### Exercise: the ring
+#
+# <details><summary>Hint</summary><code>np.array_split(x, n)</code> cuts into n chunks whose lengths differ by one at
+# most; <code>np.concatenate</code> joins them. After the first half, rank r has chunk r + 1 whole: in the second half
+# it begins with that one. Send before you receive.</details>
+
+
+# %% exercise="ring_all_reduce"
+def ring_all_reduce(me, x):
+    """The sum of all ranks' x, by a ring.
+
+    me: this rank: me.rank, me.size; me.send(array, to) returns at once; me.receive(source) waits for its next message.
+    x: array [L] of any type, of the same length on all ranks; L may be smaller than the number of ranks, or 0.
+    Returns the sum [L] in the type of x; x itself stays as it is.
+    """
+    ### BEGIN SOLUTION
+    parts = np.array_split(np.array(x), me.size)
+    right, left = (me.rank + 1) % me.size, (me.rank - 1) % me.size
+    for step in range(me.size - 1):
+        me.send(parts[(me.rank - step) % me.size], right)
+        parts[(me.rank - step - 1) % me.size] += me.receive(left)
+    for step in range(me.size - 1):
+        me.send(parts[(me.rank + 1 - step) % me.size], right)
+        parts[(me.rank - step) % me.size] = me.receive(left)
+    return np.concatenate(parts)
+    ### END SOLUTION
+
+
+# %%
+check(ring_all_reduce)
+
+# %% hidden="ring_all_reduce" points=6
+### BEGIN HIDDEN TESTS
+points(ring_all_reduce, 6)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your messages, round by round. On the right, a cell fills as the ranks' parts of a chunk arrive: first the diagonal,
+# then everywhere.
+
+# %%
+outcome = simulated.run(ring_all_reduce, [simulated.marked(rank, 5) for rank in range(5)])
+widgets.explore(
+    lambda after: collectives.messages(outcome.messages, 5, after, caption="your ring_all_reduce on 5 simulated ranks"),
+    after=widgets.animation("rounds", outcome.trace.rounds + 1, interval=900),
+)
+
+
+# %% [markdown]
+# What does a rank send in all? Counted from the messages, for a gradient of 10,000 numbers:
+
+
+# %%
+def sent_by_a_rank(program, ranks, length=10_000):
+    """The most numbers that a rank sends, and the rounds that it takes."""
+    trace = simulated.run(program, [np.ones(length, np.float32)] * ranks).trace
+    return np.bincount(trace.source, trace.elements).max(initial=0), trace.rounds
+
+
+def cost():
+    programs = {"your ring": ring_all_reduce, "everybody to everybody": lambda me, x: me.all_reduce(x)}
+    sizes = [2, 3, 4, 6, 8, 12, 16, 24, 32]
+    counted = {name: [sent_by_a_rank(program, ranks) for ranks in sizes] for name, program in programs.items()}
+    return collectives.sent(sizes, counted, length=10_000, caption="messages counted on simulated ranks; float32")
+
+
+cost()
+
+# %% [markdown]
+# The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$), the other's grows with
+# the number of ranks. But look right: the ring takes $2(N-1)$ *rounds*, one after the other. Each has a latency, so
+# with very many ranks and small gradients a ring is slow. Lab 4 puts numbers to that and shows what Tencent did about
+# it. Horovod uses rings, and makes gradients larger by fusing them: you see it in notebook 2c.
+#
+# ## Summary
+#
+# - Ranks are processes with memories of their own. `rank` says who I am, `size` how many we are, `local_rank` which
+#   GPU is mine.
+# - Training needs three collectives: broadcast once, all-reduce in every step, all-gather for results.
+# - Averaging the gradients of N equal shares *is* the step with the whole batch, to rounding. Uneven shares, batch
+#   norm and different first weights break it, each in its own way.
+# - A ring all-reduce is a reduce-scatter and an all-gather: $2(N-1)$ rounds, $2\frac{N-1}{N}$ of the data.
+#
+# Next: 2b converts a script.
+#
+# - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* J. Parallel
+#   Distrib. Comput. 69, 2009
+# - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
+# - P. Goyal et al.: *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour.* arXiv:1706.02677

@@ -1,0 +1,82 @@
+"""Notebook 2a: the solutions, and mistakes that learners make in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from course_lib.assess.exercises.ranks import check, points
+
+NOTEBOOK = "2a_meet_the_ranks"
+
+
+@pytest.mark.parametrize("exercise", ["parallel_step", "ring_all_reduce"])
+def test_the_solution_gets_full_points(answer, exercise):
+    solution = answer(NOTEBOOK, exercise)
+    assert points(solution, 6) == 6.0
+    assert all(verdict.passed for verdict in check(solution).verdicts)
+
+
+WRONG = {
+    "the average forgotten": ("parallel_step", [(" / me.size", "")], "divide by the number of ranks"),
+    "averaged twice": ("parallel_step", [(" / me.size", " / me.size / me.size")], "once only"),
+    "no all-reduce": ("parallel_step", [("me.all_reduce(", "("), (" / me.size", "")], "all-reduce the gradients"),
+    "uphill": ("parallel_step", [("w - eta", "w + eta")], "uphill"),
+    "the whole batch everywhere": ("parallel_step", [("slice(me.rank, None, me.size)", "slice(None)")], "all 24"),
+    "blocks in place of every N-th": (
+        "parallel_step",
+        [("slice(me.rank, None, me.size)", "slice(me.rank * len(x) // me.size, (me.rank + 1) * len(x) // me.size)")],
+        "should take the examples",
+    ),
+    "the deadlock order": (
+        "ring_all_reduce",
+        [
+            (
+                "        me.send(parts[(me.rank - step) % me.size], right)\n"
+                "        parts[(me.rank - step - 1) % me.size] += me.receive(left)\n",
+                "        came = me.receive(left)\n"
+                "        me.send(parts[(me.rank - step) % me.size], right)\n"
+                "        parts[(me.rank - step - 1) % me.size] += came\n",
+            )
+        ],
+        "Send first, then receive",
+    ),
+    "the off-by-one chunk": ("ring_all_reduce", [("me.rank + 1 - step", "me.rank - step")], "the chunk is off"),
+    "the sum taken twice": (
+        "ring_all_reduce",
+        [("parts[(me.rank - step) % me.size] = ", "parts[(me.rank - step) % me.size] += ")],
+        "put in place, don't add",
+    ),
+    "the last chunk lost": (
+        "ring_all_reduce",
+        [
+            (
+                "np.array_split(np.array(x), me.size)",
+                "[np.array(x[i * (len(x) // me.size) : (i + 1) * (len(x) // me.size)]) for i in range(me.size)]"
+                " + [np.array(x[len(x) // me.size * me.size :])]",
+            )
+        ],
+        "are lost",
+    ),
+    "works in place": ("ring_all_reduce", [("np.array(x)", "x")], "work on a copy"),
+    "an average": (
+        "ring_all_reduce",
+        [("np.concatenate(parts)", "np.concatenate(parts) / me.size")],
+        "has the average",
+    ),
+    "one round too few": ("ring_all_reduce", [("me.size - 1", "me.size - 2")], "lacks the part"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_costs_points_and_is_named(answer, mistake, capsys):
+    exercise, edits, word = WRONG[mistake]
+    assert points(answer(NOTEBOOK, exercise, *edits), 6) < 6
+    assert word in capsys.readouterr().out
+
+
+def test_sending_everything_to_everybody_is_right_and_no_ring(capsys):
+    def ring_all_reduce(me, x):
+        return me.all_reduce(x)
+
+    assert 0 < points(ring_all_reduce, 10) <= 8
+    assert "to its right only" in capsys.readouterr().out
