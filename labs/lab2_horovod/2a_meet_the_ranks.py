@@ -135,7 +135,8 @@ collectives.holdings(
 #
 # All ranks must call the same collectives in the same order. If one does not come, the others wait for ever.
 #
-# After all-gather, all-reduce, reduce-scatter and all-to-all every rank has something of every other.
+# And the question above: after all-gather, all-reduce, reduce-scatter and all-to-all every rank knows something of
+# every other.
 #
 # ## One step on N ranks
 #
@@ -285,8 +286,8 @@ show()
 # - **Different seeds:** all ranks take the same steps, from different places. So they stay exactly as far apart as
 #   they began, and the averaged gradient is right for none of them. The cure is one broadcast.
 #
-# In the three upper cases the last column shows who notices: only with different seeds do the ranks disagree. The
-# other two agree with each other, perfectly, on something else than the single rank.
+# The last column tells who would notice. With different seeds the ranks disagree. With uneven shares and with batch
+# norm they agree perfectly, on something else than the single rank.
 #
 # ## How does an all-reduce work?
 #
