@@ -435,9 +435,9 @@ pd.DataFrame(
 #   gradient is good enough, and what is missing is updates: from 512 to 1,024 the steps only fall from 78 to 63.
 #   Shallue et al. (2018) found these three stretches, perfect scaling, diminishing returns and a floor, for every
 #   network and data set that they tried. Lab 3 takes it up.
-# - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.4 s. But it is a wide,
+# - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.9 s. But it is a wide,
 #   flat valley: from 16 to 512 the seeds overlap, and which of them came first in *your* run was luck. Only 1,024 is
-#   clearly behind. (The machine had other work as well: the seconds are rough. Epochs and steps don't depend on it.)
+#   clearly behind.
 #
 # More processors make the step of a large batch cheaper. They move the valley to the right, up to where the steps
 # stop falling. That is the limit of training on many GPUs, and the subject of this course.
