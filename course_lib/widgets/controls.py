@@ -17,6 +17,7 @@ from IPython.display import display
 from course_lib.plots.style import WIDTH, Card
 
 _WIDE = {"description_width": "initial"}
+_SHARPNESS = 1.2  # a tenth faster than figures that stand still
 _LAYOUT = {"width": "430px"}
 
 
@@ -84,7 +85,8 @@ def explore(draw: Callable[..., Card], **controls: Control) -> None:
     trouble = ipywidgets.HTML()
 
     def redraw(*_: object) -> None:
-        picture.value = draw(**{name: control.value.value for name, control in controls.items()}).png()
+        values = {name: control.value.value for name, control in controls.items()}
+        picture.value = draw(**values).png(_SHARPNESS)
 
     def moved(*_: object) -> None:
         # An exception in a widget's callback would end in a log that nobody reads.
