@@ -324,7 +324,7 @@ def call(
         with Run(command, ranks, _environment(ranks, hosts, None, env or {}), timeout or 0, float("inf")) as run:
             for event in run:
                 if event.kind == "output" and event.data["stream"] == "stdout":
-                    print(f"[{event.rank}] {event.data['text']}")
+                    print(f"[{event.rank}] {event.data['text']}", flush=True)
         result = run.wait()
         if result.code:
             words = next((line for line in reversed(result.tail) if line.strip()), "")
