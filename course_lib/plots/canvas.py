@@ -15,9 +15,7 @@ from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from course_lib.plots.style import FAINT, INK, WIDTH, Card
-
-GRID, SPINE = "#e6e6e2", "#b8b8b4"  # as in `style`
+from course_lib.plots.style import FAINT, GRID, INK, SPINE, WIDTH, Card, blank
 
 Box = tuple  # x, y, width, height, colour; x and y are those of the lower left corner
 
@@ -29,7 +27,7 @@ class Canvas:
     """
 
     def __init__(self, height: int) -> None:
-        self._figure = Card(figsize=(WIDTH / 100, height / 100))
+        self._figure = blank(height)
         self._pixels = Affine2D().scale(1 / WIDTH, 1 / height) + self._figure.transFigure
         self._layer = 0
         self._words: list[Path] = []

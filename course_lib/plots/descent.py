@@ -10,9 +10,9 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
-from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter, NullLocator
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from course_lib.plots.style import FAINT, INK, PALETTE, WIDTH, Card, card, style
+from course_lib.plots.style import FAINT, INK, PALETTE, WIDTH, Card, card, powers_of_ten, style
 
 # Up to which η λ_max each regime goes. Where a crawl ends is a matter of taste, the other two bounds are not.
 REGIMES = {"crawl": 0.1, "converge": 1.0, "oscillate": 2.0, "diverge": np.inf}
@@ -209,19 +209,9 @@ def side_by_side(
 def _descending(axis: Axes, path: Path, lowest: float, colour: str, label: str = "") -> None:
     above = path.losses - lowest
     shown = (above > 0) & (above < _FAR**2)
-    axis.set_yscale("log")
+    powers_of_ten(axis)
     axis.plot(np.flatnonzero(shown), above[shown], ".-", color=colour, markersize=4, linewidth=1.4, label=label)
     axis.set(xlabel="step", ylabel="loss above its minimum")
-    # Plain text: Matplotlib typesets its own powers of ten as formulas, too slowly for a slider.
-    axis.yaxis.set_major_locator(LogLocator(numticks=5))
-    axis.yaxis.set_major_formatter(lambda value, _: _power(value))
-    axis.yaxis.set_minor_locator(NullLocator())
-
-
-def _power(value: float) -> str:
-    """A power of ten as it is written: 0.01 is 10⁻²."""
-    exponent = str(round(np.log10(value)))
-    return {"0": "1", "1": "10"}.get(exponent, "10" + exponent.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
 
 
 def _strip(figure: Card, place: float, bottom: float) -> None:

@@ -11,9 +11,10 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle
-from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullFormatter
 
-from course_lib.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, Card, card, style
+from course_lib.cost.roofline import attainable, ridge
+from course_lib.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
 
 _BANDS = ("#8aa7c6", "#9ab4cf", "#a9c0d7", "#b8cbdf", "#c6d6e6", "#d3e0ec", "#dfe8f1", "#e9eff5")  # from low to high
 
@@ -51,7 +52,7 @@ def batches(draw: Callable[[int, int, int], Sequence[np.ndarray]], examples: int
         axis.set_xlim(-0.8, examples - 0.2)
         axis.set_xlabel("example")
         axis.grid(False)
-        figure.subplots_adjust(left=78 / 900)
+        figure.subplots_adjust(left=78 / WIDTH)
         handles = [
             Line2D([], [], color=PALETTE[n % 6], marker="s", linestyle="none", markersize=9, label=f"batch {n}")
             for n in range(most)
@@ -74,7 +75,7 @@ def variance(panels: Sequence[Mapping[str, object]], *, caption: str = "") -> Ca
     """
     with style():
         figure, axes = card(height=390, columns=len(panels), caption=caption)
-        figure.subplots_adjust(wspace=0.22, left=70 / 900)
+        figure.subplots_adjust(wspace=0.22, left=70 / WIDTH)
         for axis, panel in zip(axes, panels):
             population, sizes, one = panel["population"], np.asarray(panel["sizes"]), panel["one"]
             measured = np.atleast_2d(panel["measured"])
@@ -107,7 +108,7 @@ def epochs(losses: Mapping[int, Sequence[float]], *, eta: float, caption: str = 
     """
     with style():
         figure, (axis,) = card(height=340, caption=caption)
-        figure.subplots_adjust(left=64 / 900)
+        figure.subplots_adjust(left=64 / WIDTH)
         for number, (size, values) in enumerate(losses.items()):
             axis.plot(values, color=PALETTE[number % 7], marker=MARKERS[number % 7], label=f"m = {size:,}")
         axis.set_title(f"Loss after each epoch, the same η = {eta:g} for all")
@@ -180,7 +181,7 @@ def race(
     steps = max(map(len, paths.values())) - 1
     with style():
         figure, (left, right) = card(height=400, columns=2, caption=caption)
-        figure.subplots_adjust(wspace=0.22, left=64 / 900)
+        figure.subplots_adjust(wspace=0.22, left=64 / WIDTH)
         scene.draw(left)
         for number, (name, walked) in enumerate(paths.items()):
             place = min(step, len(walked) - 1)
@@ -193,24 +194,15 @@ def race(
         left.set_xlabel("w₁")
         left.set_ylabel("w₂", labelpad=0)
         left.set_title("the path")
-        right.set_yscale("log")
+        powers_of_ten(right)
+        right.locator_params(axis="x", nbins=4)
         right.set_xlim(-1, steps + 1)
         ceiling = max(loss(walked[:1].T)[0] for walked in paths.values()) - lowest
         right.set_ylim(1e-6 * ceiling, 5 * ceiling)
-        _quick(right)
         right.set_xlabel("steps")
         right.set_title("loss above the minimum")
         figure.legend(*right.get_legend_handles_labels(), loc="upper left", ncols=len(paths), handletextpad=0.3)
     return figure
-
-
-def _quick(axis: Axes) -> None:
-    """Make a log axis that is drawn in a third of the time: no minor ticks, no mathematics to set in its labels."""
-    axis.yaxis.set_minor_locator(NullLocator())
-    axis.locator_params(axis="x", nbins=4)
-    axis.yaxis.set_major_locator(LogLocator(numticks=5))
-    superscript = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-    axis.yaxis.set_major_formatter(FuncFormatter(lambda y, _: "10" + str(round(np.log10(y))).translate(superscript)))
 
 
 def ball(
@@ -233,7 +225,7 @@ def ball(
     distance = np.sum((walked - minimum) ** 2, axis=1)
     with style():
         figure, (left, right) = card(height=400, columns=2, caption=caption)
-        figure.subplots_adjust(wspace=0.24, left=64 / 900)
+        figure.subplots_adjust(wspace=0.24, left=64 / WIDTH)
         scene.draw(left)
         # The whole path is a blot, and slow to draw: all of the first steps, then every k-th.
         shown = np.unique(
@@ -259,9 +251,9 @@ def ball(
             ha="right",
             bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1.5},
         )
-        right.set_yscale("log")
+        powers_of_ten(right)
+        right.locator_params(axis="x", nbins=4)
         right.set_ylim(1e-7, 20)
-        _quick(right)
         right.set_xlabel("steps")
         right.set_title("squared distance from the minimum")
     return figure
@@ -276,7 +268,7 @@ def ball_sizes(table: pd.DataFrame, line: float, *, caption: str = "") -> Card:
     """
     with style():
         figure, (axis,) = card(height=380, caption=caption)
-        figure.subplots_adjust(left=70 / 900)
+        figure.subplots_adjust(left=70 / WIDTH)
         ratio = table["eta"] / table["batch_size"]
         ends = np.array([ratio.min(), ratio.max()])
         axis.plot(ends, line * ends, color=FAINT, linewidth=1.3, label="s² η/m")
@@ -325,7 +317,7 @@ def to_target(
             axis.yaxis.set_minor_formatter(NullFormatter())
             axis.set_title(f"{what} to target · best m = {best:,}", fontsize=10)
             axis.set_xlabel("batch size m")
-        figure.text(14 / 900, 1 - 24 / 390, title, fontsize=10.5)
+        figure.text(14 / WIDTH, 1 - 24 / 390, title, fontsize=10.5)
     return figure
 
 
@@ -340,7 +332,7 @@ def roofline(table: pd.DataFrame, peak: float, bandwidth: float, *, caption: str
     """
     with style():
         figure, (left, right) = card(height=430, columns=2, caption=caption)
-        figure.subplots_adjust(wspace=0.24, left=70 / 900)
+        figure.subplots_adjust(wspace=0.24, left=70 / WIDTH)
         for number, (layer, rows) in enumerate(table.groupby("layer", sort=False)):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 6}
             left.plot(rows["batch_size"], rows["images_per_second"], label=layer, **look)
@@ -350,14 +342,14 @@ def roofline(table: pd.DataFrame, peak: float, bandwidth: float, *, caption: str
         left.set_yscale("log")
         left.set_xlabel("batch size m")
         left.set_title("images per second")
-        knee = peak / bandwidth
+        knee = ridge(peak, bandwidth)
         reach = np.array([table["intensity"].min() / 2, knee, max(table["intensity"].max(), knee) * 2])
-        right.plot(reach, np.minimum(peak, reach * bandwidth) / 1e9, color=INK, linewidth=2, zorder=1)
+        right.plot(reach, attainable(reach, peak, bandwidth) / 1e9, color=INK, linewidth=2, zorder=1)
         right.axvline(knee, color=FAINT, linestyle=":", linewidth=1.2, zorder=1)
         right.set_xscale("log")
         right.set_yscale("log")
         right.set_xlim(reach[0], reach[-1])
-        right.set_ylim(min(table["flops"].min(), reach[0] * bandwidth) / 1e9 / 1.5, peak / 1e9 * 2)
+        right.set_ylim(min(table["flops"].min(), attainable(reach[0], peak, bandwidth)) / 1e9 / 1.5, peak / 1e9 * 2)
         right.set_xlabel("FLOP per byte")
         right.set_title(f"GFLOP/s, from left to right m = 1 … {table['batch_size'].max():,}")
         right.text(knee * 1.15, peak / 1e9 * 1.1, f"peak {peak / 1e9:,.0f} GFLOP/s", fontsize=9.5)

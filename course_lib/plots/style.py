@@ -12,13 +12,17 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import matplotlib
+import numpy as np
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 
 # Okabe and Ito (2008) without yellow, which is lost on a light card.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 CARD, INK, FAINT = "#fbfbf9", "#2b2b2b", "#6b6b6b"
+GRID, SPINE = "#e6e6e2", "#b8b8b4"
 WIDTH = 900  # pixels: a notebook's output area
 
 _STYLE = {
@@ -26,19 +30,19 @@ _STYLE = {
     "figure.dpi": 100,
     "savefig.facecolor": CARD,
     "axes.facecolor": CARD,
-    "axes.edgecolor": "#b8b8b4",
+    "axes.edgecolor": SPINE,
     "axes.labelcolor": INK,
     "axes.titlecolor": INK,
     "axes.titlesize": 11,
     "axes.titlelocation": "left",
-    "axes.titley": 1.0,  # else its place is looked for, in an eighth of the time that a figure takes
+    "axes.titley": 1.0,  # else its place is looked for, in a twentieth of the time that a figure takes
     "axes.labelsize": 10.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
     "axes.grid": True,
     "axes.axisbelow": True,
     "axes.prop_cycle": matplotlib.cycler(color=PALETTE),
-    "grid.color": "#e6e6e2",
+    "grid.color": GRID,
     "grid.linewidth": 0.8,
     "xtick.color": FAINT,
     "ytick.color": FAINT,
@@ -79,6 +83,15 @@ class Card(Figure):
         return self.png(), {"width": round(100 * self.get_figwidth())}
 
 
+def blank(height: float, caption: str = "") -> Card:
+    """A figure of WIDTH × `height` pixels with nothing on it but its caption line."""
+    with style():
+        figure = Card(figsize=(WIDTH / 100, height / 100))
+        if caption:
+            figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
+    return figure
+
+
 def card(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Card, Sequence]:
     """A figure in the course's style: `columns` axes side by side over one caption line.
 
@@ -88,16 +101,31 @@ def card(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Card, 
         caption: what the figure was made with, see `provenance`.
     """
     with style():
-        figure = Card(figsize=(WIDTH / 100, height / 100))
+        figure = blank(height, caption)
         axes = figure.subplots(1, columns, squeeze=False)[0]
         # Fixed margins, in pixels: a live figure must not jump about as its numbers grow.
         bottom = 76 if caption else 48
         figure.subplots_adjust(
             left=56 / WIDTH, right=1 - 24 / WIDTH, top=1 - 62 / height, bottom=bottom / height, wspace=0.16
         )
-        if caption:
-            figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
     return figure, axes
+
+
+def powers_of_ten(axis: Axes) -> None:
+    """Make a vertical log axis that a slider has time for: few ticks, in plain text.
+
+    Matplotlib typesets its own powers of ten as formulas, and each tick takes a millisecond.
+    """
+    axis.set_yscale("log")
+    axis.yaxis.set_major_locator(LogLocator(numticks=5))
+    axis.yaxis.set_major_formatter(lambda value, _: _power(value))
+    axis.yaxis.set_minor_locator(NullLocator())
+
+
+def _power(value: float) -> str:
+    """A power of ten as it is written: 0.01 is 10⁻²."""
+    exponent = str(round(np.log10(value)))
+    return {"0": "1", "1": "10"}.get(exponent, "10" + exponent.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
 
 
 def provenance(data: str = "", ranks: int = 1, machine: str = "") -> str:

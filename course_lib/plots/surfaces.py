@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from mpl_toolkits.mplot3d import Axes3D  # noqa: F401  (makes projection="3d" known)
 
-from course_lib.plots.style import CARD, FAINT, PALETTE, WIDTH, Card, style
+from course_lib.plots.style import CARD, FAINT, PALETTE, WIDTH, Card, blank, style
 
 COLOURS = "viridis"  # dark is low; even steps of brightness, also for colour-blind readers
 FACETS = 36  # along each side of a surface: as many as are drawn in time for a slider
@@ -53,7 +53,7 @@ def turned(
     if bottom == top:  # a flat loss, in the middle of the axis
         bottom, top = bottom - 0.5, top + 0.5
     with style():
-        figure = Card(figsize=(WIDTH / 100, height / 100))
+        figure = blank(height, caption)
         axis = figure.add_axes((0.1, 0.1, 0.8, 0.86), projection="3d")
         axis.plot_surface(
             *np.meshgrid(xs, ys), shown, cmap=COLOURS, vmin=bottom, vmax=top,
@@ -70,7 +70,6 @@ def turned(
         axis.view_init(elev=tilt, azim=turn)
         axis.set_box_aspect((1, 1, 0.7), zoom=1.02)
         figure.text(14 / WIDTH, 1 - 26 / height, title, fontsize=11)
-        figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
     return figure
 
 
@@ -104,7 +103,7 @@ def contours(
     side = (WIDTH - left - right - (columns - 1) * gap) / columns
     height = above + below + rows * side + (rows - 1) * between
     with style():
-        figure = Card(figsize=(WIDTH / 100, height / 100))
+        figure = blank(height, caption)
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         figure.subplots_adjust(
             left=left / WIDTH, right=1 - right / WIDTH, top=1 - above / height, bottom=below / height,
@@ -131,7 +130,6 @@ def contours(
         if mark:
             line = Line2D([], [], color=PALETTE[1], linewidth=2.2, label=mark[1])
             figure.legend(handles=[line], loc="upper left")
-        figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
     return figure
 
 

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 
-from course_lib.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, blank, card, colour, style
 
 
 def examples(images: np.ndarray, labels: np.ndarray, classes: Sequence[str], *, caption: str = "") -> Card:
@@ -21,7 +21,7 @@ def examples(images: np.ndarray, labels: np.ndarray, classes: Sequence[str], *, 
     """
     height, rows = 330, 3
     with style():
-        figure = Card(figsize=(WIDTH / 100, height / 100))
+        figure = blank(height, caption)
         grid = figure.subplots(rows, len(classes), squeeze=False)
         for column, name in enumerate(classes):
             found = np.flatnonzero(labels == column)[:rows]
@@ -32,7 +32,6 @@ def examples(images: np.ndarray, labels: np.ndarray, classes: Sequence[str], *, 
                 if row < len(found):
                     axis.imshow(images[found[row]].squeeze(), cmap="gray_r", vmin=0, vmax=255)
         figure.subplots_adjust(left=0.02, right=0.98, top=0.89, bottom=0.1, wspace=0.08, hspace=0.08)
-        figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
     return figure
 
 
@@ -192,7 +191,7 @@ def fits(histories: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
     """
     height, metrics = 520, ("accuracy", "loss")
     with style():
-        figure = Card(figsize=(WIDTH / 100, height / 100))
+        figure = blank(height, caption)
         grid = figure.subplots(len(metrics), len(histories), squeeze=False, sharey="row")
         for column, (title, history) in enumerate(histories.items()):
             for row, metric in enumerate(metrics):
@@ -225,7 +224,6 @@ def fits(histories: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
         figure.subplots_adjust(
             left=62 / WIDTH, right=1 - 24 / WIDTH, top=1 - 84 / height, bottom=76 / height, wspace=0.17, hspace=0.1
         )
-        figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
     return figure
 
 

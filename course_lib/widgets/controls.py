@@ -17,7 +17,7 @@ from IPython.display import display
 from course_lib.plots.style import WIDTH, Card
 
 _WIDE = {"description_width": "initial"}
-_SHARPNESS = 1.2  # a tenth faster than figures that stand still
+SHARPNESS = 1.2  # less to draw and to encode than in figures that stand still
 _LAYOUT = {"width": "430px"}
 
 
@@ -79,14 +79,14 @@ def explore(draw: Callable[..., Card], **controls: Control) -> None:
     """Show what `draw` returns, under one control for each of its arguments, and draw anew when one is moved.
 
     Args:
-        draw: takes the controls' values by name; should answer within 100 ms (`tests/benchmarks/sliders.py`).
+        draw: takes the controls' values by name; should answer within 100 ms (`tests/benchmarks/notebooks.py`).
     """
     picture = ipywidgets.Image(format="png", layout={"max_width": f"{WIDTH}px"})
     trouble = ipywidgets.HTML()
 
     def redraw(*_: object) -> None:
         values = {name: control.value.value for name, control in controls.items()}
-        picture.value = draw(**values).png(_SHARPNESS)
+        picture.value = draw(**values).png(SHARPNESS)
 
     def moved(*_: object) -> None:
         # An exception in a widget's callback would end in a log that nobody reads.

@@ -33,6 +33,7 @@ TIMED = """
 def _replace():
     import gc, itertools, json, statistics, time
     from course_lib import plots, widgets
+    from course_lib.widgets import controls
 
     def ends(control):
         widget = control.value
@@ -44,17 +45,17 @@ def _replace():
 
     def seconds(draw, values):
         began = time.perf_counter()
-        draw(**values).png(1.2)
+        draw(**values).png(controls.SHARPNESS)
         return time.perf_counter() - began
 
-    def explore(draw, **controls):
-        corners = [dict(zip(controls, values)) for values in itertools.product(*map(ends, controls.values()))]
-        draw(**corners[0]).png(1.2)
+    def explore(draw, **moved):
+        corners = [dict(zip(moved, values)) for values in itertools.product(*map(ends, moved.values()))]
+        draw(**corners[0]).png(controls.SHARPNESS)
         gc.collect()
         gc.freeze()  # as the real one does
         worst = max(statistics.median(seconds(draw, values) for _ in range(5)) for values in corners[:24])
         empty = statistics.median(seconds(lambda: plots.card(columns=2)[0], {}) for _ in range(9))
-        print("SLIDER", json.dumps([", ".join(controls), round(1000 * worst), round(1000 * empty)]))
+        print("SLIDER", json.dumps([", ".join(moved), round(1000 * worst), round(1000 * empty)]))
 
     widgets.explore = explore
 
