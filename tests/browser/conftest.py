@@ -91,11 +91,11 @@ class Lab:
                 pass
         return found
 
-    def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for what the browser cannot see."""
-        deadline = time.monotonic() + PATIENCE / 1000
+    def wait_until(self, condition: Callable[[], bool], patience: float = PATIENCE / 1000) -> None:
+        """Wait, so many seconds at most, for what the browser cannot see."""
+        deadline = time.monotonic() + patience
         while not condition():
-            assert time.monotonic() < deadline, f"not true after {PATIENCE / 1000:.0f} s"
+            assert time.monotonic() < deadline, f"not true after {patience:.0f} s"
             time.sleep(0.1)
 
     def close(self) -> list[psutil.Process]:
@@ -171,9 +171,14 @@ def chromium():
 
 
 @pytest.fixture
-def lab(tmp_path):
-    # A slice of the data: an epoch then takes seconds.
-    lab = Lab(tmp_path / "workspace", COURSE_SLICE="12800")
+def images():
+    """Training images in the lab: few enough for epochs of seconds."""
+    return 12_800
+
+
+@pytest.fixture
+def lab(tmp_path, images):
+    lab = Lab(tmp_path / "workspace", COURSE_SLICE=str(images))
     yield lab
     assert not lab.close(), "processes of the lab outlived it"
 
