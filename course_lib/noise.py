@@ -1,0 +1,60 @@
+"""The noise in stochastic gradients: how large it is, and how to keep it when the batch grows.
+
+g_n is the gradient of example n, G their mean over all examples, C their covariance. A batch of m examples drawn at
+random has a gradient with mean G and covariance C / m.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+
+def multiplicative(batch: int, base: int, rng: np.random.Generator) -> np.ndarray:
+    """Weights z [batch] for the examples of a batch, so that its gradient is as noisy as that of `base` examples.
+
+    The gradient becomes (1/M) Σ g_n z_n with z_n ~ N(1, σ²) (Hoffer et al. 2017, arXiv:1705.08741). Its mean stays G;
+    its covariance is ((1 + σ²) C + σ² G Gᵀ) / M. With σ² = M / base − 1, which grows as M does, the first term is
+    C / base; the second is small where the gradients of single examples are much larger than their mean. In Keras,
+    pass the weights as `sample_weight`.
+
+    Raises:
+        ValueError: where the batch is smaller than `base`: noise can be added only.
+    """
+    if batch < base:
+        raise ValueError(f"A batch of {batch} is noisier than one of {base} already.")
+    return rng.normal(1.0, np.sqrt(batch / base - 1), batch)
+
+
+def covariance(gradients: np.ndarray, batch: int, sigma: float = 0.0) -> np.ndarray:
+    """The covariance [d, d] of a batch's gradient when each example is weighted by z ~ N(1, sigma²).
+
+    Args:
+        gradients: of all examples [n, d]; a batch is drawn from them with replacement.
+    """
+    mean = gradients.mean(0)
+    spread = (gradients - mean).T @ (gradients - mean) / len(gradients)
+    return ((1 + sigma**2) * spread + sigma**2 * np.outer(mean, mean)) / batch
+
+
+def noise_scale(squares: Sequence[float], batches: Sequence[int]) -> float:
+    """The simple noise scale tr(C) / |G|², in examples (McCandlish et al. 2018, arXiv:1812.06162, appendix A.1).
+
+    A batch of this size has as much noise as signal. E|g|² = |G|² + tr(C) / m for a batch of m, so the mean
+    squared norms at two batch sizes give both.
+
+    Args:
+        squares: mean of |g|² over many batches, for the small and the large batch size. On N ranks these come
+            for free: from the gradients before and after the all-reduce.
+        batches: the two batch sizes, small and large.
+
+    Raises:
+        ValueError: where the estimate of |G|² is not positive: average over more batches.
+    """
+    (small, large), (little, much) = batches, squares
+    signal = (large * much - small * little) / (large - small)
+    noise = (little - much) / (1 / small - 1 / large)
+    if signal <= 0:
+        raise ValueError("The noise hides the gradient: average the squared norms over more batches, or larger ones.")
+    return noise / signal

@@ -1,0 +1,59 @@
+"""The scaling rules against their formulas, the warm-up in a real optimizer."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from tensorflow import keras
+
+from course_lib.schedules import Stage, WarmUp, decay, growth, legw, linear_scaling, sqrt_scaling, updates
+
+
+def test_scaling_rules():
+    assert linear_scaling(0.1, 8192, 256) == pytest.approx(3.2)
+    assert sqrt_scaling(0.1, 8192, 512) == pytest.approx(0.4)
+    assert linear_scaling(0.1, 64, 64) == sqrt_scaling(0.1, 64, 64) == 0.1
+    # Goyal et al.: 0.1 for 256 examples becomes 3.2 for 8,192, after 5 epochs of warm-up.
+    # LEGW keeps the updates of warm-up: 16 times the batch, 16 times the epochs.
+    assert legw(0.1, 0.3125, 8192, 512) == (pytest.approx(0.4), pytest.approx(5.0))
+
+
+def test_warm_up_starts_at_start_and_reaches_the_peak_after_its_steps():
+    rates = [float(WarmUp(3.2, 5, start=0.1)(t)) for t in range(8)]
+    np.testing.assert_allclose(rates, [0.1, 0.72, 1.34, 1.96, 2.58, 3.2, 3.2, 3.2], rtol=1e-6)
+
+
+def test_what_follows_the_warm_up_counts_from_its_end():
+    cosine = keras.optimizers.schedules.CosineDecay(2.0, 10)
+    schedule = WarmUp(cosine, 4)
+    np.testing.assert_allclose([schedule(t) for t in range(4)], [0, 0.5, 1, 1.5])
+    np.testing.assert_allclose([schedule(4 + t) for t in range(12)], [cosine(t) for t in range(12)], rtol=1e-6)
+
+
+def test_an_optimizer_made_anew_from_its_config_has_the_same_rates():
+    original = keras.optimizers.SGD(WarmUp(keras.optimizers.schedules.CosineDecay(2.0, 10), 4, start=0.25))
+    copy = keras.optimizers.SGD.from_config(original.get_config())
+    weights = [tf.Variable([0.0]), tf.Variable([0.0])]
+    rates = [0.25 + 1.75 * t / 4 for t in range(4)] + [float(keras.optimizers.schedules.CosineDecay(2.0, 10)(0))]
+    for optimizer, w in zip((original, copy), weights):
+        for _ in rates:
+            optimizer.apply_gradients([(tf.constant([-1.0]), w)])
+        np.testing.assert_allclose(w.numpy(), [sum(rates)], rtol=1e-6)
+
+
+def test_no_warm_up_is_an_error():
+    with pytest.raises(ValueError, match="at least 1 update"):
+        WarmUp(0.1, 0)
+
+
+def test_growth_lowers_the_noise_as_decay_does():
+    decayed, grown = decay(0.1, 128, (60, 120, 160), 5), growth(0.1, 128, (60, 120, 160), 5, largest=10_000)
+    assert [stage.batch for stage in decayed] == [128] * 4
+    assert grown == [Stage(0, 128, 0.1), Stage(60, 640, 0.1), Stage(120, 3200, 0.1), Stage(160, 10_000, 0.0625)]
+    for one, other in zip(decayed, grown):
+        assert one.eta / one.batch == pytest.approx(other.eta / other.batch)
+
+
+def test_updates_are_counted_without_batches_that_are_not_full():
+    assert updates([Stage(0, 100, 0.1), Stage(2, 300, 0.1)], epochs=5, examples=1_050) == 2 * 10 + 3 * 3
