@@ -43,6 +43,7 @@ HERE = Path(__file__).parent
 STOPPED = 130
 TAIL = 20  # last lines kept of each rank
 AFTER_FAILURE = 4.0  # seconds that the other ranks get to end by themselves
+SILENCE = 5  # seconds of silence after which ranks of an elastic run take another for lost; Horovod's own limit is 30
 AFTER_END = 10.0  # seconds for shutting down after the last script has ended; what is left then is ended
 
 _TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<(stdout|stderr)>:")
@@ -86,6 +87,10 @@ class _Failures:
     told: dict[int, int] = field(default_factory=dict)  # rank → code, in the order told
     seen: dict[int, int] = field(default_factory=dict)  # rank → code, as the launcher saw it
 
+    def count(self) -> int:
+        """How many ranks failed, or were ended by the launcher."""
+        return len(self.told.keys() | self.seen.keys())
+
     def first(self) -> tuple[int, int] | None:
         """The rank that failed first and its exit code. The failures of the others follow from the first."""
         by_launcher = (128 + signal.SIGTERM, -signal.SIGTERM)  # which ends the others, or their shells
@@ -102,8 +107,17 @@ class Run:
     Events that nobody reads wait in memory; several readers share them.
     """
 
-    def __init__(self, command: list[str], ranks: int, env: Mapping[str, str], timeout: float, patience: float) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        ranks: int,
+        env: Mapping[str, str],
+        timeout: float,
+        patience: float = float("inf"),
+        spare: int = 0,
+    ) -> None:
         self._started = time.time()
+        self._spare = spare  # so many ranks may fail
         self._unfinished = set(range(ranks))
         self._timeout = timeout
         self._patience = patience
@@ -151,6 +165,11 @@ class Run:
         self.wait()
 
     @property
+    def started(self) -> float:
+        """When the run was started, in seconds since the epoch: the zero of the events' times."""
+        return self._started
+
+    @property
     def running(self) -> bool:
         """True until the run and all its processes have ended."""
         return self._result is None
@@ -196,8 +215,8 @@ class Run:
             self._unfinished.discard(rank)
             if record.get("code") and not self._ending:
                 self._failures.told.setdefault(rank, record["code"])
-                self._hurry(AFTER_FAILURE)
-            elif not self._unfinished:
+                self._mind_failures()
+            if not self._unfinished and not self._too_many_failed:
                 self._hurry(AFTER_END, "late")  # a daemon that holds the output open would keep the launcher waiting
         else:
             self._put(kind, rank, when, record)
@@ -208,7 +227,16 @@ class Run:
                 groups = found.groupdict()
                 code = int(groups["code"]) if "code" in groups else 128 + int(groups["signal"])
                 self._failures.seen.setdefault(int(groups["rank"]), code)
-                self._hurry(AFTER_FAILURE)
+                self._unfinished.discard(int(groups["rank"]))
+                self._mind_failures()
+
+    @property
+    def _too_many_failed(self) -> bool:
+        return self._failures.count() > self._spare
+
+    def _mind_failures(self) -> None:
+        if self._too_many_failed:
+            self._hurry(AFTER_FAILURE)
 
     def _hurry(self, seconds: float, why: str = "") -> None:
         timer = threading.Timer(seconds, self._end, [why])
@@ -239,7 +267,7 @@ class Run:
         if code == TIMED_OUT and self._timeout:
             return Result(TIMED_OUT, seconds, message=f"Stopped at the time limit of {self._timeout:g} s.")
         failed = self._failures.first()
-        if failed:
+        if failed and (self._too_many_failed or (code and self._ending != "late")):
             rank, rank_code = failed
             how = f"failed with exit code {rank_code}"
             if rank_code > 128 and rank not in self._failures.told:
@@ -267,6 +295,7 @@ def start(
     *,
     controller: str | None = None,
     hosts: str | None = None,
+    min_ranks: int | None = None,
     timeout: float | None = None,
     patience: float = float("inf"),
     probe: Path | None = None,
@@ -276,7 +305,8 @@ def start(
     """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
 
     `controller` is "gloo" or "mpi" (default: the first that Horovod was built with); `hosts` is Horovod's
-    `host:slots,…` (default: this host); `timeout` in seconds; `patience` the seconds without a training
+    `host:slots,…` (default: this host); `min_ranks` makes the run elastic: it goes on while so many ranks are left,
+    and succeeds if they reach the end; `timeout` in seconds; `patience` the seconds without a training
     step on any rank after which the ranks count as deadlocked and are ended (it needs a probe); `probe` a folder
     for the evidence that each rank records (see `course_lib.probe`); `env` adds to the environment of the ranks.
 
@@ -288,14 +318,19 @@ def start(
         raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
     _check_numbers(ranks, timeout)
     _check_slots(ranks, hosts)
+    environment = _environment(ranks, hosts, probe, env or {})
+    if min_ranks is not None:
+        _check_elastic(ranks, min_ranks)
+        controller, hosts = "gloo", hosts or _one_rank_each(ranks)
+        environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(SILENCE))
     command = [sys.executable, str(HERE / "horovodrun.py"), f"--{_choose(controller)}", "-np", str(ranks)]
     command += ["-H", hosts] if hosts else []
+    command += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
     command += [sys.executable, str(HERE / "rank.py"), str(path)]
-    environment = _environment(ranks, hosts, probe, env or {})
     environment["COURSE_FOLDER"] = os.path.abspath(cwd or os.getcwd())
     # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
     environment["COURSE_ARGUMENTS"] = json.dumps([str(arg) for arg in args])
-    return Run(command, ranks, environment, timeout or 0, patience)
+    return Run(command, ranks, environment, timeout or 0, patience, ranks - (min_ranks or ranks))
 
 
 def call(
@@ -321,7 +356,7 @@ def call(
         (Path(folder) / "function.pkl").write_bytes(cloudpickle.dumps(function))
         command = [sys.executable, str(HERE / "run_function.py"), folder, str(ranks), _choose(controller)]
         command += [hosts] if hosts else []
-        with Run(command, ranks, _environment(ranks, hosts, None, env or {}), timeout or 0, float("inf")) as run:
+        with Run(command, ranks, _environment(ranks, hosts, None, env or {}), timeout or 0) as run:
             for event in run:
                 if event.kind == "output" and event.data["stream"] == "stdout":
                     print(f"[{event.rank}] {event.data['text']}", flush=True)
@@ -415,6 +450,20 @@ def _check_slots(ranks: int, hosts: str | None) -> None:
             f"ask for fewer ranks or give more slots.",
             code=2,
         )
+
+
+def _check_elastic(ranks: int, min_ranks: int) -> None:
+    if not 1 <= min_ranks <= ranks or ranks < 2:
+        raise CourseError(
+            f"An elastic run needs two ranks or more and min_ranks from 1 to all, not {min_ranks} of {ranks}.", code=2
+        )
+    if "gloo" not in controllers():
+        raise CourseError("Elastic runs need Gloo, and Horovod was built without it here.", code=2)
+
+
+def _one_rank_each(ranks: int) -> str:
+    """As many names of this host as there are ranks: Horovod gives a host up, with all its ranks, when one fails."""
+    return ",".join(f"{name}:1" for name in ("localhost", *(f"127.0.0.{'0' * i}1" for i in range(ranks - 1))))
 
 
 def _environment(ranks: int, hosts: str | None, probe: Path | None, extra: Mapping[str, str]) -> dict[str, str]:

@@ -8,13 +8,19 @@ through the rank's standard error, so they cross hosts wherever the output does.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import runpy
+import select
+import signal
 import sys
+import threading
 import time
 import traceback
 from pathlib import Path
+
+import psutil
 
 from course_lib.errors import CourseError
 
@@ -35,6 +41,25 @@ def open_channel() -> None:
     global _channel
     if os.environ.get("COURSE_EVENTS"):
         _channel = os.dup(2)
+
+
+def end_with_the_launcher() -> None:
+    """End this process and its children as soon as nobody reads its standard error any more.
+
+    On this host `supervise` ends all ranks; on another nobody does: when `ssh` ends, what it started goes on.
+    """
+    stream = os.dup(2)
+
+    def wait() -> None:
+        poll = select.poll()
+        poll.register(stream, 0)  # an error or a hang-up is always told
+        poll.poll()
+        for child in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                child.kill()
+        os._exit(128 + signal.SIGTERM)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def run(script: str, args: list[str]) -> int:
@@ -84,6 +109,7 @@ def main() -> int:
     args = json.loads(os.environ.pop("COURSE_ARGUMENTS", "[]"))
     os.chdir(os.environ.pop("COURSE_FOLDER", "."))
     open_channel()
+    end_with_the_launcher()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)
     if os.environ.get("COURSE_PROBE"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -90,6 +91,12 @@ def test_threads_are_shared_among_the_ranks_of_this_host(monkeypatch):
     assert launch._environment(2, None, None, {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
 
 
+def test_ranks_of_an_elastic_run_get_names_of_their_own():
+    hosts = [host.split(":") for host in launch._one_rank_each(4).split(",")]
+    assert len({name for name, _ in hosts}) == 4
+    assert {(socket.gethostbyname(name), slots) for name, slots in hosts} == {("127.0.0.1", "1")}
+
+
 def test_one_rank_per_gpu_else_two(monkeypatch):
     monkeypatch.setattr(launch, "gpus", lambda: ["A", "B", "C"])
     assert launch.default_ranks() == 3
@@ -115,6 +122,7 @@ def test_the_first_failure_is_told_from_those_that_follow_it():
     ended = launch._Failures(told={1: 1}, seen={0: -15, 2: 143})
     assert ended.first() == (1, 1)
     assert launch._Failures().first() is None
+    assert [each.count() for each in (failures, killed, ended, launch._Failures())] == [2, 2, 3, 0]
 
 
 @pytest.mark.slow
