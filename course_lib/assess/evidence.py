@@ -14,7 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib import launch
+from course_lib import launch, timeline
+
+_COLLECTIVES = ("ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLTOALL")
 
 
 @dataclass(frozen=True)
@@ -132,28 +134,13 @@ def read_timeline(path: Path) -> dict[str, Counter]:
     A file cut short (a rank was killed) is read as far as it goes; a missing one gives an empty answer.
     """
     try:
-        lines = path.read_text(errors="replace").splitlines()
+        table = timeline.read(path)
     except OSError:
         return {}
-    names: dict[int, str] = {}
     operations: dict[str, Counter] = {}
-    decoder = json.JSONDecoder()
-    for line in lines:
-        position = 0
-        while (position := line.find("{", position)) >= 0:
-            try:
-                event, position = decoder.raw_decode(line, position)
-            except ValueError:
-                break
-            if event.get("ph") == "M" and "name" in event.get("args", {}):
-                names[event["pid"]] = event["args"]["name"]
-            elif event.get("ph") == "B" and event.get("name") in (
-                "ALLREDUCE",
-                "BROADCAST",
-                "ALLGATHER",
-                "ALLTOALL",
-            ):
-                operations.setdefault(event["name"], Counter())[names.get(event.get("pid"), "?")] += 1
+    for tensor, activity in zip(table["tensor"], table["activity"]):
+        if activity in _COLLECTIVES:
+            operations.setdefault(activity, Counter())[tensor] += 1
     return operations
 
 

@@ -1,0 +1,1 @@
+"""What real ranks take: single messages, fused all-reduces, whole training steps."""
