@@ -84,6 +84,8 @@ class Ticker:
         """Note what an event says of the run's progress."""
         if event.kind in ("fit", "batch"):
             self._stage = "training"
+        elif event.kind == "step":
+            self._stage = f"step {event.data['step']}"
         elif event.kind == "epoch":
             self._stage = f"epoch {event.data['epoch'] + 1} done"
         if self._handle and time.monotonic() - self._shown > 0.5:
