@@ -188,7 +188,13 @@ def _watch_class(tf: object) -> type:
             self._steps += 1
             self._epochs[-1] += 1
             if self._steps == 1:
-                self._recorder.note("first-step", digest=_digest(self.model.get_weights()))
+                # Only now has every model its weights: some are built by their first batch.
+                self._recorder.note(
+                    "first-step",
+                    digest=_digest(self.model.get_weights()),
+                    trainable=len(self.model.trainable_variables),
+                    weights=len(self.model.weights),
+                )
             if time.monotonic() - self._told >= PAUSE:
                 self._told = time.monotonic()
                 self._rates.append(self._rate())
@@ -219,13 +225,7 @@ def _watch_class(tf: object) -> type:
             self._rates.append(self._rate())
             epochs, steps = self.params.get("epochs"), self.params.get("steps")
             rank.tell("fit", epochs=epochs, steps=steps, initial_epoch=self._initial_epoch)
-            self._recorder.note(
-                "fit",
-                epochs=epochs,
-                steps=steps,
-                trainable=len(self.model.trainable_variables),
-                weights=len(self.model.weights),
-            )
+            self._recorder.note("fit", epochs=epochs, steps=steps)
 
         def _rate(self) -> float:
             return float(tf.convert_to_tensor(self.model.optimizer.learning_rate))

@@ -150,29 +150,26 @@ def _rate(evidence: Evidence) -> tuple[float, str]:
 
 
 def _optimizer(evidence: Evidence) -> tuple[float, str]:
-    fit = evidence.ranks[0].first("fit")
+    first = evidence.ranks[0].first("first-step")
     reductions = evidence.reductions("grad")
-    if not fit or not reductions:
+    if not reductions:
         return 0, "No gradient was all-reduced: each rank trains a network of its own." + _ended(evidence)
-    steps = sum(evidence.ranks[0].epochs)
-    want = steps * fit["trainable"]
-    done = sum(reductions.values())
+    if not first:
+        return 0, "Gradients were all-reduced, but rank 0 never came to the end of a step." + _ended(evidence)
+    steps, variables = sum(evidence.ranks[0].epochs), first["trainable"]
+    want, done = steps * variables, sum(reductions.values())
     if done < want:
-        return (
-            0,
-            f"{done} gradients were all-reduced in place of {want} ({steps} steps × {fit['trainable']} variables).",
-        )
-    return 1, f"The gradients of all {fit['trainable']} variables were all-reduced in each of {steps} steps."
+        return 0, f"{done} gradients were all-reduced in place of {want} ({steps} steps × {variables} variables)."
+    return 1, f"The gradients of all {variables} variables were all-reduced in each of {steps} steps."
 
 
 def _broadcast(evidence: Evidence) -> tuple[float, str]:
-    fit = evidence.ranks[0].first("fit")
-    first = [record and record["digest"] for record in _each_rank(evidence, "first-step")]
-    if not fit or evidence.broadcasts == 0:
+    first = _each_rank(evidence, "first-step")
+    if evidence.broadcasts == 0:
         return 0, "Nothing was broadcast: the ranks start from different random weights and never agree."
-    if evidence.broadcasts < fit["weights"]:
-        return 0, f"{evidence.broadcasts} of {fit['weights']} variables were broadcast from rank 0."
-    if None in first or len(set(first)) > 1:
+    if first[0] and evidence.broadcasts < first[0]["weights"]:
+        return 0, f"{evidence.broadcasts} of {first[0]['weights']} variables were broadcast from rank 0."
+    if None in first or len({record["digest"] for record in first}) > 1:
         return (
             0,
             "There was a broadcast, but after the first step the ranks still held different weights."

@@ -112,6 +112,13 @@ def test_option_2_is_as_good_as_option_1(tmp_path):
     assert {v.id: v.reason for v in got.values() if not v.passed} == {}
 
 
+def test_a_model_that_its_first_batch_builds_is_as_good(tmp_path):
+    unbuilt = scripts.converted().replace(", input_shape=fashion.x_train.shape[1:])", ")")
+    assert unbuilt != scripts.converted()
+    got = verdicts(tmp_path, unbuilt)
+    assert {v.id: v.reason for v in got.values() if not v.passed} == {}
+
+
 def test_what_the_script_prints_is_no_evidence(tmp_path):
     boast = "print('Horovod initialised, gradients averaged, accuracy 1.000, passed: True')\n"
     got = verdicts(tmp_path, boast + scripts.converted([]))
