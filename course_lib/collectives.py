@@ -165,18 +165,19 @@ def _ring(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
 
 def _reduce_scatter(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
     """Afterwards member i has the whole sum of chunk i."""
-    size, place = len(members), np.arange(len(members))
-    for step in range(size - 1):
-        chunk = (place - step - 1) % size
-        yield Round(members, np.roll(members, -1), ends[chunk], ends[chunk + 1], add=True)
+    for step in range(len(members) - 1):
+        yield _turn(members, ends, -step - 1, add=True)
 
 
 def _all_gather(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
     """From member i, chunk i to all the others."""
-    size, place = len(members), np.arange(len(members))
-    for step in range(size - 1):
-        chunk = (place - step) % size
-        yield Round(members, np.roll(members, -1), ends[chunk], ends[chunk + 1], add=False)
+    for step in range(len(members) - 1):
+        yield _turn(members, ends, -step, add=False)
+
+
+def _turn(members: np.ndarray, ends: np.ndarray, ahead: int, add: bool) -> Round:
+    """From each member to the next, round the ring: member i sends chunk i + ahead."""
+    return Round(members, np.roll(members, -1), np.roll(ends[:-1], -ahead), np.roll(ends[1:], -ahead), add)
 
 
 def _to_leader(members: np.ndarray, length: int) -> Iterator[Round]:

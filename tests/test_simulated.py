@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.simulated import DeadlockError, marked, origin, run
+from course_lib.simulated import DeadlockError, marked, origin, ring_among, run
 
 
 def ring_sum(me, x):
@@ -95,3 +95,21 @@ def test_marked_numbers_tell_where_they_come_from():
     assert [origin(number) for number in numbers] == [(0, (0, 2)), (1, (0, 2)), (2, (0, 2))]
     with pytest.raises(ValueError, match="no sum of one element"):
         origin(marked(0, 3)[1] + marked(1, 3)[2])
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+@pytest.mark.parametrize("dtype", [np.int64, np.float16])
+def test_a_ring_among_some_ranks_is_their_sum_and_the_others_are_not_asked(ranks, dtype):
+    members = range(1, 1 + 2 * ranks, 2)
+    for length in (0, 1, 7):
+        values = [np.arange(length).astype(dtype) + rank for rank in range(2 * ranks + 1)]
+
+        def program(me, x):
+            return ring_among(me, x, members) if me.rank in members else x
+
+        outcome = run(program, values)
+        total = np.sum([values[rank] for rank in members], axis=0, dtype=dtype)
+        for rank, result in enumerate(outcome.results):
+            np.testing.assert_array_equal(result, total if rank in members else values[rank])
+            assert result.dtype == dtype
+        assert outcome.trace.rounds == 2 * (ranks - 1)

@@ -1,0 +1,159 @@
+"""What an all-reduce costs in the α–β model, in closed form.
+
+A message of n bytes takes α + β n seconds; messages between different ranks travel at the same time. The forms are
+those of the plans in `collectives`, with the same names; where N and k divide the length they are exact, else within
+the rounding of chunks to whole numbers. All take arrays, and each is a straight line in `nbytes`.
+
+Hosts: with `group` = k > 1, ranks 0 … k − 1 are on one host, the next k on another, and so on. `inner` is the link
+within a host (default: the same); the ranks of a host have *one* link to the outside in common.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Link:
+    """What joins two ranks: alpha, seconds for each message; beta, seconds for each byte."""
+
+    alpha: float
+    beta: float
+
+    def seconds(self, nbytes: float | np.ndarray) -> float | np.ndarray:
+        """Of one message."""
+        return self.alpha + self.beta * nbytes
+
+
+def ring(
+    ranks: int | np.ndarray,
+    nbytes: float | np.ndarray,
+    link: Link,
+    group: int | np.ndarray = 1,
+    inner: Link | None = None,
+) -> float | np.ndarray:
+    """Seconds of a ring all-reduce: 2(N−1) rounds of n/N bytes (Patarasuk and Yuan 2009).
+
+    One message of a round leaves each host, so a host's link is never shared; on a single host all are `inner`.
+    """
+    ranks, nbytes = np.asarray(ranks), np.asarray(nbytes, float)
+    half, part = ranks - 1, nbytes / ranks
+    return (2 * half * np.where(ranks > group, link.seconds(part), (inner or link).seconds(part)))[()]
+
+
+def tree(
+    ranks: int | np.ndarray,
+    nbytes: float | np.ndarray,
+    link: Link,
+    group: int | np.ndarray = 1,
+    inner: Link | None = None,
+) -> float | np.ndarray:
+    """Seconds of recursive halving and doubling: 2 log₂N rounds of n/2, n/4, … bytes (Thakur et al. 2005).
+
+    With N not a power of two, P the last one below: two more rounds of n bytes, and N = P otherwise. All ranks of a
+    host have partners outside in the rounds of distance `group` and more: their messages share its link.
+
+    Args:
+        group: a power of two.
+    """
+    ranks, nbytes, inner = np.asarray(ranks), np.asarray(nbytes, float), inner or link
+    size = _power_of_two(ranks)
+    extra, near = ranks - size, np.minimum(group, size)
+    between = np.log2(size / near) * link.alpha + group * link.beta * nbytes * (1 - near / size)
+    within = np.log2(near) * inner.alpha + inner.beta * nbytes * (near - 1) / size
+    handed = np.where(ranks > group, link.seconds(np.minimum(group, extra) * nbytes), inner.seconds(nbytes))
+    return (2 * (between + within + np.where(extra > 0, handed, 0)))[()]
+
+
+def hierarchical(
+    ranks: int | np.ndarray,
+    nbytes: float | np.ndarray,
+    link: Link,
+    group: int | np.ndarray,
+    inner: Link | None = None,
+) -> float | np.ndarray:
+    """Seconds of reduction in groups of k, ring of the N/k leaders, broadcast in groups (Jia et al. 2018).
+
+    4(k−1) rounds of n/k bytes within groups, 2(N/k−1) rounds of n·k/N bytes between leaders.
+    """
+    ranks, nbytes, inner = np.asarray(ranks), np.asarray(nbytes, float), inner or link
+    full, last, groups = np.minimum(group, ranks), ranks % group, -(-ranks // group)
+    within = (full - 1) * inner.seconds(nbytes / full)
+    # The chunks of a last group that is not full are larger, and the others wait for them.
+    waiting = np.where(groups > 1, np.maximum(last - 1, 0), 0)
+    within = within + waiting * inner.beta * nbytes * (1 / np.maximum(last, 1) - 1 / full)
+    return (4 * within + 2 * (groups - 1) * link.seconds(nbytes / groups))[()]
+
+
+def hybrid(
+    ranks: int | np.ndarray,
+    nbytes: float | np.ndarray,
+    link: Link,
+    group: int | np.ndarray,
+    threshold: float,
+    inner: Link | None = None,
+) -> float | np.ndarray:
+    """Seconds of a ring for at least `threshold` bytes, else of the hierarchical all-reduce (Jia et al. 2018)."""
+    large = np.asarray(nbytes) >= threshold
+    long, short = (algorithm(ranks, nbytes, link, group, inner) for algorithm in (ring, hierarchical))
+    return np.where(large, long, short)[()]
+
+
+def counted(messages: Any, link: Link, group: int = 1, inner: Link | None = None, itemsize: int = 4) -> float:
+    """Seconds of an all-reduce, message by message: each round lasts as long as what takes longest in it.
+
+    Args:
+        messages: arrays round, source, target, elements, as in `collectives.Trace`.
+        group: ranks of a host; the messages that leave it in a round share its link, and so do those that come.
+    """
+    rounds = int(messages.round[-1]) + 1 if len(messages.round) else 0
+    nbytes = messages.elements * float(itemsize)
+    homes = messages.source // group, messages.target // group
+    outside = homes[0] != homes[1]
+    seconds = np.zeros(rounds)
+    for home in homes:
+        place = messages.round * (home.max(initial=0) + 1) + home
+        together = np.bincount(place[outside], nbytes[outside])[place[outside]]
+        np.maximum.at(seconds, messages.round[outside], link.seconds(together))
+    np.maximum.at(seconds, messages.round[~outside], (inner or link).seconds(nbytes[~outside]))
+    return float(seconds.sum())
+
+
+def crossing(one: Callable, other: Callable, ranks: int | np.ndarray) -> float | np.ndarray:
+    """The bytes for which two all-reduces take equally long; NaN where one of them is always the quicker.
+
+    Args:
+        one, other: (ranks, nbytes) → seconds, straight lines in nbytes.
+    """
+    some = 1e9
+    begin, end = (one(ranks, nbytes) - other(ranks, nbytes) for nbytes in (0.0, some))
+    nearer = begin * (begin - end) > 1e-9 * begin**2  # and not by rounding
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where(nearer, some * begin / (begin - end), np.nan)[()]
+
+
+def fit(ranks: int | np.ndarray, nbytes: np.ndarray, seconds: np.ndarray) -> Link:
+    """The α and β ≥ 0 of ring all-reduces that were measured, by least squares on the relative errors.
+
+    So a measurement of a microsecond counts as much as one of a second.
+
+    Args:
+        ranks, nbytes, seconds: one for each measurement; the number of ranks may be the same for all.
+    """
+    seconds = np.asarray(seconds, float)
+    latency, bandwidth = (ring(ranks, nbytes, link) / seconds for link in (Link(1, 0), Link(0, 1)))
+    (alpha, beta), *_ = np.linalg.lstsq(np.stack([latency, bandwidth], 1), np.ones_like(seconds), rcond=None)
+    if alpha < 0:
+        alpha, beta = 0.0, bandwidth.sum() / (bandwidth**2).sum()
+    elif beta < 0:
+        alpha, beta = latency.sum() / (latency**2).sum(), 0.0
+    return Link(float(alpha), float(beta))
+
+
+def _power_of_two(numbers: np.ndarray) -> np.ndarray:
+    """The largest one that is not greater."""
+    return 2.0 ** (np.frexp(numbers)[1] - 1)

@@ -1,0 +1,588 @@
+# %% [markdown]
+# # 4a Collectives and their cost
+#
+# In each step of training all ranks add up their gradients. There is more than one way to do it: a ring, a tree, a
+# ring of groups. Which one is fastest depends on the size of the gradient, on the number of ranks and on the network.
+# Here you find out by how much, first on paper, then message by message, then with a clock.
+#
+# **You will be able to** say what an all-reduce costs in the α–β model, and derive it; read an algorithm off its
+# messages; write the hierarchical all-reduce of Tencent's system; say which algorithm wins where, and why; measure α
+# and β of a real system and say what is in them.
+#
+# **Time:** 70 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
+#
+# **Needs:** the ring all-reduce of 2a. No GPU.
+
+# %%
+import numpy as np
+import pandas as pd
+from IPython.display import Image
+
+from course_lib import collectives, launch, plots, simulated, widgets
+from course_lib.assess.exercises.allreduce import check, points
+from course_lib.cost import allreduce
+from course_lib.cost.allreduce import Link
+from course_lib.measure import wire
+from course_lib.plots import communication
+from course_lib.simulated import ring_among
+
+# %% [markdown]
+# ## Two numbers for a network
+#
+# A message of $n$ bytes takes
+#
+# $$\alpha + \beta n$$
+#
+# seconds (Hockney 1994). **α** is the *latency*, what even an empty message takes. **β** is the time for a byte, one
+# over the *bandwidth*. Their ratio $\alpha/\beta$ is a size: a message so large takes as long for its bytes as for
+# its start. Smaller ones are bound by latency, larger ones by bandwidth.
+#
+# What we assume besides: messages between different pairs of ranks travel at the same time, and in one *round* a rank
+# sends and receives one message. So a round takes $\alpha + \beta \cdot$ its largest message, and an all-reduce the
+# sum of its rounds. (Adding the numbers up is not counted. It is quicker than sending them.)
+#
+# For all that follows, a network with α = 10 µs and 10 GB/s. So $\alpha/\beta$ is 100 kB.
+
+# %%
+LINK = Link(alpha=10e-6, beta=1 / 10e9)
+print(f"α/β = {LINK.alpha / LINK.beta / 1e3:.0f} kB")
+
+# %% [markdown]
+# ## The ring
+#
+# The all-reduce of 2a: cut the tensor into $N$ chunks; $N-1$ rounds in which each rank passes a chunk to the right
+# and the next one adds it; $N-1$ rounds in which the finished chunks go round. Below are 8 ranks. Letters are chunks;
+# the table holds how many ranks' numbers are in a chunk so far, Σ is all. On the right is the bill.
+
+# %%
+ring_plan = list(collectives.ring(8, 8))
+widgets.explore(
+    lambda after: communication.rounds(
+        ring_plan, 8, after, title="ring", caption="the plan of collectives.ring on 8 simulated ranks, 8 chunks"
+    ),
+    after=widgets.animation("round", len(ring_plan) + 1, interval=900),
+)
+
+# %% [markdown]
+# ### Predict
+#
+# 1,024 ranks on the network above. How long does a ring all-reduce of 1 kB take, how long one of 100 MB?
+
+# %% editable=true
+my_seconds_for_1_kB = None
+my_seconds_for_100_MB = None
+
+# %% [markdown]
+# ### Exercise: what a ring costs
+#
+# <details><summary>Hint</summary>How many rounds are there in all? How many bytes has each message, when the tensor
+# has n?</details>
+
+
+# %% exercise="ring_seconds"
+def ring_seconds(ranks, nbytes, alpha, beta):
+    """Seconds of a ring all-reduce by the α–β model; 0 for one rank.
+
+    ranks: N, a number or an array; nbytes: of the whole tensor, a number or an array that fits to it.
+    alpha: seconds for each message; beta: seconds for each byte.
+    """
+    ### BEGIN SOLUTION
+    rounds = 2 * (ranks - 1)
+    message = nbytes / ranks
+    return rounds * (alpha + beta * message)
+    ### END SOLUTION
+
+
+# %%
+check(ring_seconds)
+
+# %% hidden="ring_seconds" points=2
+### BEGIN HIDDEN TESTS
+points(ring_seconds, 2)
+### END HIDDEN TESTS
+
+# %%
+for size, guess in ((1e3, my_seconds_for_1_kB), (100e6, my_seconds_for_100_MB)):
+    seconds = ring_seconds(1024, size, LINK.alpha, LINK.beta)
+    print(f"{size:>13,.0f} bytes: {1e3 * seconds:5.1f} ms; your guess: {guess} s")
+
+# %% [markdown]
+# A hundred thousand times the bytes for twice the time. Of the 20.5 ms for 1 kB, 0.2 µs are for bytes; the rest is
+# waiting, 2,046 times 10 µs. A neural network has many small tensors, so with many ranks a plain ring is a bad
+# choice.
+#
+# ## The tree
+#
+# *Recursive halving and doubling* (Thakur, Rabenseifner, Gropp 2005). In the first round each rank has a partner half
+# the machine away; each of the two gives the other half of its tensor and adds what it gets to the half that it
+# keeps. Then the same with a partner a quarter away and half of the half. After $\log_2 N$ rounds each rank holds one
+# finished chunk, and the way back doubles it:
+#
+# $$T_\text{tree} = 2 \sum_{i=1}^{\log_2 N} \Big( \alpha + \beta \frac{n}{2^i} \Big)
+#   = 2 \log_2 N \cdot \alpha + 2 \frac{N-1}{N} \beta n$$
+#
+# since $\frac12 + \frac14 + \dots + \frac1N = 1 - \frac1N$. As many bytes as in the ring, and far fewer rounds.
+#
+# With $N$ not a power of two, the ranks beyond the last one hand over all they have before, and get the sum
+# afterwards. Two more rounds with the whole tensor: $+\,2(\alpha + \beta n)$, and about twice the bytes.
+
+# %%
+tree_plan = list(collectives.tree(8, 8))
+widgets.explore(
+    lambda after: communication.rounds(
+        tree_plan, 8, after, title="tree", caption="the plan of collectives.tree on 8 simulated ranks, 8 chunks"
+    ),
+    after=widgets.animation("round", len(tree_plan) + 1, interval=900),
+)
+
+# %% [markdown]
+# Can it be done in fewer rounds? After one round a rank can know of two ranks' numbers, after two of four: at least
+# $\log_2 N$ rounds. And no all-reduce sends less than $2\frac{N-1}{N} n$ bytes from each rank (Patarasuk and Yuan
+# 2009). The tree is at that bound for bytes, and at twice that for rounds.
+#
+# ## The hierarchical all-reduce
+#
+# Tencent's system (Jia et al. 2018) has groups of $k$ ranks, each with a leader:
+#
+# 1. each group adds up its numbers at its leader;
+# 2. the $N/k$ leaders do a ring all-reduce;
+# 3. each leader gives the sum to its group.
+#
+# ### Exercise: the hierarchical all-reduce
+#
+# Write it for simulated ranks, the plain way: members send all they have to the leader, and the leader sends the
+# whole sum to each.
+#
+# <details><summary>Hint</summary>The leader of rank r is the first rank of its group, r − r % group. Members have
+# only two things to do. <code>ring_among(me, array, ranks)</code> returns the sum over those ranks; only they may
+# call it.</details>
+
+
+# %% exercise="hierarchical_all_reduce"
+def hierarchical_all_reduce(me, x, group):
+    """The sum of all ranks' x, by way of the leaders of groups.
+
+    me: this rank: me.rank, me.size; me.send(array, to) returns at once; me.receive(source) waits for its next message.
+    x: array [L] of any type, of the same length on all ranks; group: k. The last group may be smaller.
+    Returns the sum [L] in the type of x; x itself stays as it is.
+    """
+    ### BEGIN SOLUTION
+    leader = me.rank - me.rank % group
+    if me.rank != leader:
+        me.send(x, leader)
+        return me.receive(leader)
+    members = range(leader + 1, min(leader + group, me.size))
+    total = np.array(x)
+    for member in members:
+        total += me.receive(member)
+    total = ring_among(me, total, range(0, me.size, group))
+    for member in members:
+        me.send(total, member)
+    return total
+    ### END SOLUTION
+
+
+# %%
+check(hierarchical_all_reduce)
+
+# %% hidden="hierarchical_all_reduce" points=5
+### BEGIN HIDDEN TESTS
+points(hierarchical_all_reduce, 5)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Within a group this sends the whole tensor $2(k-1)$ times, one after the other, through the leader. The paper's way
+# is better for large tensors: the members first make their sum as in a ring (reduce-scatter, $k-1$ rounds of $n/k$
+# bytes), then the leader collects the chunks ($k-1$ rounds more). The broadcast is the same backwards. In all
+# $4(k-1)$ rounds within groups and $2(N/k-1)$ rounds among the leaders:
+#
+# $$T_\text{hier} = 4(k-1) \Big( \alpha + \beta \frac{n}{k} \Big)
+#   + 2 \Big(\frac{N}{k} - 1\Big) \Big( \alpha + \beta \frac{n k}{N} \Big)$$
+
+# %%
+hierarchical_plan = list(collectives.hierarchical(8, 8, group=4))
+widgets.explore(
+    lambda after: communication.rounds(
+        hierarchical_plan, 8, after, group=4, title="hierarchical, groups of 4",
+        caption="the plan of collectives.hierarchical on 8 simulated ranks, 8 chunks",
+    ),
+    after=widgets.animation("round", len(hierarchical_plan) + 1, interval=900),
+)  # fmt: skip
+
+# %% [markdown]
+# ## Formula against count
+#
+# A formula is a claim. `collectives.trace` lists every message of a plan. So count: the rounds, and the bytes of each
+# round's largest message. Your own program is in the table too, with its messages as they were sent; its formula is
+# $2(k-1)(\alpha + \beta n) + 2(N/k-1)(\alpha + \beta nk/N)$.
+
+
+# %%
+def row(name, trace, formula, ranks, nbytes):
+    """Rounds and bytes as counted, and the seconds by count and by formula."""
+    counted = trace.seconds(LINK.alpha, LINK.beta)
+    return {
+        "algorithm": name,
+        "ranks": ranks,
+        "messages": len(trace.round),
+        "rounds": trace.rounds,
+        "bytes one after the other": f"{4 * trace.largest().sum() / nbytes:.4f} n",
+        "ms, counted": round(1e3 * counted, 4),
+        "ms, formula": round(1e3 * formula, 4),
+        "equal": bool(np.isclose(counted, formula, rtol=1e-12)),
+    }
+
+
+def count(ranks, length=2**20, group=8):
+    nbytes = 4 * length
+    forms = {
+        "ring": (collectives.ring(ranks, length), allreduce.ring(ranks, nbytes, LINK)),
+        "tree": (collectives.tree(ranks, length), allreduce.tree(ranks, nbytes, LINK)),
+        "hierarchical": (
+            collectives.hierarchical(ranks, length, group),
+            allreduce.hierarchical(ranks, nbytes, LINK, group),
+        ),
+        "hybrid, ring from 8 MB": (
+            collectives.hybrid(ranks, length, group, threshold=2**21),
+            allreduce.hybrid(ranks, nbytes, LINK, group, threshold=2**23),
+        ),
+    }
+    return [row(name, collectives.trace(plan), formula, ranks, nbytes) for name, (plan, formula) in forms.items()]
+
+
+def count_mine(ranks=16, length=2**12, group=8):
+    """Your program: its messages, against the formula of the plain way."""
+    nbytes, groups = 4 * length, ranks // group
+    sent = simulated.run(lambda me, x: hierarchical_all_reduce(me, x, group), [np.ones(length, np.float32)] * ranks)
+    plain = 2 * (group - 1) * LINK.seconds(nbytes) + ring_seconds(groups, nbytes, LINK.alpha, LINK.beta)
+    return row("yours", sent.trace, plain, ranks, nbytes)
+
+
+pd.DataFrame([*count(16), *count(2048)]).set_index("algorithm")
+
+# %%
+pd.DataFrame([count_mine()]).set_index("algorithm")
+
+# %% [markdown]
+# Where $N$ and $k$ divide the length, formula and count agree to the last digit, for 8 million messages too. Where
+# they don't, some chunks are one number longer, and a round is late by at most 4 β.
+#
+# ## Which wins where?
+#
+# Both costs are straight lines in $n$: a hierarchical all-reduce has fewer rounds, a ring fewer bytes. So there is
+# one size where they are equal. Below it the hierarchical one is faster, above it the ring.
+#
+# ### Exercise: the crossing
+#
+# <details><summary>Hint</summary>How many rounds more has the ring? How many bytes more go one after the other in the
+# hierarchical all-reduce, as a multiple of n? At the crossing, the α of the first are worth the β of the
+# second.</details>
+
+
+# %% exercise="crossing"
+def crossing(ranks, group, alpha, beta):
+    """The bytes for which a ring and a hierarchical all-reduce take equally long; 0 where a ring is always faster.
+
+    ranks: N, a multiple of group; group: k, at least 2 (the paper's way: 4(k−1) rounds within groups).
+    alpha: seconds for each message; beta: seconds for each byte, the same link everywhere.
+    """
+    ### BEGIN SOLUTION
+    groups = ranks / group
+    more_rounds = 2 * (ranks - 1) - 4 * (group - 1) - 2 * (groups - 1)
+    more_bytes = 4 * (group - 1) / group + 2 * (groups - 1) / groups - 2 * (ranks - 1) / ranks
+    return max(more_rounds, 0) * alpha / (more_bytes * beta)
+    ### END SOLUTION
+
+
+# %%
+check(crossing)
+
+# %% hidden="crossing" points=3
+### BEGIN HIDDEN TESTS
+points(crossing, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# In the fraction all but little cancels, and for many ranks
+#
+# $$n^* \approx \frac{\alpha}{\beta} \cdot \frac{N}{2}$$
+#
+# whatever the size of the groups. A **hybrid** all-reduce knows this size: it takes the ring for larger tensors, the
+# hierarchical one for smaller.
+#
+# Now the map: colour is the cheapest algorithm, the line is where the formulas are equal. One column for each power
+# of two.
+#
+# ### Predict
+#
+# With 1,024 ranks and groups of 8 on the network above, up to which size does the hierarchical all-reduce win? And
+# when the tree may take part: what is left of the ring?
+
+# %% editable=true
+my_crossing_in_MB = None
+my_guess_what_is_left_of_the_ring = None
+
+# %%
+CANDIDATES = {
+    "ring, hierarchical": (("ring", "hierarchical"), communication.POWERS),
+    "and tree, N = 2ᵖ": (("ring", "hierarchical", "tree"), communication.POWERS),
+    "and tree, N = 1.5 · 2ᵖ": (("ring", "hierarchical", "tree"), communication.BETWEEN),
+}
+
+
+def which_wins(alpha, bandwidth, group, exponent, candidates):
+    among, ranks = candidates
+    at = 2**exponent if ranks is communication.POWERS else 3 * 2 ** (exponent - 1)
+    return communication.winners(
+        Link(alpha * 1e-6, 1 / (bandwidth * 1e9)), group, among=among, ranks=ranks, at=at,
+        caption=f"α = {alpha:.3g} µs, 1/β = {bandwidth:.3g} GB/s, groups of {group}; each rank has a link of its own",
+    )  # fmt: skip
+
+
+print(f"your guesses: {my_crossing_in_MB} MB, {my_guess_what_is_left_of_the_ring}")
+widgets.explore(
+    which_wins,
+    alpha=widgets.slider("α, µs", -1, 3, 10.0, log=True),
+    bandwidth=widgets.slider("1/β, GB/s", -1, 3, 10.0, log=True),
+    group=widgets.choice("group k", [8, 2, 4, 16, 32]),
+    exponent=widgets.slider("p of the right side", 1, 16, 10),
+    candidates=widgets.choice("between", CANDIDATES),
+)
+
+# %%
+print(f"your crossing: {crossing(1024, 8, LINK.alpha, LINK.beta) / 1e6:.1f} MB")
+
+# %% [markdown]
+# - **Ring and hierarchical:** 50.6 MB. The largest convolution of a ResNet-50 has 9.4 MB, far below it; the first
+#   fully connected layer of AlexNet has 151 MB, far above. Tencent found the same on its machines: for fully
+#   connected layers the ring still outperformed the hierarchical all-reduce. Hence the hybrid.
+# - **The tree, with powers of two:** nothing is left of the ring but a tie with two ranks. The tree has the ring's
+#   bytes and fewer rounds. In this model it is never slower.
+# - **The tree, between powers of two:** its two extra rounds with the whole tensor leave the ring the large tensors.
+#
+# So why does Horovod use rings, and Tencent groups?
+#
+# ## What α–β leaves out
+#
+# The model gives every pair of ranks a cable of its own. Real machines have $k$ GPUs in a *host*, with fast links
+# inside, and *one* network card. Count what leaves a host of 8 in each algorithm, with 64 ranks:
+
+
+# %%
+def leaving(trace, group):
+    """Bytes that leave the busiest host: in its busiest round, and in all."""
+    out = trace.source // group != trace.target // group
+    table = np.zeros((trace.rounds, trace.source.max() // group + 1))
+    np.add.at(table, (trace.round[out], trace.source[out] // group), 4 * trace.elements[out])
+    return table.max(), table.sum(0).max()
+
+
+def leave(ranks=64, length=2**18, group=8):
+    plans = {
+        "ring": collectives.ring(ranks, length),
+        "tree": collectives.tree(ranks, length),
+        "hierarchical": collectives.hierarchical(ranks, length, group),
+    }
+    rows = []
+    for name, plan in plans.items():
+        busiest, total = leaving(collectives.trace(plan), group)
+        rows.append(
+            {
+                "algorithm": name,
+                "in one round": f"{busiest / 4 / length:.3f} n",
+                "in all": f"{total / 4 / length:.2f} n",
+            }
+        )
+    return pd.DataFrame(rows).set_index("algorithm")
+
+
+leave()
+
+# %% [markdown]
+# In the ring and among the leaders one message at a time leaves a host. In the tree's first rounds all eight ranks
+# have their partners outside, and the card carries four whole tensors at once. (Partners nearby first would help; so
+# do switches that add up. The best order depends on the machine, which is why NCCL has several algorithms and picks.)
+#
+# The map again, with hosts: the $k$ ranks of a host share one link to the outside. Within a host links are faster, by
+# a factor that you choose.
+
+
+# %%
+def with_hosts(alpha, bandwidth, group, faster, exponent):
+    link = Link(alpha * 1e-6, 1 / (bandwidth * 1e9))
+    inner = Link(link.alpha / faster, link.beta / faster)
+    return communication.winners(
+        link, group, inner, hosts=True, at=2**exponent,
+        caption=f"α = {alpha:.3g} µs, 1/β = {bandwidth:.3g} GB/s a host of {group}; inside {faster:.3g} times faster",
+    )  # fmt: skip
+
+
+widgets.explore(
+    with_hosts,
+    alpha=widgets.slider("α, µs", -1, 3, 10.0, log=True),
+    bandwidth=widgets.slider("1/β, GB/s", -1, 3, 10.0, log=True),
+    group=widgets.choice("ranks of a host k", [8, 2, 4, 16]),
+    faster=widgets.slider("links inside are faster by", 0, 2, 10.0, log=True),
+    exponent=widgets.slider("p of the right side", 1, 16, 10),
+)
+
+# %% [markdown]
+# Now all three have their place: the tree for small tensors, the hierarchical all-reduce in the middle, the ring for
+# the largest. The faster the links inside, the further up goes the border between the last two: with fast groups the
+# way through the leader costs nothing, and one card carries what one card can.
+#
+# These maps are drawn with closed forms. Here they are against the messages of the plans, counted per host:
+
+
+# %%
+def check_hosts(group=8, length=2**14):
+    inner = Link(LINK.alpha / 10, LINK.beta / 10)
+    worst = 0
+    for ranks in (8, 16, 64, 256):
+        nbytes = 4 * length
+        for formula, plan in (
+            (allreduce.ring(ranks, nbytes, LINK, group, inner), collectives.ring(ranks, length)),
+            (allreduce.tree(ranks, nbytes, LINK, group, inner), collectives.tree(ranks, length)),
+            (
+                allreduce.hierarchical(ranks, nbytes, LINK, group, inner),
+                collectives.hierarchical(ranks, length, group),
+            ),
+        ):
+            counted = allreduce.counted(collectives.trace(plan), LINK, group, inner)
+            worst = max(worst, abs(counted / formula - 1))
+    return worst
+
+
+print(f"largest relative difference of formula and count: {check_hosts():.0e}")
+
+# %% [markdown]
+# ## α and β of this machine
+#
+# Now a clock. Two real ranks; Horovod all-reduces of 4 bytes to 16 MB, 40 times each, in turns, with nothing fused.
+# Beside them bare messages: bytes through a TCP connection between the same two ranks and back, halved. Both ranks
+# are on this machine, so no network card is involved.
+#
+# ### Predict
+#
+# A bare message takes about 10 to 40 µs on most machines. With two ranks an all-reduce is two rounds. How long will
+# an all-reduce of 4 bytes take?
+
+# %% editable=true
+my_seconds_for_4_bytes = None
+
+# %%
+RANKS = 2
+SIZES = 4 ** np.arange(1, 13)
+SWEEPS = 40
+
+
+def time_both():
+    import horovod.tensorflow as hvd
+
+    hvd.init()
+    return wire.all_reduces(SIZES, SWEEPS), wire.messages(SIZES, SWEEPS)
+
+
+timed, bare = launch.call(time_both, RANKS, env={"HOROVOD_FUSION_THRESHOLD": "0", "HOROVOD_CYCLE_TIME": "0.1"})[0]
+print(f"an all-reduce of 4 bytes: {np.median(timed[:, 0]):.1e} s; your guess: {my_seconds_for_4_bytes} s")
+print(f"a bare message of 16 bytes: {np.median(bare[:, 1]):.1e} s")
+
+# %% [markdown]
+# ### Exercise: fit α and β
+#
+# The model is linear in α and β: every measurement says $a \alpha + b \beta = t$ with known $a$ and $b$. Find the α
+# and β with the least squares of the *relative* errors, $\sum (\hat t / t - 1)^2$: in seconds, the largest tensor
+# would decide alone.
+#
+# <details><summary>Hint</summary><code>np.linalg.lstsq(matrix, right, rcond=None)[0]</code> solves many equations for
+# few unknowns. Divide each equation by its t.</details>
+
+
+# %% exercise="fit_link"
+def fit_link(ranks, nbytes, seconds):
+    """α and β that fit measured ring all-reduces best, by least squares of the relative errors.
+
+    ranks: N; nbytes: size of the tensors [m]; seconds: measured [m]. Returns (alpha, beta), in s and s per byte.
+    """
+    ### BEGIN SOLUTION
+    rounds = 2 * (ranks - 1)
+    latency = rounds / seconds
+    bandwidth = rounds * nbytes / ranks / seconds
+    alpha, beta = np.linalg.lstsq(np.stack([latency, bandwidth], axis=1), np.ones(len(seconds)), rcond=None)[0]
+    return alpha, beta
+    ### END SOLUTION
+
+
+# %%
+check(fit_link)
+
+# %% hidden="fit_link" points=3
+### BEGIN HIDDEN TESTS
+points(fit_link, 3)
+### END HIDDEN TESTS
+
+
+# %%
+def fitted():
+    alpha, beta = fit_link(RANKS, SIZES, np.median(timed, 0))
+    # A bare message is half of a two-rank ring with tensors of twice its size.
+    plain = allreduce.fit(2, 2 * SIZES, 2 * np.median(bare, 0))
+    lines = {
+        "Horovod's all-reduce": (timed, ring_seconds(RANKS, SIZES, alpha, beta)),
+        "bare TCP message": (bare, plain.seconds(SIZES)),
+    }
+    for name, link in (("all-reduce", Link(alpha, beta)), ("bare message", plain)):
+        print(f"{name:>12}: α = {1e6 * link.alpha:6.0f} µs, 1/β = {1e-9 / link.beta:5.2f} GB/s")
+    return communication.measured(lines, SIZES, caption=plots.provenance(f"medians of {SWEEPS}", RANKS))
+
+
+fitted()
+
+# %% [markdown]
+# On a quiet machine the line fits most all-reduces within fifteen percent, from 4 bytes to 16 MB. So "latency
+# plus bytes" is a good description. But look at the α: dozens of bare messages would fit into it. It is hardly a
+# latency of the wire. A rank asks the coordinator, waits for the next cycle (here 0.1 ms), all ranks agree on what is
+# ready, TensorFlow starts an operation, threads wake up. (Set `HOROVOD_CYCLE_TIME` to 100 ms, and 4 bytes take 100
+# ms.) All this happens once for each all-reduce, not once for each round, so nobody should multiply this α by
+# $2(N-1)$ for other $N$. **A measured α belongs to the system that it was measured on.**
+#
+# The β is no wire either. The bytes are copied into buffers and out of them, and added up, by the two cores that the
+# ranks compute with. And the bare messages show what the model can't: bytes that fit into a cache and into the
+# socket's buffer are cheaper than many. Their residuals are no noise but a curve.
+#
+# Recorded are three cycle times, and four ranks on two cores: `course reproduce all_reduce`, in about a minute.
+
+# %%
+Image("recorded/all_reduce.png", width=plots.WIDTH)
+
+# %% [markdown]
+# A cycle of 10 ms adds half of that to α, not all: with 2 rounds, α is half of what an all-reduce takes at least. With
+# four ranks for two cores nobody knows who computes when, and the line fits within fifty percent only.
+#
+# What it means for training: on this machine every separate tensor costs a millisecond or so, as much as a megabyte.
+# Small tensors should travel together. That is tensor fusion, in 4b.
+#
+# ## Summary
+#
+# | | rounds | bytes, one after the other |
+# |---|---|---|
+# | ring | $2(N-1)$ | $2\frac{N-1}{N}\,n$ |
+# | tree, $N = 2^p$ | $2 \log_2 N$ | $2\frac{N-1}{N}\,n$ |
+# | tree, else ($P < N$ the last power) | $2 \log_2 P + 2$ | $2\frac{P-1}{P}\,n + 2n$ |
+# | hierarchical | $4(k-1) + 2(\frac Nk-1)$ | $4\frac{k-1}{k}\,n + 2\frac{N/k-1}{N/k}\,n$ |
+# | no all-reduce has less than | $\log_2 N$ | $2\frac{N-1}{N}\,n$ |
+#
+# - Each cost is a straight line in $n$; two lines cross once. Ring and hierarchical cross near
+#   $\frac{\alpha}{\beta} \frac N2$: smaller tensors in groups, larger ones in a ring. Hybrid takes both.
+# - By α–β alone nothing beats a tree of $2^p$ ranks. What decides on real machines is how many ranks share a cable.
+# - A measured α contains the whole software around the message.
+#
+# Next: 4b puts small tensors together and hides what is left behind the backward pass.
+#
+# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
+#   Minutes.* arXiv:1807.11205
+# - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* J. Parallel
+#   Distrib. Comput. 69, 2009
+# - R. Thakur, R. Rabenseifner, W. Gropp: *Optimization of collective communication operations in MPICH.* Int. J. High
+#   Perform. Comput. Appl. 19, 2005
+# - R. W. Hockney: *The communication challenge for MPP: Intel Paragon and Meiko CS-2.* Parallel Computing 20, 1994

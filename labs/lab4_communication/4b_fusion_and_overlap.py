@@ -1,0 +1,518 @@
+# %% [markdown]
+# # 4b Fusion and overlap
+#
+# An all-reduce of a whole gradient would be simple: compute, then communicate, then compute. Real systems do better
+# in two ways. They send a gradient while the backward pass still works on the next, and they pack small gradients
+# into one message. The two pull in opposite directions: to pack is to wait. Here you write both, see a step as a
+# timeline, let your simulation predict real Horovod steps, and find the loss that neither can remove.
+#
+# **You will be able to** say which gradients are ready when; write tensor fusion with a threshold and a cycle time
+# and choose both; tell hidden from exposed communication; predict a measured step; say what waiting for the slowest
+# of N ranks costs.
+#
+# **Time:** 60 minutes; the runs take about 75 seconds on 2 CPU cores; on GPUs they are not yet measured.
+#
+# **Needs:** the α–β model from 4a. No GPU: the ranks' accelerator is a clock.
+
+# %%
+import os
+
+import numpy as np
+import pandas as pd
+from IPython.display import Image, Pretty, display
+
+from course_lib import plots, widgets
+from course_lib.assess.exercises.overlap import check, points
+from course_lib.cost import networks, stragglers
+from course_lib.cost.allreduce import Link, ring
+from course_lib.cost.overlap import ready_times
+from course_lib.measure import fusion
+from course_lib.plots import overlap
+
+MB = 1e6
+NETWORKS = {"ResNet-50": networks.resnet50(), "AlexNet": networks.alexnet()}
+FLOPS = {name: np.array([tensor.flops for tensor in network]) for name, network in NETWORKS.items()}
+BYTES = {name: np.array([4.0 * tensor.elements for tensor in network]) for name, network in NETWORKS.items()}
+
+# %% [markdown]
+# ## What is to be sent, and when
+#
+# Two networks of Jia et al. (2018), computed layer by layer from their architectures. Every trainable array has a
+# gradient of the same size: weights, biases, the scale and shift of each batch norm.
+#
+# The backward pass goes from the last layer to the first and takes twice the operations of the forward pass: once for
+# the gradient of a layer's weights, once for that of its input. A gradient is ready when its layer is done, so the
+# operations tell when.
+#
+# ### Predict
+#
+# ResNet-50 has 25.6 million weights in 161 arrays. How many of the arrays are smaller than 100 kB, and what share of
+# the bytes is in them? And how much of AlexNet's gradient is ready when a tenth of its backward pass is over?
+
+# %% editable=true
+my_small_arrays = None
+my_share_of_bytes = None
+my_alexnet_share = None
+
+# %%
+small = BYTES["ResNet-50"] < 0.1 * MB
+early = ready_times(FLOPS["AlexNet"], 1) <= 0.1
+print(
+    f"arrays smaller than 100 kB: your guess {my_small_arrays}; counted {small.sum()}\n"
+    f"their share of the bytes: your guess {my_share_of_bytes}; "
+    f"counted {BYTES['ResNet-50'][small].sum() / BYTES['ResNet-50'].sum():.1%}\n"
+    f"AlexNet's gradient after a tenth: your guess {my_alexnet_share}; "
+    f"calculated {BYTES['AlexNet'][early].sum() / BYTES['AlexNet'].sum():.1%}"
+)
+display(
+    pd.DataFrame(
+        {
+            name: {
+                "arrays": f"{len(network)}",
+                "weights (millions)": f"{BYTES[name].sum() / 4e6:.1f}",
+                "gradient (MB)": f"{BYTES[name].sum() / MB:.0f}",
+                "forward, one image (10⁹ multiply-adds)": f"{FLOPS[name].sum() / 2e9:.2f}",
+                "bytes for 1,000 multiply-adds": f"{BYTES[name].sum() / (FLOPS[name].sum() / 2e3):.0f}",
+            }
+            for name, network in NETWORKS.items()
+        }
+    )
+)
+overlap.gradients(
+    {name: (BYTES[name], ready_times(FLOPS[name], 1)) for name in NETWORKS},
+    "sizes and operations computed from the architectures; float32; image 224 × 224 and 227 × 227",
+)
+
+# %% [markdown]
+# - **ResNet-50** is many small arrays. Two thirds of them are batch norms and hold 0.2 % of the bytes. Each as a
+#   message of its own costs a full latency.
+# - **AlexNet** is three dense layers: 96 % of the bytes. They are at the end of the network, so their gradients are
+#   ready first, with nearly all of the backward pass still to come. Nothing could be better for hiding them. But
+#   there are 13 times as many bytes for each multiply-add, so there is much more to hide, and less to hide it behind.
+#
+# How bad is latency? A ring all-reduce of n bytes takes $2(N-1)\alpha + 2\frac{N-1}{N} n \beta$. We take a network
+# with 5 µs for a message and 12.5 GB/s (100 Gbit/s), and 256 ranks.
+#
+# ### Predict
+#
+# ResNet-50's gradient in 161 messages: how many times as long as in one?
+
+# %% editable=true
+my_ratio = None
+
+# %%
+LINK = Link(alpha=5e-6, beta=1 / 12.5e9)
+apart, together = ring(256, BYTES["ResNet-50"], LINK).sum(), ring(256, BYTES["ResNet-50"].sum(), LINK)
+print(f"161 messages {1e3 * apart:.0f} ms, one message {1e3 * together:.0f} ms")
+print(f"your guess: {my_ratio} times; by the formula: {apart / together:.0f} times")
+
+# %% [markdown]
+# One message pays the latency once. But it can leave only when the *last* gradient is ready, after the backward pass;
+# nothing of it is hidden. Something in between is best.
+#
+# ## Tensor fusion
+#
+# Horovod does it so. A background thread wakes up once in a **cycle**, takes all gradients that have become ready
+# since, and packs them, in the order in which they became ready, into messages of at most **threshold** bytes.
+# `HOROVOD_CYCLE_TIME` (1 ms) and `HOROVOD_FUSION_THRESHOLD` (128 MiB) set the two.
+#
+# So a message closes for one of two reasons: the next gradient does not fit, or the cycle has nothing more to give. A
+# gradient larger than the threshold travels alone.
+#
+# ### Exercise: fuse
+#
+# <details><summary>Hint</summary><code>np.argsort(ready, kind="stable")</code> lists the indices by time. The cycle
+# that catches a gradient begins at its time rounded <em>up</em> to a multiple of the cycle. Walk through the
+# gradients and ask of each: does it fit into the last message, and does that leave with the same cycle?</details>
+
+
+# %% exercise="fuse"
+def fuse(ready, nbytes, threshold, cycle):
+    """Pack gradients into messages.
+
+    ready: when each gradient is ready, [T], in seconds; nbytes: how many bytes it has, [T];
+    threshold: the most bytes of a message with more than one gradient;
+    cycle: a cycle begins at 0, cycle, 2·cycle, … seconds and takes what is ready by then, to the very moment.
+    Returns a list of messages (moment, indices): when the cycle begins that sends it, in seconds, and the list of the
+    gradients in it. Messages and gradients go in the order of `ready`, at equal times in that of the indices.
+    """
+    ### BEGIN SOLUTION
+    messages, held = [], 0
+    for tensor in np.argsort(ready, kind="stable"):
+        moment = np.ceil(ready[tensor] / cycle) * cycle
+        if not messages or messages[-1][0] != moment or held + nbytes[tensor] > threshold:
+            messages.append((moment, []))
+            held = 0
+        messages[-1][1].append(tensor)
+        held += nbytes[tensor]
+    return messages
+    ### END SOLUTION
+
+
+# %%
+check(fuse)
+
+# %% hidden="fuse" points=5
+### BEGIN HIDDEN TESTS
+points(fuse, 5)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise: send
+#
+# The messages share one network: the next starts when the one before has ended, and not before its own moment.
+#
+# <details><summary>Hint</summary>Keep in mind, from one message to the next, when the network is free
+# again.</details>
+
+
+# %% exercise="send"
+def send(messages, nbytes, all_reduce):
+    """When each message travels.
+
+    messages: as from `fuse`; nbytes: bytes of each gradient, [T];
+    all_reduce: a function, bytes of a message → seconds that its all-reduce takes.
+    Returns a list of (start, end) in seconds, one for each message.
+    """
+    ### BEGIN SOLUTION
+    times, free = [], 0.0
+    for moment, tensors in messages:
+        start = max(moment, free)
+        free = start + all_reduce(sum(nbytes[tensor] for tensor in tensors))
+        times.append((start, free))
+    return times
+    ### END SOLUTION
+
+
+# %%
+check(send)
+
+# %% hidden="send" points=3
+### BEGIN HIDDEN TESTS
+points(send, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## A step over time
+#
+# How long the computation takes is published (Jia et al. 2018): a Tesla P40 trains ResNet-50 on 172 images a second
+# with batches of 64. That is a step of 372 ms, a third of it forward, two thirds backward. For AlexNet we assume the
+# same operations a second and 128 images.
+#
+# Move one slider at a time, and find
+# 1. a setting where all but the last message is hidden;
+# 2. what happens to it with a cycle of 100 ms, and why;
+# 3. what AlexNet's first message is, and when it gets too long to hide.
+
+# %%
+RATE = 172 * 3 * FLOPS["ResNet-50"].sum()  # operations a second, forward and backward
+BATCH = {"ResNet-50": 64, "AlexNet": 128}
+FORWARD = {name: BATCH[name] * FLOPS[name].sum() / RATE for name in NETWORKS}
+BACKWARD = {name: 2 * seconds for name, seconds in FORWARD.items()}
+READY = {name: ready_times(FLOPS[name], BACKWARD[name]) for name in NETWORKS}
+
+
+def simulate(network, threshold, cycle, ranks, link=LINK):
+    """Start and end of each message, [M, 2], by your fuse and send."""
+    messages = fuse(READY[network], BYTES[network], threshold, cycle)
+    return np.array(send(messages, BYTES[network], lambda nbytes: ring(ranks, nbytes, link)))
+
+
+def timeline(network, threshold, cycle, ranks, bandwidth):
+    times = simulate(network, threshold * MB, cycle / 1e3, ranks, Link(LINK.alpha, 1e-9 / bandwidth))
+    caption = (
+        f"simulated with your fuse and send · {network}, {BATCH[network]} images a rank at a P40's speed · ring of "
+        f"{ranks} ranks, 5 µs a message, {bandwidth:.3g} GB/s"
+    )
+    return overlap.step(FORWARD[network], BACKWARD[network], times, caption)
+
+
+widgets.explore(
+    timeline,
+    network=widgets.choice("network", list(NETWORKS)),
+    threshold=widgets.slider("threshold (MB)", -2, 2.5, 64.0, log=True),
+    cycle=widgets.slider("cycle (ms)", -1, 2.5, 5.0, log=True),
+    ranks=widgets.slider("ranks", 2, 2048, 256),
+    bandwidth=widgets.slider("bandwidth (GB/s)", -0.5, 2, 12.5, log=True),
+)
+
+# %% [markdown]
+# ## Which threshold, which cycle?
+#
+# ### Predict
+#
+# ResNet-50 on 1,024 ranks of that network. At which cycle time, in ms, do the ranks wait least at the end of a step?
+
+# %% editable=true
+my_best_cycle = None
+
+# %%
+CYCLES = np.geomspace(1e-4, 0.3, 36)
+THRESHOLDS = {"no fusion": 0, "1 MB": 1 * MB, "16 MB": 16 * MB, "128 MB": 128 * MB}
+
+
+def waiting(network, threshold, cycle, ranks=1024):
+    """Seconds from the end of the backward pass to that of the last message."""
+    return max(0.0, simulate(network, threshold, cycle, ranks)[-1, 1] - BACKWARD[network])
+
+
+def sweep():
+    curves = {
+        name: {label: [waiting(name, size, cycle) for cycle in CYCLES] for label, size in THRESHOLDS.items()}
+        for name in NETWORKS
+    }
+    best = CYCLES[np.argmin(curves["ResNet-50"]["128 MB"])]
+    print(f"least waiting, ResNet-50 with 128 MB: your guess {my_best_cycle} ms, simulated {1e3 * best:.3g} ms")
+    caption = "simulated with your fuse and send · ring of 1,024 ranks, 5 µs a message, 12.5 GB/s · a P40's speed"
+    ticks = [0.1, 1, 10, 100]
+    return overlap.waiting(1e3 * CYCLES, curves, "cycle time (ms)", ticks=ticks, caption=caption)
+
+
+sweep()
+
+# %% [markdown]
+# - **Left of the best cycle** messages are small and many: their latencies queue up, and the queue is still there
+#   when the backward pass ends. On 1,024 ranks a message costs at least 10 ms, whatever is in it.
+# - **Right of it** the last gradients wait for their cycle. The zigzag is chance: how long after the end of the
+#   backward pass the next cycle begins.
+# - **The threshold** sets the least number of messages. Too small, and no cycle time helps. Very large does no harm
+#   *here*: the cycle ends a message long before. It does where memory for the buffer is short.
+# - The best cycle is about that in which a message is through. A longer one wastes waiting, a shorter one latency.
+#
+# ## What overlap hides, and what it can't
+#
+# Three ways: all gradients in one message after the backward pass; every gradient at once and alone; and fusion with
+# overlap, at the best of many thresholds and cycle times.
+
+
+# %%
+def least(network, ranks):
+    """The least waiting that some threshold and cycle time allow, in seconds."""
+    cycles = [*CYCLES[::2], *(BACKWARD[network] / parts for parts in range(1, 6))]
+    return min(waiting(network, size, cycle, ranks) for size in (16 * MB, 128 * MB, 1000 * MB) for cycle in cycles)
+
+
+def ways():
+    ranks = [2, 8, 32, 128, 512, 2048]
+    curves = {
+        name: {
+            "one message at the end": [ring(n, BYTES[name].sum(), LINK) for n in ranks],
+            "overlap, no fusion": [waiting(name, 0, 1e-4, n) for n in ranks],
+            "overlap and fusion": [least(name, n) for n in ranks],
+        }
+        for name in NETWORKS
+    }
+    compute = {name: FORWARD[name] + BACKWARD[name] for name in NETWORKS}
+    caption = "simulated with your fuse and send · ring, 5 µs a message, 12.5 GB/s · a P40's speed"
+    return overlap.waiting(ranks, curves, "number of ranks", ticks=ranks, compute=compute, caption=caption)
+
+
+ways()
+
+# %% [markdown]
+# Three things can't be hidden:
+#
+# 1. **The last message.** The first layer's gradient is ready when the computation is over. However small it is, it
+#    takes a full latency, and a cycle to wait for.
+# 2. **More than there is.** Communication that is longer than the backward pass sticks out. AlexNet's 244 MB take 39
+#    ms on this network, and there are 88 ms to hide them behind. With a fifth of the bandwidth no cycle would help.
+# 3. **Latency times messages.** A ring's latency grows with N. Fusion cuts the number of messages; hierarchical
+#    all-reduce (4a) the rounds of each. Tencent needed both.
+#
+# Overlap also has a price that the model leaves out: on a GPU the all-reduce takes some of the memory's bandwidth
+# from the computation, on a CPU whole cores.
+#
+# ## Horovod on this machine
+#
+# Does a real step follow such a model? Two real ranks reduce ResNet-50's 161 gradients, 102 MB, with Horovod. Their
+# *accelerator* is a clock: it hands over each gradient when it would be ready, and meanwhile the processor is free to
+# communicate, as it is beside a GPU. All else is real (`course_lib.measure.fusion`).
+#
+# One thing differs from your simulation. On a CPU, Horovod's thread carries out the all-reduces *itself*, and the
+# next cycle waits for them. What became ready in the meantime goes together. (With NCCL the GPU does it, and cycles
+# go on.) The machine has four parameters: α for a message, β for a byte, a copy for each byte that goes through the
+# fusion buffer, and the *negotiation*, in which the ranks agree, once in a cycle, on what is ready on all of them.
+#
+# They are **fitted** on steps at two settings, without fusion and with the defaults, and **tested** on two others.
+#
+# ### Predict
+#
+# With a cycle of 1 ms and fusion, a step with 100 ms of backward pass took a certain time. What will a cycle of 60 ms
+# do to it, and a threshold of 1 MiB?
+
+# %% editable=true
+my_cycle_of_60_ms = "longer, shorter, the same?"
+my_threshold_of_1_mib = "longer, shorter, the same?"
+
+# %%
+MIB = 2**20
+SETTINGS = {
+    "no fusion, 1 ms": (0, 0.001, "fit"),
+    "128 MiB, 1 ms": (128 * MIB, 0.001, "fit"),
+    "128 MiB, 60 ms": (128 * MIB, 0.06, "test"),
+    "1 MiB, 1 ms": (1 * MIB, 0.001, "test"),
+}
+QUICK = "COURSE_SLICE" in os.environ
+STEPS = 2 if QUICK else 6
+ELEMENTS = [tensor.elements for tensor in NETWORKS["ResNet-50"]]
+JOBS = [(ELEMENTS, ready_times(FLOPS["ResNet-50"], backward)) for backward in ((0.1,) if QUICK else (0.1, 0.3))]
+LARGE = ([10_000_000], [0.0])  # one message that is never copied: it tells β from the copying
+
+
+def run_all():
+    """The measured runs of each setting."""
+    status, runs = display(Pretty(""), display_id=True), {}
+    for number, (name, (threshold, cycle, _)) in enumerate(SETTINGS.items()):
+        left = 13 * (len(SETTINGS) - number)
+        status.update(Pretty(f"setting {number + 1} of {len(SETTINGS)}: {name}; about {left} s left"))
+        jobs = [*JOBS, LARGE] if name == "no fusion, 1 ms" else JOBS
+        runs[name] = fusion.measure(jobs, threshold, cycle, steps=STEPS)
+    status.update(Pretty("measured"))
+    return runs
+
+
+runs = run_all()
+pd.DataFrame(
+    {
+        "a step with a backward pass of 100 ms (ms)": {name: round(1e3 * runs[name][0].typical) for name in SETTINGS},
+        "your guess": {"128 MiB, 60 ms": my_cycle_of_60_ms, "1 MiB, 1 ms": my_threshold_of_1_mib},
+    }
+).fillna("")
+
+# %%
+machine = fusion.fit([runs[name] for name in SETTINGS if SETTINGS[name][2] == "fit"])
+table = fusion.compare(machine, runs, {name: used for name, (*_, used) in SETTINGS.items()})
+print(
+    f"this machine: {1e3 * machine.alpha:.2f} ms a message, {1e9 * machine.beta:.2f} ms a megabyte and "
+    f"{1e9 * machine.copy:.2f} ms for copying it, {1e3 * machine.negotiation:.2f} ms to negotiate"
+)
+tested = table[table["used"] == "test"]
+print(f"largest error of a prediction: {(tested['predicted'] / tested['measured'] - 1).abs().max():.0%}")
+overlap.predictions(table, plots.provenance("ResNet-50's gradients, an accelerator of clockwork", 2))
+
+# %% [markdown]
+# - **With a cycle of 60 ms** a step is longer by up to that: the last gradients wait for their cycle.
+# - **With 1 MiB** the step is longer too. Four fifths of the bytes are in 18 arrays above 1 MiB, which travel alone;
+#   the simulation sends 67 messages in place of 5.
+# - **With a backward pass of 300 ms** nearly all is hidden, and every model is right. Look at the short ones.
+#
+# Bars are the quartiles of the measured steps. They are long where a step has many messages: two ranks and their
+# threads share the cores, and each message waits until its partner has one. What else the machine does makes it
+# worse. A step's time is no better defined than its bar, and no model can be closer.
+#
+# The next figure is recorded, with nine settings and a backward pass of 50, 150 and 300 ms, in turns. Again only the
+# first two settings were fitted. Of the 21 predictions half are off by 6 % or less, the worst by 23 %. Nearly all are
+# too short: something takes time that the four parameters leave out. And the phase counts: with a cycle of 200 ms a
+# step with 50 ms of backward pass takes 330 ms, as it must wait for the end of the cycle that the step *before*
+# began.
+#
+# `course reproduce fusion` makes the figure again in about 3 minutes; `recorded/fusion.csv` says where this one was
+# made.
+
+# %%
+Image("recorded/fusion.png", width=plots.WIDTH)
+
+# %% [markdown]
+# ## The slowest of N ranks
+#
+# All this time every rank was as quick as the others. In *bulk-synchronous* training all ranks wait for the slowest,
+# in every step. Let a rank's time for a step be random: its disk, its network, its clock. With probability $F(t)$ it
+# is done by $t$. *All* N are, independently, with $F(t)^N$. And the mean of a positive random time is the integral of
+# the probability that it is still running:
+#
+# $$\mathrm{E}[\max] = \int_0^\infty \big(1 - F(t)^N\big)\, dt$$
+#
+# ### Predict
+#
+# Step times are normal, with a standard deviation of 5 % of the mean. What share of the time do 2,048 ranks compute,
+# on average? And if the 5 % come from rare interruptions of random (exponential) length?
+
+# %% editable=true
+my_efficiency_normal = None
+my_efficiency_exponential = None
+
+# %% [markdown]
+# ### Exercise: the slowest
+#
+# <details><summary>Hint</summary>The trapezoidal rule: between two neighbouring times, the width times the mean of
+# the two heights. <code>np.diff(x)</code> gives the widths; <code>x[1:]</code> and <code>x[:-1]</code> are the right
+# and left ends.</details>
+
+
+# %% exercise="slowest"
+def slowest(cumulative, times, ranks):
+    """The expected time of the slowest rank.
+
+    cumulative: F at each of the times, [n]: the probability that a rank is done by then; times: [n], in seconds, from
+    0 to where everyone is done, close together but not always evenly; ranks: N.
+    Returns E[max] in seconds, a float.
+    """
+    ### BEGIN SOLUTION
+    running = 1 - cumulative**ranks
+    return np.sum(np.diff(times) * (running[1:] + running[:-1]) / 2)
+    ### END SOLUTION
+
+
+# %%
+check(slowest)
+
+# %% hidden="slowest" points=4
+### BEGIN HIDDEN TESTS
+points(slowest, 4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Your formula (lines) beside a simulation (marks: 40 steps of that many ranks), in units of the mean step.
+
+# %%
+RANKS = [1, 2, 4, 16, 64, 256, 1024, 2048]
+TIMES = np.concatenate([np.linspace(0, 4, 2001), np.geomspace(4, 100, 200)[1:]])
+
+
+def race(spread):
+    """`spread`: the standard deviation in % of the mean."""
+    results = {}
+    for distribution in (stragglers.normal, stragglers.lognormal, stragglers.exponential):
+        time = distribution(spread / 100)
+        formula = [slowest(time.cumulative(TIMES), TIMES, ranks) for ranks in RANKS]
+        drawn = [stragglers.simulate(time, ranks, steps=40, seed=ranks).max(1).mean() for ranks in RANKS]
+        results[time.name] = formula, drawn
+    caption = f"random step times, standard deviation {spread:g} % of the mean · marks: mean of 40 simulated steps"
+    return overlap.stragglers(RANKS, results, caption)
+
+
+widgets.explore(race, spread=widgets.slider("standard deviation (%)", 1.0, 30.0, 5.0, step=1.0))
+
+# %%
+at_2048 = [slowest(time(0.05).cumulative(TIMES), TIMES, 2048) for time in (stragglers.normal, stragglers.exponential)]
+print(f"normal: your guess {my_efficiency_normal}; by your formula {1 / at_2048[0]:.0%}")
+print(f"exponential: your guess {my_efficiency_exponential}; by your formula {1 / at_2048[1]:.0%}")
+
+# %% [markdown]
+# - The loss begins at once, with two ranks, and never ends. For normal times the maximum grows like $\sqrt{2 \ln N}$:
+#   slowly. For exponential ones it is $1 + \frac12 + \dots + \frac1N \approx \ln N$: the tail decides, not the
+#   spread.
+# - **Faster ranks don't help, more even ones do.** No network comes into it either. With all communication hidden,
+#   2,048 ranks that are 5 % uneven still lose 15 to 26 %.
+# - A rank that is *always* slow is worse: then everyone is.
+# - What is done about it: one process for each GPU with nothing else on it, data read ahead, larger batches (causes
+#   average out within a step), a few spare ranks whose gradients are not waited for (Chen et al. 2016), or no
+#   synchronisation at all (lab 6).
+#
+# ## Summary
+#
+# - Gradients become ready from the last layer to the first, early where a network has its bytes at its end.
+# - Fusion buys fewer latencies with waiting. The cycle time matters most; the best is about the time of one message.
+# - Overlap hides communication behind the backward pass. What stays: the last message, what is longer than the pass,
+#   and latency times messages.
+# - Four parameters fitted at two settings predict Horovod's steps at others.
+# - The slowest of N ranks sets the pace, and the tail of the step times says how slow that is.
+#
+# Next: 4c predicts a supercomputer.
+#
+# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
+#   Minutes.* arXiv:1807.11205
+# - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
+# - J. Chen et al.: *Revisiting Distributed Synchronous SGD.* arXiv:1604.00981
+# - D. Das et al.: *Distributed Deep Learning Using Synchronous Stochastic Gradient Descent.* arXiv:1602.06709
+# - K. He et al.: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385

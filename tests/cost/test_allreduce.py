@@ -1,0 +1,127 @@
+"""The closed forms against the plans' own messages, counted one by one."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pytest
+
+from course_lib import collectives
+from course_lib.cost import allreduce
+from course_lib.cost.allreduce import Link
+
+LINK, INNER = Link(3e-5, 2e-9), Link(4e-6, 1e-10)
+
+
+def pairs(ranks, length, group=1, inner=None):
+    """(seconds by the closed form, the plan) of every algorithm for `length` numbers of 4 bytes."""
+    near = (group, inner)
+    yield allreduce.ring(ranks, 4 * length, LINK, *near), collectives.ring(ranks, length)
+    yield allreduce.tree(ranks, 4 * length, LINK, *near), collectives.tree(ranks, length)
+    if group > 1:
+        formula = allreduce.hierarchical(ranks, 4 * length, LINK, group, inner)
+        yield formula, collectives.hierarchical(ranks, length, group)
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 4, 7, 8, 12, 16, 31, 32, 33])
+def test_the_closed_forms_are_those_of_the_traces(ranks):
+    length = 32 * 3 * 5 * 7 * ranks
+    for seconds, plan in pairs(ranks, length):
+        assert seconds == pytest.approx(collectives.trace(plan).seconds(LINK.alpha, LINK.beta), rel=1e-12)
+    for group in (1, 2, 3, 4, 5, 8):
+        plan = collectives.hierarchical(ranks, 11 * 17 * length, group)  # chunks of up to 17 groups, all even
+        seconds = allreduce.hierarchical(ranks, 4 * 11 * 17 * length, LINK, group)
+        assert seconds == pytest.approx(collectives.trace(plan).seconds(LINK.alpha, LINK.beta), rel=1e-5)
+
+
+@pytest.mark.parametrize("ranks", [2, 3, 6, 13, 33])
+@pytest.mark.parametrize("length", [0, 1, 5, 100, 1001])
+def test_with_uneven_chunks_each_round_is_at_most_a_number_longer(ranks, length):
+    hierarchical = allreduce.hierarchical(ranks, 4 * length, LINK, 4), collectives.hierarchical(ranks, length, 4)
+    for seconds, plan in (*pairs(ranks, length), hierarchical):
+        trace = collectives.trace(plan)
+        late = trace.seconds(LINK.alpha, LINK.beta) - seconds
+        assert abs(late) <= trace.rounds * 4 * LINK.beta + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("ranks", "group"), [(4, 4), (8, 2), (16, 4), (64, 8), (8, 16), (6, 8), (12, 4), (40, 8), (9, 8)]
+)
+def test_on_hosts_the_closed_forms_are_those_of_the_messages_that_leave_them(ranks, group):
+    length = 3 * 5 * 7 * 64 * ranks
+    for seconds, plan in pairs(ranks, length, group, INNER):
+        counted = allreduce.counted(collectives.trace(plan), LINK, group, INNER)
+        assert seconds == pytest.approx(counted, rel=1e-9)
+
+
+def test_counted_without_hosts_is_the_traces_own_sum():
+    for plan in (collectives.ring(5, 17), collectives.tree(6, 40), collectives.hierarchical(9, 40, 4)):
+        trace = collectives.trace(plan)
+        assert allreduce.counted(trace, LINK) == pytest.approx(trace.seconds(LINK.alpha, LINK.beta))
+    assert allreduce.counted(collectives.trace(collectives.ring(1, 5)), LINK) == 0
+
+
+def test_one_rank_takes_no_time_and_arrays_broadcast():
+    ranks, nbytes = np.array([[1], [2], [65_536]]), np.array([1.0, 1e9])
+    forms = (
+        allreduce.ring,
+        allreduce.tree,
+        partial(allreduce.hierarchical, group=8),
+        partial(allreduce.hybrid, group=8, threshold=1e6),
+    )
+    for form in forms:
+        seconds = form(ranks, nbytes, link=LINK)
+        assert seconds.shape == (3, 2)
+        assert (seconds[0] == 0).all() and (seconds[1:] > 0).all()
+        assert seconds[1, 0] == form(2, 1.0, link=LINK)
+        assert isinstance(form(2, 1.0, link=LINK), float)
+
+
+def test_hybrid_takes_the_ring_from_the_threshold_on():
+    short, long = allreduce.hybrid(64, np.array([999.0, 1000.0]), LINK, 8, threshold=1000)
+    assert short == allreduce.hierarchical(64, 999, LINK, 8)
+    assert long == allreduce.ring(64, 1000, LINK)
+
+
+def test_the_crossing_of_ring_and_hierarchical_is_the_one_derived_by_hand():
+    ranks, group = np.array([8, 16, 64, 1024]), 8
+    found = allreduce.crossing(
+        lambda n, size: allreduce.hierarchical(n, size, LINK, group),
+        lambda n, size: allreduce.ring(n, size, LINK),
+        ranks,
+    )
+    by_hand = LINK.alpha / LINK.beta * ranks * (ranks - 2 * group) / (2 * ranks - group)
+    assert np.isnan(found[:2]).all()
+    assert found[2:] == pytest.approx(by_hand[2:])
+
+
+def test_for_powers_of_two_no_ring_is_quicker_than_the_tree():
+    found = allreduce.crossing(
+        lambda n, size: allreduce.tree(n, size, LINK), lambda n, size: allreduce.ring(n, size, LINK), 2 ** np.arange(17)
+    )
+    assert np.isnan(found).all()
+
+
+def test_a_fit_finds_the_link_and_weighs_small_and_large_alike():
+    nbytes = 4.0 ** np.arange(1, 13)
+    exact = allreduce.ring(4, nbytes, LINK)
+    found = allreduce.fit(4, nbytes, exact)
+    assert (found.alpha, found.beta) == pytest.approx((LINK.alpha, LINK.beta))
+    noise = np.random.default_rng(0).lognormal(0, 0.1, (200, 12))
+    fits = [allreduce.fit(4, nbytes, exact * factor) for factor in noise]
+    assert np.mean([fit.alpha for fit in fits]) == pytest.approx(LINK.alpha, rel=0.03)
+    assert np.mean([fit.beta for fit in fits]) == pytest.approx(LINK.beta, rel=0.05)
+
+
+def test_a_fit_is_never_negative():
+    assert allreduce.fit(2, np.array([1e3, 1e6]), np.array([1e-6, 1e-2])).alpha == 0
+    assert allreduce.fit(2, np.array([1e3, 1e6]), np.array([1e-2, 1e-3])).beta == 0
+
+
+def test_it_needs_nothing_of_the_course():
+    code = "import sys, course_lib.cost.allreduce; print(sorted(m for m in sys.modules if m.startswith('course_lib')))"
+    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert answer.stdout.strip() == "['course_lib', 'course_lib.cost', 'course_lib.cost.allreduce']"
