@@ -91,11 +91,11 @@ class Lab:
                 pass
         return found
 
-    def wait_until(self, condition: Callable[[], bool], patience: float = PATIENCE / 1000) -> None:
-        """Wait, so many seconds at most, for what the browser cannot see."""
-        deadline = time.monotonic() + patience
+    def wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for what the browser cannot see."""
+        deadline = time.monotonic() + PATIENCE / 1000
         while not condition():
-            assert time.monotonic() < deadline, f"not true after {patience:.0f} s"
+            assert time.monotonic() < deadline, f"not true after {PATIENCE / 1000:.0f} s"
             time.sleep(0.1)
 
     def close(self) -> list[psutil.Process]:

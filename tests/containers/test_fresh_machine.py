@@ -196,7 +196,9 @@ def open_and_stop_the_lab(machine: Machine) -> str:
 
 
 def test_the_second_command_runs_the_tests(machine):
-    done = machine.run("./course", "test", "-m", "not slow", "-p", "no:cacheprovider")
+    done = machine.run(
+        "./course", "test", "-m", "not slow", "-p", "no:cacheprovider", "tests/data", "tests/test_cli.py"
+    )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert re.search(r"\d+ passed", done.stdout)
 

@@ -21,15 +21,15 @@ MIB = 2**20
 STEPS = 10
 BACKWARD = (0.05, 0.15, 0.3)
 SETTINGS = {
-    "no fusion, 1 ms": (0, 0.001, "fit"),
+    "1 MiB, 1 ms": (MIB, 0.001, "fit"),
     "128 MiB, 1 ms": (128 * MIB, 0.001, "fit"),
-    "1 MiB, 1 ms": (MIB, 0.001, "test"),
     "8 MiB, 1 ms": (8 * MIB, 0.001, "test"),
-    "no fusion, 20 ms": (0, 0.02, "test"),
     "8 MiB, 20 ms": (8 * MIB, 0.02, "test"),
     "128 MiB, 20 ms": (128 * MIB, 0.02, "test"),
     "128 MiB, 60 ms": (128 * MIB, 0.06, "test"),
     "128 MiB, 200 ms": (128 * MIB, 0.2, "test"),
+    "no fusion, 1 ms": (0, 0.001, "test"),
+    "no fusion, 20 ms": (0, 0.02, "test"),
 }
 
 
