@@ -43,6 +43,9 @@ HERE = Path(__file__).parent
 STOPPED = 130
 TAIL = 20  # last lines kept of each rank
 AFTER_FAILURE = 4.0  # seconds that the other ranks get to end by themselves
+ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
+# Open MPI refuses to run as root, as in containers, unless told twice.
+MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 SILENCE = 5  # seconds of silence after which ranks of an elastic run take another for lost; Horovod's own limit is 30
 AFTER_END = 10.0  # seconds for shutting down after the last script has ended; what is left then is ended
 
@@ -84,7 +87,7 @@ class Result:
 class _Failures:
     """What is known of failed ranks, from the ranks themselves and from the launcher."""
 
-    told: dict[int, int] = field(default_factory=dict)  # rank → code, in the order told
+    told: dict[int, tuple[float, int]] = field(default_factory=dict)  # rank → when it failed, code
     seen: dict[int, int] = field(default_factory=dict)  # rank → code, as the launcher saw it
 
     def count(self) -> int:
@@ -95,7 +98,8 @@ class _Failures:
         """The rank that failed first and its exit code. The failures of the others follow from the first."""
         by_launcher = (128 + signal.SIGTERM, -signal.SIGTERM)  # which ends the others, or their shells
         killed = {r: c for r, c in self.seen.items() if r not in self.told and c not in by_launcher}
-        for failures in (killed, self.told, self.seen):
+        told = {r: code for r, (_, code) in sorted(self.told.items(), key=lambda item: item[1][0])}
+        for failures in (killed, told, self.seen):
             if failures:
                 return next(iter(failures.items()))
         return None
@@ -214,7 +218,7 @@ class Run:
         if kind == "rank-exit":
             self._unfinished.discard(rank)
             if record.get("code") and not self._ending:
-                self._failures.told.setdefault(rank, record["code"])
+                self._failures.told.setdefault(rank, (when, record["code"]))
                 self._mind_failures()
             if not self._unfinished and not self._too_many_failed:
                 self._hurry(AFTER_END, "late")  # a daemon that holds the output open would keep the launcher waiting
@@ -323,7 +327,7 @@ def start(
         _check_elastic(ranks, min_ranks)
         controller, hosts = "gloo", hosts or _one_rank_each(ranks)
         environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(SILENCE))
-    command = [sys.executable, str(HERE / "horovodrun.py"), f"--{_choose(controller)}", "-np", str(ranks)]
+    command = [sys.executable, "-u", str(HERE / "horovodrun.py"), f"--{_choose(controller)}", "-np", str(ranks)]
     command += ["-H", hosts] if hosts else []
     command += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
     command += [sys.executable, str(HERE / "rank.py"), str(path)]
@@ -470,15 +474,9 @@ def _environment(ranks: int, hosts: str | None, probe: Path | None, extra: Mappi
     """The ranks' environment: their share of threads, no framework chatter, the launcher's channel."""
     on_this_host = min(ranks, int(hosts.split(",")[0].rpartition(":")[2])) if hosts else ranks
     threads = str(max(1, len(os.sched_getaffinity(0)) // on_this_host))
-    env = _quiet(os.environ)
-    for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
-        env.setdefault(name, threads)
-    env["COURSE_EVENTS"] = "1"
+    env = {**MPI_AS_ROOT, **dict.fromkeys(ONE_THREAD, threads), **_quiet(os.environ), "COURSE_EVENTS": "1"}
     if probe is not None:
         env["COURSE_PROBE"] = str(Path(probe).absolute())
-    # Open MPI refuses to run as root, as in containers, unless told twice.
-    env.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    env.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     return {**env, **extra}
 
 

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib import places
+from course_lib import launch, places
 from course_lib.errors import CourseError
 
 _PACKAGES = {
@@ -171,9 +171,7 @@ def _login(folder: Path) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "KERAS_HOME": os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras"),
         "XDG_CACHE_HOME": str(places.cache().parent),
-        # Open MPI refuses to run as root unless told twice.
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+        **launch.MPI_AS_ROOT,
     }
 
 

@@ -16,13 +16,19 @@ import cloudpickle
 
 
 def tied(function: Callable[[], Any]) -> Callable[[], Any]:
-    """`function` as a rank calls it: ended with the launcher, also on another host."""
+    """`function` as a rank calls it: ended with the launcher, also on another host, and telling it of a failure."""
 
     def call() -> Any:
         from course_lib import rank
 
+        rank.open_channel()
         rank.end_with_the_launcher()
-        return function()
+        try:
+            return function()
+        except Exception:
+            # Said now: the other ranks fail too when this one leaves, and may be gone first.
+            rank.tell("rank-exit", code=1)
+            raise
 
     return call
 

@@ -9,12 +9,9 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-_SETTINGS = {
-    "TF_CPP_MIN_LOG_LEVEL": "2",
-    # Open MPI refuses to run as root, as in containers, unless told twice.
-    "OMPI_ALLOW_RUN_AS_ROOT": "1",
-    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-}
+from course_lib import launch
+
+_SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "2", **launch.MPI_AS_ROOT}
 
 
 def run(command: str, *, env: Mapping[str, str] | None = None, timeout: float = 120.0) -> None:

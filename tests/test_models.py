@@ -18,7 +18,7 @@ def models():
 
 
 @pytest.mark.parametrize("image_shape", [(28, 28, 1), (32, 32, 3)])
-@pytest.mark.parametrize("name", ["linear", "small_cnn", "wide_resnet"])
+@pytest.mark.parametrize("name", ["linear", "quick_cnn", "small_cnn", "wide_resnet"])
 def test_images_in_probabilities_out(models, name: str, image_shape: tuple) -> None:
     model = getattr(models, name)(image_shape, 7)
     x, _ = shapes.draw(5, image_shape)
@@ -29,8 +29,17 @@ def test_images_in_probabilities_out(models, name: str, image_shape: tuple) -> N
 
 def test_sizes(models) -> None:
     assert models.linear((28, 28, 1), 10).count_params() == 28 * 28 * 10 + 10
+    assert models.quick_cnn((28, 28, 1), 10).count_params() == 24_282
     assert models.small_cnn((28, 28, 1), 10).count_params() == 48_106
     assert models.wide_resnet((28, 28, 1), 10).count_params() == 563_802
+
+
+def test_another_normalisation_takes_batch_norms_place(models) -> None:
+    from tensorflow import keras
+
+    model = models.quick_cnn((28, 28, 1), 10, normalise=lambda: keras.layers.LayerNormalization(axis=-1))
+    kinds = [type(layer).__name__ for layer in model.layers]
+    assert kinds.count("LayerNormalization") == 3 and "BatchNormalization" not in kinds
 
 
 def test_brightness_is_scaled_inside(models) -> None:

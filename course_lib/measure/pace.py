@@ -16,7 +16,6 @@ from course_lib import launch
 
 CALM = 0.2  # cores that other programs may use in a block that counts as undisturbed
 MOST = 3  # times as many blocks are measured, at most, for enough undisturbed ones
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 IMAGE, CLASSES = (28, 28, 1), 10
 
 
@@ -69,7 +68,7 @@ def measure(
     def train() -> list[dict]:
         return _train(chosen, depth, blocks, steps, began)
 
-    return combine(launch.call(train, ranks, env={**ONE_THREAD, **(env or {})}))
+    return combine(launch.call(train, ranks, env={**launch.ONE_THREAD, **(env or {})}))
 
 
 def combine(by_rank: list[list[dict]]) -> pd.DataFrame:

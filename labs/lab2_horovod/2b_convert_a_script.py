@@ -18,13 +18,11 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image
 
-from course_lib import data, plots, widgets
+from course_lib import data, launch, plots, widgets
 from course_lib.assess.conversion import check, points
 from course_lib.assess.partition import check_partition, partition_points
 
 fashion = data.load("fashion_mnist")
-# A rank gets one core, as it would get one GPU: runs on one and on two ranks can then be compared.
-one_core = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} training images")
 
 # %% [markdown]
@@ -34,7 +32,8 @@ print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} traini
 # and read it: 60 lines, a convolutional network, plain Keras. Now watch it train for three epochs on one rank.
 
 # %%
-serial = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=1, data=fashion.name, env=one_core)
+# A rank gets one thread, as it would get one GPU: runs on one and on two ranks can then be compared.
+serial = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=1, data=fashion.name, env=launch.ONE_THREAD)
 
 # %% [markdown]
 # ### Predict
@@ -46,7 +45,7 @@ serial = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=1, data=fashion.
 my_seconds = None  # your guess for the three epochs on two ranks
 
 # %%
-copies = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=2, data=fashion.name, env=one_core)
+copies = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=2, data=fashion.name, env=launch.ONE_THREAD)
 
 
 # %%
@@ -325,7 +324,7 @@ points("metrics")
 my_seconds_now = None  # your guess for the converted script on two ranks
 
 # %%
-converted = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=2, data=fashion.name, env=one_core)
+converted = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=2, data=fashion.name, env=launch.ONE_THREAD)
 
 # %%
 runs = {"serial, 1 rank": serial, "two copies": copies, "converted, 2 ranks": converted}

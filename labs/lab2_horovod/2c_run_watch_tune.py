@@ -31,8 +31,6 @@ from course_lib.widgets.filling import Filling
 
 RANKS = 2
 CONTROLLERS = launch.controllers()
-# A rank gets one core, as it would get one GPU.
-one_core = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 print("Horovod's controllers here:", *CONTROLLERS)
 
 # %% [markdown]
@@ -52,7 +50,7 @@ print("Horovod's controllers here:", *CONTROLLERS)
 # %%
 terminal.run(
     f"horovodrun -np {RANKS} --{CONTROLLERS[0]} --timeline-filename timeline.json python small_network.py",
-    env=one_core,
+    env=launch.ONE_THREAD,
 )
 
 # %% [markdown]
@@ -64,7 +62,7 @@ if "mpi" in CONTROLLERS:
     terminal.run(
         f"mpirun -np {RANKS} -H localhost:{RANKS} --tag-output -bind-to none -map-by slot "
         "python small_network.py --steps 5",
-        env=one_core,
+        env=launch.ONE_THREAD,
     )
 else:
     print("Horovod was built without MPI here, so that `mpirun` would start two runs of one rank each.")

@@ -36,8 +36,6 @@ RANKS, K = 2, 40
 fashion = data.load("fashion_mnist")
 x = (fashion.x_train[:512].reshape(512, -1) / 255).astype(np.float32)
 y = fashion.y_train[:512]
-# Sums are taken in the same order only if the same number of threads takes them.
-one_core = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
 # %% [markdown]
 # ## A training
@@ -314,9 +312,10 @@ def rehearsal():
 @lru_cache
 def first_two_runs():
     rehearsal()
-    losses, weights = launch.call(uninterrupted, RANKS, env=one_core)[0]
+    # Sums are taken in the same order only if the same number of threads takes them.
+    losses, weights = launch.call(uninterrupted, RANKS, env=launch.ONE_THREAD)[0]
     try:
-        launch.call(killed, RANKS, env=one_core)
+        launch.call(killed, RANKS, env=launch.ONE_THREAD)
     except CourseError as error:
         print(str(error).split(". ")[0] + ".")
     print(f"{FILE.name}: {FILE.stat().st_size:,} bytes, step {Store.load(FILE)['step']}")
@@ -380,7 +379,7 @@ def apart(some, others):
 @lru_cache
 def omissions():
     _, weights = first_two_runs()
-    zero, one = launch.call(all_resumed, RANKS, env=one_core)
+    zero, one = launch.call(all_resumed, RANKS, env=launch.ONE_THREAD)
     return {
         name: {
             "losses": zero[name][0],

@@ -15,7 +15,6 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the ranks can't i
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 K = 12
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
 
 def solutions():
@@ -55,7 +54,7 @@ def runs(source, path):
 def test_equal_bit_for_bit(ranks, controller, tmp_path):
     source, path = solutions(), tmp_path / "here.ckpt"
     for straight, resumed in launch.call(
-        lambda: runs(source, path), ranks, controller=controller, env=ONE_THREAD, timeout=120
+        lambda: runs(source, path), ranks, controller=controller, env=launch.ONE_THREAD, timeout=120
     ):
         assert straight[0] == resumed[0]
         assert max(np.abs(a - b).max() for a, b in zip(straight[1], resumed[1])) == 0.0

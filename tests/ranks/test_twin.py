@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from course_lib import launch
 from course_lib.assess.evidence import collect
 
 LAB = Path(__file__).parents[2] / "labs" / "lab2_horovod"
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 IMAGES = 512  # four steps an epoch: in many more, rounding errors of 1e-8 grow, as in any network with kinks
 # One thread a rank: sums are then always taken in the same order.
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
 
 def train(script: str, ranks: int, batch: int, rate: float, tmp_path: Path, controller: str | None = None):
@@ -23,7 +23,7 @@ def train(script: str, ranks: int, batch: int, rate: float, tmp_path: Path, cont
         ranks,
         controller=controller,
         cwd=tmp_path,
-        env={"COURSE_SLICE": str(IMAGES), **ONE_THREAD},
+        env={"COURSE_SLICE": str(IMAGES), **launch.ONE_THREAD},
     )
 
 

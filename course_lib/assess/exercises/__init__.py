@@ -10,6 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from course_lib.assess.criteria import Verdict
 from course_lib.assess.report import Report
 
@@ -49,6 +51,20 @@ class Exercise:
                 Verdict(self.name, part.title, 0.0 if reason else part.share, part.share, reason or "Right.")
             )
         return verdicts
+
+
+def one_number(value: object) -> str:
+    """ "" for one finite real number, else one sentence that says what it is."""
+    if value is None:
+        return "it returns None: is a `return` missing?"
+    if (
+        isinstance(value, bool)
+        or np.ndim(value)
+        or not np.isrealobj(value)
+        or np.asarray(value).dtype.kind not in "iuf"
+    ):
+        return f"it returns {value!r} where one number is expected."
+    return "" if np.isfinite(value) else f"it returns {value}."
 
 
 class Exercises:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from course_lib import simulated
-from course_lib.assess.exercises import Exercise, Exercises, Part
+from course_lib.assess.exercises import Exercise, Exercises, Part, one_number
 from course_lib.cost import allreduce
 from course_lib.cost.allreduce import Link
 from course_lib.simulated import DeadlockError, Outcome
@@ -16,15 +16,6 @@ from course_lib.simulated import DeadlockError, Outcome
 def _close(a: object, b: object, rtol: float = 1e-6) -> bool:
     """Equal as far as rounding goes, however small."""
     return bool(np.allclose(a, b, rtol=rtol, atol=0))
-
-
-def _number(value: object) -> str:
-    """ "" for one finite number, else what it is."""
-    if value is None:
-        return "it returns None: is a `return` missing?"
-    if np.shape(value) != () or not np.isreal(value):
-        return f"it returns {value!r} where one number is expected."
-    return "" if np.isfinite(value) else f"it returns {value}."
 
 
 def _named(value: float, expected: float, wrong: Iterable[tuple[float, str]], told: str) -> str:
@@ -42,7 +33,7 @@ def _ring_costs(answer: Callable, cases: Iterable[tuple[int, float, float, float
     for n, size, alpha, beta in cases:
         value = answer(n, size, alpha, beta)
         expected = allreduce.ring(n, size, Link(alpha, beta))
-        if reason := _number(value):
+        if reason := one_number(value):
             return reason
         if _close(value, expected):
             continue
@@ -216,7 +207,7 @@ def _coefficients(ranks: int, group: int) -> tuple[float, float]:
 def _crossing_at(answer: Callable, cases: Iterable[tuple[int, int, float, float]]) -> str:
     for ranks, group, alpha, beta in cases:
         value = answer(ranks, group, alpha, beta)
-        if reason := _number(value):
+        if reason := one_number(value):
             return reason
         rounds, volume = _coefficients(ranks, group)
         expected = alpha / beta * rounds / volume
@@ -264,7 +255,7 @@ def _crossing_never(answer: Callable) -> str:
         if ranks % group:
             continue
         value = answer(ranks, group, 1e-5, 1e-10)
-        if reason := _number(value):
+        if reason := one_number(value):
             return reason
         if abs(value) >= 1e-6:
             rounds, _ = _coefficients(ranks, group)

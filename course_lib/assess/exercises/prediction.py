@@ -4,17 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
 
-from course_lib.assess.exercises import Exercise, Exercises, Part
-
-
-def _number(value: Any) -> str:
-    if value is None:
-        return "it returns None: is a `return` missing?"
-    if isinstance(value, bool) or (not isinstance(value, (int, float)) and getattr(value, "shape", None) != ()):
-        return f"it returns {value!r} where one number is expected."
-    return ""
+from course_lib.assess.exercises import Exercise, Exercises, Part, one_number
 
 
 def _near(value: float, expected: float) -> bool:
@@ -37,7 +28,7 @@ def _step(kind: str) -> Callable[[Callable], str]:
 
     def trial(answer: Callable) -> str:
         value = answer(images, throughput, communication, last)
-        if wrong := _number(value):
+        if wrong := one_number(value):
             return wrong
         all_in = images / throughput
         third = all_in / 3
@@ -95,7 +86,7 @@ def _calibrates(*names: str) -> Callable[[Callable], str]:
                 return predict(value)
 
             value = answer(counted, published, low, high)
-            if wrong := _number(value):
+            if wrong := one_number(value):
                 return wrong
             at = f"{name} between {low:g} and {high:g}, published {published:g}: "
             if not low <= value <= high:
@@ -127,7 +118,7 @@ def _ridge(ranks: int, itemsize: int, gigabits: float) -> Callable[[Callable], s
         for name, numbers in NETWORKS.items():
             throughput = 218.0 if name == "ResNet-50" else 1230.0
             value = answer(ranks, numbers, itemsize, gigabits, throughput)
-            if wrong := _number(value):
+            if wrong := one_number(value):
                 return wrong
             share = 2 * (ranks - 1) / ranks
             per_byte = 8 / (gigabits * 1e9)
@@ -170,7 +161,7 @@ def _seconds(kind: str) -> Callable[[Callable], str]:
 
     def trial(answer: Callable) -> str:
         value = answer(examples, epochs, ranks, images, step)
-        if wrong := _number(value):
+        if wrong := one_number(value):
             return wrong
         batch = ranks * images
         expected = step * math.ceil(examples * epochs / batch)

@@ -6,23 +6,15 @@ from collections.abc import Callable
 
 import numpy as np
 
-from course_lib.assess.exercises import Exercise, Exercises, Part
+from course_lib.assess.exercises import Exercise, Exercises, Part, one_number
 
 # bytes_per_step
-
-
-def _number(result: object) -> str:
-    if result is None:
-        return "it returns None: is there a `return`?"
-    if np.ndim(result) or not np.isfinite(np.asarray(result, float)):
-        return f"it returns {result!r} where one finite number is expected."
-    return ""
 
 
 def _bytes(answer: Callable, ranks: int, itemsize: int, passes: int) -> str:
     elements = 1200
     result = answer(elements, ranks, itemsize, passes)
-    if reason := _number(result):
+    if reason := one_number(result):
         return reason
     size = elements * itemsize
     right = 2 * (ranks - 1) / ranks * size / passes
@@ -134,7 +126,7 @@ def _exact(answer: Callable) -> str:
     for serial, counts in ((0.1, COUNTS), (0.02, np.array([1, 3, 5])), (0.3, np.array([2])), (0.0, COUNTS)):
         measured = _speedup(serial, counts)
         result = answer(counts, measured)
-        if reason := _number(result):
+        if reason := one_number(result):
             return reason
         if not np.isclose(result, serial, atol=1e-9):
             told = f"speed-ups {_list(measured)} on {_list(counts)} ranks follow the law with s = {serial:g}; "
@@ -162,7 +154,7 @@ def _least_squares(answer: Callable) -> str:
     a, b = 1 - 1 / counts, 1 / measured - 1 / counts
     right = float(a @ b / (a @ a))
     result = answer(counts, measured)
-    if reason := _number(result):
+    if reason := one_number(result):
         return reason
     if np.isclose(result, right, rtol=1e-4):
         return ""

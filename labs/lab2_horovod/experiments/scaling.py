@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from course_lib import experiments, plots
+from course_lib import experiments, launch, plots
 from course_lib.measure import pace
 from course_lib.plots import scaling
 
@@ -46,7 +46,7 @@ def settings(ranks: int) -> dict[str, pace.Setting]:
 def main(folder: Path) -> None:
     began = time.time()
     tables = []
-    all_cores = dict.fromkeys(pace.ONE_THREAD, str(CORES))
+    all_cores = dict.fromkeys(launch.ONE_THREAD, str(CORES))
     for number in range(LAUNCHES):
         for ranks in (0, *counts()):
             table = pace.measure(settings(max(1, ranks)), max(1, ranks), blocks=BLOCKS, env={} if ranks else all_cores)

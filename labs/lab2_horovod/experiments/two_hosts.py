@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from course_lib import data, experiments, namespaces, plots
+from course_lib import data, experiments, launch, namespaces, plots
 from course_lib.classroom import scripts
 
 IMAGES, EPOCHS = 12_799, 2  # 198 steps
@@ -35,7 +35,6 @@ CASES = {  # → hosts, limit, its bytes a second
     "two hosts, 100 Mbit/s": (TWO, "100mbit", 1e8 / 8),
 }
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"), "1")
 
 # What each rank saw, written where the script runs.
 MEASURE = """
@@ -64,7 +63,7 @@ open(f"rank-{hvd.rank()}.json", "w").write(json.dumps(seen))
 
 def environment(images: int) -> dict[str, str]:
     """What who logs in to a host finds: one thread for each rank, `images` of the data."""
-    return {"COURSE_SLICE": str(images), **ONE_THREAD, **QUIET}
+    return {"COURSE_SLICE": str(images), **launch.ONE_THREAD, **QUIET}
 
 
 def write_script(folder: Path) -> None:

@@ -1,8 +1,9 @@
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
-from course_lib.assess.exercises import Exercise, Exercises, Part
+from course_lib.assess.exercises import Exercise, Exercises, Part, one_number
 
 HALVES = Exercises(
     Exercise(
@@ -60,3 +61,19 @@ def test_the_check_tells_each_part():
 def test_points_are_never_above_the_maximum():
     thirds = Exercises(Exercise("double", tuple(Part(str(n), 1 / 3, lambda answer: "") for n in range(3))))
     assert thirds.points(named(lambda x: x), 1) == 1.0
+
+
+@pytest.mark.parametrize("value", [1, 2.5, np.float32(3), np.array(4), np.int64(5)])
+def test_a_number_is_a_number(value):
+    assert one_number(value) == ""
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "None"), ([1.0], "one number"), (np.ones(1), "one number"), ("2", "one number"), (True, "one number"),
+        (1j, "one number"), (float("nan"), "nan"), (np.inf, "inf"),
+    ],
+)  # fmt: skip
+def test_what_is_no_number_is_said(value, said):
+    assert said in one_number(value)
