@@ -1,14 +1,14 @@
-"""The loss around a point in weight space, along a few directions (Li et al., arXiv:1712.09913).
+"""The loss around a point in weight space: slices along a few directions (Li et al., arXiv:1712.09913), and curvature.
 
 A network's loss is a function of all its weights. What can be drawn is a slice: L(w + a d1 + b d2) for two
-directions d1, d2 and a grid of steps a, b.
+directions d1, d2 and a grid of steps a, b. How sharply it bends is told by the largest eigenvalue of its Hessian.
 """
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -127,3 +127,119 @@ def along(
     finally:
         for v, w in zip(variables, start):
             v.assign(w)
+
+
+# Curvature
+
+
+class Eigen(NamedTuple):
+    """An eigenvalue, its vector [d] of length 1, and how often a product with the matrix was taken for it."""
+
+    value: float
+    vector: np.ndarray
+    products: int
+
+
+def largest_eigenvalue(
+    product: Callable[[np.ndarray], np.ndarray],
+    size: int,
+    rng: np.random.Generator,
+    *,
+    tolerance: float = 1e-3,
+    limit: int = 200,
+) -> Eigen:
+    """The largest eigenvalue of a symmetric matrix of which only products with vectors are known: power iteration.
+
+    v ← H v / ‖H v‖ turns v towards the eigenvector whose eigenvalue has the largest magnitude, and vᵀ H v is an
+    estimate of it. Where that is a negative one, the iteration goes on with H moved up by its magnitude, which leaves
+    the order of the eigenvalues and makes the largest the first in magnitude too.
+
+    Args:
+        product: v [size] → H v [size].
+        rng: draws the first vector.
+        tolerance: it ends when two estimates in turn differ by less than this share.
+        limit: products at most; what there is then is returned.
+    """
+    value, vector, products = _iterate(product, rng.standard_normal(size), tolerance, limit)
+    if value < 0:
+        shift = -value
+        value, vector, more = _iterate(
+            lambda v: product(v) + shift * v, rng.standard_normal(size), tolerance, limit - products
+        )  # fmt: skip
+        value, products = value - shift, products + more
+    return Eigen(value, vector, products)
+
+
+def _iterate(
+    product: Callable[[np.ndarray], np.ndarray], v: np.ndarray, tolerance: float, limit: int
+) -> tuple[float, np.ndarray, int]:
+    value, products = 0.0, 0
+    v = v / np.linalg.norm(v)
+    while products < max(limit, 1):
+        turned = product(v)
+        before, value, products = value, float(v @ turned), products + 1
+        length = np.linalg.norm(turned)
+        if length == 0 or abs(value - before) < tolerance * abs(value):
+            break
+        v = turned / length
+    return value, v, products
+
+
+def hessian_product(
+    model: keras.Model, images: np.ndarray, labels: np.ndarray, batch: int = 500
+) -> Callable[[np.ndarray], np.ndarray]:
+    """v [d] ↦ H v [d], H the Hessian of the loss that `along` slices, by all d trainable weights in a row.
+
+    Nothing of size d × d is made. For a fixed v, ∇(vᵀ ∇L) = H v: a gradient of a gradient, at the cost of a few
+    gradients (Pearlmutter 1994). The model stays as it is, and the function follows it when its weights change.
+
+    Args:
+        model: takes images and gives probabilities [n, classes].
+        images, labels: what the loss is averaged over; labels are integers [n].
+        batch: images at once. It bounds the memory; the product does not depend on it.
+    """
+    import tensorflow as tf
+
+    variables = model.trainable_variables
+    sizes = [int(np.prod(v.shape)) for v in variables]
+
+    @tf.function(reduce_retracing=True)
+    def total(x: tf.Tensor, y: tf.Tensor, parts: list[tf.Tensor]) -> list[tf.Tensor]:
+        with tf.GradientTape() as outer:
+            with tf.GradientTape() as inner:
+                loss = tf.reduce_sum(tf.keras.losses.sparse_categorical_crossentropy(y, model(x, training=False)))
+            slopes = inner.gradient(loss, variables)
+            along = tf.add_n([tf.reduce_sum(g * part) for g, part in zip(slopes, parts)])
+        return outer.gradient(along, variables, unconnected_gradients="zero")
+
+    pieces = [
+        (tf.constant(images[i : i + batch], tf.float32), tf.constant(labels[i : i + batch], tf.int32))
+        for i in range(0, len(images), batch)
+    ]
+
+    def product(vector: np.ndarray) -> np.ndarray:
+        cut = np.split(np.asarray(vector), np.cumsum(sizes)[:-1])
+        parts = [tf.reshape(tf.constant(part, v.dtype), v.shape) for part, v in zip(cut, variables)]
+        found = np.zeros(sum(sizes))
+        for x, y in pieces:
+            found += np.concatenate([np.ravel(part) for part in total(x, y, parts)])
+        return found / len(images)
+
+    return product
+
+
+def settle(model: keras.Model, images: np.ndarray) -> None:
+    """Give batch norm the moving averages that belong to the model's weights: those of `images` as one batch.
+
+    For weights that training did not arrive at, such as a mean of two networks', or where the averages of the last
+    updates lag behind. The weights themselves stay.
+    """
+    layers = [layer for layer in model.layers if hasattr(layer, "moving_mean")]
+    kept = [layer.momentum for layer in layers]
+    try:
+        for layer in layers:
+            layer.momentum = 0.0
+        model(images.astype(np.float32), training=True)
+    finally:
+        for layer, momentum in zip(layers, kept):
+            layer.momentum = momentum

@@ -7,8 +7,12 @@ random has a gradient with mean G and covariance C / m.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from tensorflow import keras
 
 
 def multiplicative(batch: int, base: int, rng: np.random.Generator) -> np.ndarray:
@@ -36,6 +40,45 @@ def covariance(gradients: np.ndarray, batch: int, sigma: float = 0.0) -> np.ndar
     mean = gradients.mean(0)
     spread = (gradients - mean).T @ (gradients - mean) / len(gradients)
     return ((1 + sigma**2) * spread + sigma**2 * np.outer(mean, mean)) / batch
+
+
+def of_examples(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """The gradients g_n [n, d] of the cross-entropy of single examples, over all trainable variables of `model`.
+
+    Batch norm uses its moving averages, or an example would have no gradient of its own. About a millisecond each.
+
+    Args:
+        images: uint8 [n, h, w, c]. labels: int [n].
+    """
+    import tensorflow as tf
+    from tensorflow import keras
+
+    variables = model.trainable_variables
+
+    def one(example: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
+        image, label = example
+        with tf.GradientTape() as tape:
+            predicted = model(tf.cast(image, tf.float32)[None], training=False)
+            loss = tf.reduce_sum(keras.losses.sparse_categorical_crossentropy(label[None], predicted))
+        return tf.concat([tf.reshape(slope, [-1]) for slope in tape.gradient(loss, variables)], 0)
+
+    @tf.function
+    def all_of_them(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
+        return tf.map_fn(one, (images, labels), fn_output_signature=tf.float32)
+
+    return all_of_them(tf.constant(images), tf.constant(labels, tf.int32)).numpy()
+
+
+def of_batches(gradients: np.ndarray, rows: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """The gradients (1/M) Σ g_n z_n of many batches: [batches, d].
+
+    Args:
+        gradients: g_n of all examples [n, d].
+        rows: the numbers of the examples in each batch [batches, M].
+        weights: their z [batches, M].
+    """
+    shares = [np.bincount(at, z, minlength=len(gradients)) for at, z in zip(rows, weights)]
+    return np.array(shares, gradients.dtype) @ gradients / rows.shape[1]
 
 
 def noise_scale(squares: Sequence[float], batches: Sequence[int]) -> float:

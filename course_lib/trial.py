@@ -16,6 +16,9 @@ from tensorflow import keras
 
 from course_lib import data, models
 
+# Each run compiles functions of its own, as it should; TensorFlow would warn of that in a notebook.
+tf.get_logger().setLevel("ERROR")
+
 IMAGES, VALIDATION = 12_800, 5_000
 AT_ONCE = 1_000  # images that are evaluated together
 

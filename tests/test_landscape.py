@@ -67,6 +67,39 @@ def test_progress_is_told_after_each_point() -> None:
     assert told == [(done, 6) for done in range(1, 7)]
 
 
+# The largest eigenvalue
+
+
+def symmetric(rng, eigenvalues) -> np.ndarray:
+    turned, _ = np.linalg.qr(rng.normal(size=(len(eigenvalues),) * 2))
+    return turned @ np.diag(eigenvalues) @ turned.T
+
+
+@pytest.mark.parametrize("eigenvalues", [(7.0, 3, 1, 0), (5.0, -2, -3), (2.0, 1, -9), (-1.0, -2, -8), (4.0,)])
+def test_the_largest_eigenvalue_of_a_known_quadratic(rng, eigenvalues) -> None:
+    """Also where one of the others has a larger magnitude, and where all are negative."""
+    h = symmetric(rng, eigenvalues)
+    found = landscape.largest_eigenvalue(lambda v: h @ v, len(h), rng, tolerance=1e-9)
+    assert found.value == pytest.approx(max(eigenvalues), rel=1e-4)
+    np.testing.assert_allclose(h @ found.vector, found.value * found.vector, atol=1e-2)
+    assert np.linalg.norm(found.vector) == pytest.approx(1)
+
+
+def test_a_flat_loss_has_no_curvature(rng) -> None:
+    assert landscape.largest_eigenvalue(np.zeros_like, 3, rng).value == 0
+
+
+def test_the_products_are_counted_and_limited(rng) -> None:
+    taken = []
+
+    def product(v: np.ndarray) -> np.ndarray:
+        taken.append(v)
+        return np.array([1.0, 0.999, 0.998]) * v
+
+    found = landscape.largest_eigenvalue(product, 3, rng, tolerance=0, limit=7)
+    assert found.products == len(taken) == 7
+
+
 # With Keras
 
 
@@ -182,3 +215,103 @@ def test_as_many_steps_as_directions(two_classes) -> None:
         pytest.raises(TypeError, match="one step for each direction: 1, not 2"),
     ):
         loss(0.1, 0.2)
+
+
+def dense_hessian(model, x, y) -> np.ndarray:
+    """The Hessian [d, d] from central differences of gradients, in float64."""
+    import tensorflow as tf
+
+    sizes = [int(np.prod(v.shape)) for v in model.trainable_variables]
+    start = np.concatenate([v.numpy().ravel() for v in model.trainable_variables])
+
+    def gradient(w: np.ndarray) -> np.ndarray:
+        for v, part in zip(model.trainable_variables, np.split(w, np.cumsum(sizes)[:-1])):
+            v.assign(part.reshape(v.shape))
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.keras.losses.sparse_categorical_crossentropy(y, model(x, training=False)))
+        return np.concatenate([g.numpy().ravel() for g in tape.gradient(loss, model.trainable_variables)])
+
+    step = 1e-5 * np.eye(len(start))
+    columns = [(gradient(start + e) - gradient(start - e)) / 2e-5 for e in step]
+    gradient(start)
+    return np.array(columns)
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    """A network of 94 weights in float64, convolution, batch norm and pooling included, with its images."""
+    from tensorflow import keras
+
+    keras.utils.set_random_seed(5)
+    layers, dtype = keras.layers, "float64"
+    model = keras.Sequential(
+        [
+            keras.Input((6, 6, 1), dtype=dtype),
+            layers.Conv2D(3, 3, use_bias=False, dtype=dtype),
+            layers.BatchNormalization(dtype=dtype),
+            layers.Activation("tanh", dtype=dtype),
+            layers.MaxPooling2D(dtype=dtype),
+            layers.Flatten(dtype=dtype),
+            layers.Dense(4, dtype=dtype),
+            layers.Dense(3, activation="softmax", dtype=dtype),
+        ]
+    )
+    rng = np.random.default_rng(0)
+    return model, rng.normal(size=(20, 6, 6, 1)), rng.integers(0, 3, 20)
+
+
+@slow
+def test_products_and_eigenvalue_are_those_of_the_dense_hessian(tiny, rng) -> None:
+    model, x, y = tiny
+    h = dense_hessian(model, x, y)
+    before = model.get_weights()
+    product = landscape.hessian_product(model, x, y, batch=7)
+    for v in rng.normal(size=(3, len(h))):
+        # Images come in float32, as everywhere in the course.
+        np.testing.assert_allclose(product(v), h @ v, rtol=1e-4, atol=1e-5)
+    found = landscape.largest_eigenvalue(product, len(h), rng, tolerance=1e-7)
+    assert found.value == pytest.approx(np.linalg.eigvalsh(h).max(), rel=1e-4)
+    for a, b in zip(model.get_weights(), before):
+        np.testing.assert_array_equal(a, b)
+
+
+@slow
+def test_the_product_follows_the_weights(two_classes) -> None:
+    """Of ln(1 + exp(-2 w x)), with the weights (w, -w): the second derivative along (1, -1)/√2 is 2 x² p (1 − p)."""
+    x = np.array([[0.5], [1.0]], np.float32)
+    product = landscape.hessian_product(two_classes, x, np.zeros(2, int))
+    v = np.array([1.0, -1.0]) / np.sqrt(2)
+    start = two_classes.get_weights()
+    try:
+        for w in (1.0, 3.0):
+            two_classes.set_weights([np.array([[w, -w]], np.float32)])
+            p = 1 / (1 + np.exp(-2 * w * x))
+            assert v @ product(v) == pytest.approx(np.mean(2 * x**2 * p * (1 - p)), rel=1e-4)
+    finally:
+        two_classes.set_weights(start)
+
+
+@slow
+def test_scaling_filters_before_a_batch_norm_changes_the_sharpness() -> None:
+    """The function is the same, the eigenvalue is not (Dinh et al. 2017): larger filters look flatter."""
+    found = []
+    for scale in (1.0, 2.0, 4.0):
+        model, x, y = convolutional(scale)
+        product = landscape.hessian_product(model, x, y)
+        kernel = model.trainable_variables[0].shape.num_elements()
+        v = np.zeros(sum(v.shape.num_elements() for v in model.trainable_variables))
+        v[:kernel] = np.random.default_rng(1).normal(size=kernel)
+        found.append(v @ product(v))
+    np.testing.assert_allclose(found, found[0] / np.array([1, 4, 16]), rtol=1e-3)
+
+
+@slow
+def test_settled_averages_are_those_of_the_images(rng) -> None:
+    model, x, _ = convolutional()
+    norm = model.layers[1]
+    gamma, beta, mean, variance = norm.get_weights()
+    norm.set_weights([gamma, beta, 0 * mean + 9, 0 * variance + 9])
+    landscape.settle(model, x)
+    np.testing.assert_allclose(norm.moving_mean, mean, atol=1e-5)
+    np.testing.assert_allclose(norm.moving_variance, variance, rtol=1e-2)  # over n or over n − 1
+    assert norm.momentum == 0.99

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.noise import covariance, multiplicative, noise_scale
+from course_lib.noise import covariance, multiplicative, noise_scale, of_batches, of_examples
 
 
 @pytest.fixture
@@ -69,3 +69,34 @@ def test_noise_scale_is_exact_for_exact_norms():
 def test_a_gradient_hidden_by_noise_is_an_error():
     with pytest.raises(ValueError, match="average"):
         noise_scale([1.0, 0.01], (10, 100))
+
+
+def test_gradients_of_batches_are_weighted_means_of_those_of_examples():
+    gradients = np.arange(12.0).reshape(4, 3)
+    rows, weights = np.array([[0, 1], [3, 3]]), np.array([[1.0, 1.0], [2.0, -1.0]])
+    expected = [(gradients[0] + gradients[1]) / 2, gradients[3] / 2]
+    np.testing.assert_allclose(of_batches(gradients, rows, weights), expected)
+
+
+def test_gradients_of_examples_have_the_gradient_of_all_as_their_mean():
+    import tensorflow as tf
+    from tensorflow import keras
+
+    random = np.random.default_rng(0)
+    images, labels = random.integers(0, 256, (6, 4, 4, 1)).astype(np.uint8), np.array([0, 1, 2, 0, 1, 2])
+    model = keras.Sequential(
+        [
+            keras.Input((4, 4, 1)),
+            keras.layers.Rescaling(1 / 255),
+            keras.layers.BatchNormalization(),
+            keras.layers.Flatten(),
+            keras.layers.Dense(3, "softmax"),
+        ]
+    )
+    each = of_examples(model, images, labels)
+    assert each.shape == (6, sum(np.prod(v.shape) for v in model.trainable_variables))
+    with tf.GradientTape() as tape:
+        predicted = model(images.astype(np.float32))
+        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(labels, predicted))
+    whole = np.concatenate([slope.numpy().ravel() for slope in tape.gradient(loss, model.trainable_variables)])
+    np.testing.assert_allclose(each.mean(0), whole, atol=1e-6)

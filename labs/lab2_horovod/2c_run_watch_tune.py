@@ -771,7 +771,7 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 counts = [1, 2, 4, 8] if CORES >= 8 else [1, 2, 4]
 if QUICK:
     counts = counts[:2]
-IMAGES = 480
+IMAGES = 48 if QUICK else 480
 kinds = {
     f"{kind}{'' if exchange else ' copies'}": (kind, exchange)
     for kind in ("weak", "strong")

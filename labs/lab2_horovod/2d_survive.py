@@ -665,7 +665,7 @@ pd.read_csv("recorded/elastic.csv", comment="#")
 # - One failure stops all, and N ranks fail N times as often: write every $\sqrt{2 \delta M / N}$ seconds.
 # - An elastic run goes on with those that are left, and loses what was done since the last commit.
 #
-# Next: 4a puts a price on every message.
+# Next: 3a asks how large a batch may be.
 #
 # - J. W. Young: *A first order approximation to the optimum checkpoint interval.* Comm. ACM 17(9), 1974
 # - A. Grattafiori et al.: *The Llama 3 Herd of Models.* arXiv:2407.21783

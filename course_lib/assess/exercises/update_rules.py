@@ -71,15 +71,16 @@ def walk(rule: Rule, small: bool = False) -> np.ndarray:
     """The weights after each of 50 steps of `rule`: [50, 2, 3]. ValueError, with a sentence, where it can't be."""
     w, state, path = start(), None, []
     for g in gradients(small):
-        w, state = _step(rule, w.copy(), g.copy(), state)
+        w, state = one_step(rule, w.copy(), g.copy(), state, ETA)
         path.append(w)
     return np.array(path)
 
 
-def _step(rule: Rule, w: np.ndarray, g: np.ndarray, state: object) -> tuple[np.ndarray, Any]:
+def one_step(rule: Rule, w: np.ndarray, g: np.ndarray, state: Any, eta: float, **more: Any) -> tuple[np.ndarray, Any]:
+    """A learner's rule: new weights and new state. ValueError, with a sentence, where it returns something else."""
     # A warning of NumPy's would go to stderr, and nbgrader gives no points to a cell that writes there.
     with np.errstate(all="ignore"):
-        answer = rule(w, g, state, ETA)
+        answer = rule(w, g, state, eta, **more)
     if answer is None:
         raise ValueError("the function returns nothing: return the new weights and the new state.")
     if not (isinstance(answer, tuple) and len(answer) == 2):
@@ -260,17 +261,17 @@ def _pure(rule: Rule) -> str:
     w, g, state = start(), gradients()[0], None
     for step in range(2):
         given, slope = w.copy(), g.copy()
-        first, then = _step(rule, given, slope, state)
+        first, then = one_step(rule, given, slope, state, ETA)
         first = first.copy()
         if not np.array_equal(given, w):
             return "the caller's w is changed in place (`w -= …`): write `w = w - …`, which makes a new array."
         if not np.array_equal(slope, g):
             return "the caller's g is changed in place: make a new array."
-        if not np.array_equal(_step(rule, w.copy(), g.copy(), state)[0], first):
+        if not np.array_equal(one_step(rule, w.copy(), g.copy(), state, ETA)[0], first):
             where = "the state is changed in place" if step else "something is remembered outside the state"
             return f"called twice with the same arguments, the function answers differently: {where}. Make a new one."
         w, state = first, then
-    _step(rule, np.zeros(5), np.ones(5), None)
+    one_step(rule, np.zeros(5), np.ones(5), None, ETA)
     return ""
 
 

@@ -46,7 +46,11 @@ WRONG = {
         "mean of",
     ),
     "the last point": ("serial_fraction", [("(a * b).sum() / (a**2).sum()", "b[-1] / a[-1]")], "use all points"),
-    "an array": ("serial_fraction", [("(a * b).sum() / (a**2).sum()", "b / np.maximum(a, 1e-9)")], "one number is expected"),
+    "an array": (
+        "serial_fraction",
+        [("(a * b).sum() / (a**2).sum()", "b / np.maximum(a, 1e-9)")],
+        "one number is expected",
+    ),
 }
 
 

@@ -1,0 +1,645 @@
+# %% [markdown]
+# # 3b Learning rates for large batches
+#
+# A batch k times as large gives one update in place of k. Which learning rate belongs to it? Two rules are in use, √k
+# and k, and each comes with an argument. Here you derive both, test them by measurement, see where each ends, and try
+# what has been proposed beyond: warm-up, LEGW, a batch that grows in place of a rate that decays, and more epochs.
+#
+# **You will be able to** say what each scaling rule keeps constant and when it breaks; read the edge of stability off
+# the curvature; write a warm-up, LEGW and a schedule of growing batches; and choose a rate for a batch size that you
+# have never trained with, knowing how far to trust it.
+#
+# **Time:** 60 minutes; the runs take about 1 minute on 2 CPU cores; on GPUs they are not yet measured.
+#
+# **Needs:** 1a (the bound $2/\lambda_{max}$), 1b (the variance of a mini-batch's gradient), 3a (large batches).
+
+# %%
+import numpy as np
+import pandas as pd
+from IPython.display import Image
+from tensorflow import keras
+
+from course_lib import plots, trial, widgets
+from course_lib.assess.exercises.large_rates import check, points
+from course_lib.plots import rates, stochastic
+from course_lib.widgets.filling import Filling
+
+IMAGES, EPOCHS = 12_288, 8
+problem = trial.fashion(IMAGES)
+size = len(problem.train.labels)
+print(f"{problem.name}: {size:,} training images")
+
+# %% [markdown]
+# ## What should stay the same?
+#
+# Let $g_n$ be the gradient of example $n$, $G$ their mean over all examples and $C$ their covariance. A batch of $B$
+# examples, drawn at random, has a gradient with mean $G$ and covariance $C/B$ (1b). So one update
+# $\Delta w = -\eta\, g$ has
+#
+# $$\mathbf{E}\,\Delta w = -\eta\, G, \qquad \text{cov}(\Delta w) = \frac{\eta^2}{B}\, C .$$
+#
+# **One update.** With k times the batch, $\eta^2/B$ stays what it was if η grows by √k. (Krizhevsky writes
+# $\frac{1}{N}\sum g_n g_n^\top$ in place of $C$. The two differ by $G G^\top$, which is little next to the noise of
+# single examples.)
+#
+# **The same examples.** Now compare what k·B examples do: k updates with batches of B and η, or one with k·B and η′.
+# If the weights, and so $G$ and $C$, hardly change on the way, means and covariances of independent updates add up:
+#
+# | | mean | covariance |
+# |---|---|---|
+# | k small updates | $-k\,\eta\, G$ | $k\, \eta^2\, C / B$ |
+# | one large, η′ = √k η | $-\sqrt{k}\,\eta\, G$ | $\eta^2\, C / B$ |
+# | one large, η′ = k η | $-k\,\eta\, G$ | $k\, \eta^2\, C / B$ |
+#
+# The linear rule keeps *both*, and the root keeps neither. "Theory suggests √k", wrote Krizhevsky in 2014, but k
+# "worked best", and he could not explain it. The table explains it: to compare single updates is to compare different
+# numbers of examples.
+#
+# But mind the condition. $G$ must hardly change over a step of length kη. Along a direction of curvature λ it changes
+# by a share of kηλ: no longer little as kηλ comes near 1, and beyond kηλ = 2 the step overshoots by more than it
+# corrects. No amount of averaging helps against that.
+#
+# ### Exercise: two rules
+#
+# <details><summary>Hint</summary>Both are η times a power of k, and k need not be a whole number. The base may also
+# be the larger one.</details>
+
+
+# %% exercise="scaled_rate"
+def scaled_rate(eta, batch, base, rule):
+    """The learning rate for batches of `batch` examples.
+
+    eta: what was tuned for batches of `base`; rule: "linear" or "square root".
+    """
+    ### BEGIN SOLUTION
+    k = batch / base
+    return eta * (k if rule == "linear" else k**0.5)
+    ### END SOLUTION
+
+
+# %%
+check(scaled_rate)
+
+# %% hidden="scaled_rate" points=2
+### BEGIN HIDDEN TESTS
+points(scaled_rate, 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Predict
+#
+# Now measure it, on the linear model of 1b. Each panel below has a line for "the same rate", "linear" and "√". Which
+# of the three is level on the left, where the trace of cov(Δw) of *one* update is drawn over B? And which on the
+# right, where one large update is compared with k small ones?
+
+# %% editable=true
+my_level_line = {"one update": None, "the same examples": None}
+
+# %%
+x = problem.train.images.reshape(size, -1).astype(np.float32) / 255
+x = np.column_stack([x - x.mean(axis=0), np.ones(size, np.float32)])
+y = problem.train.labels
+RULES = {"the same rate": None, "√": "square root", "linear": "linear"}
+SMALL, RATE = 16, 0.03
+
+
+def residuals(w, at):
+    """Softmax minus one-hot of some examples: [len(at), 10]."""
+    z = x[at] @ w
+    p = np.exp(z - z.max(axis=1, keepdims=True))
+    p /= p.sum(axis=1, keepdims=True)
+    p[np.arange(len(at)), y[at]] -= 1
+    return p
+
+
+def move(w, eta, batch, updates, random):
+    """How far SGD moves from w in some updates; each batch is drawn anew from all examples."""
+    start = w
+    for _ in range(updates):
+        at = random.integers(size, size=batch)
+        w = w - eta * (x[at].T @ residuals(w, at) / batch)
+    return (w - start).ravel()
+
+
+def moments(w, eta, batch, updates, draws=160):
+    """Mean of the move [d] and trace of its covariance, from some draws."""
+    random = np.random.default_rng(0)
+    moves = np.array([move(w, eta, batch, updates, random) for _ in range(draws)])
+    return moves.mean(axis=0), moves.var(axis=0, ddof=1).sum()
+
+
+def compare_steps():
+    """The noise of one update by batch size, and one large update beside k small ones."""
+    w = move(np.zeros((x.shape[1], 10), np.float32), 0.05, 64, 200, np.random.default_rng(1)).reshape(-1, 10)
+    p = residuals(w, np.arange(size))
+    spread = np.mean((x**2).sum(1) * (p**2).sum(1)) - np.sum((x.T @ p / size) ** 2)  # trace of C, exactly
+    one, many = [], []
+    for k in (1, 4, 16, 64):
+        batch = k * SMALL
+        mean, noise = moments(w, RATE, SMALL, k)
+        for name, rule in RULES.items():
+            eta = scaled_rate(RATE, batch, SMALL, rule) if rule else RATE
+            large, variance = moments(w, eta, batch, 1)
+            one.append({"rule": name, "batch": batch, "measured": variance, "predicted": eta**2 * spread / batch})
+            many.append({"rule": name, "k": k, "mean": large @ mean / (mean @ mean), "covariance": variance / noise})
+    return pd.DataFrame(one), pd.DataFrame(many)
+
+
+def show_steps():
+    one, many = compare_steps()
+    print(f"your guesses: {my_level_line}")
+    caption = f"{problem.name}, softmax regression after 200 updates · base: B = {SMALL}, η = {RATE} · 160 draws each"
+    return rates.steps(one, many, caption=caption)
+
+
+show_steps()
+
+# %% [markdown]
+# Left, dots are measured and lines are $\eta^2\, \text{tr}\, C / B$: √ is level, as derived. Middle and right, the
+# large update over the k small ones: the linear rule starts at 1 in both. The √ falls behind as $1/\sqrt{k}$ in the
+# mean and as $1/k$ in the covariance, "the same rate" faster still.
+#
+# And the condition shows: as k grows the linear rule leaves 1. The small updates turn as they go, and forget what
+# noise they picked up on the way; the large one knows only the slope at its start, and goes too far.
+#
+# ## The edge of stability
+#
+# A model in which all of it can be calculated, the *noisy quadratic* (Zhang et al. 2019):
+#
+# $$L(w) = \tfrac{1}{2} \sum_i \lambda_i w_i^2, \qquad g_i = \lambda_i w_i + \text{noise of variance } \lambda_i c / B$$
+#
+# In each direction the expected square of the weight goes, from one update to the next, to
+#
+# $$\mathbf{E}\, w_i^2 \;\to\; (1 - \eta \lambda_i)^2\, \mathbf{E}\, w_i^2 + \eta^2 \lambda_i\, c / B .$$
+#
+# The first term is gradient descent: it shrinks if $\eta < 2/\lambda_i$, whatever the batch. The second is noise. The
+# next figure has 4,096 examples to spend: at B = 1,024 these are four updates. Left is one run; right its expected
+# loss in the end over η, with a line for each B.
+#
+# ### Predict
+#
+# Take B four times as large, again and again. How many times larger does the best η get each time, at first? And in
+# the end?
+
+# %% editable=true
+my_factor_at_first = None
+my_factor_in_the_end = None
+
+# %%
+CURVATURE, START, NOISE, EXAMPLES = np.array([20.0, 1.0]), np.array([1.0, -3.0]), 10.0, 4096
+SIZES = [1, 4, 16, 64, 256, 1024]
+ETAS = np.geomspace(1e-4, 0.3, 300)
+
+
+def expected_loss(etas, batch):
+    """After EXAMPLES // batch updates, for each of the rates [n]; both terms above, summed over the updates."""
+    updates, eta = EXAMPLES // batch, np.asarray(etas)[:, None]
+    factor = (1 - eta * CURVATURE) ** 2
+    with np.errstate(over="ignore", invalid="ignore"):
+        left = factor**updates
+        ground = np.where(factor == 1, updates, (1 - left) / (1 - factor + (factor == 1)))
+        squares = left * START**2 + eta**2 * CURVATURE * NOISE / batch * ground
+    return np.clip(np.nan_to_num(squares @ CURVATURE / 2, nan=1e30), 0, 1e30)
+
+
+def walk(eta, batch, shown=300):
+    """The first updates of one run: [updates + 1, 2]."""
+    random = np.random.default_rng(0)
+    w, path = START, [START]
+    for _ in range(min(shown, EXAMPLES // batch)):
+        w = w - eta * (CURVATURE * w + random.normal(size=2) * np.sqrt(CURVATURE * NOISE / batch))
+        path.append(w)
+    return np.array(path)
+
+
+bowl = stochastic.ground(lambda w: np.tensordot(CURVATURE, w**2, 1) / 2, (-1.6, 1.6), (-3.6, 1.8))
+curves = {batch: expected_loss(ETAS, batch) for batch in SIZES}
+edge = 2 / CURVATURE.max()
+
+
+def draw_quadratic(eta, batch):
+    ratio = eta * CURVATURE.max()
+    word = "diverges" if ratio > 2 else "oscillates" if ratio > 1 else "no overshoot"
+    return rates.quadratic(
+        bowl, walk(eta, batch), ETAS, curves, eta=eta, batch=batch, edge=edge,
+        title=f"η λ_max = {ratio:.2g}: {word}; {EXAMPLES // batch:,} updates",
+        caption=f"λ = 20 and 1, c = {NOISE:g}, {EXAMPLES:,} examples · left: at most 300 updates of one run",
+    )  # fmt: skip
+
+
+widgets.explore(
+    draw_quadratic,
+    eta=widgets.slider("η", -4, -0.55, 0.01, log=True),
+    batch=widgets.choice("batch size B", SIZES[::-1]),
+)
+
+# %%
+best = {batch: ETAS[np.argmin(losses)] for batch, losses in curves.items()}
+factors = [best[large] / best[small] for small, large in zip(SIZES, SIZES[1:])]
+print(f"your guesses: {my_factor_at_first} and {my_factor_in_the_end}; factors: {np.round(factors, 2)}")
+rates.optimum(best, edge=edge, caption="the noisy quadratic of the figure above, best of 300 rates")
+
+# %% [markdown]
+# At first by four: the **linear** rule, as long as noise decides. Then it bends, and for a stretch a root fits. In
+# the end by one: what stops η is no longer noise but the **edge of stability** $2/\lambda_{max}$, and there a larger
+# batch buys nothing at all. A rule that goes on scaling walks over the edge. Momentum m moves the edge out to
+# $2(1+m)/\lambda_{max}$ for its η, but not away.
+#
+# Two lessons for what follows: *which rule is right depends on where the base is*, and *every rule ends*.
+#
+# ## Warm-up
+#
+# A network's $\lambda_{max}$ is no constant. In the first updates from random weights it is often large, and falls.
+# So a rate that would be fine later diverges at the start. Goyal et al. (2017) start from a small rate and increase
+# it by a constant amount at each update until it reaches the full one; after that the usual schedule begins.
+#
+# ### Exercise: gradual warm-up
+#
+# <details><summary>Hint</summary>Update 0 has the rate <code>start</code>, and update number <code>steps</code> is
+# the first with the full rate. Two cases are enough.</details>
+
+
+# %% exercise="warm_up"
+def warm_up(step, eta, steps, start):
+    """The learning rate of update number `step` = 0, 1, …
+
+    In equal increments from `start` at update 0 up to `eta` at update `steps`; from there on `eta`.
+    With `steps` = 0 there is no warm-up.
+    """
+    ### BEGIN SOLUTION
+    if step >= steps:
+        return eta
+    return start + (eta - start) * step / steps
+    ### END SOLUTION
+
+
+# %%
+check(warm_up)
+
+# %% hidden="warm_up" points=3
+### BEGIN HIDDEN TESTS
+points(warm_up, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# How long? Goyal et al. take 5 epochs of 90 for every batch size. You et al. (2019) found that not the epochs but the
+# *updates* of warm-up should stay the same, so the epochs grow with the batch. Together with √ scaling this is LEGW,
+# *linear-epoch gradual warm-up*. It leaves nothing to tune at the large batch.
+#
+# ### Exercise: LEGW
+#
+# <details><summary>Hint</summary>You have written half of it. k times the batch means a k-th of the updates in an
+# epoch.</details>
+
+
+# %% exercise="legw"
+def legw(eta, epochs, batch, base):
+    """Learning rate and epochs of warm-up for batches of `batch` examples: a pair of floats.
+
+    eta, epochs: what was tuned for batches of `base`; `epochs` of warm-up may be a fraction.
+    """
+    ### BEGIN SOLUTION
+    return scaled_rate(eta, batch, base, "square root"), epochs * batch / base
+    ### END SOLUTION
+
+
+# %%
+check(legw)
+
+# %% hidden="legw" points=2
+### BEGIN HIDDEN TESTS
+points(legw, 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# What you should see: your rules over a run of eight epochs, followed by a decay to 0 along a cosine. From a batch of
+# 16 as base; a dot is an update.
+
+# %%
+recorded = pd.read_csv("recorded/rate_scaling.csv", comment="#")
+results = recorded[(recorded["use"] == "result") & (recorded["epochs"] == EPOCHS)]
+BASE = int(results["batch"].min())
+BASE_RATE = float(results.loc[results["batch"] == BASE, "eta"].iloc[0])
+WARM_UP, LEGW_WARM_UP = 2, 1 / 64  # epochs, at every batch size and at the base
+
+
+def plan_of(rule, batch, epochs=WARM_UP):
+    """Rate and epochs of warm-up that a rule gives for a batch size."""
+    name, _, warm = rule.partition(", ")
+    if name == "LEGW":
+        return legw(BASE_RATE, LEGW_WARM_UP, batch, BASE)
+    eta = scaled_rate(BASE_RATE, batch, BASE, RULES[name]) if RULES[name] else BASE_RATE
+    return eta, epochs if warm else 0
+
+
+def schedule(eta, warm, batch, epochs=EPOCHS, examples=IMAGES):
+    """The rate of each update: your warm-up from η/k, then a cosine down to 0."""
+    each = examples // batch
+    total, steps = epochs * each, round(warm * each)
+    cosine = [eta * (1 + np.cos(np.pi * t / (total - steps))) / 2 for t in range(total - steps)]
+    return np.array([warm_up(t, eta, steps, eta * BASE / batch) for t in range(steps)] + cosine)
+
+
+def draw_schedules(shown_rules, batch, epochs):
+    shown = {}
+    for rule in ("the same rate", *shown_rules):
+        made = schedule(*plan_of(rule, batch, epochs), batch)
+        shown[rule] = (np.arange(len(made)) * batch / IMAGES, made)
+    title = f"B = {batch:,}: {IMAGES // batch:,} updates an epoch"
+    return rates.shapes(shown, title=title, caption=f"base: η = {BASE_RATE:g} at B = {BASE}; {IMAGES:,} images")
+
+
+widgets.explore(
+    draw_schedules,
+    shown_rules=widgets.choice("rule", {"√": ("√", "√, warm-up", "LEGW"), "linear": ("linear", "linear, warm-up")}),
+    batch=widgets.choice("batch size B", [4096, 1024, 256, 64]),
+    epochs=widgets.slider("epochs of warm-up (but LEGW)", 0, 6, WARM_UP),
+)
+
+# %% [markdown]
+# ## Which rule fits a network?
+#
+# The quick network of 3a, with batches as large as the data allow: 24 updates in eight epochs. The base rate was the
+# best of seven at B = 16. All rules start from it, all runs from the same weights.
+#
+# ### Predict
+#
+# Which rules will train, which one does best, and which not at all? ("the same rate", "√", "√, warm-up", "linear",
+# "linear, warm-up", "LEGW")
+
+# %% editable=true
+my_best_rule = None
+my_failures = []
+
+# %%
+LARGE = max(batch for batch in (4096, 1024, 256) if batch <= size // 3)
+TRIED = ("the same rate", "√", "√, warm-up", "LEGW", "linear", "linear, warm-up")
+
+
+def train(batch, every_rate, seed=0):
+    """The loss of each update, and the validation accuracy in the end. every_rate: one rate for each update."""
+    optimizer = keras.optimizers.SGD(0.0, momentum=0.9)
+    run = trial.Run(problem.model(seed), optimizer, problem.train, seed=seed)
+    losses = []
+    for rate in every_rate:
+        optimizer.learning_rate = rate
+        losses.append(run.train(1, batch))
+    return losses, run.score(problem.validation).accuracy
+
+
+def try_rules():
+    losses, scores = {}, {}
+    every_rate = {rule: schedule(*plan_of(rule, LARGE), LARGE, examples=size) for rule in TRIED}
+    with Filling("six rules") as line:
+        for number, rule in enumerate(TRIED):
+            line.at(number / len(TRIED), rule)
+            losses[rule], scores[rule] = train(LARGE, every_rate[rule])
+    peaks = {rule: every_rate[rule].max() for rule in TRIED}
+    print(f"your guesses: {my_best_rule} is best, {my_failures} fail")
+    print(pd.DataFrame({"highest η": peaks, "validation accuracy": scores}).round(3).to_string())
+    return rates.losses(
+        losses,
+        title=f"B = {LARGE:,}, {EPOCHS} epochs of {size // LARGE} updates",
+        caption=plots.provenance(f"{problem.name}, {size:,} images, one seed"),
+    )
+
+
+try_rules()
+
+# %% [markdown]
+# Where the loss of a warm-up turns upwards, its rate has probably just crossed the edge on its way up.
+#
+# One seed and one batch size are an anecdote. `course reproduce rate_scaling` has recorded five batch sizes with
+# three seeds each, and for comparison the *best* of seven rates at each batch size, chosen on validation data.
+
+# %%
+Image("recorded/rate_scaling.png", width=plots.WIDTH)
+
+# %%
+table = results.pivot_table(index="rule", columns="batch", values="test", aggfunc="median", sort=False)
+table.sort_index(axis=1).round(3)
+
+# %% [markdown]
+# - **Few know their base.** At B = 16 all rates from 0.004 to 0.125 are within one point of each other. Every rule
+#   multiplies what was picked, so two people with equally good bases end with rates that differ by a factor of 30.
+# - **Without warm-up √ fits, up to 256.** Up to there the best rate doubles each time the batch is four times as
+#   large; then it *falls*. In terms of the quadratic: the base is a factor of four below the edge, and the bend is
+#   soon there. Linear scaling is behind at 256, broken at 1,024, and no better than guessing at 4,096. (No loss
+#   became infinite: batch norm undoes whatever scale the weights before it have.)
+# - **Warm-up changes the verdict.** At 256 the linear rule with warm-up is as good as √ with it, and both are better
+#   than the best rate of seven without. At 1,024 √ with warm-up and LEGW beat that best rate by two points. So it was
+#   the start that forbade large rates. The edge is nearest there.
+# - **At 4,096 all rules go too far.** Not scaling at all beats them, and the best of seven rates with warm-up beats
+#   everything: four times the base rate, for 256 times the batch. With SGD and 24 updates that was all there was.
+# - **LEGW against √ with a quarter of warm-up** is the same rate with another length of warm-up: 0.25, 1 and 4 epochs
+#   against 2. At 4,096 the longer one is better with each of the three seeds, elsewhere there is little between them.
+#
+# So: each rule is a good *first guess* within a factor of 16 or so, with warm-up. Beyond that, tune.
+#
+# ## Growing the batch in place of decaying the rate
+#
+# Near the end of training the rate is lowered to calm the noise. But the noise goes with η/B (1b: the ball around the
+# minimum has the size η/B). So one may as well raise B, and each epoch after that costs fewer updates (Smith et al.
+# 2017). Updates are what many GPUs save: a batch four times as large on four times the GPUs takes as long as before.
+#
+# This is also the moment when a large batch does the least harm: late in training the gradient is small and noise is
+# most of it.
+#
+# ### Exercise: stages
+#
+# <details><summary>Hint</summary>Walk through the milestones with the current batch and rate. <code>min</code> keeps
+# the batch below the largest; by how much the batch really grew tells what is left for the rate.</details>
+
+
+# %% exercise="growth"
+def growth(eta, batch, milestones, factor, largest):
+    """Stages of training: a list of (first epoch, batch size, learning rate); the first one starts at epoch 0.
+
+    At each of the milestones (epochs) the batch grows by `factor`, a whole number, but not beyond `largest`.
+    What it cannot grow is taken from the learning rate, so that eta / batch falls by `factor` each time.
+    """
+    ### BEGIN SOLUTION
+    stages = [(0, batch, eta)]
+    for epoch in milestones:
+        grown = min(batch * factor, largest)
+        eta = eta * grown / (batch * factor)
+        batch = grown
+        stages.append((epoch, batch, eta))
+    return stages
+    ### END SOLUTION
+
+
+# %%
+check(growth)
+
+# %% hidden="growth" points=4
+### BEGIN HIDDEN TESTS
+points(growth, 4)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Exercise: count the updates
+#
+# <details><summary>Hint</summary>A stage ends where the next one begins, the last at the end of training. Each epoch
+# drops the examples that do not fill a batch.</details>
+
+
+# %% exercise="updates"
+def updates(stages, epochs, examples):
+    """How many updates the stages make in all.
+
+    stages: as from `growth`; epochs: of the whole training; examples: in an epoch.
+    """
+    ### BEGIN SOLUTION
+    ends = [epoch for epoch, _, _ in stages[1:]] + [epochs]
+    return sum((end - epoch) * (examples // batch) for (epoch, batch, _), end in zip(stages, ends))
+    ### END SOLUTION
+
+
+# %%
+check(updates)
+
+# %% hidden="updates" points=2
+### BEGIN HIDDEN TESTS
+points(updates, 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Predict
+#
+# Nine epochs, milestones after three and six, a factor of 4, from B = 64 on. How many updates does growth save, in
+# per cent? And how many points of accuracy does it cost?
+
+# %% editable=true
+my_saving = None
+my_cost = None
+
+# %%
+LONG, MILESTONES, FACTOR = 9, [3, 6], 4
+grown = pd.read_csv("recorded/batch_growth.csv", comment="#").query("use == 'result'")
+
+
+def stages_of(method, eta):
+    largest = {"decay": 64, "growth": min(1024, size // 2)}[method]
+    return growth(eta, 64, MILESTONES, FACTOR, largest)
+
+
+def train_in_stages(stages, seed):
+    """Validation accuracy and updates so far, after each epoch."""
+    optimizer = keras.optimizers.SGD(0.0, momentum=0.9)
+    run = trial.Run(problem.model(seed), optimizer, problem.train, seed=seed)
+    row = {}
+    for (first, batch, eta), end in zip(stages, [epoch for epoch, _, _ in stages[1:]] + [LONG]):
+        optimizer.learning_rate = eta
+        for epoch in range(first + 1, end + 1):
+            run.train(size // batch, batch)
+            row[f"after {epoch}"] = run.score(problem.validation).accuracy
+            row[f"updates after {epoch}"] = run.updates
+    return {**row, "updates": run.updates}
+
+
+def compare_growth(seeds=(0, 1)):
+    rows = []
+    with Filling("decay and growth, two seeds each") as line:
+        for method in ("decay", "growth"):
+            stages = stages_of(method, float(grown.loc[grown["method"] == method, "eta"].iloc[0]))
+            for seed in seeds:
+                line.at(len(rows) / 4, method)
+                rows.append({"method": method, **train_in_stages(stages, seed)})
+            counted, made = updates(stages, LONG, size), rows[-1]["updates"]
+            print(f"{method}: your function counts {counted:,} updates, the run {made:,}")
+    table = pd.DataFrame(rows)
+    print(f"your guesses: {my_saving} % saved, {my_cost} points lost")
+    return rates.stages(table, caption=plots.provenance(f"{problem.name}, {size:,} images, two seeds"))
+
+
+compare_growth()
+
+# %% [markdown]
+# Recorded, with five seeds for each of five methods, each with its own best of six rates (`course reproduce
+# batch_growth`):
+
+# %%
+Image("recorded/batch_growth.png", width=plots.WIDTH)
+
+
+# %%
+def difference(method, other="decay"):
+    """In test accuracy, seed by seed: mean and 95 % interval, in points."""
+    pairs = grown.pivot(index="seed", columns="method", values="test")
+    gap = 100 * (pairs[method] - pairs[other])
+    return f"{gap.mean():+.2f} ± {1.96 * gap.std() / len(gap) ** 0.5:.2f}"
+
+
+summary = grown.groupby("method", sort=False)[["eta", "updates", "test"]].mean()
+summary["against decay, points"] = [difference(method) for method in summary.index]
+summary.round(4)
+
+# %% [markdown]
+# - **Growth is decay.** Seed by seed the two differ by 0.03 ± 0.08 points, and by epochs their curves lie on each
+#   other. Growth needs 756 updates, decay 1,728: 56 % saved, for nothing.
+# - **It does what decay does.** With no change at all 1.2 points are lost: the noise has to be calmed, either way.
+# - **A largest batch costs updates, not accuracy:** stopping at 256 and decaying then takes 864.
+# - **Starting large is another matter.** From 256 with four times the rate 189 updates are left, and 1.4 points are
+#   gone. Growth is free because it comes late.
+#
+# One thing is unfinished: for "no change" and "growth from 256" the best rate was the smallest of the six, so smaller
+# ones might narrow their gap. The comparison of growth and decay is not touched by that.
+#
+# ## Training longer
+#
+# In the same epochs a large batch makes fewer updates. Hoffer et al. (2017) asked what happens if it may make as
+# many: more epochs, and the rate stays high for longer. On many GPUs that costs what was meant to be saved, but part
+# of it may be enough. Your largest batch with four times the epochs, and below the recorded runs, each with the best
+# rate of its batch size:
+
+# %% editable=true
+my_gain = None  # points of accuracy from four times the epochs
+
+
+# %%
+def train_longer():
+    tuned = results[results["rule"] == "tuned"].groupby("batch")["eta"].first()
+    rows = []
+    with Filling("8 and 32 epochs") as line:
+        for number, epochs in enumerate((EPOCHS, 4 * EPOCHS)):
+            line.at(number / 5, f"{epochs} epochs")
+            every_rate = schedule(tuned[LARGE], 0, LARGE, epochs, size)
+            accuracy = train(LARGE, every_rate)[1]
+            rows.append({"epochs": epochs, "updates": len(every_rate), "validation accuracy": round(accuracy, 3)})
+    gain = 100 * (rows[1]["validation accuracy"] - rows[0]["validation accuracy"])
+    print(f"your guess: {my_gain} points; here, with one seed: {gain:+.1f}")
+    return pd.DataFrame(rows, index=[f"B = {LARGE:,}"] * 2)
+
+
+train_longer()
+
+# %%
+longer = recorded[(recorded["use"] == "result") & (recorded["rule"] == "tuned")]
+longer.groupby(["batch", "epochs"])[["eta", "updates", "test"]].median().round(3)
+
+# %% [markdown]
+# Four times the epochs bring the largest batch to 96 updates, and to the accuracy that B = 1,024 has with 96. At this
+# end updates are all that counts: the gradients are exact enough, there are only too few of them. 3a asks the same
+# about the gap to small batches.
+#
+# ## Summary
+#
+# - √k keeps the covariance of *one update*, k keeps mean and covariance of *the same examples*. Linear scaling is
+#   right as long as noise limits the rate and kηλ stays well below 1.
+# - The best rate grows with the batch at first and stops at the edge of stability, $2/\lambda_{max}$. Every rule
+#   ends.
+# - Warm-up starts below the edge and climbs; LEGW keeps its number of updates.
+# - A batch that grows calms the noise as a rate that decays does, with fewer updates.
+#
+# Next: 3c, batch norm and noise when the batch is large.
+#
+# - A. Krizhevsky: *One weird trick for parallelizing convolutional neural networks.* arXiv:1404.5997
+# - P. Goyal et al.: *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour.* arXiv:1706.02677
+# - E. Hoffer, I. Hubara, D. Soudry: *Train longer, generalize better.* arXiv:1705.08741
+# - S. Smith, P.-J. Kindermans, C. Ying, Q. Le: *Don't Decay the Learning Rate, Increase the Batch Size.*
+#   arXiv:1711.00489
+# - Y. You et al.: *Large-Batch Training for LSTM and Beyond* (LEGW). arXiv:1901.08256
+# - G. Zhang et al.: *Which Algorithmic Choices Matter at Which Batch Sizes? Insights From a Noisy Quadratic Model.*
+#   arXiv:1907.04164
+# - C. Shallue et al.: *Measuring the Effects of Data Parallelism on Neural Network Training.* arXiv:1811.03600

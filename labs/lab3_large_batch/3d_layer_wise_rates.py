@@ -1,0 +1,840 @@
+# %% [markdown]
+# # 3d Layer-wise rates
+#
+# One learning rate for all layers is a compromise. With a large batch there are few updates, so the rate has to be
+# large, and the layer that bears least decides for all. LARS gives each layer a rate of its own, from two norms. With
+# it You, Gitman and Ginsburg trained ResNet-50 with batches of 32K images, and Tencent with 64K.
+#
+# **You will be able to** say why LARS divides by the norm of the gradient; write LARS, LARC, LAMB and NovoGrad, and
+# tell their variants apart; read trust ratios from your own runs; say where the norms must be taken when many ranks
+# train.
+#
+# **Time:** 70 minutes; the runs take about 1 minute on 2 CPU cores; on GPUs they are not yet measured.
+#
+# **Needs:** momentum and Adam from 1b, the all-reduce from 2a, warm-up from 3b.
+
+# %%
+from functools import cache
+
+import numpy as np
+import pandas as pd
+from tensorflow import keras
+
+from course_lib import launch, optimizers, plots, trial, widgets
+from course_lib.assess.exercises.layerwise import check, points
+from course_lib.plots import layerwise, stochastic
+from course_lib.widgets.filling import Filling
+
+problem = trial.fashion()
+EXAMPLES = len(problem.train.labels)
+BATCH = EXAMPLES // 10  # ten updates an epoch
+print(f"{problem.name}: {EXAMPLES:,} images to train on, a large batch is {BATCH:,} of them")
+
+# %% [markdown]
+# ## The rate that a layer bears
+#
+# A step of plain gradient descent changes the weights of a layer by $\|\Delta w\| = \eta \|\nabla L\|$. Measured by
+# the weights that are there, it changes the part
+#
+# $$\frac{\|\Delta w\|}{\|w\|} = \eta\, \frac{\|\nabla L\|}{\|w\|}$$
+#
+# of them. The gradient is a linear approximation of the loss. If a step replaces a large part of a layer, it leads to
+# where that approximation says nothing. So $\|w\|/\|\nabla L\|$ tells which η a layer bears, up to a factor.
+#
+# LARS calls the factor the *trust coefficient*: how much of a layer may change in a step. With weight decay $b$ the
+# layer's **local rate** is
+#
+# $$\lambda = \tau\, \frac{\|w\|}{\|\nabla L\| + b\, \|w\|}$$
+#
+# where $w$ and $\nabla L$ are the weights and the gradient of *this layer* alone. The papers write η for the trust
+# coefficient. Here η stays the learning rate, as in the whole course, and the trust coefficient is τ.
+#
+# ### Exercise: the local rate
+#
+# <details><summary>Hint</summary><code>np.linalg.norm(x)</code> without further arguments is the root of the sum of
+# all squares, whatever the shape of <code>x</code>.</details>
+
+
+# %% exercise="local_rate"
+def local_rate(w, g, tau=0.001, b=0.0):
+    """The local rate λ of one layer, a number.
+
+    w, g: the layer's weights and gradient, arrays of one shape (a convolution's has four axes); tau: trust
+    coefficient τ; b: weight decay. λ = τ ‖w‖ / (‖g‖ + b ‖w‖), with the norm over the whole layer.
+    Where the numerator or the denominator is 0, λ is 1: a layer that begins with zeros must be able to leave them.
+    """
+    ### BEGIN SOLUTION
+    above = tau * np.linalg.norm(w)
+    below = np.linalg.norm(g) + b * np.linalg.norm(w)
+    return above / below if above > 0 and below > 0 else 1.0
+    ### END SOLUTION
+
+
+# %%
+check(local_rate)
+
+# %% hidden="local_rate" points=2
+### BEGIN HIDDEN TESTS
+points(local_rate, 2)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# Now measure $\|w\|/\|\nabla L\|$ (that is λ with τ = 1 and no decay) on the course's quick network: three
+# convolutions, each with batch norm, and a dense layer. Once at the first weights, once after some epochs of SGD with
+# momentum; each with small and with large batches.
+#
+# ### Predict
+#
+# At the first weights and with the large batch: how many times the smallest ratio is the largest? And with small
+# batches, are the ratios larger or smaller than with large ones?
+
+# %% editable=true
+my_largest_to_smallest = None
+my_ratios_with_small_batches = None  # "larger" or "smaller"
+
+# %%
+KERNELS = {"conv 1": 0, "conv 2": 3, "conv 3": 6, "dense": 9}  # among the model's 11 trainable variables
+SIZES = [size for size in (32, 128, 1_280) if size <= EXAMPLES // 2]
+
+
+def ratios(run, draws=5):
+    """‖w‖/‖∇L‖ of the four kernels: batch size → [draws, 4]."""
+    weights = [variable.numpy() for variable in run.model.trainable_variables]
+
+    def drawn(size):
+        gradients = run.gradient(size)
+        return [local_rate(weights[k], gradients[k], 1.0) for k in KERNELS.values()]
+
+    return {size: np.array([drawn(size) for _ in range(draws)]) for size in SIZES}
+
+
+def measure():
+    """The ratios at the first weights and after four epochs."""
+    sgd = keras.optimizers.SGD(0.1, momentum=0.9)
+    run = trial.Run(problem.model(seed=0), sgd, problem.train, seed=0)
+    measured = {"first weights": ratios(run)}
+    run.train(4 * EXAMPLES // BATCH, BATCH)
+    measured[f"after {run.updates} updates"] = ratios(run)
+    return measured
+
+
+def show_ratios():
+    measured = measure()
+    medians = np.median(measured["first weights"][SIZES[-1]], axis=0)
+    print(f"your guess: {my_largest_to_smallest}; largest to smallest at first: {medians.max() / medians.min():.1f}")
+    change = np.median(measured["first weights"][SIZES[0]], axis=0) / medians
+    print(f"your guess: {my_ratios_with_small_batches}; B = {SIZES[0]} to B = {SIZES[-1]:,}: {change.round(2)}")
+    later = np.median(list(measured.values())[1][SIZES[-1]], axis=0)
+    noisy = np.median(list(measured.values())[1][SIZES[0]], axis=0)
+    print(f"later, B = {SIZES[-1]:,} to B = {SIZES[0]}: {(later / noisy).round(1)}; √ of the batches' ratio: ", end="")
+    print(f"{np.sqrt(SIZES[-1] / SIZES[0]):.1f}")
+    caption = plots.provenance(f"{problem.name}, five batches each, one seed")
+    return layerwise.ratios(measured, list(KERNELS), spread=0.16, caption=caption)
+
+
+show_ratios()
+
+# %% [markdown]
+# Three things to see, with Fashion-MNIST:
+#
+# - **The layers differ**, here by a factor of four to five. The first convolution bears least.
+# - **They change.** After 40 updates the ratios are eight to forty times as large, because the gradients have become
+#   small. A constant η is too bold at the start or too timid later: one more reason for warm-up. A rate in proportion
+#   to $\|w\|/\|\nabla L\|$ starts small by itself.
+# - **They depend on the batch.** The gradient of a batch is $\nabla L$ plus noise, and noise makes it longer:
+#   $\mathbf{E}\,\|g\|^2 = \|\nabla L\|^2 + \sigma^2 / B$. At the start the gradient outweighs the noise. Later it
+#   does not: a batch 40 times as large has a ratio 3.5 to 5.5 times as large. If the gradient were nothing but noise,
+#   it would be $\sqrt{40} \approx 6.3$. So LARS has something of the square-root rule of 3b built in.
+#
+# ## Why divide by the norm of the gradient?
+#
+# Let a layer move by $\Delta w$. To first order the loss changes by $\nabla L \cdot \Delta w$, and we trust that as
+# long as $\|\Delta w\| \le \tau \|w\|$. Which allowed step lowers the loss most? By Cauchy and Schwarz
+#
+# $$-\nabla L \cdot \Delta w \;\le\; \|\nabla L\|\, \|\Delta w\| \;\le\; \tau\, \|w\|\, \|\nabla L\| ,$$
+#
+# with equality for
+#
+# $$\Delta w = -\,\tau\, \frac{\|w\|}{\|\nabla L\|}\, \nabla L .$$
+#
+# That is LARS: the gradient gives the direction, the weights give the length. Decay adds $b w$ to the gradient. The
+# length then is $\tau \|w\| \, \|\nabla L + b w\| / (\|\nabla L\| + b \|w\|)$, and by the triangle inequality that is
+# never more than $\tau \|w\|$: the sum of the norms is the careful choice.
+#
+# Dividing by the norm has a consequence that one can test. Behind `conv 2` stands a batch norm, which divides out any
+# factor of its weights. Multiply them by $k$, and the network calculates the same. Its gradient shrinks by $k$,
+# because the same change of the output now takes $k$ times the change of the weights.
+#
+# ### Predict
+#
+# With ten times the weights in `conv 2`: by which factor does the part $\|\Delta w\|/\|w\|$ that a step changes fall
+# with SGD, and with LARS?
+
+# %% editable=true
+my_factor_sgd = None
+my_factor_lars = None
+
+
+# %%
+def first_step(factor, eta=0.1, tau=0.01):
+    """What the first step would do to conv 2, if its weights were `factor` times as large."""
+    model = problem.model(seed=0)
+    kernel = model.trainable_variables[KERNELS["conv 2"]]
+    kernel.assign(factor * kernel)
+    images = problem.train.images[:256].astype(np.float32)
+    run = trial.Run(model, keras.optimizers.SGD(), problem.train, seed=0)
+    w, g = kernel.numpy(), run.gradient(BATCH)[KERNELS["conv 2"]]
+    length = np.linalg.norm(g)
+    return model(images, training=True).numpy(), {
+        "‖w‖": np.linalg.norm(w),
+        "‖∇L‖": length,
+        "SGD: ‖Δw‖/‖w‖": eta * length / np.linalg.norm(w),
+        "LARS: ‖Δw‖/‖w‖": local_rate(w, g, tau) * length / np.linalg.norm(w),
+    }
+
+
+def rescaled():
+    answers = {factor: first_step(factor) for factor in (1, 10, 100)}
+    same = answers[1][0]
+    rows = {
+        f"{factor} w": {"probabilities differ by": np.abs(outputs - same).max(), **row}
+        for factor, (outputs, row) in answers.items()
+    }
+    fall = {name: rows["1 w"][name] / rows["10 w"][name] for name in rows["1 w"] if "Δw" in name}
+    print(
+        f"your guesses: {my_factor_sgd} and {my_factor_lars}; measured: " + ", ".join(f"{v:.3g}" for v in fall.values())
+    )
+    return pd.DataFrame(rows).T.map("{:.2g}".format)
+
+
+rescaled()
+
+# %% [markdown]
+# The network calculates the same (the $10^{-4}$ is the small constant in batch norm's root), and yet SGD changes it
+# 100 times more slowly: the gradient is ten times shorter *and* the weights ten times longer. LARS does not notice.
+# Nor would it notice if the loss were a sum over the batch in place of a mean, or multiplied by 1,024 as mixed
+# precision does: with $b = 0$ the size of the gradient cancels, in every layer that has a λ.
+#
+# ## LARS
+#
+# Momentum collects the steps, each with the local rate of its time (You, Gitman, Ginsburg 2017):
+#
+# $$v \leftarrow \beta v + \eta \lambda\, (\nabla L + b\, w), \qquad w \leftarrow w - v$$
+#
+# Biases and the two vectors of a batch norm are skipped: they get neither λ nor decay. They often are near 0, and a
+# rate in proportion to ‖w‖ would hold them there. (What decay does to them is in 3c.)
+#
+# The rules have the form that they had in 1b: `w, state = rule(w, g, state, eta)`, called for each layer with a state
+# of its own, which is `None` before the first step. They change none of their arguments.
+#
+# ### Exercise: LARS
+#
+# <details><summary>Hint</summary>First settle which λ and which decay hold for this layer, then write the two lines
+# of the formula. Your <code>local_rate</code> has all the arguments that you need.</details>
+
+
+# %% exercise="lars"
+def lars(w, g, state, eta, tau=0.001, b=0.0, beta=0.9, skip=False):
+    """One step of LARS for one layer: (new w, new state).
+
+    w, g: weights and gradient, arrays of one shape; eta: learning rate η > 0; tau: trust coefficient τ; b: weight
+    decay; beta: momentum β. v ← β v + η λ (g + b w), w ← w − v; v starts at 0.
+    skip: for biases and batch norm; the rule without λ (as if it were 1) and without decay.
+    """
+    ### BEGIN SOLUTION
+    lam, b = (1.0, 0.0) if skip else (local_rate(w, g, tau, b), b)
+    v = beta * (0.0 if state is None else state) + eta * lam * (g + b * w)
+    return w - v, v
+    ### END SOLUTION
+
+
+# %% [markdown]
+# The check takes three steps from $w = [3, 4]$ and compares with values that were calculated once and for all, to
+# $10^{-6}$.
+
+# %%
+check(lars)
+
+# %% hidden="lars" points=3
+### BEGIN HIDDEN TESTS
+points(lars, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# What the rules do is seen best on a loss of two layers with *one weight each*, the second fifty times as steep:
+# $L = \tfrac12 (w_1 - 1)^2 + \tfrac{50}{2} (w_2 - 1)^2$, without momentum.
+
+
+# %%
+def valley(w):
+    """The loss, for weights [2] or [2, …]."""
+    return 0.5 * (w[0] - 1) ** 2 + 25 * (w[1] - 1) ** 2
+
+
+def sgd(w, g, state, eta):
+    return w - eta * g, state
+
+
+ground = stochastic.ground(valley, (0.4, 3.4), (0.6, 2.4))
+
+
+def walk(rule, eta, steps=80, **settings):
+    """The two weights at the start and after each step [steps + 1, 2], each as a layer of its own."""
+    layers, states, path = [np.array([3.0]), np.array([2.0])], [None, None], [[3.0, 2.0]]
+    for _ in range(steps):
+        slopes = [layers[0] - 1, 50 * (layers[1] - 1)]
+        for k in (0, 1):
+            layers[k], states[k] = rule(layers[k], slopes[k], states[k], eta, **settings)
+        path.append([layers[0][0], layers[1][0]])
+    return np.array(path)
+
+
+def in_the_valley(**paths):
+    """Draw the paths of walks by name."""
+    return stochastic.path(ground, paths, valley)
+
+
+in_the_valley(**{"SGD, η = 0.02": walk(sgd, 0.02), "LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0)})
+
+# %% [markdown]
+# SGD runs down the steep layer and crawls along the flat one. LARS moves both by 3 % in each step, however steep they
+# are, until a layer reaches its minimum. There it does not rest: its steps don't get shorter with the gradient, so it
+# jumps to and fro. **LARS needs a learning rate that decays.** And as only the product ητ counts, with τ = 0.001 the
+# learning rates are large: 10 or 30 in place of 0.1.
+#
+# ## LARC
+#
+# The clipped version caps the local rate at the learning rate. λ now *is* the layer's rate: where the gradient is
+# small beside the weights, the layer takes the plain step of SGD; where it is large, the layer is held back. As in
+# NVIDIA's apex, the momentum is that of SGD, with the learning rate outside:
+#
+# $$\lambda = \min\Big(\eta,\ \tau\, \frac{\|w\|}{\|\nabla L\| + b\, \|w\|}\Big), \qquad
+# v \leftarrow \beta v + \frac{\lambda}{\eta}\, (\nabla L + b\, w), \qquad w \leftarrow w - \eta v$$
+#
+# ### Exercise: LARC
+#
+# <details><summary>Hint</summary>It differs from your <code>lars</code> in three places: the smaller of two rates,
+# what the velocity collects, and what the weights are moved by.</details>
+
+
+# %% exercise="larc"
+def larc(w, g, state, eta, tau=0.001, b=0.0, beta=0.9, skip=False):
+    """One step of LARC for one layer: (new w, new state). The arguments are those of `lars`.
+
+    λ is the local rate, but at most η. v ← β v + (λ/η) (g + b w), w ← w − η v; v starts at 0.
+    skip: for biases and batch norm; λ is η, and there is no decay.
+    """
+    ### BEGIN SOLUTION
+    lam, b = (eta, 0.0) if skip else (min(eta, local_rate(w, g, tau, b)), b)
+    v = beta * (0.0 if state is None else state) + lam / eta * (g + b * w)
+    return w - eta * v, v
+    ### END SOLUTION
+
+
+# %%
+check(larc)
+
+# %% hidden="larc" points=3
+### BEGIN HIDDEN TESTS
+points(larc, 3)
+### END HIDDEN TESTS
+
+# %%
+in_the_valley(
+    **{
+        "LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0),
+        "LARC, η = 0.02, τ = 0.03": walk(larc, 0.02, tau=0.03, beta=0),
+    }
+)
+
+# %% [markdown]
+# In the steep layer LARC takes the 3 % of LARS, until the gradient is small and the clip takes over: it comes to rest
+# where LARS jumps. The flat layer is clipped from the start and moves as with SGD. The price is a second number to
+# tune: η and τ no longer act as a product.
+#
+# ## LAMB
+#
+# The same thought around Adam (You et al. 2020). Adam's direction with decay, $u$, takes the place of the gradient,
+# and there is no trust coefficient:
+#
+# $$u = \frac{\hat m}{\sqrt{\hat v} + \varepsilon} + b\, w, \qquad w \leftarrow w - \eta\, \frac{\|w\|}{\|u\|}\, u$$
+#
+# with $\hat m = m / (1 - \beta_1^t)$ and $\hat v = v / (1 - \beta_2^t)$ as in Algorithm 1 of Adam's paper, ε beside
+# $\sqrt{\hat v}$. (1b followed Keras, which has ε elsewhere.) η now *is* the part of its weights that a layer changes
+# in a step.
+#
+# ### Exercise: LAMB
+#
+# <details><summary>Hint</summary>Your <code>adam</code> of 1b up to the step, then the ratio. ‖w‖/‖u‖, and 1 where
+# one of them is 0, is something that <code>local_rate</code> can give you, if you hand it the right
+# arguments.</details>
+
+
+# %% exercise="lamb"
+def lamb(w, g, state, eta, b=0.0, beta1=0.9, beta2=0.999, epsilon=1e-6, skip=False):
+    """One step of LAMB for one layer: (new w, new state).
+
+    t ← t + 1, m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², u = m̂ / (√v̂ + ε) + b w,
+    w ← w − η (‖w‖/‖u‖) u; m, v and t start at 0. Where a norm is 0, the ratio is 1.
+    skip: for biases and batch norm; Adam's step, without ratio and without decay.
+    """
+    ### BEGIN SOLUTION
+    m, v, t = state or (0.0, 0.0, 0)
+    t += 1
+    m = beta1 * m + (1 - beta1) * g
+    v = beta2 * v + (1 - beta2) * g**2
+    u = m / (1 - beta1**t) / (np.sqrt(v / (1 - beta2**t)) + epsilon)
+    if skip:
+        return w - eta * u, (m, v, t)
+    u = u + b * w
+    return w - eta * local_rate(w, u, 1.0) * u, (m, v, t)
+    ### END SOLUTION
+
+
+# %%
+check(lamb)
+
+# %% hidden="lamb" points=3
+### BEGIN HIDDEN TESTS
+points(lamb, 3)
+### END HIDDEN TESTS
+
+# %%
+in_the_valley(
+    **{"LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0), "LAMB, η = 0.03": walk(lamb, 0.03, beta1=0, beta2=0)}
+)
+
+# %% [markdown]
+# Without averages (β₁ = β₂ = 0) and with one weight a layer, $u$ is the sign of the gradient, and LAMB the same as
+# LARS. With many weights it is not: Adam evens out the weights *within* a layer, then the ratio evens out the layers.
+#
+# ## NovoGrad
+#
+# NovoGrad (Ginsburg et al. 2019) looks at the gradient's norm only, not at that of the weights. $v$ is one number for
+# each layer, a running mean of $\|\nabla L\|^2$ that *begins with the first one*, so it needs no bias correction. $M$
+# collects the normalised gradients:
+#
+# $$v_1 = \|\nabla L\|^2, \quad v \leftarrow \beta_2 v + (1 - \beta_2) \|\nabla L\|^2, \qquad
+# M \leftarrow \beta_1 M + \frac{\nabla L}{\sqrt v + \varepsilon} + b\, w, \qquad w \leftarrow w - \eta M$$
+#
+# ### Exercise: NovoGrad
+#
+# <details><summary>Hint</summary>The state is M and v. In the first step take 0 for M, and for v what the formula on
+# the left says; in all others average first.</details>
+
+
+# %% exercise="novograd"
+def novograd(w, g, state, eta, b=0.0, beta1=0.95, beta2=0.98, epsilon=1e-8):
+    """One step of NovoGrad for one layer: (new w, new state).
+
+    v: ‖g‖² in the first step, then β₂ v + (1 − β₂) ‖g‖², a number;
+    M ← β₁ M + g / (√v + ε) + b w, w ← w − η M; M starts at 0. The paper's rule skips no layers.
+    """
+    ### BEGIN SOLUTION
+    squares = np.sum(g**2)
+    M, v = (0.0, squares) if state is None else state
+    v = beta2 * v + (1 - beta2) * squares
+    M = beta1 * M + g / (np.sqrt(v) + epsilon) + b * w
+    return w - eta * M, (M, v)
+    ### END SOLUTION
+
+
+# %%
+check(novograd)
+
+# %% hidden="novograd" points=3
+### BEGIN HIDDEN TESTS
+points(novograd, 3)
+### END HIDDEN TESTS
+
+# %%
+in_the_valley(
+    **{
+        "LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0),
+        "NovoGrad, η = 0.03": walk(novograd, 0.03, beta1=0),
+    }
+)
+
+# %% [markdown]
+# The first steps have the length η in both layers, not 3 % of each: the weights' norm has no say. Then they get
+# shorter, for $v$ still remembers the large gradients of the start (β₂ = 0.98 is a memory of about 50 steps). So
+# NovoGrad slows down by itself, but only as long as gradients keep falling faster than $v$ forgets.
+#
+# ## Your rules train a network
+#
+# Eight epochs of the quick network with the large batch: 80 updates, made by *your* functions, with warm-up over the
+# first quarter and a cosine behind it. For each update and each layer it is recorded by which number the rule
+# multiplies its direction, and which part of the layer the step changes. The peak rates are the best of three to five
+# that were tried with one seed: good enough to look inside, not for a comparison.
+
+# %%
+UPDATES, DECAY = 80, 1e-3
+
+
+def momentum(w, g, state, eta, b=0.0, beta=0.9, skip=False):
+    """SGD with momentum: the yardstick."""
+    kept = 0.0 if state is None else beta * state
+    step = kept + eta * (g if skip else g + b * w)
+    return w - step, step
+
+
+def rate(update, peak):
+    """Linear warm-up over the first quarter, then half a cosine to 0."""
+    warm = UPDATES // 4
+    if update < warm:
+        return peak * (update + 1) / warm
+    return peak * 0.5 * (1 + np.cos(np.pi * (update - warm) / (UPDATES - warm)))
+
+
+# name → rule, peak rate, settings; then the layer's multiplier, from what the rule is about to see
+TAU = 0.02
+rules = {
+    "LARS": (lars, 0.5, {"tau": TAU}),
+    "LARC": (larc, 0.4, {"tau": TAU}),
+    "LAMB": (lamb, 0.04, {}),
+    "NovoGrad": (novograd, 0.08, {}),
+    "SGD": (momentum, 0.4, {}),
+}
+multipliers = {
+    "LARS": lambda w, g, state, eta: local_rate(w, g, TAU, DECAY),
+    "LARC": lambda w, g, state, eta: min(eta, local_rate(w, g, TAU, DECAY)),
+    "LAMB": lambda w, g, state, eta: local_rate(w, (w - lamb(w, g, state, eta, skip=True)[0]) / eta + DECAY * w, 1.0),
+    "NovoGrad": lambda w, g, state, eta: np.linalg.norm(novograd(0 * w, g, state, 1.0, beta1=0)[0]) / np.linalg.norm(g),
+    "SGD": lambda w, g, state, eta: local_rate(w, g, 1.0, DECAY),
+}
+titles = {
+    "LARS": "λ of LARS",
+    "LARC": "λ of LARC, at most η",
+    "LAMB": "trust ratio ‖w‖/‖u‖ of LAMB",
+    "NovoGrad": "1/√v of NovoGrad",
+    "SGD": "‖w‖/‖∇L‖, which SGD does not use",
+}
+
+
+def update_layers(run, rule, eta, states, **settings):
+    """One update of all variables by `rule`; for each (w, g, state before, new w)."""
+    seen = []
+    for k, (variable, g) in enumerate(zip(run.model.trainable_variables, run.gradient(BATCH))):
+        w, before = variable.numpy(), states[k]
+        skip = {} if rule is novograd else {"skip": w.ndim == 1}  # biases and batch norm are vectors
+        new, states[k] = rule(w, g, before, eta, b=DECAY, **settings, **skip)
+        variable.assign(new)
+        seen.append((w, g, before, new))
+    return seen
+
+
+def train(name, seed=0):
+    """80 updates with one of the rules: multipliers and relative steps [80, 4], validation accuracy."""
+    rule, peak, settings = rules[name]
+    run = trial.Run(problem.model(seed), keras.optimizers.SGD(), problem.train, seed=seed)  # SGD stays unused
+    states, trust, relative = [None] * len(run.model.trainable_variables), [], []
+    for update in range(UPDATES):
+        eta = rate(update, peak)
+        seen = update_layers(run, rule, eta, states, **settings)
+        kernels = [seen[k] for k in KERNELS.values()]
+        trust.append([multipliers[name](w, g, before, eta) for w, g, before, _ in kernels])
+        relative.append([np.linalg.norm(new - w) / np.linalg.norm(w) for w, _, _, new in kernels])
+    return np.array(trust), np.array(relative), run.score(problem.validation).accuracy
+
+
+@cache
+def my_runs():
+    """Each rule's run. Calculated once."""
+    results = {}
+    with Filling("five runs") as line:
+        for number, name in enumerate(rules):
+            line.at(number / len(rules), name)
+            results[name] = train(name)
+    return results
+
+
+# %% [markdown]
+# ### Predict
+#
+# Which layer will have the smallest λ in LARS at the end? And will λ grow or shrink over the run?
+
+# %% editable=true
+my_smallest = None
+my_trend = None
+
+
+# %%
+def tell():
+    trust, _, _ = my_runs()["LARS"]
+    print(f"your guesses: {my_smallest}, {my_trend}")
+    accuracies = {name: f"{accuracy:.3f}" for name, (_, _, accuracy) in my_runs().items()}
+    print("validation accuracy:", accuracies)
+    return (
+        pd.DataFrame(trust[[0, 9, 19, 39, 59, 79]], [1, 10, 20, 40, 60, 80], list(KERNELS))
+        .rename_axis("update")
+        .round(3)
+    )
+
+
+tell()
+
+
+# %%
+def draw(name, update):
+    trust, relative, accuracy = my_runs()[name]
+    caption = (
+        f"your {name}, {problem.name}, B = {BATCH:,}, {UPDATES} updates, one seed; validation accuracy {accuracy:.3f}"
+    )
+    return layerwise.over_time(list(KERNELS), trust, relative, update, title=titles[name], caption=caption)
+
+
+widgets.explore(
+    draw,
+    name=widgets.choice("rule", list(rules)),
+    update=widgets.animation("update", UPDATES, interval=150),
+)
+
+# %% [markdown]
+# - **LARS.** λ grows about tenfold over the run as the gradients fall: a warm-up that nobody had to write. `conv 1`
+#   has the smallest from the first update to the last. The part of a layer that a step changes is nearly the same for
+#   all layers (right), and follows the schedule.
+# - **LARC.** Where lines run on one smooth curve, that curve is the schedule: λ is clipped at η, and the layers take
+#   the steps of SGD. A line below it is a layer that is held back.
+# - **LAMB.** On the right all four lines are one: η is the part that changes, exactly, in every layer.
+# - **NovoGrad.** $1/\sqrt v$ follows the gradients with a delay. The first step has the same length in all layers, so
+#   on the right they begin apart, as $1/\|w\|$ does.
+# - **SGD.** The ratio is measured, not used. At first `conv 1` changes four to five times as fast as the dense layer.
+#   By the middle of this run all four have come close, without any λ. Batch norm does a part of that: a gradient that
+#   does not see the size of $w$ is perpendicular to it, so a layer that changes fast grows, and thereby slows down.
+#
+# ## The same as the course's optimizers?
+#
+# `course_lib.optimizers` has the four as Keras optimizers, for `model.compile` and for Horovod. (There, as in the
+# papers, the trust coefficient is η.) They should make your steps: ten updates from the same weights on the same
+# batches.
+
+
+# %%
+def snapshots(run, advance):
+    """The weights after the first and after the tenth update. advance(n) makes n more."""
+    taken = []
+    for more in (1, 9):
+        advance(more)
+        taken.append(run.model.get_weights())
+    return taken
+
+
+def theirs(optimizer):
+    """With a Keras optimizer."""
+    run = trial.Run(problem.model(seed=1), optimizer, problem.train, seed=1)
+    return snapshots(run, lambda updates: run.train(updates, BATCH))
+
+
+def mine(rule, eta, **settings):
+    """With one of your functions."""
+    run = trial.Run(problem.model(seed=1), keras.optimizers.SGD(), problem.train, seed=1)
+    states = [None] * len(run.model.trainable_variables)
+
+    def advance(updates):
+        for _ in range(updates):
+            update_layers(run, rule, eta, states, **settings)
+
+    return snapshots(run, advance)
+
+
+def apart(some, others):
+    return max(np.abs(a - b).max() for a, b in zip(some, others))
+
+
+def compare():
+    vectors = ["bias", "gamma", "beta"]
+    first = problem.model(seed=1).get_weights()
+    pairs = {
+        "LARS": (lars, 0.5, {"tau": TAU}, optimizers.LARS(0.5, 0.9, DECAY, TAU, exclude=vectors)),
+        "LARC": (larc, 0.1, {"tau": TAU}, optimizers.LARC(0.1, 0.9, DECAY, TAU, exclude=vectors)),
+        "LAMB": (lamb, 0.01, {}, optimizers.LAMB(0.01, weight_decay=DECAY, exclude=vectors)),
+        "NovoGrad": (novograd, 0.01, {}, optimizers.NovoGrad(0.01, weight_decay=DECAY)),
+    }
+    rows = {}
+    for name, (rule, eta, settings, optimizer) in pairs.items():
+        (mine_1, mine_10), (theirs_1, theirs_10) = mine(rule, eta, **settings), theirs(optimizer)
+        rows[name] = {
+            "moved by, in 10 updates": apart(theirs_10, first),
+            "yours differ after 1 by": apart(mine_1, theirs_1),
+            "after 10 by": apart(mine_10, theirs_10),
+        }
+    return pd.DataFrame(rows).T.map("{:.1e}".format)
+
+
+compare()
+
+# %% [markdown]
+# The largest number among all weights. After one update the difference is the rounding of float32. A network carries
+# rounding on from update to update and magnifies it: after ten some digits may be gone, though the formulas are
+# equal.
+#
+# ## On many ranks: which norm?
+#
+# With several ranks each has the gradient of its own share. Two orders are possible:
+#
+# 1. average the gradients, then take the norms: λ from the gradient of the whole batch;
+# 2. each rank takes a LARS step from its own gradient, then the weights are averaged.
+#
+# ### Predict
+#
+# Do both end where a single rank with the whole batch ends?
+
+# %% editable=true
+my_answer_1 = None  # True or False
+my_answer_2 = None
+
+
+# %%
+def keras_steps(rank, size, wrap):
+    """20 steps of a small Keras network with the course's LARS on this rank's share of each batch: its weights."""
+    import numpy as np
+    from tensorflow import keras
+
+    from course_lib import optimizers
+
+    keras.utils.set_random_seed(1)
+    model = keras.Sequential([keras.Input((12,)), keras.layers.Dense(16, "tanh"), keras.layers.Dense(3)])
+    model.compile(wrap(optimizers.LARS(0.1, weight_decay=0.01, trust_coefficient=0.02, exclude=["bias"])), "mse")
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(20 * 32, 12)).astype(np.float32)
+    y = np.tanh(x[:, :3]) + x[:, 3:6]
+    model.fit(x[rank::size], y[rank::size], batch_size=32 // size, epochs=1, shuffle=False, verbose=0)
+    return np.concatenate([weights.ravel() for weights in model.get_weights()])
+
+
+def my_steps(rank, size, average, norms_first):
+    """20 steps of a linear model with your `lars` on this rank's share."""
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(32, 5))
+    y = x @ rng.normal(size=5) + rng.normal(size=32)
+    weights, state, own = rng.normal(size=5), None, slice(rank, None, size)
+    for _ in range(20):
+        g = 2 * x[own].T @ (x[own] @ weights - y[own]) / len(y[own])
+        if norms_first:
+            weights, state = lars(weights, g, state, 0.5, tau=0.1, b=0.01)
+            weights = average(weights)
+        else:
+            weights, state = lars(weights, average(g), state, 0.5, tau=0.1, b=0.01)
+    return weights
+
+
+def all_steps(rank, size, wrap, average):
+    return {
+        "1, your lars": my_steps(rank, size, average, norms_first=False),
+        "2, your lars": my_steps(rank, size, average, norms_first=True),
+        "1, hvd.DistributedOptimizer(LARS)": keras_steps(rank, size, wrap),
+    }
+
+
+def on_a_rank():
+    import horovod.tensorflow.keras as hvd
+
+    hvd.init()
+    return all_steps(hvd.rank(), hvd.size(), hvd.DistributedOptimizer, lambda x: hvd.allreduce(x).numpy())
+
+
+def two_ranks():
+    alone = all_steps(0, 1, wrap=lambda optimizer: optimizer, average=lambda x: x)
+    first, second = launch.call(on_a_rank, 2)
+    print(f"your guesses: {my_answer_1} and {my_answer_2}")
+    return pd.DataFrame(
+        {
+            "two ranks to one, at most": {name: np.abs(first[name] - alone[name]).max() for name in alone},
+            "between the ranks": {name: np.abs(first[name] - second[name]).max() for name in alone},
+        }
+    ).map("{:.1e}".format)
+
+
+two_ranks()
+
+# %% [markdown]
+# Order 1 is the single rank, to rounding. That is what `hvd.DistributedOptimizer` does, whatever optimizer you hand
+# it: it reduces the gradients before the optimizer sees them. Order 2 is another training, and nobody would notice:
+# the ranks agree with each other perfectly. The gradient of a small share is noisier and thus longer, so each rank's
+# λ is too small; and steps that point in different directions shorten each other when averaged.
+#
+# The same holds for any rule that is not linear in the gradient, Adam among them: average first.
+#
+# ## What it costs
+#
+# Two norms a layer are two more passes over weights and gradients. And each rule remembers something. From your own
+# states, for a layer of 1,000 weights:
+
+
+# %%
+def numbers(state):
+    """How many numbers a state holds."""
+    if isinstance(state, dict):
+        state = list(state.values())
+    return sum(map(numbers, state)) if isinstance(state, (tuple, list)) else np.size(state)
+
+
+def memory():
+    w = np.ones(1000)
+    found = {name: numbers(rule(w, w, None, 0.1)[1]) for name, (rule, _, _) in rules.items()}
+    return pd.DataFrame(
+        {"numbers in the state": found, "MB for ResNet-50, float32": pd.Series(found) * 4 * 25.6e6 / 1e9}
+    )
+
+
+memory().round(0).astype(int)
+
+# %% [markdown]
+# And time: a compiled update of ResNet-50's 161 arrays of parameters (25.6 million numbers) by given gradients,
+# beside Keras's own optimizer. Recorded with `course reproduce optimizer_cost`:
+
+# %%
+recorded = pd.read_csv("recorded/optimizer_cost.csv", comment="#")
+layerwise.cost(recorded, caption="ResNet-50's 161 arrays of parameters, drawn values · course reproduce optimizer_cost")
+
+# %%
+recorded.fillna("").set_index("optimizer")
+
+# %% [markdown]
+# The ratios count, the milliseconds are this machine's. LARS is no dearer than Keras's SGD with momentum: it hands
+# momentum and update to one fused operation, which saves more than two norms cost. LAMB keeps two arrays like Adam
+# and takes a little longer; NovoGrad has only one, and is much cheaper than Adam.
+#
+# ## Which LARS is it?
+#
+# Whoever reads "LARS" in a log should ask which. All of these are in use; after your three steps from $w = [3, 4]$
+# they are in different places:
+#
+# | | rule | after 3 steps |
+# |---|---|---|
+# | LARS, paper, MLPerf, this course | λ = τ ‖w‖ / (‖∇L‖ + b ‖w‖) | 2.9999866, 3.9867392 |
+# | LARS, optax and TF-models | λ = τ ‖w‖ / ‖∇L + b w‖ | 3.0006684, 3.9832218 |
+# | LAMB, paper, optax, timm, this course | decay in $u$ | 3.0119583, 3.8817266 |
+# | LAMB, Keras 3 | decay first, and not in the ratio | differs |
+#
+# Just as many choices hide in what is skipped, in τ and in whether η stands inside the momentum. A learning rate of
+# one library means nothing in another.
+#
+# ## Does it help?
+#
+# The published answers are these. Tencent's ResNet-50 with a batch of 64K (tables 1 and 6 of their paper) went from
+# 73.2 % to 76.2 %, and in another comparison from 60.6 % to 71.9 %, when LARS was turned on. Nado et al. (2021) tuned
+# all sides equally, and found that Nesterov momentum and Adam match LARS and LAMB at the same large batches. Your
+# five runs above can't decide it: one seed, and rates that were found in a short search, not with an equal budget.
+# That takes notebook 3e.
+#
+# ## Summary
+#
+# - $\|w\|/\|\nabla L\|$ tells which rate a layer bears.
+# - LARS is the steepest step among those that change at most the part τ of a layer. The size of the gradient cancels:
+#   it has no part in the step, and the step does not end by itself. η must decay.
+# - LARC clips λ at η, and ends as SGD. LAMB does with Adam's direction what LARS does with the gradient. NovoGrad
+#   divides by the gradient's norm and leaves the weights' norm out.
+# - Biases and batch norm are skipped. A layer of zeros gets the ratio 1.
+# - On many ranks: all-reduce first, then norms.
+#
+# Next: 3e lets all of them compete with an equal tuning budget, several seeds, and intervals.
+#
+# - Y. You, I. Gitman, B. Ginsburg: *Large Batch Training of Convolutional Networks.* arXiv:1708.03888
+# - Y. You et al.: *Large Batch Optimization for Deep Learning: Training BERT in 76 minutes.* arXiv:1904.00962
+# - B. Ginsburg et al.: *Stochastic Gradient Methods with Layer-wise Adaptive Moments for Training of Deep Networks.*
+#   arXiv:1905.11286
+# - Z. Nado et al.: *A Large Batch Optimizer Reality Check: Traditional, Generic Optimizers Suffice Across Batch
+#   Sizes.* arXiv:2102.06356
+# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
+#   Minutes.* arXiv:1807.11205
