@@ -556,7 +556,7 @@ def compare_growth(seeds=(0, 1)):
 compare_growth()
 
 # %% [markdown]
-# Recorded, with five seeds for each of five methods, each with its own best of six rates (`course reproduce
+# Recorded, with five seeds for each of five methods, each with its own best of eight rates (`course reproduce
 # batch_growth`):
 
 # %%
@@ -582,9 +582,6 @@ summary.round(4)
 # - **A largest batch costs updates, not accuracy:** stopping at 256 and decaying then takes 864.
 # - **Starting large is another matter.** From 256 with four times the rate 189 updates are left, and 1.4 points are
 #   gone. Growth is free because it comes late.
-#
-# One thing is unfinished: for "no change" and "growth from 256" the best rate was the smallest of the six, so smaller
-# ones might narrow their gap. The comparison of growth and decay is not touched by that.
 #
 # ## Training longer
 #

@@ -640,8 +640,7 @@ results.groupby(["regime", "batch", "base"])[["rate", "train accuracy", "test ac
 
 # %% [markdown]
 # The noise has the right covariance, and it hurts, in both regimes and the more, the more there is of it: from .855
-# to .776 with few updates, from .841 to .813 where the network overfits. (In five of the nine cases the best rate was
-# at an edge of its range; the rate beside it was within .006 of it in validation accuracy.)
+# to .776 with few updates, from .841 to .813 where the network overfits.
 #
 # The small batch bears the same noise because it makes 20 times as many updates, over which the noise averages out.
 # The large batch with noise has the noise of the one and the few updates of the other. With $\sigma^2 = 19$, 41 % of

@@ -377,7 +377,6 @@ what_a_budget_buys()
 # The lines cross. Who can afford one or two runs is better off with LARC; from four on, SGD is ahead. Both teams
 # would be right about their own budget.
 #
-#
 # Such a figure belongs beside every table of optimizers. It depends on the list of rates too: a method whose good
 # rates happen to lie in the middle of it looks easy to tune.
 #

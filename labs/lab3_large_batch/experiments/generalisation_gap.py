@@ -4,8 +4,6 @@ The quick network trains with batches of 64 and of 1,280, for 4, 20 and 80 epoch
 are as many updates as 4 with the small one. Momentum 0.9, cosine decay to 0. Each of these six methods tries the same
 six learning rates with one tuning seed, on validation data; its best one then runs with five other seeds. A seventh,
 the naive one, trains the large batch for 4 epochs with the small one's rate. Test data are used by those runs only.
-For the large batch the smallest of the five rates is the best one after 4 and after 80 epochs: a still smaller one
-might do a little better there.
 
 How the sizes were chosen: 6,400 images make the longest run 15 seconds of one core, and are few enough for the
 network to fit them closely in 80 epochs. They were chosen before any test accuracy was seen. Batch norm's moving

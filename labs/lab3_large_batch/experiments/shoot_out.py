@@ -120,7 +120,7 @@ def main(folder: Path) -> None:
     results = sweep.run(
         run, [{"use": "result", **setting, "seed": seed} for seed in SEEDS for setting in settings], tell=sweep.say
     )
-    table = pd.concat([tuning.assign(rule=""), results], ignore_index=True)
+    table = pd.concat([tuning.drop(columns="test").assign(rule=""), results], ignore_index=True)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last 5,000 for validation"
     experiments.write_table(
         folder / "shoot_out.csv",
