@@ -115,11 +115,11 @@ def test_gpus_are_read_from_the_driver(monkeypatch, tmp_path):
 
 
 def test_the_first_failure_is_told_from_those_that_follow_it():
-    failures = launch._Failures(told={1: 3, 0: 1}, seen={0: 1, 1: 3})
+    failures = launch._Failures(told={0: (2.5, 1), 1: (2.0, 3)}, seen={0: 1, 1: 3})
     assert failures.first() == (1, 3)
-    killed = launch._Failures(told={0: 1}, seen={0: 1, 1: 137})
+    killed = launch._Failures(told={0: (2.0, 1)}, seen={0: 1, 1: 137})
     assert killed.first() == (1, 137)
-    ended = launch._Failures(told={1: 1}, seen={0: -15, 2: 143})
+    ended = launch._Failures(told={1: (2.0, 1)}, seen={0: -15, 2: 143})
     assert ended.first() == (1, 1)
     assert launch._Failures().first() is None
     assert [each.count() for each in (failures, killed, ended, launch._Failures())] == [2, 2, 3, 0]

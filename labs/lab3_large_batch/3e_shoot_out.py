@@ -218,7 +218,7 @@ show()
 #
 # The same on record, with more of everything. Each of the six methods, at each of the two batch sizes, tried the same
 # seven learning rates with one seed; the best on 5,000 validation images ran again with five others. `course
-# reproduce shoot_out` makes the table again, in about 7 minutes.
+# reproduce shoot_out` makes the table again, in about 6 minutes.
 #
 # | fixed for all | |
 # |---|---|
