@@ -11,7 +11,7 @@
 # sharpness of a minimum with products of a matrix that nobody could store, and say why sharpness by itself proves
 # little.
 #
-# **Time:** 80 minutes; the runs take about 2 minutes on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 80 minutes; the runs take about 40 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** 1b (variance of a mini-batch), 1c (validation images), 2a (N ranks with batch b are one batch N·b).
 

@@ -9,7 +9,7 @@
 # the curvature; write a warm-up, LEGW and a schedule of growing batches; and choose a rate for a batch size that you
 # have never trained with, knowing how far to trust it.
 #
-# **Time:** 60 minutes; the runs take about 1 minute on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 60 minutes; the runs take about 50 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** 1a (the bound $2/\lambda_{max}$), 1b (the variance of a mini-batch's gradient), 3a (large batches).
 

@@ -10,7 +10,7 @@
 # norm; compute the statistics of a batch that is spread over ranks; leave bias, γ and β out of the decay; derive and
 # write multiplicative gradient noise, and test whether the covariance is what you wanted.
 #
-# **Time:** 60 minutes; the runs take about 1.5 minutes on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 60 minutes; the runs take about 80 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** mini-batches and their variance (1b), all-reduce (2a), warm-up (3b).
 

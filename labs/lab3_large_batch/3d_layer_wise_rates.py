@@ -9,7 +9,7 @@
 # tell their variants apart; read trust ratios from your own runs; say where the norms must be taken when many ranks
 # train.
 #
-# **Time:** 70 minutes; the runs take about 1 minute on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 70 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** momentum and Adam from 1b, the all-reduce from 2a, warm-up from 3b.
 

@@ -9,7 +9,7 @@
 # **You will be able to** choose settings fairly; say from five seeds whether one method is better than another; tell
 # what a budget for tuning buys; read a table of large-batch results with the right questions.
 #
-# **Time:** 45 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 45 minutes; the runs take about 20 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** notebooks 3b to 3d (scaling rules, warm-up, ghost batch norm, LARS and its relatives), pandas.
 
