@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
+    import tensorflow as tf
     from tensorflow import keras
 
 Direction = list[np.ndarray]
@@ -111,10 +112,7 @@ def along(
     def total(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.keras.losses.sparse_categorical_crossentropy(y, model(x, training=False)))
 
-    pieces = [
-        (tf.constant(images[i : i + batch], tf.float32), tf.constant(labels[i : i + batch], tf.int32))
-        for i in range(0, len(images), batch)
-    ]
+    pieces = _pieces(images, labels, batch)
 
     def loss(*steps: float) -> float:
         if len(steps) != len(directions):
@@ -127,6 +125,15 @@ def along(
     finally:
         for v, w in zip(variables, start):
             v.assign(w)
+
+
+def _pieces(images: np.ndarray, labels: np.ndarray, batch: int) -> list[tuple[tf.Tensor, tf.Tensor]]:
+    import tensorflow as tf
+
+    return [
+        (tf.constant(images[i : i + batch], tf.float32), tf.constant(labels[i : i + batch], tf.int32))
+        for i in range(0, len(images), batch)
+    ]
 
 
 # Curvature
@@ -212,10 +219,7 @@ def hessian_product(
             along = tf.add_n([tf.reduce_sum(g * part) for g, part in zip(slopes, parts)])
         return outer.gradient(along, variables, unconnected_gradients="zero")
 
-    pieces = [
-        (tf.constant(images[i : i + batch], tf.float32), tf.constant(labels[i : i + batch], tf.int32))
-        for i in range(0, len(images), batch)
-    ]
+    pieces = _pieces(images, labels, batch)
 
     def product(vector: np.ndarray) -> np.ndarray:
         cut = np.split(np.asarray(vector), np.cumsum(sizes)[:-1])

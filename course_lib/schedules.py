@@ -78,6 +78,14 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         return cls(**{**config, "after": after})
 
 
+def cosine(
+    peak: float, updates: int, warm_up: int = 0, start: float = 0.0
+) -> keras.optimizers.schedules.LearningRateSchedule:
+    """Warm-up from `start` over the first `warm_up` updates, then half a cosine down to 0 (arXiv:1608.03983)."""
+    decay = keras.optimizers.schedules.CosineDecay(peak, updates - warm_up)
+    return WarmUp(decay, warm_up, start) if warm_up else decay
+
+
 class Stage(NamedTuple):
     """From epoch `epoch` on: batch size and learning rate."""
 

@@ -10,7 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import cloudpickle
@@ -75,7 +75,7 @@ def _ignore_interrupt() -> None:
 
 
 @contextlib.contextmanager
-def _environment() -> Iterable[None]:
+def _environment() -> Iterator[None]:
     settings = {**ONE_THREAD, "TF_CPP_MIN_LOG_LEVEL": "2"}
     before = {name: os.environ.get(name) for name in settings}
     os.environ.update(settings)

@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib.schedules import Stage, WarmUp, decay, growth, legw, linear_scaling, sqrt_scaling, updates
+from course_lib.schedules import Stage, WarmUp, cosine, decay, growth, legw, linear_scaling, sqrt_scaling, updates
 
 
 def test_scaling_rules():
@@ -40,6 +40,13 @@ def test_an_optimizer_made_anew_from_its_config_has_the_same_rates():
         for _ in rates:
             optimizer.apply_gradients([(tf.constant([-1.0]), w)])
         np.testing.assert_allclose(w.numpy(), [sum(rates)], rtol=1e-6)
+
+
+def test_a_cosine_falls_from_the_peak_to_zero_behind_its_warm_up():
+    rate = cosine(0.8, 12, warm_up=4, start=0.2)
+    expected = [0.2, 0.35, 0.5, 0.65, *(0.4 * (1 + np.cos(np.pi * t / 8)) for t in range(9))]
+    np.testing.assert_allclose([float(rate(t)) for t in range(13)], expected, atol=1e-6)
+    np.testing.assert_allclose([float(cosine(0.8, 12)(t)) for t in (0, 6, 12)], [0.8, 0.4, 0], atol=1e-6)
 
 
 def test_no_warm_up_is_an_error():

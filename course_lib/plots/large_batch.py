@@ -11,6 +11,7 @@ from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, NullLocator
 
 from course_lib.bend import fit as least_squares
+from course_lib.bend import updates as curve
 from course_lib.noise import noise_scale
 from course_lib.plots.style import CARD, FAINT, MARKERS, PALETTE, WIDTH, Card, card, style
 
@@ -100,7 +101,7 @@ def bend(
         figure.subplots_adjust(wspace=0.2, left=62 / WIDTH)
         _steps(left, runs, target)
         ends = np.geomspace(medians.index.min(), medians.index.max(), 60)
-        left.plot(ends, floor * (1 + at / ends), color=PALETTE[1], linewidth=1.5, label="fit: floor · (1 + bend / B)")
+        left.plot(ends, curve(ends, floor, at), color=PALETTE[1], linewidth=1.5, label="fit: floor · (1 + bend / B)")
         left.axhline(floor, color=FAINT, linestyle=":", linewidth=1.2)
         left.text(ends[0], floor * 0.92, f"floor {floor:.0f}", color=FAINT, fontsize=9, va="top")
         left.axvline(at, color=PALETTE[1], linestyle=":", linewidth=1.4)

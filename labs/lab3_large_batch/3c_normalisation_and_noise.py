@@ -20,7 +20,7 @@ import pandas as pd
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib import launch, layers, noise, plots, schedules, simulated, trial
+from course_lib import landscape, launch, layers, noise, plots, schedules, simulated, trial
 from course_lib.assess.exercises.normalisation import check, points
 from course_lib.plots import normalisation
 from course_lib.widgets.filling import Filling
@@ -36,9 +36,7 @@ WHERE = plots.provenance(f"{problem.name}, {IMAGES:,} images, B = {BATCH:,}, {UP
 
 def start(normalise=None, *, seed=1, rate=0.2, **options):
     """A run that has not begun: a quarter of UPDATES as warm-up, then cosine decay."""
-    warm_up = UPDATES // 4
-    cosine = keras.optimizers.schedules.CosineDecay(rate, UPDATES - warm_up)
-    optimizer = keras.optimizers.SGD(schedules.WarmUp(cosine, warm_up), momentum=0.9)
+    optimizer = keras.optimizers.SGD(schedules.cosine(rate, UPDATES, warm_up=UPDATES // 4), momentum=0.9)
     return trial.Run(problem.model(seed, normalise), optimizer, problem.train, seed=seed, **options)
 
 
@@ -83,14 +81,6 @@ my_accuracies = {0.99: None, 0.95: None, 0.8: None}
 
 
 # %%
-def estimate_anew(model, images):
-    """Put mean and variance of these images into the moving averages: one forward pass, momentum 0."""
-    for layer in model.layers:
-        if isinstance(layer, keras.layers.BatchNormalization):
-            layer.momentum = 0.0
-    model(images.astype(np.float32), training=True)
-
-
 def trap(momenta, every):
     """Losses, curves of validation accuracy, and accuracy after estimating anew, by momentum."""
     losses, curves, anew = {}, {}, {}
@@ -103,7 +93,7 @@ def trap(momenta, every):
                 losses[momentum] = run.train(every, BATCH)
                 curve.append({"updates": done, "accuracy": run.score(problem.validation).accuracy})
             curves[momentum] = pd.DataFrame(curve)
-            estimate_anew(run.model, problem.train.images[:2_000])
+            landscape.settle(run.model, problem.train.images[:2_000])
             anew[momentum] = run.score(problem.validation).accuracy
     return losses, curves, anew
 

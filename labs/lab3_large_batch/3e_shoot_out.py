@@ -166,8 +166,8 @@ makers = {
 def train(method, rate, seed):
     """A finished run."""
     updates = EPOCHS * (len(problem.train.labels) // BATCH)
-    decay = keras.optimizers.schedules.CosineDecay(rate, updates - updates // 4)
-    schedule = schedules.WarmUp(decay, updates // 4, start=rate / (updates // 4))
+    warm_up = updates // 4
+    schedule = schedules.cosine(rate, updates, warm_up, start=rate / warm_up)
     run = trial.Run(problem.model(seed), makers[method](schedule), problem.train, seed=seed)
     run.train(updates, BATCH)
     return run

@@ -7,17 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.assess.exercises import Exercise, Exercises, Part
-
-
-def _number(value: Any) -> str:
-    """Why `value` can't be the answer, if one finite number is asked for."""
-    if value is None:
-        return "it returns None."
-    if np.ndim(value) or not np.isfinite(np.asarray(value, float)):
-        return f"it returns {value!r}; one number is expected."
-    return ""
-
+from course_lib.assess.exercises import Exercise, Exercises, Part, one_number
 
 # noise_scale
 
@@ -42,7 +32,7 @@ def _squares(gradients: np.ndarray) -> float:
 def _by_hand(answer: Callable) -> str:
     # |g|² is 7 for two examples and 4 for eight: 3 + 8 / m.
     value = answer(np.array([[7**0.5, 0.0]]), np.array([[0.0, 2.0]]), 2, 8)
-    if reason := _number(value):
+    if reason := one_number(value):
         return reason
     if np.isclose(value, 8 / 3):
         return ""
@@ -67,7 +57,7 @@ def _many(answer: Callable) -> str:
     for small, large, few, many in ((4, 64, 50, 30), (16, 1024, 20, 7)):
         a, b = _drawn(small, large, few, many)
         value = answer(a.copy(), b.copy(), small, large)
-        if reason := _number(value):
+        if reason := one_number(value):
             return reason
         if np.isclose(value, _estimate((_squares(a), _squares(b)), (small, large))):
             continue

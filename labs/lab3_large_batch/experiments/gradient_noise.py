@@ -43,8 +43,7 @@ def run(regime: str, batch: int, base: int, rate: float, seed: int, use: str) ->
     images, _, epochs = REGIMES[regime]
     problem = trial.fashion(images)
     updates = images // batch * epochs
-    cosine = keras.optimizers.schedules.CosineDecay(rate, updates - updates // 4)
-    optimizer = keras.optimizers.SGD(schedules.WarmUp(cosine, updates // 4), momentum=0.9)
+    optimizer = keras.optimizers.SGD(schedules.cosine(rate, updates, warm_up=updates // 4), momentum=0.9)
 
     def weigh(size: int, random: np.random.Generator) -> np.ndarray:
         return noise.multiplicative(size, base, random)

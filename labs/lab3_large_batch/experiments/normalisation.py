@@ -50,8 +50,7 @@ def run(
     problem = trial.fashion(images)
     model = problem.model(seed, (lambda: layers.GhostBatchNormalization(ghost, MOMENTUM)) if ghost else None)
     updates = images // batch * epochs
-    cosine = keras.optimizers.schedules.CosineDecay(rate, updates - updates // 4)
-    optimizer = keras.optimizers.SGD(schedules.WarmUp(cosine, updates // 4), momentum=0.9)
+    optimizer = keras.optimizers.SGD(schedules.cosine(rate, updates, warm_up=updates // 4), momentum=0.9)
     exclude = SKIPPED if decayed == "kernels" else ()
     training = trial.Run(model, optimizer, problem.train, seed=seed, decay=decay, exclude=exclude)
     training.train(updates, batch)
@@ -81,8 +80,7 @@ def on_ranks() -> list[dict]:
         joint = lambda: hvd.SyncBatchNormalization(momentum=MOMENTUM, name=f"synchronised_{next(number)}")  # noqa: E731
         model = problem.model(seed, joint if kind == "synchronised" else None)
         rate, updates = TOGETHER[batch]
-        cosine = keras.optimizers.schedules.CosineDecay(rate, updates - updates // 4)
-        optimizer = keras.optimizers.SGD(schedules.WarmUp(cosine, updates // 4), momentum=0.9)
+        optimizer = keras.optimizers.SGD(schedules.cosine(rate, updates, warm_up=updates // 4), momentum=0.9)
         variables = model.trainable_variables
         optimizer.build(variables)
 

@@ -42,9 +42,7 @@ def run(use: str, rule: str, batch: int, eta: float, warm_up: float, epochs: int
     problem = trial.fashion(IMAGES)
     each = IMAGES // batch
     updates, rising = epochs * each, round(warm_up * each)
-    rate = keras.optimizers.schedules.CosineDecay(eta, updates - rising)
-    if rising:
-        rate = schedules.WarmUp(rate, rising, start=eta * BASE / batch)
+    rate = schedules.cosine(eta, updates, rising, start=eta * BASE / batch)
     optimizer = keras.optimizers.SGD(rate, momentum=MOMENTUM)
     training = trial.Run(problem.model(seed), optimizer, problem.train, seed=seed)
     training.train(updates - each, batch)

@@ -66,7 +66,6 @@ def optimizer(method: str, rate, decay: float = 0.0):
 def run(use: str, method: str, batch: int, rate: float, seed: int, recipe: str = "", rule: str = "") -> dict:
     """Train once. A result is judged by the test images, a tuning run never sees them."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    from tensorflow import keras
 
     from course_lib import layers, models, schedules, trial
 
@@ -74,9 +73,7 @@ def run(use: str, method: str, batch: int, rate: float, seed: int, recipe: str =
     problem = trial.fashion(IMAGES)
     updates = EPOCHS * (1 + ("longer" in tricks)) * (IMAGES // batch)
     warm_up = updates // 4 if "warm-up" in tricks else 0
-    schedule = keras.optimizers.schedules.CosineDecay(rate, updates - warm_up)
-    if warm_up:
-        schedule = schedules.WarmUp(schedule, warm_up, start=rate / warm_up)
+    schedule = schedules.cosine(rate, updates, warm_up, start=rate / max(warm_up, 1))
     decay = DECAY if recipe else 0.0
     ghost = lambda: layers.GhostBatchNormalization(GHOST, momentum=models.BATCH_NORM_MOMENTUM)  # noqa: E731
     training = trial.Run(
