@@ -74,13 +74,15 @@ class Event:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: exit code, seconds, the rank that failed (None: none did), one sentence, that rank's tail."""
+    """How a run ended: exit code, seconds, the rank that failed (None: none did), one sentence, that rank's tail
+    and the reason that it gave itself."""
 
     code: int
     seconds: float
     failed_rank: int | None = None
     message: str = ""
     tail: tuple[str, ...] = ()
+    reason: str = ""
 
 
 @dataclass
@@ -129,6 +131,7 @@ class Run:
         self._events: queue.Queue[Event] = queue.Queue()
         self._failures = _Failures()
         self._tails: dict[int | None, deque[str]] = {}
+        self._reasons: dict[int, str] = {}  # in a failed rank's own words, where it gave any
         self._ending = ""  # why we end the run: "stopped", "stalled" or "late"; what ranks do after that is no failure
         self._result: Result | None = None
         self._process = subprocess.Popen(
@@ -219,6 +222,7 @@ class Run:
             self._unfinished.discard(rank)
             if record.get("code") and not self._ending:
                 self._failures.told.setdefault(rank, (when, record["code"]))
+                self._reasons[rank] = record.get("reason", "")
                 self._mind_failures()
             if not self._unfinished and not self._too_many_failed:
                 self._hurry(AFTER_END, "late")  # a daemon that holds the output open would keep the launcher waiting
@@ -276,7 +280,8 @@ class Run:
             how = f"failed with exit code {rank_code}"
             if rank_code > 128 and rank not in self._failures.told:
                 how = f"was killed by {_signal_name(rank_code - 128)}"
-            return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tuple(self._tails.get(rank, ())))
+            tail, reason = tuple(self._tails.get(rank, ())), self._reasons.get(rank, "")
+            return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tail, reason)
         if self._ending == "stalled":
             waited = f"No rank made a step for {self._patience:g} s: the ranks wait for each other."
             return Result(TIMED_OUT, seconds, message=waited)
@@ -366,7 +371,7 @@ def call(
                     print(f"[{event.rank}] {event.data['text']}", flush=True)
         result = run.wait()
         if result.code:
-            words = next((line for line in reversed(result.tail) if line.strip()), "")
+            words = result.reason or next((line for line in reversed(result.tail) if line.strip()), "")
             raise CourseError(f"{result.message} {words}".strip(), result.code)
         return cloudpickle.loads((Path(folder) / "results.pkl").read_bytes())
 

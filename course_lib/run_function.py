@@ -14,6 +14,8 @@ from typing import Any
 
 import cloudpickle
 
+LONGEST = 500  # characters of a reason: a record must stay below PIPE_BUF
+
 
 def tied(function: Callable[[], Any]) -> Callable[[], Any]:
     """`function` as a rank calls it: ended with the launcher, also on another host, and telling it of a failure."""
@@ -25,9 +27,9 @@ def tied(function: Callable[[], Any]) -> Callable[[], Any]:
         rank.end_with_the_launcher()
         try:
             return function()
-        except Exception:
+        except Exception as error:
             # Said now: the other ranks fail too when this one leaves, and may be gone first.
-            rank.tell("rank-exit", code=1)
+            rank.tell("rank-exit", code=1, reason=f"{type(error).__name__}: {error}".splitlines()[0][:LONGEST])
             raise
 
     return call
