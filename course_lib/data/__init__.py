@@ -52,23 +52,37 @@ class Fetched:
     test_images: int
 
 
-def load(name: str) -> Dataset:
+@dataclass(frozen=True)
+class Bundle:
+    """A data set for a sandbox: its name and source as in `Dataset`, which file goes where, what to set there."""
+
+    name: str
+    source: str
+    files: dict[Path, Path]
+    env: dict[str, str]
+
+
+def load(name: str, *, test: bool = True) -> Dataset:
     """Load "fashion_mnist" or "cifar10", or the stand-in of the same shape where the set is not to be had.
+
+    With `test` False the test images are neither needed nor read: x_test and y_test are empty.
 
     With COURSE_SLICE=N in the environment, return the first N training and N // 4 test images only. Raises
     CourseError for an unknown name, a bad setting, or a file that is missing or damaged.
     """
     published, limit = _published(name), _slice()
     try:
-        folder, source = sources.find(published)
+        folder, source = sources.find(published, test=test)
     except DownloadError as error:
         sources.say(
             f"{name} is not on this machine and can't be downloaded ({error}): "
             "this run uses the stand-in `shapes`, drawn by the course."
         )
         arrays, name, source, classes = _stand_in(published, limit), "shapes", "stand-in", shapes.CLASSES
+        if not test:
+            arrays = *arrays[:2], *(array[:0] for array in arrays[2:])
     else:
-        arrays, classes = _read(published, folder, source), published.classes
+        arrays, classes = _read(published, folder, source, test), published.classes
     if limit:
         # Copies, so that the rest of the set does not stay in memory.
         arrays = tuple(a[:n].copy() for a, n in zip(arrays, (limit, limit, limit // 4, limit // 4)))
@@ -81,6 +95,27 @@ def locate(name: str) -> str:
     Raises CourseError for an unknown name, or when the set's folder in COURSE_DATA_DIR lacks a file.
     """
     return sources.locate(_published(name))
+
+
+def bundle(name: str, folder: Path, *, test: bool = True, limit: int | None = None) -> Bundle:
+    """What `load(name, test=test)` needs where there is no network: for a sandbox.
+
+    What has to be made for it goes into `folder` and the course's cache. `limit` is the COURSE_SLICE of the sandbox:
+    a slice of the stand-in need not be drawn here. Raises CourseError as `load` does.
+    """
+    published = _published(name)
+    try:
+        where, source = sources.find(published, test=test)
+    except DownloadError:
+        cache, (kept, _) = Path("/data/cache"), _kept(published)
+        if not limit:
+            _stand_in(published, None)
+        inside = cache / places.cache().name
+        note = sources.offline_note(published, folder)
+        files = {note: inside / note.name, **({kept: inside / kept.name} if kept.exists() else {})}
+        return Bundle("shapes", "stand-in", files, {"XDG_CACHE_HOME": str(cache)})
+    files = {where / file: Path("/data") / published.folder / file for file in published.needed(test)}
+    return Bundle(name, source, files, {"COURSE_DATA_DIR": "/data"})
 
 
 def fetch(names: Iterable[str] | None = None) -> list[Fetched]:
@@ -170,9 +205,9 @@ def _slice() -> int | None:
     return int(setting)
 
 
-def _read(published: Published, folder: Path, source: str) -> Arrays:
+def _read(published: Published, folder: Path, source: str, test: bool = True) -> Arrays:
     try:
-        return published.read(folder)
+        return published.read(folder, test)
     except Damaged as error:
         path, fault = error.args
     except OSError as error:
@@ -193,11 +228,16 @@ def _fetch(published: Published) -> tuple[Path, str, Arrays]:
         return folder, source, _read(published, folder, source)
 
 
-def _stand_in(published: Published, limit: int | None) -> Arrays:
-    """Draw the set's double. A whole one takes seconds, so it is kept for other ranks and the next start."""
+def _kept(published: Published) -> tuple[Path, str]:
+    """Where the whole double of a set is kept once it is drawn, and how the names of all its versions begin."""
     kind = "shapes-{}x{}x{}".format(*published.image_shape)
     version = hashlib.sha256(Path(shapes.__file__).read_bytes()).hexdigest()[:12]
-    kept = places.cache() / f"{kind}-{version}.npz"
+    return places.cache() / f"{kind}-{version}.npz", kind
+
+
+def _stand_in(published: Published, limit: int | None) -> Arrays:
+    """Draw the set's double. A whole one takes seconds, so it is kept for other ranks and the next start."""
+    kept, kind = _kept(published)
     if limit and not kept.exists():
         return _draw(published, limit, limit // 4)
     names = "x_train", "y_train", "x_test", "y_test"

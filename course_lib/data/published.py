@@ -17,33 +17,42 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x_train, y_tra
 
 @dataclass(frozen=True)
 class Published:
-    """One data set as its makers and Keras hand it out. `read` raises Damaged or OSError."""
+    """One data set as its makers and Keras hand it out.
+
+    `read(folder, test)` reads the training images and, unless `test` is False, the test images; it raises Damaged or
+    OSError.
+    """
 
     name: str
     folder: str  # the same in COURSE_DATA_DIR and in Keras's cache
     files: tuple[str, ...]  # what the folder must hold
+    test_files: tuple[str, ...]  # those among them that hold the test images
     downloads: dict[str, str]  # URL -> SHA-256
     archive: str | None  # the name that Keras gives the downloaded archive
     images: tuple[int, int]  # for training, for test
     image_shape: tuple[int, int, int]
     classes: tuple[str, ...]
-    read: Callable[[Path], Arrays]
+    read: Callable[[Path, bool], Arrays]
+
+    def needed(self, test: bool) -> tuple[str, ...]:
+        """The files to read, with or without the test images."""
+        return tuple(file for file in self.files if test or file not in self.test_files)
 
 
 class Damaged(Exception):
     """A file does not hold what it should: Damaged(path, what is wrong with it)."""
 
 
-def _read_fashion_mnist(folder: Path) -> Arrays:
+def _read_fashion_mnist(folder: Path, test: bool) -> Arrays:
     arrays = []
-    for part in ("train", "t10k"):
+    for part in ("train", "t10k") if test else ("train",):
         labels = _read_idx(folder / f"{part}-labels-idx1-ubyte.gz", ())
         path = folder / f"{part}-images-idx3-ubyte.gz"
         images = _read_idx(path, (28, 28))
         if len(images) != len(labels):
             raise Damaged(path, f"holds {len(images)} images for {len(labels)} labels")
         arrays += [images[..., None], labels.astype(np.int64)]
-    return tuple(arrays)
+    return tuple(arrays) if test else (*arrays, arrays[0][:0], arrays[1][:0])
 
 
 def _read_idx(path: Path, item_shape: tuple[int, ...]) -> np.ndarray:
@@ -65,10 +74,10 @@ def _read_idx(path: Path, item_shape: tuple[int, ...]) -> np.ndarray:
     return values.reshape(count, *item_shape).copy()  # a buffer's own array can't be written to
 
 
-def _read_cifar10(folder: Path) -> Arrays:
-    batches = [_read_batch(folder / name) for name in CIFAR10_FILES]
-    (*train_images, test_images), (*train_labels, test_labels) = zip(*batches)
-    return np.concatenate(train_images), np.concatenate(train_labels), test_images, test_labels
+def _read_cifar10(folder: Path, test: bool) -> Arrays:
+    images, labels = zip(*(_read_batch(folder / name) for name in CIFAR10_FILES[:-1]))
+    x_test, y_test = _read_batch(folder / CIFAR10_FILES[-1]) if test else (images[0][:0], labels[0][:0])
+    return np.concatenate(images), np.concatenate(labels), x_test, y_test
 
 
 def _read_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
@@ -130,6 +139,7 @@ PUBLISHED = {
         name="fashion_mnist",
         folder="fashion-mnist",
         files=tuple(FASHION_MNIST_FILES),
+        test_files=tuple(file for file in FASHION_MNIST_FILES if file.startswith("t10k")),
         downloads={KERAS_MIRROR + file: sha256 for file, sha256 in FASHION_MNIST_FILES.items()},
         archive=None,
         images=(60_000, 10_000),
@@ -144,6 +154,7 @@ PUBLISHED = {
         name="cifar10",
         folder="cifar-10-batches-py",
         files=CIFAR10_FILES,
+        test_files=CIFAR10_FILES[-1:],
         downloads={
             "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz": (
                 "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"

@@ -24,13 +24,15 @@ LONG_PATIENCE = 30  # seconds to wait when the user has asked for a download
 RETRY_AFTER = 600  # seconds for which a failed download is not tried again, so that not every rank waits
 
 
-def find(published: Published, *, patient: bool = False) -> tuple[Path, str]:
+def find(published: Published, *, patient: bool = False, test: bool = True) -> tuple[Path, str]:
     """The folder that holds the set's files, downloaded if need be, and its source as in `data.Dataset`.
+
+    With `test` False, COURSE_DATA_DIR need not hold those of the test images.
 
     Raises DownloadError where only a download could help and it failed; CourseError for files that are there
     but incomplete.
     """
-    if folder := in_directory(published):
+    if folder := in_directory(published, test=test):
         return folder, "directory"
     if folder := _in_cache(published):
         return folder, "cache"
@@ -54,7 +56,7 @@ def locate(published: Published) -> str:
     return "download"
 
 
-def in_directory(published: Published) -> Path | None:
+def in_directory(published: Published, *, test: bool = True) -> Path | None:
     """The set's folder in COURSE_DATA_DIR, if it is there. Raises CourseError if a file is missing in it."""
     setting = os.environ.get("COURSE_DATA_DIR")
     if not setting:
@@ -65,7 +67,7 @@ def in_directory(published: Published) -> Path | None:
     folder = root / published.folder
     if not folder.exists():
         return None
-    for file in published.files:
+    for file in published.needed(test):
         if not (folder / file).is_file():
             raise CourseError(f"{folder / file} is missing: copy the published file there or unset COURSE_DATA_DIR.")
     return folder
@@ -159,6 +161,13 @@ def _unpack(published: Published, archive: Path) -> Path:
 def _failure(published: Published) -> Path:
     """The note of a failed download: its text is the reason, its age tells when to try again."""
     return places.cache() / f"{published.name}.offline"
+
+
+def offline_note(published: Published, folder: Path) -> Path:
+    """A note as of a failed download, in `folder`: with it in the cache, nobody there waits for the network."""
+    note = folder / _failure(published).name
+    note.write_text("there is no network here")
+    return note
 
 
 def _remember_failure(published: Published, error: OSError) -> None:
