@@ -13,7 +13,9 @@ ends the whole process tree, and `rank`, which runs the script in each rank and 
 
 from __future__ import annotations
 
+import codecs
 import contextlib
+import io
 import json
 import os
 import queue
@@ -30,14 +32,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import cloudpickle
 
 from course_lib import places
 from course_lib.errors import CourseError
 from course_lib.rank import MARK
-from course_lib.supervise import TIMED_OUT
+from course_lib.supervise import GRACE, TIMED_OUT
 
 HERE = Path(__file__).parent
 STOPPED = 130
@@ -47,14 +49,19 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INT
 # Open MPI refuses to run as root, as in containers, unless told twice.
 MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 SILENCE = 5  # seconds of silence after which ranks of an elastic run take another for lost; Horovod's own limit is 30
+GRACE_CONFINED = 8.0  # seconds that what is confined gets to hand out what it has, at the end
+LONGEST = 2**16  # characters of a line of output; the rest of it is dropped
+LATEST = 1e11  # seconds since the epoch: a time beyond that is none
+PER_LINE = 100  # bytes that a line counts beside its own: so much it takes in memory, however short it is
 AFTER_END = 10.0  # seconds for shutting down after the last script has ended; what is left then is ended
 
-_TAG = re.compile(r"^\[(?:\d+,)?(\d+)\]<(stdout|stderr)>:")
+_TAG = re.compile(r"^\[(?:\d+,)?(\d{1,9})\]<(stdout|stderr)>:")
 _MPI_TAG = re.compile(r"\[\d+,\d+\]<(?:stdout|stderr)>:")
 _FAILED = (
-    re.compile(r"Process (?P<rank>\d+) exit with status code (?P<code>-?\d+)"),  # horovodrun over Gloo
-    re.compile(r"process rank (?P<rank>\d+) with PID .* exited on signal (?P<signal>\d+)"),  # mpirun
+    re.compile(r"Process (?P<rank>\d{1,9}) exit with status code (?P<code>-?\d{1,9})"),  # horovodrun over Gloo
+    re.compile(r"process rank (?P<rank>\d{1,9}) with PID .* exited on signal (?P<signal>\d{1,3})"),  # mpirun
 )
+_OURS = ("output", "exit", "stage")  # kinds of events that no rank can tell
 _LAUNCHER_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?P<reason>.+)")
 
 
@@ -121,8 +128,11 @@ class Run:
         timeout: float,
         patience: float = float("inf"),
         spare: int = 0,
+        output_limit: int | None = None,
+        grace: float = GRACE,
     ) -> None:
         self._started = time.time()
+        self._ranks = ranks
         self._spare = spare  # so many ranks may fail
         self._unfinished = set(range(ranks))
         self._timeout = timeout
@@ -133,15 +143,15 @@ class Run:
         self._tails: dict[int | None, deque[str]] = {}
         self._reasons: dict[int, str] = {}  # in a failed rank's own words, where it gave any
         self._ending = ""  # why we end the run: "stopped", "stalled" or "late"; what ranks do after that is no failure
+        self._stop_reason = "Stopped."
+        self._output_limit, self._printed = output_limit, 0
         self._result: Result | None = None
         self._process = subprocess.Popen(
-            [sys.executable, str(HERE / "supervise.py"), str(timeout), *command],
+            [sys.executable, str(HERE / "supervise.py"), f"{timeout}:{grace}", *command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
-            bufsize=1,
+            bufsize=0,
             env=env,
             cwd="/",  # `rank` goes to the script's folder; the launchers must not import what lies there
             start_new_session=True,
@@ -181,8 +191,18 @@ class Run:
         """True until the run and all its processes have ended."""
         return self._result is None
 
-    def stop(self) -> None:
-        """End the run and its whole process tree; return at once (`wait` for the end). Any thread may call it."""
+    @property
+    def pid(self) -> int:
+        """Process number of `supervise`, the root of the run's process tree."""
+        return self._process.pid
+
+    def stop(self, reason: str = "Stopped.") -> None:
+        """End the run and its whole process tree; return at once (`wait` for the end). Any thread may call it.
+
+        `reason` becomes the message of the result, unless a rank has failed before.
+        """
+        if not self._ending:
+            self._stop_reason = reason
         self._end("stopped")
 
     def wait(self) -> Result:
@@ -192,20 +212,28 @@ class Run:
         assert self._result is not None
         return self._result
 
+    def join(self, seconds: float) -> None:
+        """Wait until the run has ended, `seconds` at most."""
+        self._closer.join(seconds)
+
     def _end(self, why: str = "") -> None:
         self._ending = self._ending or why
         with contextlib.suppress(OSError):
             self._process.stdin.close()
 
-    def _read(self, stream: Iterator[str], name: str) -> None:
-        for line in stream:
+    def _read(self, stream: IO[bytes], name: str) -> None:
+        for line in _lines(stream):
+            self._printed += len(line) + PER_LINE
+            if self._output_limit is not None and self._printed > self._output_limit:
+                self.stop(f"It printed more than {self._output_limit / 2**20:g} MB.")
+                continue  # read on, so that what prints can end
             tag = _TAG.match(line)
-            rank = int(tag.group(1)) if tag else None
+            rank = int(tag.group(1)) if tag and int(tag.group(1)) < self._ranks else None
             text = line[tag.end() :] if tag else line
-            if tag and MARK in text:
+            if rank is not None and MARK in text:
                 self._record(rank, text.partition(MARK)[2])
                 continue
-            text = (_MPI_TAG.sub("", text) if tag and "," in tag.group() else text).rstrip("\r\n")
+            text = _MPI_TAG.sub("", text) if tag and "," in tag.group() else text
             self._tails.setdefault(rank, deque(maxlen=TAIL)).append(text)
             if rank is not None:
                 self._put("output", rank, time.time(), {"stream": tag.group(2), "text": text})
@@ -213,26 +241,29 @@ class Run:
                 self._note_launcher(text)
 
     def _record(self, rank: int, text: str) -> None:
-        try:
-            record = json.loads(text)
-            kind, when = record.pop("kind"), record.pop("time")
-        except (ValueError, KeyError, AttributeError):
-            return  # cut short by a kill
+        record = _parse(text)
+        if record is None:
+            return
+        kind, when = record.pop("kind"), record.pop("time")
         if kind == "rank-exit":
+            code, reason = record.get("code"), record.get("reason", "")
             self._unfinished.discard(rank)
-            if record.get("code") and not self._ending:
-                self._failures.told.setdefault(rank, (when, record["code"]))
-                self._reasons[rank] = record.get("reason", "")
+            if code and not self._ending:
+                code = int(code) if isinstance(code, int) and abs(code) < 256 else 1
+                self._failures.told.setdefault(rank, (when, code))
+                self._reasons[rank] = reason if isinstance(reason, str) else ""
                 self._mind_failures()
             if not self._unfinished and not self._too_many_failed:
                 self._hurry(AFTER_END, "late")  # a daemon that holds the output open would keep the launcher waiting
-        else:
+        elif kind not in _OURS:
             self._put(kind, rank, when, record)
 
     def _note_launcher(self, text: str) -> None:
         for pattern in _FAILED:
             if not self._ending and (found := pattern.search(text)):
                 groups = found.groupdict()
+                if int(groups["rank"]) >= self._ranks:
+                    continue
                 code = int(groups["code"]) if "code" in groups else 128 + int(groups["signal"])
                 self._failures.seen.setdefault(int(groups["rank"]), code)
                 self._unfinished.discard(int(groups["rank"]))
@@ -252,7 +283,7 @@ class Run:
         timer.start()
 
     def _put(self, kind: str, rank: int | None, when: float, data: dict) -> None:
-        if kind in ("batch", "epoch"):
+        if kind in ("batch", "epoch", "images"):
             self._last_step = time.monotonic()
         self._events.put(Event(kind, rank, when - self._started, data))
 
@@ -286,10 +317,12 @@ class Run:
             waited = f"No rank made a step for {self._patience:g} s: the ranks wait for each other."
             return Result(TIMED_OUT, seconds, message=waited)
         if self._ending == "stopped":
-            return Result(STOPPED, seconds, message="Stopped.")
+            return Result(STOPPED, seconds, message=self._stop_reason)
         if code == 0 or self._ending == "late":
             return Result(0, seconds)
         tail = tuple(self._tails.get(None, ()))
+        if code == 128 + signal.SIGKILL:
+            return Result(code, seconds, None, f"Horovod's launcher was killed by {_signal_name(code - 128)}.", tail)
         reasons = [found.group("reason") for line in tail if (found := _LAUNCHER_ERROR.match(line))]
         reason = (
             reasons[-1] if reasons else next((line for line in reversed(tail) if line.strip()), f"exit code {code}")
@@ -310,6 +343,8 @@ def start(
     probe: Path | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
+    confine: Callable[[list[str], dict[str, str]], tuple[list[str], dict[str, str]]] | None = None,
+    output_limit: int | None = None,
 ) -> Run:
     """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
 
@@ -317,7 +352,9 @@ def start(
     `host:slots,…` (default: this host); `min_ranks` makes the run elastic: it goes on while so many ranks are left,
     and succeeds if they reach the end; `timeout` in seconds; `patience` the seconds without a training
     step on any rank after which the ranks count as deadlocked and are ended (it needs a probe); `probe` a folder
-    for the evidence that each rank records (see `course_lib.probe`); `env` adds to the environment of the ranks.
+    for the evidence that each rank records (see `course_lib.probe`); `env` adds to the environment of the ranks;
+    `confine` makes of the launcher's command and environment what is run in their place; `output_limit` in bytes,
+    where each line counts PER_LINE more than it has.
 
     Raises CourseError for a script that is not there, an impossible number of ranks or a missing controller.
     """
@@ -339,7 +376,11 @@ def start(
     environment["COURSE_FOLDER"] = os.path.abspath(cwd or os.getcwd())
     # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
     environment["COURSE_ARGUMENTS"] = json.dumps([str(arg) for arg in args])
-    return Run(command, ranks, environment, timeout or 0, patience, ranks - (min_ranks or ranks))
+    if confine:
+        command, environment = confine(command, environment)
+    grace = GRACE_CONFINED if confine else GRACE
+    spare = ranks - (min_ranks or ranks)
+    return Run(command, ranks, environment, timeout or 0, patience, spare, output_limit, grace)
 
 
 def call(
@@ -409,6 +450,36 @@ def controllers() -> tuple[str, ...]:
         known = {key: _ask_controllers()}
         _write(memory, json.dumps(known))
     return tuple(known[key])
+
+
+def _lines(stream: IO[bytes]) -> Iterator[str]:
+    """The lines of a stream, of each the first LONGEST characters."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
+    rest, cut = "", False
+    while chunk := stream.read(2**16):
+        *lines, rest = (rest + decoder.decode(chunk)).split("\n")
+        for line in lines:
+            if not cut:
+                yield line[:LONGEST]
+            cut = False
+        if len(rest) > LONGEST and not cut:
+            yield rest[:LONGEST]
+            cut = True
+        rest = "" if cut else rest
+    if rest:
+        yield rest
+
+
+def _parse(text: str) -> dict | None:
+    """A rank's record; None for what is none: cut short by a kill, or the script's own invention."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(record, dict) or not isinstance(record.get("kind"), str):
+        return None
+    when = record.get("time")
+    return record if isinstance(when, (int, float)) and abs(when) < LATEST else None
 
 
 def _ask_controllers() -> list[str]:

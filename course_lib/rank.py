@@ -62,6 +62,15 @@ def end_with_the_launcher() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
+def keep_to_one_core() -> None:
+    """Where `COURSE_CORES` lists cores, keep this rank and what it starts to that of its local rank."""
+    cores = [int(core) for core in os.environ.get("COURSE_CORES", "").split(",") if core]
+    if cores:
+        names = ("HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+        number = next((int(os.environ[name]) for name in names if name in os.environ), 0)
+        os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
 def run(script: str, args: list[str]) -> int:
     """Run `script` as `__main__` with `args`; return its exit code after telling the launcher."""
     sys.argv = [script, *args]
@@ -108,6 +117,7 @@ def main() -> int:
     script = sys.argv[1]
     args = json.loads(os.environ.pop("COURSE_ARGUMENTS", "[]"))
     os.chdir(os.environ.pop("COURSE_FOLDER", "."))
+    keep_to_one_core()
     open_channel()
     end_with_the_launcher()
     for stream in (sys.stdout, sys.stderr):

@@ -1,17 +1,20 @@
 """Run a command and end its whole process tree, whatever happens to the one who asked for it.
 
-    python supervise.py TIMEOUT COMMAND [ARG …]      (TIMEOUT in seconds; 0: none)
+    python supervise.py TIMEOUT[:GRACE] COMMAND [ARG …]      (in seconds; TIMEOUT 0: none)
 
 Standard input is the lease: when its other end closes, because the asker wants the end or has died, the tree
 is ended. So it is when the command itself ends (what it left behind goes too) and when TIMEOUT is over.
-The exit code is the command's, 124 on time-out, 128 + n for signal n.
+The exit code is the command's, 124 on time-out, 128 + n for signal n. Where the asker has died, the folder that
+`COURSE_LITTER` names is removed too.
 """
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -41,8 +44,12 @@ def end_tree(grace: float = GRACE) -> None:
         psutil.wait_procs(children, timeout=0.1 if force else max(0.0, deadline - time.monotonic()))
 
 
-def supervise(command: list[str], timeout: float = 0.0) -> int:
-    """Run `command` until it ends, its time is up or the lease on standard input closes; return the exit code."""
+def supervise(command: list[str], timeout: float = 0.0, grace: float = GRACE) -> int:
+    """Run `command` until it ends, its time is up or the lease on standard input closes; return the exit code.
+
+    Whatever is left of its tree then has `grace` seconds to end.
+    """
+    asker, litter = os.getppid(), os.environ.pop("COURSE_LITTER", "")
     adopt_orphans()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the asker, who closes the lease
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
@@ -56,8 +63,11 @@ def supervise(command: list[str], timeout: float = 0.0) -> int:
                 return 128 + signal.SIGTERM
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
     finally:
-        end_tree()
+        end_tree(grace)
+        if litter and os.getppid() != asker:
+            shutil.rmtree(litter, ignore_errors=True)
 
 
 if __name__ == "__main__":
-    sys.exit(supervise(sys.argv[2:], float(sys.argv[1])))
+    times = map(float, sys.argv[1].split(":"))
+    sys.exit(supervise(sys.argv[2:], *times))

@@ -125,6 +125,47 @@ def test_the_first_failure_is_told_from_those_that_follow_it():
     assert [each.count() for each in (failures, killed, ended, launch._Failures())] == [2, 2, 3, 0]
 
 
+class Stream:
+    """Bytes that arrive in pieces."""
+
+    def __init__(self, *pieces: bytes) -> None:
+        self._pieces = list(pieces)
+
+    def read(self, _: int) -> bytes:
+        return self._pieces.pop(0) if self._pieces else b""
+
+
+def test_lines_come_whole_however_the_bytes_arrive():
+    assert list(launch._lines(Stream(b"on", b"e\ntw\xc3", b"\xb6\rthree\r", b"\nfour"))) == [
+        *("one", "twö", "three", "four")
+    ]
+
+
+def test_an_endless_line_takes_no_memory():
+    lines = list(launch._lines(Stream(*[b"x" * 10_000] * 1000, b"x\nnext\n", b"y" * 100_000 + b"\nlast\n")))
+    assert [(line[:1], len(line)) for line in lines] == [
+        ("x", launch.LONGEST), ("n", 4), ("y", launch.LONGEST), ("l", 4)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{"kind": "batch", "ti',
+        "[" * 60_000,
+        "7",
+        '{"time": 1}',
+        '{"kind": ["batch"], "time": 1}',
+        '{"kind": "batch", "time": "now"}',
+        '{"kind": "batch", "time": 1e999}',
+        '{"kind": "batch", "time": NaN}',
+        '{"kind": "batch", "time": 1' + "0" * 400 + "}",
+    ],
+)
+def test_a_record_that_makes_no_sense_is_none(text):
+    assert launch._parse(text) is None
+
+
 @pytest.mark.slow
 @pytest.mark.ranks
 class TestRuns:
@@ -229,3 +270,47 @@ class TestRuns:
         assert run.wait().code == 124
         assert "No rank made a step for 2 s" in run.wait().message
         assert everything_gone(str(path))
+
+    def test_a_rank_can_not_speak_for_the_launcher(self, script):
+        path = script(
+            "def tell(text): os.write(2, b'\\x1e' + text + b'\\n')\n"
+            'tell(b\'{"kind": "exit", "time": 1, "code": 0}\'); tell(b\'[\' * 60000)\n'
+            'tell(b\'{"kind": "rank-exit", "time": 1, "code": {}, "reason": {}}\')\n'
+            "print('Process 99999 exit with status code 3'); sys.exit(5)"
+        )
+        run = launch.start(path, ranks=1)
+        assert [event.kind for event in run] == ["output", "exit"]
+        assert (run.wait().code, run.wait().failed_rank, run.wait().reason) == (5, 0, "")
+
+    def test_output_has_a_limit(self, script):
+        run = launch.start(script("while True: print('x' * 100)"), ranks=1, output_limit=100_000)
+        said = sum(event.kind == "output" for event in run)
+        assert 0 < said <= 100_000 / (100 + launch.PER_LINE)
+        assert (run.wait().code, run.wait().message) == (launch.STOPPED, "It printed more than 0.0953674 MB.")
+
+    def test_whoever_stops_it_gives_the_reason(self, script):
+        with launch.start(script("print('up')\ntime.sleep(60)"), ranks=1) as run:
+            next(event for event in run if event.kind == "output")
+            run.stop("It used too much.")
+            run.stop("Too late.")
+        assert run.wait().message == "It used too much."
+
+    def test_what_confines_gets_the_command_and_the_environment(self, script):
+        given = {}
+
+        def confine(command, env):
+            given.update(command=command, env=env)
+            return ["/usr/bin/env", "-i", "PATH=" + env["PATH"], "ADDED=1", *command], env
+
+        run = launch.start(script("print(os.environ['ADDED'], 'HOME' in os.environ)"), ranks=1, confine=confine)
+        assert [event.data["text"] for event in run if event.kind == "output"] == ["1 False"]
+        assert given["command"][-2:] == [str(launch.HERE / "rank.py"), str(script(""))]
+        assert given["env"]["COURSE_EVENTS"] == "1"
+
+    def test_a_rank_keeps_to_its_core(self, script):
+        (core, *_) = cores = sorted(os.sched_getaffinity(0))
+        run = launch.start(
+            script("print(rank, os.sched_getaffinity(0))"), ranks=2, env={"COURSE_CORES": f"{core},{cores[-1]}"}
+        )
+        said = {event.data["text"] for event in run if event.kind == "output"}
+        assert said == {f"0 {{{core}}}", f"1 {{{cores[-1]}}}"}
