@@ -55,7 +55,7 @@ def quick_cnn(
 ) -> keras.Model:
     """Three convolutions, the first with stride 2, for runs by the dozen: [n, h, w, c] -> probabilities [n, classes].
 
-    For [28, 28, 1] it has 24,282 weights and takes 1.1 million multiply-adds an image: one CPU core trains on some
+    For [28, 28, 1] it has 24,282 weights and takes 0.4 million multiply-adds an image: one CPU core trains on some
     35,000 images a second.
 
     Args:
@@ -70,6 +70,23 @@ def quick_cnn(
         x = layers.MaxPooling2D()(x)
     x = layers.Flatten()(x)
     return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="quick_cnn")
+
+
+def assessment_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Model:
+    """The assessment's network: four convolutions, each with pooling and batch norm: [n, h, w, c] -> [n, classes].
+
+    For [32, 32, 3] it has 99,450 weights (0.4 MB) and takes 4.0 million multiply-adds an image: one CPU core trains
+    on some 5,000 images a second. Pooling comes first, so that batch norm and ReLU meet a quarter of the numbers.
+    """
+    images = keras.Input(input_shape)
+    x = layers.Rescaling(**TO_UNIT_SCALE)(images)
+    for channels in (16, 32, 64, 128):
+        x = layers.Conv2D(channels, 3, padding="same", use_bias=False)(x)
+        x = layers.MaxPooling2D(padding="same")(x)
+        x = _batch_norm()(x)
+        x = layers.ReLU()(x)
+    x = layers.GlobalAveragePooling2D()(x)
+    return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="assessment_cnn")
 
 
 def wide_resnet(

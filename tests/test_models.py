@@ -18,7 +18,7 @@ def models():
 
 
 @pytest.mark.parametrize("image_shape", [(28, 28, 1), (32, 32, 3)])
-@pytest.mark.parametrize("name", ["linear", "quick_cnn", "small_cnn", "wide_resnet"])
+@pytest.mark.parametrize("name", ["assessment_cnn", "linear", "quick_cnn", "small_cnn", "wide_resnet"])
 def test_images_in_probabilities_out(models, name: str, image_shape: tuple) -> None:
     model = getattr(models, name)(image_shape, 7)
     x, _ = shapes.draw(5, image_shape)
@@ -32,6 +32,30 @@ def test_sizes(models) -> None:
     assert models.quick_cnn((28, 28, 1), 10).count_params() == 24_282
     assert models.small_cnn((28, 28, 1), 10).count_params() == 48_106
     assert models.wide_resnet((28, 28, 1), 10).count_params() == 563_802
+    assert models.assessment_cnn((32, 32, 3), 10).count_params() == 99_450
+
+
+@pytest.mark.parametrize(
+    ("name", "image_shape", "millions"),
+    [
+        ("quick_cnn", (28, 28, 1), 0.4),
+        ("small_cnn", (28, 28, 1), 4.3),
+        ("wide_resnet", (28, 28, 1), 4.8),
+        ("assessment_cnn", (32, 32, 3), 4.0),
+    ],
+)
+def test_multiply_adds_are_those_of_the_docstring(models, name: str, image_shape: tuple, millions: float) -> None:
+    from tensorflow.keras import layers
+
+    build = getattr(models, name)
+    count = 0
+    for layer in build(image_shape, 10).layers:
+        if isinstance(layer, layers.Conv2D):
+            count += layer.kernel.shape.num_elements() * layer.output_shape[1] * layer.output_shape[2]
+        elif isinstance(layer, layers.Dense):
+            count += layer.kernel.shape.num_elements()
+    assert round(count / 1e6, 1) == millions
+    assert f"{millions} million multiply-adds" in " ".join(build.__doc__.split())
 
 
 def test_another_normalisation_takes_batch_norms_place(models) -> None:

@@ -45,7 +45,7 @@ def variant(name: str) -> str:
 
 
 def run(name: str, folder: Path) -> Evidence:
-    script = folder / scripts.SCRIPT
+    script = folder / scripts.script().name
     script.write_text(variant(name), encoding="utf-8")
     return collect(script, ARGUMENTS, 2, cwd=folder, patience=20, env={"COURSE_SLICE": str(IMAGES)})
 

@@ -70,7 +70,9 @@ def write_script(folder: Path) -> None:
     """The solution of 2b, which also tells where it ran and how long its steps took."""
     text = scripts.converted()
     assert text.count("\nstart = time.time()\n") == 1
-    (folder / scripts.SCRIPT).write_text(text.replace("\nstart = time.time()\n", MEASURE) + TELL, encoding="utf-8")
+    (folder / scripts.script().name).write_text(
+        text.replace("\nstart = time.time()\n", MEASURE) + TELL, encoding="utf-8"
+    )
 
 
 def run(host: namespaces.Host, command: str, folder: Path) -> list[dict]:

@@ -1,0 +1,126 @@
+"""The assessment's reference solution against the same training in PyTorch DistributedDataParallel over Gloo.
+
+    python3.11 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.13.0 numpy   # the CPU wheel is enough
+    COURSE_DATA_DIR=... python tests/benchmarks/ddp.py --torch /tmp/torch/bin/python
+
+Both train the assessment's network on CIFAR-10, two ranks with one core and one thread each, in turn and on the same
+cores, each time from other first weights. Writes results/ddp.csv: seconds of training, seconds of the whole run with
+start-up, images a second while training, and the accuracy on the test images of the weights at the end. PyTorch runs
+with images in both memory layouts, and the ratio is to the one that trains faster.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from course_lib import data, experiments
+from course_lib.classroom import scripts
+
+HERE = Path(__file__).parent
+RANKS = 2
+TORCH = ("torch channels_last", "torch contiguous_format")
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--torch", required=True, help="a Python that has torch")
+    arguments.add_argument("--repeats", type=int, default=3)
+    chosen = arguments.parse_args()
+    reference = scripts.ASSESSMENT / "reference" / scripts.script(scripts.ASSESSMENT).name
+    recipe = constants(reference)
+    cifar = data.load("cifar10")
+    if cifar.source == "stand-in":
+        raise SystemExit("The benchmark needs CIFAR-10 itself: set COURSE_DATA_DIR to the folder that holds it.")
+    step = RANKS * recipe["BATCH_SIZE"]
+    images = recipe["EPOCHS"] * (len(cifar.x_train) * 9 // 10 // step * step)  # a tenth is held out
+    began, rows = time.time(), []
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("x_train", "y_train", "x_test", "y_test"):
+            np.save(Path(folder) / f"{name}.npy", getattr(cifar, name))
+        os.environ["COURSE_WEIGHTS"] = f"{folder}/weights.h5"
+        for repeat in range(chosen.repeats):
+            for framework in ("horovod", *TORCH)[:: 1 if repeat % 2 == 0 else -1]:
+                if framework == "horovod":
+                    row = horovod(reference)
+                    row["test_accuracy"] = test_accuracy()
+                else:
+                    row = torch(chosen.torch, folder, recipe, layout=framework.split()[1])
+                row["images_per_second"] = images / row["seconds"]
+                rows.append({"framework": framework, "repeat": repeat, **row})
+                print(rows[-1], flush=True)
+    table = pd.DataFrame(rows)
+    middle = table.groupby("framework").median(numeric_only=True)
+    best = middle.loc[list(TORCH)].seconds.idxmin()
+    ratio = middle.loc[best] / middle.loc["horovod"]
+    told = f"{best} / horovod, medians of seconds: training {ratio.seconds:.2f}, with start-up {ratio.whole:.2f}"
+    print(middle.round(3), told, sep="\n")
+    experiments.write_table(
+        HERE / "results" / "ddp.csv",
+        table.round(4),
+        command=f"python tests/benchmarks/ddp.py --torch PYTHON --repeats {chosen.repeats}",
+        data=f"cifar10, {len(cifar.x_train):,} training images, a tenth of them held out",
+        seeds="other first weights in each run",
+        seconds=round(time.time() - began),
+        recipe=", ".join(f"{name} {value}" for name, value in recipe.items()),
+        ratio=told,
+        torch=output([chosen.torch, "-c", "import torch; print(torch.__version__)"]).strip(),
+    )
+
+
+def constants(script: Path) -> dict[str, float]:
+    """The script's EPOCHS, BATCH_SIZE and RATE."""
+    assigned = [node for node in ast.parse(script.read_text("utf-8")).body if isinstance(node, ast.Assign)]
+    values = {node.targets[0].id: node.value for node in assigned if isinstance(node.targets[0], ast.Name)}
+    return {name: ast.literal_eval(values[name]) for name in ("EPOCHS", "BATCH_SIZE", "RATE")}
+
+
+def horovod(reference: Path) -> dict[str, float]:
+    began = time.time()
+    text = output(["course", "run", str(reference), "-np", str(RANKS)])
+    whole = time.time() - began
+    return {"seconds": float(re.search(r"epochs in ([\d.]+) s", text).group(1)), "whole": whole}
+
+
+def torch(python: str, folder: str, recipe: dict[str, float], layout: str) -> dict[str, float]:
+    options = ["--epochs", "EPOCHS", "--batch-size", "BATCH_SIZE", "--rate", "RATE", "--layout", layout]
+    options = [str(recipe.get(option, option)) for option in options]
+    launcher = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
+    began = time.time()
+    told = json.loads(output([*launcher, str(HERE / "ddp_torch.py"), folder, *options]).strip().splitlines()[-1])
+    whole = time.time() - began - told.pop("testing")
+    return {**told, "whole": whole}
+
+
+def output(command: list[str]) -> str:
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    ended = subprocess.run(command, capture_output=True, text=True, env=env)
+    if ended.returncode:
+        raise SystemExit(f"{' '.join(command)} failed:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")
+    return ended.stdout
+
+
+def test_accuracy() -> float:
+    """Of the saved weights. In a process of its own: TensorFlow keeps threads and memory for as long as it lives."""
+    code = (
+        "import os; from course_lib import data, models; cifar = data.load('cifar10');"
+        "model = models.assessment_cnn((32, 32, 3), 10); model.load_weights(os.environ['COURSE_WEIGHTS']);"
+        "found = model.predict(cifar.x_test, batch_size=500, verbose=0).argmax(1);"
+        "print((found == cifar.y_test).mean())"
+    )
+    return float(output([sys.executable, "-c", code]).splitlines()[-1])
+
+
+if __name__ == "__main__":
+    main()
