@@ -96,6 +96,26 @@ def run(
 
 
 @app.command()
+def assess(
+    script: Path = typer.Argument(Path("assessment.py"), help="A Python script; see assessment/README.md."),
+    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: the profile's, on GPUs one for each."),
+    profile: Optional[str] = typer.Option(None, help="A profile of the contract; default: gpu or cpu."),
+    json_file: Optional[Path] = typer.Option(None, "--json", help="Write the outcome here, as one JSON object."),
+) -> None:
+    """Assess a script: run it on N ranks, measure, give points with reasons."""
+    from course_lib import console
+    from course_lib.assess import grader, report
+    from course_lib.files import write
+
+    with console.stages() as follow:
+        outcome = grader.assess(script, ranks=ranks, profile=profile, on_event=follow)
+    if json_file:
+        write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
+    report.show(outcome)
+    raise typer.Exit(0 if outcome.passed else 1)
+
+
+@app.command()
 def build(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail if a file is stale."),
 ) -> None:

@@ -1,13 +1,16 @@
-"""What `course run` shows in a terminal: each rank's output under its own colour, and how the run ended."""
+"""What `course run` and `course assess` show in a terminal while they run."""
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import time
+from collections.abc import Callable, Iterator
 
 from rich.console import Console
 from rich.text import Text
 
-from course_lib.launch import STOPPED, Run
+from course_lib.launch import STOPPED, Event, Run
 
 RANK_STYLES = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
@@ -34,6 +37,30 @@ def follow(run: Run) -> int:
                 err.print(_prefixed(result.failed_rank, line))
     sys.stdout.flush()
     return result.code
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[Event], None]]:
+    """One line on standard error that tells an assessment's stage, the time and what is left of its limit."""
+    err = Console(stderr=True)
+    began, stage, images = time.monotonic(), Event("stage", None, 0.0, {"text": "Starting", "limit": None}), {}
+
+    with err.status("Starting") as status:
+
+        def follow(event: Event) -> None:
+            nonlocal began, stage
+            if event.kind == "stage":
+                began, stage = time.monotonic(), event
+                images.clear()
+                if not err.is_terminal:
+                    err.print(event.data["text"], markup=False, highlight=False)
+            elif isinstance(event.data.get("images"), int):
+                images[event.rank] = event.data["images"]
+            seconds, limit = time.monotonic() - began, stage.data["limit"]
+            text = f"{stage.data['text']}: {seconds:.0f} s" + (f" of {limit:.0f} s" if limit else "")
+            status.update(text + (f", {sum(images.values()):,} images" if images else ""))
+
+        yield follow
 
 
 def _prefixed(rank: int, line: str) -> Text:

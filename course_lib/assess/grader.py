@@ -1,0 +1,317 @@
+"""Run a learner's script on one rank and on all, measure what it did, say what it is worth.
+
+What the script prints, writes or reports is shown but not believed. The clock is ours, the ranks run in a sandbox
+(see `sandbox`), the accuracy is that of the saved weights on images that the sandbox does not hold (see `evaluator`),
+and the rest is what `evidence` and `requirements` say.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from course_lib import data, launch
+from course_lib.assess import calibration, evidence, requirements, slots
+from course_lib.assess import contract as contracts
+from course_lib.assess.contract import Contract
+from course_lib.assess.criteria import Verdict, judge
+from course_lib.assess.evaluator import Evaluator
+from course_lib.assess.sandbox import Sandbox
+from course_lib.errors import CourseError
+
+ALONE = 640  # images of the run on one rank, which need not learn anything
+ALONE_SECONDS = 60.0  # and its time limit, where the profile's is not shorter, before calibration
+FREE = 2**30  # bytes that must be free where temporary files go
+TAIL = 8  # last lines of a failed run that are shown
+LINE = 300  # characters of a printed line that are searched for a claim
+_CLAIM = re.compile(r"acc(?:uracy)?[ =:]{1,3}(?:is |of )?(\d\d?\d?(?:\.\d+)?) ?(%?)", re.IGNORECASE)
+
+
+class CannotGrade(CourseError):
+    """The host lacks what grading needs. This says nothing about the script."""
+
+    def __init__(self, sentence: str, code: int = 2) -> None:
+        super().__init__(sentence, code)
+
+
+class Stopped(CannotGrade):
+    """The user stopped the assessment."""
+
+    def __init__(self) -> None:
+        super().__init__("Stopped.", code=130)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of an assessment.
+
+    Attributes:
+        passed: enough points, and all criteria met that the contract requires.
+        seconds: of the run on all ranks; None where it did not take place.
+        limit: the seconds that it could take: the profile's times `factor`.
+        factor: how much more time this host gets, by its calibration.
+        train_accuracy, test_accuracy: of the saved weights; None where there are none that can be used.
+        claimed: the accuracy that the script printed last; None where it printed none.
+        sandbox: "bubblewrap" or "none"; `weaknesses`: what it does not protect, in sentences.
+        error: what went wrong with the run as a whole, with the last lines of the rank that failed first.
+    """
+
+    passed: bool
+    score: float
+    max_score: float
+    profile: str
+    ranks: int
+    data: str
+    seconds: float | None
+    train_accuracy: float | None
+    test_accuracy: float | None
+    verdicts: tuple[Verdict, ...]
+    limit: float
+    factor: float
+    sandbox: str
+    weaknesses: tuple[str, ...] = ()
+    claimed: float | None = None
+    error: str = ""
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `course assess --json` writes."""
+        table = asdict(self)
+        table["criteria"] = [{**asdict(verdict), "passed": verdict.passed} for verdict in self.verdicts]
+        del table["verdicts"]
+        return table
+
+    @classmethod
+    def from_json(cls, table: dict[str, Any]) -> Outcome:
+        """The outcome of which `as_json` made `table`."""
+        verdicts = tuple(Verdict(**{k: v for k, v in row.items() if k != "passed"}) for row in table["criteria"])
+        rest = {key: value for key, value in table.items() if key not in ("criteria", "weaknesses")}
+        return cls(**rest, verdicts=verdicts, weaknesses=tuple(table["weaknesses"]))
+
+
+def assess(
+    script: str | Path,
+    *,
+    ranks: int | None = None,
+    profile: str | None = None,
+    contract: Contract | None = None,
+    on_event: Callable[[launch.Event], None] | None = None,
+    stopping: threading.Event | None = None,
+) -> Outcome:
+    """Assess a script. It may be called from any thread; nothing that it started is left when it returns.
+
+    Args:
+        ranks: default: the profile's.
+        profile: default: see `Contract.profile`.
+        contract: default: the course's.
+        on_event: gets the events of the run on all ranks and, of kind "stage", what is being done: `text`, and
+            `limit`, the seconds that it can take, or None.
+        stopping: set it to stop.
+
+    Raises:
+        CannotGrade: where the host lacks what it takes. Stopped: where `stopping` was set.
+    """
+    try:
+        return _Assessment(script, ranks, profile, contract, on_event, stopping or threading.Event()).run()
+    except CannotGrade:
+        raise
+    except CourseError as error:
+        raise CannotGrade(str(error), 130 if error.code == 130 else 2) from None
+    except OSError as error:
+        raise CannotGrade(f"This host is in the way: {error.strerror or error} ({error.filename}).") from None
+
+
+def claimed(line: str) -> float | None:
+    """The last accuracy that a printed line speaks of, from 0 to 1; None where it speaks of none."""
+    found = _CLAIM.findall(line[-LINE:])
+    return float(found[-1][0]) / (100 if found[-1][1] else 1) if found else None
+
+
+class _Assessment:
+    """One script being assessed."""
+
+    def __init__(
+        self,
+        script: str | Path,
+        ranks: int | None,
+        profile: str | None,
+        contract: Contract | None,
+        on_event: Callable[[launch.Event], None] | None,
+        stopping: threading.Event,
+    ) -> None:
+        self._script = Path(script)
+        self._contract = contract or contracts.read()
+        self._profile = self._contract.profile(profile)
+        self._gpus = slots.count()
+        self._ranks = self._number(ranks)
+        self._on_event, self._stopping = on_event, stopping
+        self._began = time.time()
+
+    def run(self) -> Outcome:
+        """Everything, in its order."""
+        self._check_host()
+        size, largest = self._script.stat().st_size, self._contract.largest * 1024
+        if size > largest:
+            return self._refused(f"The script has {size:,} bytes; at most {largest:,} are taken: nothing was run.")
+        with contextlib.ExitStack() as stack:
+            held = slots.take(self._ranks, gpus=self._gpus, waiting=self._tell, stopping=self._stopping)
+            held = stack.enter_context(held)
+            stack.enter_context(slots.on_cores(held, self._gpus))
+            env = slots.environment(held, self._gpus)
+            factor = self._calibrate(env)
+            evaluator = stack.enter_context(Evaluator(self._contract.data, self._profile.images))
+            folder = Path(tempfile.mkdtemp(dir=evaluator.folder))
+            script = folder / "assessment.py"
+            shutil.copyfile(self._script, script)  # both runs get the same one, whatever becomes of it meanwhile
+            if not self._gpus:
+                env["COURSE_FAKE_GPUS"] = str(self._ranks)  # so that the choice of a GPU can be judged on any host
+            self._tell("On one rank, to see that it runs")
+            short = min(ALONE_SECONDS, self._profile.seconds) * factor
+            alone = self._measure(script, folder / "alone", 1, ALONE, short, env)
+            if alone.weights.exists():  # else there will hardly be any to evaluate
+                evaluator.wait()
+            limit = self._profile.seconds * factor
+            self._tell(f"On {_ranks(self._ranks)}", limit)
+            seconds = limit * (1 + self._contract.tolerance)
+            together = self._measure(script, folder / "all", self._ranks, self._profile.images, seconds, env, True)
+            self._tell("Measuring the accuracy of the saved weights")
+            measured = requirements.Measured(
+                alone=alone.evidence,
+                together=together.evidence,
+                weights=evaluator.evaluate(together.weights),
+                limit=limit,
+                tolerance=self._contract.tolerance,
+                profile=self._profile,
+                ended_by=together.ended_by,
+            )
+            return self._outcome(measured, together, factor, evaluator.data)
+
+    def _number(self, ranks: int | None) -> int:
+        number = ranks or self._profile.ranks or self._gpus
+        if not number:
+            raise CannotGrade(f"The profile {self._profile.name} needs GPUs, and this host has none: give -np.")
+        if number < 1:
+            raise CannotGrade(f"An assessment needs at least one rank, not {number}: give -np 1 or more.")
+        return number
+
+    def _check_host(self) -> None:
+        if not self._script.is_file():
+            raise CannotGrade(f"There is no script {self._script}: give the path of a Python file.")
+        launch.controllers()
+        data.locate(self._contract.data)
+        where = tempfile.gettempdir()
+        if (free := shutil.disk_usage(where).free) < FREE:
+            raise CannotGrade(f"Only {free >> 20} MB are free in {where}: free {FREE >> 20} MB, or set TMPDIR.")
+
+    def _calibrate(self, env: dict[str, str]) -> float:
+        speed = calibration.known(self._ranks)
+        if speed is None:
+            self._tell("Calibrating: how fast this host trains, measured once")
+            speed = calibration.measure(self._ranks, env)
+        self._mind_stop()
+        return calibration.factor(speed, self._contract.images_per_second)
+
+    def _measure(
+        self,
+        script: Path,
+        folder: Path,
+        ranks: int,
+        images: int | None,
+        seconds: float,
+        env: dict[str, str],
+        shown: bool = False,
+    ) -> _Run:
+        folder.mkdir()
+        bundle = data.bundle(self._contract.data, folder, test=False, limit=images)
+        env = {**env, **bundle.env, **({"COURSE_SLICE": str(images)} if images else {})}
+        box = Sandbox(script, self._contract.limits, ranks, bundle.files, env, seconds)
+        with box, box.start(ranks, patience=self._profile.patience) as run:
+            threading.Thread(target=self._stop_when_asked, args=(run,), daemon=True).start()
+            claim = None
+            for event in run:
+                if event.kind == "output" and (number := claimed(event.data["text"])) is not None:
+                    claim = number
+                if shown and self._on_event:
+                    self._on_event(event)
+            result = run.wait()
+            self._mind_stop()
+            # Only Gloo between CPU ranks sends all that is reduced over the loopback device.
+            counted = not self._gpus and launch.controllers()[0] == "gloo"
+            traffic = box.traffic if counted else None
+            found = evidence.read(box.folder / "evidence", ranks, result, traffic=traffic)
+            weights = folder / "weights.h5"
+            with contextlib.suppress(OSError):
+                shutil.copyfile(box.folder / "weights.h5", weights)
+            return _Run(found, weights, box.ended_by, box.kind, box.weaknesses, claim)
+
+    def _outcome(
+        self, measured: requirements.Measured | None, run: _Run | None, factor: float, data_name: str, reason: str = ""
+    ) -> Outcome:
+        criteria = requirements.criteria(self._contract)
+        if measured is None:
+            verdicts = [Verdict(one.id, one.title, 0.0, one.max_points, reason) for one in criteria]
+        else:
+            verdicts = judge(measured, criteria)
+        score = sum(verdict.points for verdict in verdicts)
+        met = {verdict.id for verdict in verdicts if verdict.passed}
+        weights = measured.weights if measured else None
+        result = run.evidence.result if run else None
+        return Outcome(
+            passed=score >= self._contract.pass_points and met.issuperset(self._contract.required),
+            score=round(score, 2),
+            max_score=sum(self._contract.points.values()),
+            profile=self._profile.name,
+            ranks=self._ranks,
+            data=data_name,
+            seconds=round(result.seconds, 1) if result else None,
+            train_accuracy=weights.train_accuracy if weights else None,
+            test_accuracy=weights.test_accuracy if weights else None,
+            verdicts=tuple(verdicts),
+            limit=round(self._profile.seconds * factor, 1),
+            factor=round(factor, 3),
+            sandbox=run.kind if run else "bubblewrap",
+            weaknesses=run.weaknesses if run else (),
+            claimed=run.claimed if run else None,
+            error="\n".join([result.message, *result.tail[-TAIL:]]) if result and result.code else reason,
+        )
+
+    def _refused(self, reason: str) -> Outcome:
+        return self._outcome(None, None, 1.0, self._contract.data, reason)
+
+    def _tell(self, text: str, limit: float | None = None) -> None:
+        self._mind_stop()
+        if self._on_event:
+            event = launch.Event("stage", None, time.time() - self._began, {"text": text, "limit": limit})
+            self._on_event(event)
+
+    def _mind_stop(self) -> None:
+        if self._stopping.is_set():
+            raise Stopped
+
+    def _stop_when_asked(self, run: launch.Run) -> None:
+        while run.running:
+            if self._stopping.wait(0.1):
+                run.stop()
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What came of one run in the sandbox."""
+
+    evidence: evidence.Evidence
+    weights: Path
+    ended_by: str
+    kind: str
+    weaknesses: tuple[str, ...]
+    claimed: float | None
+
+
+def _ranks(number: int) -> str:
+    return "one rank" if number == 1 else f"{number} ranks"

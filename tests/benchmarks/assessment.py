@@ -1,0 +1,119 @@
+"""What the grader costs, and how much the reference's time varies, idle and with one core loaded.
+
+    COURSE_DATA_DIR=... python tests/benchmarks/assessment.py [--runs 20] [--pairs 5]
+
+runs the reference solution in the grader's sandbox `runs` times on the idle machine and as often with a busy program
+on one core, and `pairs` times in turns bare (as `course run` does) and assessed whole. Writes assessment.csv into
+tests/benchmarks/results/ and prints what contract.toml's `tolerance` is set from.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pandas as pd
+
+from course_lib import data, experiments, launch
+from course_lib.assess import contract, grader
+from course_lib.assess.evaluator import Evaluator
+from course_lib.assess.sandbox import Sandbox
+from course_lib.places import ROOT
+
+REFERENCE = ROOT / "assessment" / "reference" / "assessment.py"
+RESULTS = Path(__file__).parent / "results"
+RANKS = 2
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--runs", type=int, default=20)
+    arguments.add_argument("--pairs", type=int, default=5)
+    chosen = arguments.parse_args()
+
+    began, rows = time.perf_counter(), []
+    with Evaluator("cifar10") as evaluator:
+        evaluator.wait()
+        for pair in range(chosen.pairs):
+            rows += [keep("bare", "idle", pair, **bare()), keep("assessed", "idle", pair, **assessed())]
+        for load, busy in (("idle", contextlib.nullcontext), ("one core loaded", loaded)):
+            with busy():
+                for run in range(chosen.runs):
+                    rows.append(keep("measured", load, run, **measured(evaluator)))
+        name = evaluator.data
+    table = pd.DataFrame(rows)
+    RESULTS.mkdir(exist_ok=True)
+    experiments.write_table(
+        RESULTS / "assessment.csv",
+        table,
+        command=f"python tests/benchmarks/assessment.py {' '.join(sys.argv[1:])}".strip(),
+        data=f"{name}, all training images",
+        seeds="another one in each run",
+        seconds=round(time.perf_counter() - began),
+        columns="bare: `course run`; assessed: `course assess` whole; measured: its run on all ranks",
+    )
+    summary = table.groupby(["kind", "load"])[["seconds", "test_accuracy"]].agg(
+        ["count", "min", "median", "max", "std"]
+    )
+    print(summary.round(3).to_string())
+
+
+def keep(kind: str, load: str, run: int, **figures: float) -> dict:
+    row = {"kind": kind, "load": load, "run": run, **figures}
+    print(row, flush=True)
+    return row
+
+
+def bare() -> dict[str, float]:
+    """The reference as `course run` runs it, with a core for each rank."""
+    with tempfile.TemporaryDirectory() as folder, launch.start(
+        REFERENCE, ranks=RANKS, cwd=folder, env={**launch.ONE_THREAD, "COURSE_WEIGHTS": f"{folder}/weights.h5"}
+    ) as run:  # fmt: skip
+        result = run.wait()
+    assert result.code == 0, result
+    return {"seconds": round(result.seconds, 2)}
+
+
+def assessed() -> dict[str, float]:
+    began = time.perf_counter()
+    outcome = grader.assess(REFERENCE, profile="cpu", ranks=RANKS)
+    seconds = round(time.perf_counter() - began, 2)
+    return {"seconds": seconds, "run_seconds": outcome.seconds, "test_accuracy": outcome.test_accuracy,
+            "score": outcome.score}  # fmt: skip
+
+
+def measured(evaluator: Evaluator) -> dict[str, float]:
+    limits = contract.read().limits
+    with tempfile.TemporaryDirectory() as folder:
+        bundle = data.bundle("cifar10", Path(folder), test=False)
+        env = {**bundle.env, "COURSE_FAKE_GPUS": str(RANKS)}
+        with Sandbox(REFERENCE, limits, RANKS, bundle.files, env, 960) as box, box.start(RANKS, patience=60) as run:
+            result = run.wait()
+            weights = evaluator.evaluate(box.folder / "weights.h5")
+    assert result.code == 0, result
+    accuracies = {"train_accuracy": weights.train_accuracy, "test_accuracy": weights.test_accuracy}
+    return {"seconds": round(result.seconds, 2), **accuracies}
+
+
+@contextlib.contextmanager
+def loaded() -> Iterator[None]:
+    """One core kept busy by a program of its own."""
+    core = max(os.sched_getaffinity(0))
+    spin = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"
+    program = subprocess.Popen([sys.executable, "-c", spin])
+    try:
+        yield
+    finally:
+        program.kill()
+        program.wait()
+
+
+if __name__ == "__main__":
+    main()
