@@ -15,7 +15,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -25,7 +25,7 @@ from ipywidgets import HTML, Accordion, Image, VBox
 
 from course_lib import launch, plots
 
-REDRAW = 1.0  # seconds between two pictures
+REDRAW = 1.0  # seconds between two pictures, at least
 LINES = 200  # of output that are kept
 _STYLE = "<style>" + Path(__file__).with_name("live.css").read_text(encoding="utf-8") + "</style>"
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
@@ -99,6 +99,8 @@ class LiveState:
         elif event.kind in ("fit", "batch", "epoch"):
             progress = self.progress.setdefault(event.rank, Progress())
             getattr(self, f"_{event.kind}")(event, progress)
+        elif event.kind == "images":  # from a loop that is not Keras's: no epochs, no metrics
+            self._measure(event, self.progress.setdefault(event.rank, Progress()))
 
     def _fit(self, event: launch.Event, progress: Progress) -> None:
         # A second fit goes on where the first has ended, unless it counts on from there itself.
@@ -127,11 +129,11 @@ class LiveState:
         progress.position = float(progress.offset + event.data["epoch"] + 1)
         self._epochs.append(
             {
+                **event.data["logs"],  # first: a metric may have any name
                 "rank": event.rank,
                 "epoch": int(progress.position),
                 "seconds": event.time - progress.began,
                 "images": event.data["images"],
-                **event.data["logs"],
             }
         )
         self._point(event, progress, event.data["logs"])  # where the line of this epoch's batches ends
@@ -172,11 +174,11 @@ def verdict(state: LiveState) -> tuple[str, str]:
             return "running", f"Starting {state.ranks} {'rank' if state.ranks == 1 else 'ranks'} …"
         left = [progress.seconds_left for progress in state.progress.values()]
         known = [seconds for seconds in left if seconds is not None]
-        return "running", f"Training, {_duration(max(known))} left" if known else "Training"
+        return "running", f"Training, {duration(max(known))} left" if known else "Training"
     if state.result.code == 0:
-        return "finished", f"Finished in {_duration(state.result.seconds)}."
+        return "finished", f"Finished in {duration(state.result.seconds)}."
     if state.stopped:
-        return "stopped", f"Stopped after {_duration(state.result.seconds)}."
+        return "stopped", f"Stopped after {duration(state.result.seconds)}."
     return "failed", state.result.message or f"Failed with exit code {state.result.code}."
 
 
@@ -194,7 +196,11 @@ def figure(state: LiveState) -> plots.Card | None:
 def headline(state: LiveState) -> str:
     """The verdict as HTML, beside it the seconds so far or what has run."""
     kind, sentence = verdict(state)
-    beside = f"{_duration(state.seconds)} so far" if kind == "running" else state.title
+    return first_line(kind, sentence, f"{duration(state.seconds)} so far" if kind == "running" else state.title)
+
+
+def first_line(kind: str, sentence: str, beside: str) -> str:
+    """A sentence in the look of its kind (see `verdict`) as HTML, and what stands beside it."""
     return (
         f'{_STYLE}<div class="course-live-headline course-live-{kind}"><b>{html.escape(sentence)}</b> '
         f"<span>{html.escape(beside)}</span></div>"
@@ -216,7 +222,7 @@ def bars(state: LiveState) -> str:
             f'<div role="progressbar" aria-label="rank {rank}" aria-valuenow="{percent:.0f}">'
             f'<div style="width:{percent:.1f}%;background:{plots.colour(rank)}"></div></div>'
             f"<span>{_epoch_of(progress)}</span><span>{'' if pace is None else _pace(pace)}</span>"
-            f"<span>{'' if left is None else _duration(left) + ' left'}</span>"
+            f"<span>{'' if left is None else duration(left) + ' left'}</span>"
         )
     if len(paces) > 1:
         rows.append(f"<em>together</em><span></span><span></span><span>{_pace(sum(paces))}</span><span></span>")
@@ -269,7 +275,8 @@ def _html(markup: str, text: str = "") -> dict[str, str]:
     return {"text/html": markup, "text/plain": text}
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
+    """Seconds as people say them."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
@@ -303,7 +310,7 @@ class Record:
     batches: pd.DataFrame
 
     def __repr__(self) -> str:
-        return f"<{self.title}: exit code {self.result.code} after {_duration(self.result.seconds)}>"
+        return f"<{self.title}: exit code {self.result.code} after {duration(self.result.seconds)}>"
 
 
 def train(
@@ -343,10 +350,15 @@ def train(
 
 def watch(run: launch.Run, state: LiveState) -> Record:
     """Show a run until it ends. The Stop button and Kernel → Interrupt end it."""
+
+    def events(put: Callable[[launch.Event], None]) -> None:
+        for event in run:
+            put(event)
+
     try:
         view = View(state)
         try:
-            for event in _ticking(run):
+            for event in ticking(events):
                 if event is not None:
                     state.update(event)
                 view.redraw()
@@ -368,15 +380,15 @@ def _end(run: launch.Run) -> launch.Result:
             pass
 
 
-def _ticking(run: launch.Run) -> Iterator[launch.Event | None]:
-    """The events of a run, and None whenever a while has passed without one, so that the clock goes on."""
+def ticking(produce: Callable[[Callable[[launch.Event], None]], None]) -> Iterator[launch.Event | None]:
+    """The events that `produce`, in a thread, hands to its argument; and None whenever a while has passed without
+    one, so that the clock goes on."""
     arrived: queue.Queue = queue.Queue()
     end = object()
 
     def pump() -> None:
         try:
-            for event in run:
-                arrived.put(event)
+            produce(arrived.put)
         finally:
             arrived.put(end)
 
@@ -392,41 +404,57 @@ def _ticking(run: launch.Run) -> Iterator[launch.Event | None]:
         yield event
 
 
+class Panes:
+    """Widgets that show a state as it changes: `headline`, and in `body` bars, curves, and output behind a fold."""
+
+    def __init__(self, share: float = 0.1) -> None:
+        """`share`: the part of the time that drawing may take at most: the ranks need the rest."""
+        self._share, self._next = share, 0.0
+        self.headline, self._bars, self._output = HTML(), HTML(), HTML()
+        self._picture = Image(format="png", layout={"display": "none"})
+        self._picture.add_class("course-live-figure")
+        self._log = Accordion([self._output], titles=["Output"], selected_index=None)
+        self.body = VBox([self._bars, self._picture, self._log], layout={"max_width": f"{plots.WIDTH}px"})
+
+    def redraw(self, state: LiveState, say: Callable[[], str], at_once: bool = False) -> None:
+        """Show a state under the headline that `say` makes, not too often, or `at_once`."""
+        began = time.monotonic()
+        if began < self._next and not at_once:
+            return
+        top, middle, drawn = say(), bars(state), figure(state)
+        picture = drawn.png() if drawn else b""  # drawn before anything is sent: text and picture agree
+        self.headline.value, self._bars.value = top, _STYLE + middle
+        self._output.value = output(state.lines)
+        self._picture.value = picture
+        self._picture.layout.display = "block" if picture else "none"
+        self._next = began + max(REDRAW, (time.monotonic() - began) / self._share)
+
+    def close(self) -> None:
+        """Take the widgets off the page and out of the kernel."""
+        for widget in (self.headline, self._output, *self.body.children, self.body):
+            widget.close()
+
+
 class View:
     """A run in progress: a Stop button over widgets; plain HTML takes their place when the run has ended."""
 
     def __init__(self, state: LiveState) -> None:
         self._state = state
         self._began = time.monotonic()
-        self._next = 0.0
-        self._headline, self._bars, self._output = HTML(), HTML(), HTML()
-        self._picture = Image(format="png", layout={"display": "none"})
-        self._picture.add_class("course-live-figure")
-        log = Accordion([self._output], titles=["Output"], selected_index=None)
-        box = VBox([self._headline, self._bars, self._picture, log], layout={"max_width": f"{plots.WIDTH}px"})
-        self._widgets = (self._headline, self._bars, self._picture, self._output, log, box)
+        self._panes = Panes()
         self._top = display(_html(stop_button(state), f"{state.title} is running."), raw=True, display_id=True)
         self.redraw()
-        self._bottom = display(box, display_id=True)
+        self._box = VBox([self._panes.headline, self._panes.body])
+        self._bottom = display(self._box, display_id=True)
 
     def redraw(self) -> None:
-        """Show the state, at most every REDRAW seconds and a tenth of the time: the ranks need the rest."""
-        began = time.monotonic()
-        if began < self._next:
-            return
-        self._state.seconds = began - self._began
-        top, middle, drawn = headline(self._state), bars(self._state), figure(self._state)
-        picture = drawn.png() if drawn else b""  # drawn before anything is sent: text and picture agree
-        self._headline.value, self._bars.value = top, middle
-        self._output.value = output(self._state.lines)
-        if picture:
-            self._picture.value = picture
-            self._picture.layout.display = "block"
-        self._next = began + max(REDRAW, 10 * (time.monotonic() - began))
+        """Show the state, not too often."""
+        self._state.seconds = time.monotonic() - self._began
+        self._panes.redraw(self._state, lambda: headline(self._state))
 
     def close(self) -> None:
         """Put plain HTML in the place of button and widgets: it is saved with the notebook."""
         self._top.update(_html(summary(self._state), verdict(self._state)[1]), raw=True)
         self._bottom.update(_html(details(self._state)), raw=True)
-        for widget in self._widgets:
-            widget.close()
+        self._panes.close()
+        self._box.close()

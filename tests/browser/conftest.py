@@ -27,6 +27,20 @@ FLAGS = (
 )
 expect.set_options(timeout=PATIENCE)
 
+# The contrast of an element's text with the page behind it, as the accessibility guidelines define it.
+CONTRAST = """element => {
+    const light = colour => {
+        const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map(v => v / 255)
+            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+    };
+    let behind = element;
+    const background = () => getComputedStyle(behind).backgroundColor;
+    while (/, 0\\)$/.test(background())) behind = behind.parentElement;
+    const [low, high] = [getComputedStyle(element).color, background()].map(light).sort((a, b) => a - b);
+    return (high + 0.05) / (low + 0.05);
+}"""
+
 
 def pytest_collection_modifyitems(items):
     for item in items:
@@ -150,6 +164,10 @@ class Notebook:
         """Scroll until the cell stands at the top."""
         cell.evaluate("cell => cell.scrollIntoView()")
 
+    def contrast(self, element: Locator) -> float:
+        """The contrast of an element's text with the page behind it."""
+        return element.evaluate(CONTRAST)
+
     def theme(self, name: str) -> None:
         """Change the theme with the Settings menu."""
         self.page.get_by_role("menuitem", name="Settings").click()
@@ -177,8 +195,14 @@ def images():
 
 
 @pytest.fixture
-def lab(tmp_path, images):
-    lab = Lab(tmp_path / "workspace", COURSE_SLICE=str(images))
+def settings(images):
+    """Variables in the environment of the lab."""
+    return {"COURSE_SLICE": str(images)}
+
+
+@pytest.fixture
+def lab(tmp_path, settings):
+    lab = Lab(tmp_path / "workspace", **settings)
     yield lab
     assert not lab.close(), "processes of the lab outlived it"
 

@@ -6,20 +6,6 @@ from playwright.sync_api import expect
 
 LONG = 'long = widgets.train("fashion_mnist.py", "--epochs", 100, ranks=2, data=fashion.name)'
 
-# The contrast of an element's text with the page behind it, as the accessibility guidelines define it.
-CONTRAST = """element => {
-    const light = colour => {
-        const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map(v => v / 255)
-            .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-        return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-    };
-    let behind = element;
-    const background = () => getComputedStyle(behind).backgroundColor;
-    while (/, 0\\)$/.test(background())) behind = behind.parentElement;
-    const [low, high] = [getComputedStyle(element).color, background()].map(light).sort((a, b) => a - b);
-    return (high + 0.05) / (low + 0.05);
-}"""
-
 
 def assert_uncluttered(page):
     expect(page.get_by_text("Jupyter news")).to_have_count(0)
@@ -53,7 +39,7 @@ def test_two_ranks_train_live_until_stop_is_pressed(page, lab, convert, shot):
         convert.theme(f"JupyterLab {theme}")
         for part in (".course-live-headline b", ".course-live-bars span", ".course-live-head span"):
             # The new theme's colours may arrive a moment after its name.
-            lab.wait_until(lambda part=part: cell.locator(part).first.evaluate(CONTRAST) > 4.5)
+            lab.wait_until(lambda part=part: convert.contrast(cell.locator(part).first) > 4.5)
         convert.show(cell)
         shot(f"live-{theme.lower()}")
 

@@ -134,6 +134,13 @@ def test_only_the_last_lines_are_kept():
     assert state.lines[-1] == (0, str(live.LINES + 4))
 
 
+def test_a_loop_that_is_not_keras_has_a_pace_too():
+    state = after(*(Event("images", 0, time, {"images": 100 * time}) for time in (1.0, 2.0, 4.0)))
+    assert state.progress[0].images_per_second() == pytest.approx(100)
+    assert live.verdict(state) == ("running", "Training") and "100 images/s" in live.bars(state)
+    assert live.figure(state) is None
+
+
 def test_unknown_events_are_passed_over():
     assert after(Event("weather", 0, 1.0, {})).epochs.empty
 

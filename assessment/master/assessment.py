@@ -1,0 +1,189 @@
+# %% [markdown]
+# # Assessment
+#
+# One script, several ranks, a target, a clock. [`assessment.py`](assessment.py) trains a network on CIFAR-10, on one
+# device. Put it on all ranks of this host, so that it reaches the target in time. A grader runs it, and measures
+# instead of believing.
+#
+# **You will be able to** say of a script of your own: it trains on N ranks, correctly, and fast enough.
+#
+# **Time:** 90 minutes; an attempt takes one to five of them on 2 CPU cores; on GPUs it is not yet measured.
+#
+# **Needs:** lab 2, and from lab 3 what a larger batch asks of the learning rate (3b).
+
+# %%
+from course_lib import data, launch, widgets
+from course_lib.assess import terms
+
+# %% [markdown]
+# ## The contract
+#
+# What is asked on this host, and what each criterion is worth:
+
+# %%
+asked = terms.read()
+asked
+
+# %% [markdown]
+# **What is taken from you** is one file, `assessment.py`. It runs with no arguments. Three things are fixed: the
+# network (`models.assessment_cnn`), the data (`data.load("cifar10", test=False)`), and that the trained weights are
+# saved with `model.save_weights` where the environment variable `COURSE_WEIGHTS` says. Everything else is yours:
+# optimizer, learning rate and its schedule, batch size, number of epochs, augmentation, `fit` or a loop of your own.
+#
+# **How it is run:** once on one rank, on a few images, to see that it still works alone; then on all ranks, under the
+# clock. Both times in a sandbox: no network, no files of yours, limits on memory, processes, disk and output. A rank
+# gets one core, or one GPU. There are no test images in there. To know how you stand, hold training images back, as
+# the script does.
+#
+# **What is measured:** the time, start of the ranks included, by the grader's clock; the accuracy of the saved
+# weights, by the grader itself, the test accuracy on images that no script sees; from Horovod's timeline and a probe
+# in each rank, which gradients were averaged, what was broadcast, which images each rank read, who saved.
+#
+# **What is not believed:** whatever the script prints or reports. The accuracy that it claims is shown beside the
+# measured one and counts for nothing.
+#
+# **The time limit** is for a host as fast as the one that it was set on. Before your first attempt the grader
+# measures this host, for some seconds. A slower one gets more time in proportion, a faster one no less. So do small
+# accidents: the clock forgives a little over the limit.
+#
+# **Partial marks:** each criterion is judged alone, with a reason. At the time limit the ranks are ended; the points
+# for the time are lost, what was saved by then is still judged. But accuracy and time count only for a training of
+# all ranks together, with averaged gradients. If this host can't grade (no free disk, no Horovod), you are told so:
+# that is no verdict on your script.
+
+# %% [markdown]
+# ## Your own run first
+#
+# Read [`assessment.py`](assessment.py), then watch it train as it stands. Before you run it: how long will it take on
+# one rank, and what would two ranks take, not a letter changed?
+
+# %%
+cifar = data.load(asked.contract.data, test=False)
+print(f"{cifar.name} (from: {cifar.source}): {len(cifar.x_train):,} training images")
+
+# %% editable=true
+my_run = widgets.train("assessment.py", ranks=1, data=cifar.name, env=launch.ONE_THREAD)
+
+# %% [markdown]
+# Now change the script, and run this cell again with `ranks=asked.ranks` until it does what you want. To be quicker,
+# train on a slice: add `"COURSE_SLICE": "5000"` to `env`, as in `env={**launch.ONE_THREAD, "COURSE_SLICE": "5000"}`.
+# This cell is yours and is not graded; nothing here is in a sandbox.
+#
+# ## Assess
+#
+# The button takes the script as it is saved now. You may go on working while it runs, in other cells too, but what
+# computes beside it slows it down. Attempts are not counted against you: assess as often as you like. All of them are
+# kept, with their scripts; the best is marked.
+
+# %%
+widgets.assess("assessment.py")
+
+# %% [markdown]
+# The same in a terminal: `course assess assessment.py`.
+#
+# ## What next
+#
+# - **A criterion failed?** Its reason says what was seen, its hint where the labs treat it. Mend one thing, assess
+#   again.
+# - **Accuracy too low?** With N ranks a step averages over N times as many images, and an epoch has N times fewer
+#   steps. 3b has the rules for the learning rate and its warm-up, 3c what batch norm has to do with it.
+# - **Too slow?** Where do the seconds go: the start, the first step, the steps, the end of an epoch, validation?
+#   The curves above and the output show it; 2c shows how to read a timeline.
+# - **Passed?** See how much of the time limit you need. Then halve it.
+#
+# ## Handing in
+#
+# Save `assessment.py` and hand in this folder. For the mark your script is run anew, once; the cells below turn what
+# came of it into points, one criterion each. There is nothing for you to do here.
+
+# %% hidden="serial" points=5
+# Runs to the end on one rank: 5 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("serial")
+### END HIDDEN TESTS
+
+# %% hidden="ranks" points=10
+# Joins on all ranks: 10 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("ranks")
+### END HIDDEN TESTS
+
+# %% hidden="device" points=5
+# One device for each rank: 5 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("device")
+### END HIDDEN TESTS
+
+# %% hidden="averaged" points=20
+# Gradients averaged on every step: 20 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("averaged")
+### END HIDDEN TESTS
+
+# %% hidden="broadcast" points=10
+# Starts from the same weights: 10 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("broadcast")
+### END HIDDEN TESTS
+
+# %% hidden="data" points=15
+# Each rank reads its own part: 15 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("data")
+### END HIDDEN TESTS
+
+# %% hidden="checkpoint" points=5
+# One rank saves: 5 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("checkpoint")
+### END HIDDEN TESTS
+
+# %% hidden="train_accuracy" points=10
+# Training accuracy: 10 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("train_accuracy")
+### END HIDDEN TESTS
+
+# %% hidden="test_accuracy" points=10
+# Test accuracy: 10 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("test_accuracy")
+### END HIDDEN TESTS
+
+# %% hidden="time" points=10
+# In time: 10 points
+### BEGIN HIDDEN TESTS
+from course_lib.assess.marks import points
+
+points("time")
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ## Summary
+#
+# A number that a training reports about itself is a claim. Time by another's clock, accuracy by another's hand on
+# images that the training never held, and the same weights on every rank: these are measurements. The same three
+# questions are worth asking of every published speed record.
+#
+# - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
+# - P. Goyal et al.: *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour.* arXiv:1706.02677
+# - C. Coleman et al.: *Analysis of DAWNBench, a Time-to-Accuracy Machine Learning Performance Benchmark.*
+#   arXiv:1806.01427
