@@ -15,6 +15,7 @@ import nbformat
 import pandas
 import psutil
 import pytest
+from rich.progress import Progress
 
 from course_lib.classroom import grading, masters, one_submission, submissions
 from course_lib.errors import CourseError
@@ -408,7 +409,7 @@ class TestAgain:
             shutil.copytree(folder, tmp_path / folder.name)
         runs = []
 
-        def run(folder, master, stopping):
+        def run(folder, master, stopping, extra):
             runs.append(next(folder.glob("submitted/*/*/*.ipynb")).read_text())
             raise submissions.Unusable("It was run.")
 
@@ -512,6 +513,10 @@ class TestEndings:
         assert not alive and not sleepers()
         results = directory.with_name("submitted-graded")
         assert not (results / "grades.csv").exists() and not (results / ".results").exists()
+        assert bool(list(tmp_path.glob("course-grade-*"))) == (number == signal.SIGKILL)
+        hand_in(tmp_path / "submitted", "endless", "{not json")
+        grading.grade(directory, root=FIXTURES)  # clears away what a killed run has left
+        assert not list(tmp_path.glob("course-grade-*"))
 
     def test_what_never_ends_is_ended_and_listed(self, directory, monkeypatch):
         monkeypatch.setattr(grading, "HARD_LIMIT", 30)
@@ -537,6 +542,27 @@ class TestEndings:
             "shout-test": 1,
         }
         assert exercises["slope-test"]["reason"] == "The test took too long."
+
+
+def test_the_time_left_is_told_from_those_who_are_done():
+    now = [0.0]
+    progress = Progress(get_time=lambda: now[0])
+    progress.add_task("Grading", total=4, seconds=0.0)
+    (task,) = progress.tasks
+
+    def left():
+        return grading._TimeLeft().render(task).plain
+
+    assert left() == ""
+    now[0] = 100.0
+    progress.update(task.id, advance=1, seconds=task.elapsed)
+    assert left() == "about 5 min left"
+    now[0] = 340.0
+    assert left() == "about 60 s left"
+    now[0] = 500.0  # the second one takes longer
+    assert left() == "about 0 s left"
+    progress.update(task.id, advance=3, seconds=task.elapsed)
+    assert left() == ""
 
 
 @pytest.mark.parametrize("jobs", [0, -1])

@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
+from course_lib.assess import contract
 from course_lib.classroom import masters
 from course_lib.errors import CourseError
 
@@ -269,3 +270,51 @@ class TestLeaks:
 
     def test_json_that_is_no_notebook(self, master):
         assert masters.leaks(master, [json.dumps([1, None, {"a": [self.secret, 2]}])]) == [self.secret]
+
+
+class TestOfAScript:
+    """A master in a folder `master/`: nothing but the script beside its notebook is the learner's."""
+
+    CELL = '# %% hidden="{name}" points={points:g}\n### BEGIN HIDDEN TESTS\n1.0\n### END HIDDEN TESTS\n\n'
+
+    @pytest.fixture
+    def read(self, tmp_path):
+        """Read a master from its text, beside a copy of the course's contract."""
+
+        def read(text: str) -> masters.Master:
+            place = tmp_path / "assessment"
+            (place / "master").mkdir(parents=True)
+            shutil.copyfile(contract.CONTRACT, place / "contract.toml")
+            (place / "master" / "assessment.py").write_text(OPENING + text)
+            return masters.read(place / "master" / "assessment.py")
+
+        return read
+
+    def cells(self, **changed):
+        asked = {**contract.read().points, **changed}
+        return "".join(self.CELL.format(name=name, points=points) for name, points in asked.items() if points)
+
+    def test_stands_beside_the_folder_of_its_master(self, read, tmp_path):
+        master = read(self.cells())
+        assert master.notebook == tmp_path / "assessment" / "assessment.ipynb"
+        assert (master.assignment, master.script) == ("assessment", "assessment.py")
+
+    def test_of_a_lab_stands_beside_its_master(self):
+        master = masters.read(TINY)
+        assert (master.notebook, master.script) == (TINY.with_suffix(".ipynb"), "")
+
+    def test_asks_for_no_cell(self, read):
+        with pytest.raises(CourseError, match=r"line 11: only assessment\.py is taken from the learner"):
+            read("# %%\n1\n" + EXERCISE)
+
+    @pytest.mark.parametrize(
+        "changed, sentence",
+        [
+            ({"serial": 7}, r"line 9: .*contract\.toml has other points for serial; write points=5\.$"),
+            ({"serial": 0}, r'contract\.toml gives points to serial; add a cell hidden="serial" points=5\.$'),
+            ({"extra": 1}, r"contract\.toml has other points for extra; remove the cell\.$"),
+        ],
+    )
+    def test_has_the_points_of_the_contract(self, read, changed, sentence):
+        with pytest.raises(CourseError, match=sentence):
+            read(self.cells(**changed))

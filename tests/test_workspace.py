@@ -52,6 +52,18 @@ class TestFill:
         recording = "lab0_tiny/recorded/slopes.json"
         assert files(place) == {NOTEBOOK, SCRIPT, recording, "Welcome.md", ".course/manifest.json"}
 
+    def test_of_the_assessment_learners_get_the_notebook_and_the_script_that_they_convert(self, course, place):
+        assessment = course / "assessment"
+        for name in ("master/assessment.py", "reference/assessment.py", "assessment.py", "contract.toml", "README.md"):
+            (assessment / name).parent.mkdir(parents=True, exist_ok=True)
+            (assessment / name).write_text("# %%\n" if name.startswith("master/") else "print(1)\n")
+        shutil.copyfile(course / "labs" / NOTEBOOK, assessment / "assessment.ipynb")
+        workspace.fill(place, course)
+        assert {name for name in files(place) if name.startswith("assessment/")} == {
+            "assessment/assessment.ipynb",
+            "assessment/assessment.py",
+        }
+
     @pytest.mark.parametrize("root", [FIXTURES, ROOT], ids=["fixtures", "course"])
     def test_no_answer_is_in_reach(self, place, root):
         workspace.fill(place, root)
@@ -63,7 +75,7 @@ class TestFill:
     def test_references_stay_out_even_when_they_change_names(self, place):
         workspace.fill(place, ROOT)
         given = {path.read_bytes() for path in place.rglob("*") if path.is_file()}
-        for path in ROOT.glob("labs/*/reference/**/*"):
+        for path in (*ROOT.glob("labs/*/reference/**/*"), *ROOT.glob("assessment/reference/**/*")):
             assert path.is_dir() or path.read_bytes() not in given
 
     def test_a_second_time_changes_nothing(self, course, place):

@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError, ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,25 +26,21 @@ from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.table import Table
+from rich.text import Text
 
 from course_lib import supervise
+from course_lib.assess import contract, marks, sandbox
 from course_lib.classroom import ROOT, jupyter, masters, submissions, workspace
-from course_lib.classroom.files import write
 from course_lib.classroom.parsing import Master
 from course_lib.classroom.submissions import Submission, Unusable
 from course_lib.errors import CourseError
+from course_lib.files import write
 
 SLICE = "1280"  # images on which graded notebooks train, unless the instructor sets COURSE_SLICE
 HARD_LIMIT = 1500  # seconds for a whole submission; its cells have less (see one_submission)
+TEMPORARY = "course-grade-"
 LEARNER = "learner"  # the name of the only one in a submission's own course folder
 GRADEBOOK = "gradebook.db"
 COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason"]
@@ -76,10 +72,10 @@ def grade(directory: Path, jobs: int = 1, root: Path = ROOT) -> Summary:
     known = {path.stem: masters.read(path) for path in masters.find(root)}
     found = submissions.find(directory, known)
     released = workspace.course_files(root)
-    results = directory.with_name(f"{directory.name}-graded")
+    results = results_of(directory)
     assignments = {one.assignment for one in found if one.master}
-    with _locked(results), tempfile.TemporaryDirectory(prefix="course-grade-") as temporary:
-        blank = Path(temporary, GRADEBOOK)
+    with _locked(results) as temporary:
+        blank = temporary / GRADEBOOK
         _enter([master for master in known.values() if master.assignment in assignments], blank)
         _update([master for master in known.values() if master.assignment in assignments], blank, results)
         graded = _grade_all(found, released, blank, results, jobs)
@@ -90,12 +86,17 @@ def grade(directory: Path, jobs: int = 1, root: Path = ROOT) -> Summary:
     return summary
 
 
+def results_of(directory: Path) -> Path:
+    """The folder that the results for the submissions in `directory` go to."""
+    return directory.with_name(f"{directory.name}-graded")
+
+
 @contextlib.contextmanager
-def _locked(results: Path) -> Iterator[None]:
-    """Keep a second `course grade` from writing to the same results."""
+def _locked(results: Path) -> Iterator[Path]:
+    """Keep a second `course grade` from writing to the same results; yield a folder for temporary files."""
     try:
         results.mkdir(exist_ok=True)
-        lock = (results / ".lock").open("w")
+        lock = (results / ".lock").open("a+")
     except OSError as error:
         raise CourseError(f"{results} cannot be written ({error.strerror}); mend its permissions.") from None
     with lock:
@@ -103,7 +104,15 @@ def _locked(results: Path) -> Iterator[None]:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise CourseError(f"Another `course grade` writes to {results}; wait until it has ended.") from None
-        yield
+        lock.seek(0)
+        if (left := Path(lock.read())).name.startswith(TEMPORARY):  # by a run that was killed
+            shutil.rmtree(left, ignore_errors=True)
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY) as temporary:
+            lock.truncate(0)
+            lock.write(temporary)
+            lock.flush()
+            yield Path(temporary)
+        lock.truncate(0)
 
 
 def _enter(notebooks: list[Master], gradebook: Path) -> None:
@@ -140,20 +149,102 @@ def _update(notebooks: list[Master], blank: Path, results: Path) -> None:
     new.replace(gradebook)
 
 
+@dataclass(frozen=True)
+class _Work:
+    """A submission that can be graded: the notebook and the files that are run."""
+
+    one: Submission
+    notebook: Any
+    files: dict[str, bytes]
+
+    @functools.cached_property
+    def digest(self) -> str:
+        """Of everything that the grade depends on, but the data and the machine."""
+        digest = hashlib.sha256(masters.to_text(self.notebook).encode() + self.one.master.path.read_bytes())
+        for name in sorted(self.files):
+            digest.update(name.encode() + self.files[name])
+        if self.one.master.script:
+            digest.update(contract.CONTRACT.read_bytes() + contract.read().profile().name.encode())
+        digest.update(_library())
+        return digest.hexdigest()
+
+
+@functools.cache
+def _library() -> bytes:
+    """Digest of the course library, on which the tests stand."""
+    paths = sorted((ROOT / "course_lib").rglob("*.py"))
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).digest()
+
+
 def _grade_all(
     found: list[Submission], released: dict[str, bytes], blank: Path, results: Path, jobs: int
 ) -> list[tuple[Submission, dict[str, Any]]]:
     """(submission, result) for each; a result is that of one_submission, or {"problem": sentence}."""
+    told: dict[int, dict[str, Any]] = {}
+    todo: dict[int, _Work] = {}
+    for number, one in enumerate(found):
+        try:
+            work = _taken(one, released)
+        except Unusable as problem:
+            told[number] = _refuse(one, results, problem)
+            continue
+        before = _remembered(_memory(one, results))
+        if before and before["digest"] == work.digest:
+            told[number] = before
+        else:
+            todo[number] = work
+    scripts = any(work.one.master.script for work in todo.values())
+    if scripts and (weakness := sandbox.available()):
+        print(f"Scripts are not confined here: {weakness}", file=sys.stderr)
+    # Whoever waits for cores or GPUs waits for as many others as there are jobs.
+    extra = jobs * marks.longest() if scripts else 0
+    run = functools.partial(_grade_one, blank=blank, results=results, extra=extra)
+    told.update(_in_parallel(run, todo, jobs))
+    return [(one, told[number]) for number, one in enumerate(found)]
+
+
+def _taken(one: Submission, released: dict[str, bytes]) -> _Work:
+    """What of a submission is run. Unusable: it cannot be graded."""
+    if one.master is None:
+        raise Unusable(one.problem)
+    notebook = submissions.sanitise(one.path, one.master)
+    files = {
+        name.partition("/")[2]: content
+        for name, content in released.items()
+        if name.startswith(f"{one.assignment}/") and not name.endswith(".ipynb")
+    }
+    starters = [name for name in files if name.endswith(".py")]
+    return _Work(one, notebook, {**files, **submissions.scripts(one, notebook, starters)})
+
+
+class _TimeLeft(ProgressColumn):
+    """The time left, from the time that those who are done have taken."""
+
+    def render(self, task: Task) -> Text:
+        """Called by rich for each refresh."""
+        done = task.fields["seconds"]  # when the last one was done
+        if not done or task.finished:
+            return Text("")
+        left = max(0.0, done * task.total / task.completed - (task.elapsed or 0.0))
+        return Text(f"about {left / 60:.0f} min left" if left >= 90 else f"about {left:.0f} s left")
+
+
+def _in_parallel(
+    run: Callable[[_Work, threading.Event], dict[str, Any]], todo: dict[int, _Work], jobs: int
+) -> dict[int, dict[str, Any]]:
+    """What `run` gives for each, `jobs` at a time, with a progress bar. An interrupt ends what is running."""
     stopping = threading.Event()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft())
     pool = ThreadPoolExecutor(jobs)
     try:
-        with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as progress:
-            task = progress.add_task("Grading", total=len(found))
-            futures = {pool.submit(_grade_one, one, released, blank, results, stopping): one for one in found}
+        with Progress(*columns, console=Console(stderr=True)) as progress:
+            task = progress.add_task("Grading", total=len(todo), seconds=0.0)
+            futures = {pool.submit(run, work, stopping): number for number, work in todo.items()}
             for future in as_completed(futures):
-                progress.update(task, advance=1, description=f"Graded {escape(futures[future].learner)}")
-            return [(one, future.result()) for future, one in futures.items()]
+                learner = escape(todo[futures[future]].one.learner)
+                seconds = progress.tasks[task].elapsed
+                progress.update(task, advance=1, description=f"Graded {learner}", seconds=seconds)
+            return {number: future.result() for future, number in futures.items()}
     except KeyboardInterrupt:
         print("Stopped; what is graded is kept. Run the same command again to go on.", file=sys.stderr)
         raise
@@ -162,56 +253,40 @@ def _grade_all(
         pool.shutdown(cancel_futures=True)
 
 
-def _grade_one(
-    one: Submission, released: dict[str, bytes], blank: Path, results: Path, stopping: threading.Event
-) -> dict[str, Any]:
-    if one.master is None:
-        return {"problem": one.problem}
-    place = Path(one.learner, one.assignment, one.notebook)
-    memory = (results / ".results" / place).with_suffix(".json")
-    pages = [Path("feedback", place).with_suffix(".html"), Path("autograded", place).with_suffix(".ipynb")]
+def _grade_one(work: _Work, stopping: threading.Event, blank: Path, results: Path, extra: float) -> dict[str, Any]:
+    one = work.one
+    memory = _memory(one, results)
+    memory.unlink(missing_ok=True)
     try:
-        notebook = submissions.sanitise(one.path, one.master)
-        files = {
-            name.partition("/")[2]: content
-            for name, content in released.items()
-            if name.startswith(f"{one.assignment}/") and not name.endswith(".ipynb")
-        }
-        starters = [name for name in files if name.endswith(".py")]
-        files.update(submissions.scripts(one, notebook, starters))
-        digest = _digest(one.master, notebook, files)
-        if (before := _remembered(memory)) and before["digest"] == digest:
-            return before
-        memory.unlink(missing_ok=True)
-        with tempfile.TemporaryDirectory(prefix="course-grade-") as temporary:
+        with tempfile.TemporaryDirectory(dir=blank.parent) as temporary:
             folder = Path(temporary)
-            prepare(folder, one.master, notebook, files, blank)
-            result = {**_run(folder, one.master, stopping), "digest": digest}
-            for page in pages:
+            prepare(folder, one.master, work.notebook, work.files, blank)
+            result = {**_run(folder, one.master, stopping, extra if one.master.script else 0), "digest": work.digest}
+            for page in _pages(one):
                 made = folder / page.parts[0] / LEARNER / Path(*page.parts[2:])
                 write(results / page, made.read_bytes())
         write(memory, json.dumps(result, indent=1).encode())
         return result
     except Unusable as problem:
-        for path in (memory, *(results / page for page in pages)):
-            path.unlink(missing_ok=True)  # they are of an earlier submission
-        return {"problem": str(problem)}
+        return _refuse(one, results, problem)
 
 
-def _digest(master: Master, notebook: Any, files: dict[str, bytes]) -> str:
-    """Of everything that a grade depends on, but the data and the machine."""
-    digest = hashlib.sha256(masters.to_text(notebook).encode() + master.path.read_bytes())
-    for name in sorted(files):
-        digest.update(name.encode() + files[name])
-    digest.update(_library())
-    return digest.hexdigest()
+def _refuse(one: Submission, results: Path, problem: Unusable) -> dict[str, Any]:
+    """Remove what there is of an earlier submission; return a result that says what is wrong with this one."""
+    for path in (_memory(one, results), *(results / page for page in _pages(one))) if one.master else ():
+        path.unlink(missing_ok=True)
+    return {"problem": str(problem)}
 
 
-@functools.cache
-def _library() -> bytes:
-    """Digest of the course library, on which the tests stand."""
-    paths = sorted((ROOT / "course_lib").rglob("*.py"))
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).digest()
+def _memory(one: Submission, results: Path) -> Path:
+    """The file that keeps the result of an earlier run."""
+    return results / ".results" / one.learner / one.assignment / f"{one.notebook}.json"
+
+
+def _pages(one: Submission) -> list[Path]:
+    """Feedback page and graded notebook, within the results."""
+    place = Path(one.learner, one.assignment)
+    return [Path("feedback", place, f"{one.notebook}.html"), Path("autograded", place, f"{one.notebook}.ipynb")]
 
 
 def _remembered(memory: Path) -> dict[str, Any] | None:
@@ -234,19 +309,27 @@ def prepare(folder: Path, master: Master, notebook: Any, files: dict[str, bytes]
     shutil.copyfile(blank, folder / GRADEBOOK)
 
 
-def _run(folder: Path, master: Master, stopping: threading.Event) -> dict[str, Any]:
-    """Run one_submission in `folder`; nothing that it started is left afterwards. Unusable: it failed."""
-    log, neutral = folder / "log", folder / "empty"
+def _run(folder: Path, master: Master, stopping: threading.Event, extra: float) -> dict[str, Any]:
+    """Run one_submission in `folder`; nothing that it started is left afterwards. Unusable: it failed.
+
+    `extra` are the seconds that it may take beyond what a notebook has.
+    """
+    log, neutral, limit = folder / "log", folder / "empty", HARD_LIMIT + extra
     neutral.mkdir()  # `python -m` imports from where it stands
-    worker = [sys.executable, "-m", "course_lib.classroom.one_submission", str(folder), str(master.path)]
+    (folder / "tmp").mkdir()  # what is killed in the middle leaves nothing elsewhere
+    env = {**jupyter.environment(folder / "jupyter"), "TMPDIR": str(folder / "tmp")}
+    if master.script:
+        env.pop("COURSE_SLICE", None)  # the contract says how much it trains on
+    else:
+        env.setdefault("COURSE_SLICE", SLICE)  # what a notebook trains for show is not graded
+    worker = [sys.executable, "-m", "course_lib.classroom.one_submission", folder, master.path, extra]
     with log.open("w") as output:
         process = subprocess.Popen(
-            [sys.executable, supervise.__file__, str(HARD_LIMIT), *worker],
+            [sys.executable, supervise.__file__, str(limit), *map(str, worker)],
             stdin=subprocess.PIPE,  # closed when we end, however we end
             stdout=output,
             stderr=subprocess.STDOUT,
-            # What a notebook trains for show is not graded: a small slice will do.
-            env={"COURSE_SLICE": SLICE, **jupyter.environment(folder / "jupyter")},
+            env=env,
             cwd=neutral,
             start_new_session=True,
         )
@@ -257,13 +340,16 @@ def _run(folder: Path, master: Master, stopping: threading.Event) -> dict[str, A
     if stopping.is_set():
         raise CancelledError
     if code:
-        raise Unusable(_why(code, log.read_text(errors="replace")))
-    return json.loads((folder / "result.json").read_text())
+        raise Unusable(_why(code, log.read_text(errors="replace"), limit))
+    result = json.loads((folder / "result.json").read_text())
+    if "problem" in result:
+        raise Unusable(result["problem"])
+    return result
 
 
-def _why(code: int, log: str) -> str:
+def _why(code: int, log: str, limit: float) -> str:
     if code == supervise.TIMED_OUT:
-        return f"It ran for more than {HARD_LIMIT // 60} minutes and could not be interrupted."
+        return f"It ran for more than {limit // 60:.0f} minutes and could not be interrupted."
     if "DeadKernelError" in log:
         return "Its process died while a cell ran: out of memory, or a cell ended it."
     lines = [line.strip() for line in log.splitlines() if "Error" in line or "Exception" in line]

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from course_lib.classroom.files import write
+from course_lib.files import write
 
 
 def environment(folder: Path) -> dict[str, str]:

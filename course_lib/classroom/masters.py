@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from course_lib.classroom import ROOT, scripts
-from course_lib.classroom.files import write
 from course_lib.classroom.leaks import leaks
 from course_lib.classroom.parsing import Cell, Master, find, read
 from course_lib.errors import CourseError
+from course_lib.files import write
 
 if TYPE_CHECKING:
     from nbformat import NotebookNode

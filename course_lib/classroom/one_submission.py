@@ -1,7 +1,8 @@
-"""Grade one prepared submission with nbgrader, in a process of its own: `python -m … FOLDER MASTER`.
+"""Grade one prepared submission with nbgrader, in a process of its own: `python -m … FOLDER MASTER EXTRA`.
 
 FOLDER is an nbgrader course with one assignment, one notebook and one learner (see `grading`). The result is
-FOLDER/result.json: {"exercises": {cell: {score, max_score, reason, sound}}, "comments": {cell: text}}
+FOLDER/result.json: {"exercises": {cell: {score, max_score, reason, sound}}, "comments": {cell: text}}, or
+{"problem": sentence} where a script is graded and the grader could not do it.
 """
 
 from __future__ import annotations
@@ -27,13 +28,17 @@ NOTEBOOK_LIMIT = 1200  # seconds for all cells of a notebook together
 CELL_LIMIT = 600
 
 
-def grade(folder: Path, master: masters.Master) -> dict[str, Any]:
-    """Run nbgrader's autograde and feedback steps in `folder`; return the result."""
+def grade(folder: Path, master: masters.Master, extra: float = 0.0) -> dict[str, Any]:
+    """Run nbgrader's autograde and feedback steps in `folder`; return the result.
+
+    `extra` are the seconds that it may take beyond what a notebook has.
+    """
     assignment, notebook = master.assignment, master.path.stem
     Discreet.master = master
-    deadline = time.monotonic() + NOTEBOOK_LIMIT
+    StrictScores.script = bool(master.script)
+    deadline = time.monotonic() + NOTEBOOK_LIMIT + extra
     config = masters.nbgrader_config()
-    config.Execute.timeout_func = lambda cell: max(1, min(CELL_LIMIT, int(deadline - time.monotonic())))
+    config.Execute.timeout_func = lambda cell: max(1, int(min(CELL_LIMIT + extra, deadline - time.monotonic())))
     config.Execute.startup_timeout = config.Execute.iopub_timeout = 120  # the machine may be busy
     config.Autograde.autograde_preprocessors = [
         Execute,
@@ -44,10 +49,12 @@ def grade(folder: Path, master: masters.Master) -> dict[str, Any]:
     ]
     config.GenerateFeedback.preprocessors = [GetGrades, Discreet, CSSHTMLHeaderPreprocessor]
     coursedir = CourseDirectory(root=str(folder), assignment_id=assignment, student_id=LEARNER, config=config)
-    for step in (Autograde, GenerateFeedback):
-        step(coursedir=coursedir, config=config).start()
+    Autograde(coursedir=coursedir, config=config).start()
     graded = json.loads((folder / "autograded" / LEARNER / assignment / f"{notebook}.ipynb").read_text())
-    said = {cell["id"]: cell["metadata"].get("course") for cell in graded["cells"]}
+    said = {cell["id"]: told for cell in graded["cells"] if (told := cell["metadata"].get("course"))}
+    if master.script and (faults := [told["reason"] for told in said.values() if not told["sound"]]):
+        return {"problem": faults[0]}  # no code of the learner runs in the notebook: it is not their fault
+    GenerateFeedback(coursedir=coursedir, config=config).start()
     with Gradebook(coursedir.db_url) as book:
         submission = book.find_submission_notebook(notebook, assignment, LEARNER)
         return {
@@ -62,5 +69,5 @@ def grade(folder: Path, master: masters.Master) -> dict[str, Any]:
 if __name__ == "__main__":
     logging.basicConfig()  # nbgrader says in its log alone what went wrong
     where = Path(sys.argv[1])
-    result = grade(where, masters.read(Path(sys.argv[2])))
+    result = grade(where, masters.read(Path(sys.argv[2])), float(sys.argv[3]))
     (where / "result.json").write_text(json.dumps(result))

@@ -14,6 +14,9 @@ tests. The `# %%` line says what a cell is:
 
 The first cell is the opening: `# Title` and the lines `**Time:** …` and `**Needs:** …`.
 
+The notebook stands beside its master. Where a script of the same name stands there and is all that is graded, the
+master is in a folder `master/`.
+
 nbgrader lets a misspelt marker pass, and the answer with it. So whatever is not exactly right here is an error that
 names file, line and fix.
 """
@@ -29,6 +32,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from course_lib.assess import contract
 from course_lib.classroom import ROOT
 from course_lib.errors import CourseError
 
@@ -71,14 +75,30 @@ class Master:
     needs: str
 
     @property
+    def folder(self) -> Path:
+        """The lab's folder."""
+        return notebook_of(self.path).parent
+
+    @property
     def assignment(self) -> str:
-        """The lab's folder: nbgrader's assignment."""
-        return self.path.parent.name
+        """The name of the lab's folder: nbgrader's assignment."""
+        return self.folder.name
 
     @property
     def notebook(self) -> Path:
         """Where the learner's notebook stands."""
-        return self.path.with_suffix(".ipynb")
+        return notebook_of(self.path)
+
+    @property
+    def script(self) -> str:
+        """The learner's script that is graded, where nothing of the notebook is; else empty."""
+        return self.path.name if self.path.parent != self.folder else ""
+
+
+def notebook_of(master: Path) -> Path:
+    """Where the notebook of the master at this path stands: beside it, or beside the folder `master/` that it is in."""
+    folder = master.parent.parent if master.parent.name == "master" else master.parent
+    return folder / f"{master.stem}.ipynb"
 
 
 def find(root: Path = ROOT) -> list[Path]:
@@ -112,7 +132,10 @@ def read(path: Path) -> Master:
         kind = "prose" if kind == "code" and markdown else kind
         identifier = _identifier(path, start + 1, kind, name, source, cells)
         cells.append(Cell(kind, identifier, name, points, markdown, source, start + 1))
-    return Master(path, tuple(cells), *_opening_of(path, cells))
+    master = Master(path, tuple(cells), *_opening_of(path, cells))
+    if master.script:
+        _check_marks(master)
+    return master
 
 
 def _cell_starts(path: Path, lines: list[str]) -> list[int]:
@@ -207,6 +230,26 @@ def _check_score(path: Path, line: int, source: str) -> None:
     last = body[-1] if body else None
     if not isinstance(last, ast.Expr) or ";" in source.split("\n")[last.end_lineno - 1][last.end_col_offset :]:
         raise _error(path, line, "the hidden test must end with its score; make its last line an expression")
+
+
+def _check_marks(master: Master) -> None:
+    """Where a script is graded there is nothing to fill in, and the points are those of the contract beside it."""
+    for cell in master.cells:
+        if cell.kind == "exercise":
+            fix = "write it without exercise=…"
+            raise _error(master.path, cell.line, f"only {master.script} is taken from the learner, not a cell; {fix}")
+    path = master.folder / contract.CONTRACT.name
+    if not path.exists():
+        return
+    asked = contract.read(path).points
+    found = {cell.name: cell for cell in master.cells if cell.kind == "hidden"}
+    for name, points in asked.items():
+        if name not in found:
+            raise _error(master.path, 1, f'{path} gives points to {name}; add a cell hidden="{name}" points={points:g}')
+    for name, cell in found.items():
+        if cell.points != asked.get(name):
+            fix = f"write points={asked[name]:g}" if name in asked else "remove the cell"
+            raise _error(master.path, cell.line, f"{path} has other points for {name}; {fix}")
 
 
 def _identifier(path: Path, line: int, kind: str, name: str, source: str, before: list[Cell]) -> str:

@@ -21,8 +21,11 @@ class StrictScores(NbGraderPreprocessor):
     """Leaves nbgrader nothing to guess: a test cell has one number in [0, points], or an error.
 
     nbgrader alone gives full marks to a test without a number, and none where a framework wrote a warning.
-    The reason for lost points, and whether the test gave a score at all, stay in the cell's metadata.
+    The reason for lost points, and whether the test gave a score at all, stay in the cell's metadata. Where a script
+    is graded, an error of a test is a fault of the grader, and so is no score.
     """
+
+    script: bool = False  # set by whoever uses the class
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
@@ -31,9 +34,12 @@ class StrictScores(NbGraderPreprocessor):
         if is_grade(cell):
             points = float(cell.metadata.nbgrader["points"])
             score, reason = judge(cell.outputs, points)
-            sound = score is not None
-            cell.metadata["course"] = {"sound": sound, "reason": reason}
-            keep = [out for out in cell.outputs if out.output_type == "error" or out.get("name") == "stdout"]
+            errors = [out.evalue for out in cell.outputs if out.output_type == "error"]
+            if self.script and errors:
+                score, reason = None, errors[0]
+            cell.metadata["course"] = {"sound": score is not None, "reason": reason}
+            kept = ("error", "display_data") if self.script else ("error",)
+            keep = [out for out in cell.outputs if out.output_type in kept or out.get("name") == "stdout"]
             result = new_output("execute_result", {"text/plain": repr(score or 0.0)}, execution_count=0)
             cell.outputs = [*keep, result]
         return cell, resources

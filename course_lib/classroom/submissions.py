@@ -61,23 +61,27 @@ def find(directory: Path, known: dict[str, Master]) -> list[Submission]:
 
 
 def _of_learner(folder: Path, known: dict[str, Master]) -> Iterator[Submission]:
-    paths = sorted(path for path in (*folder.glob("*.ipynb"), *folder.glob("[!.]*/*.ipynb")) if path.is_file())
-    right: dict[str, list[Path]] = {}
+    graded = {name for name, master in known.items() if master.script}  # by a script, with or without the notebook
+    paths = [path for place in ("*", "[!.]*/*") for path in sorted(folder.glob(place)) if path.is_file()]
+    paths = [path for path in paths if path.suffix == ".ipynb" or (path.suffix == ".py" and graded)]
+    right: dict[str, dict[Path, None]] = {}
     for path in paths:
-        if path.stem in known:
-            right.setdefault(path.stem, []).append(path)
-    for name, same in right.items():
-        if len(same) == 1:
-            yield Submission(folder.name, same[0], known[name])
+        if path.stem in (known if path.suffix == ".ipynb" else graded):
+            right.setdefault(path.stem, {})[path.with_suffix(".ipynb")] = None
+    for name, (path, *more) in right.items():
+        if not more:
+            yield Submission(folder.name, path, known[name])
         else:
-            yield Submission(folder.name, same[0], None, "It was handed in more than once; keep one.")
+            yield Submission(folder.name, path, None, "It was handed in more than once; keep one.")
     # A scratch notebook is nobody's business; a renamed one must not get lost.
     others = [path for path in paths if path.stem not in known]
-    renamed = [(path, name) for path in others if (name := _like(path, [name for name in known if name not in right]))]
+    missing = {".ipynb": [name for name in known if name not in right], ".py": sorted(graded.difference(right))}
+    renamed = [(path, name) for path in others if (name := _like(path, missing[path.suffix]))]
     for path, name in renamed:
-        yield Submission(folder.name, path, None, f"It seems to be {name}.ipynb; give it that name.")
+        yield Submission(folder.name, path, None, f"It seems to be {name}{path.suffix}; give it that name.")
     if not right and not renamed:
-        only = f" of this course, only {', '.join(path.name for path in others)}" if others else ""
+        names = [path.name for path in others if path.suffix == ".ipynb"]
+        only = f" of this course, only {', '.join(names)}" if names else ""
         yield Submission(folder.name, folder, None, f"No notebook{only} was handed in.")
 
 
@@ -89,12 +93,16 @@ def _like(path: Path, missing: list[str]) -> str | None:
 def sanitise(path: Path, master: Master) -> NotebookNode:
     """The notebook to grade: nbgrader's source with the learner's exercises and editable cells in it.
 
-    Nothing else is taken: locked cells and tests stay as the course has them, added cells are gone.
+    Nothing else is taken: locked cells and tests stay as the course has them, added cells are gone. Where a script
+    is graded, nothing is taken at all, and the tests alone are run: other cells train for show.
     Unusable: the file is no notebook, or an exercise is missing or there twice.
     """
-    theirs = _cells(path)
     notebook = masters.source(master)
     kinds = {cell.id: cell.kind for cell in master.cells}
+    if master.script:
+        notebook.cells = [cell for cell in notebook.cells if kinds[cell.id] in ("prose", "hidden")]
+        return notebook
+    theirs = _cells(path)
     for cell in notebook.cells:
         if kinds[cell.id] not in ("exercise", "editable"):
             continue
@@ -111,22 +119,28 @@ def sanitise(path: Path, master: Master) -> NotebookNode:
 
 
 def scripts(submission: Submission, notebook: NotebookNode, names: list[str]) -> dict[str, bytes]:
-    """The learner's files among `names` that this notebook speaks of. Unusable where one is missing."""
+    """The learner's files among `names` that this notebook speaks of; the script alone where that is what is graded.
+
+    Unusable where one is missing.
+    """
     text = "\n".join(cell.source for cell in notebook.cells)
+    script = submission.master.script
     found = {}
-    for name in names:
+    for name in [script] if script else [name for name in names if name in text]:
         path = submission.path.parent / name
-        if name in text and not path.is_file():
+        if not path.is_file():
             raise Unusable(f"{name} was not handed in with the notebook.")
-        if name in text:
-            found[name] = _read(path)
+        found[name] = _read(path)
     return found
 
 
 def _read(path: Path) -> bytes:
-    if path.is_symlink() or path.stat().st_size > MAX_BYTES:
-        raise Unusable(f"{path.name} is a link or larger than {MAX_BYTES // 1_000_000} MB.")
-    return path.read_bytes()
+    try:
+        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
+            raise Unusable(f"{path.name} is a link or larger than {MAX_BYTES // 1_000_000} MB.")
+        return path.read_bytes()
+    except OSError as error:
+        raise Unusable(f"{path.name} cannot be read ({error.strerror}).") from None
 
 
 def _cells(path: Path) -> list[tuple[str, str]]:
@@ -136,8 +150,6 @@ def _cells(path: Path) -> list[tuple[str, str]]:
         return [(_name(cell), "".join(cell["source"]).encode().decode()) for cell in cells]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Unusable(f"{path.name} is no readable notebook; ask for it to be handed in again.") from None
-    except OSError as error:
-        raise Unusable(f"{path.name} cannot be read ({error.strerror}).") from None
 
 
 def _name(cell: dict[str, Any]) -> str:

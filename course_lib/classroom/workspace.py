@@ -11,9 +11,9 @@ from pathlib import Path
 from string import Template
 
 from course_lib.classroom import ROOT, lab
-from course_lib.classroom.files import write
-from course_lib.classroom.parsing import opening
+from course_lib.classroom.parsing import find, notebook_of, opening
 from course_lib.errors import CourseError
+from course_lib.files import write
 
 HIDDEN = ".course"  # in the workspace: the manifest, and Jupyter's settings and state
 _HERE = Path(__file__).parent
@@ -41,10 +41,11 @@ def course_files(root: Path = ROOT) -> dict[str, bytes]:
     a lab's folder are not taken.
     """
     files = {}
+    masters = find(root)
+    notebooks = [notebook_of(path) for path in masters]
     for folder in _folders(root):
         for path in sorted(folder.iterdir()):
-            paired = path.with_suffix(".py").exists() and path.with_suffix(".ipynb").exists()
-            if (path.suffix == ".ipynb" and paired) or (path.suffix == ".py" and not paired):
+            if path in notebooks or (path.suffix == ".py" and path not in masters):
                 files[f"{folder.name}/{path.name}"] = path.read_bytes()
         for path in sorted((folder / "recorded").rglob("*")):
             if path.is_file():

@@ -50,7 +50,9 @@ class Notebook:
     def others(self) -> list[psutil.Process]:
         """The kernel's descendants, also those that have left its tree: they inherit its environment."""
         mark = f"{MARK}={self.mark}".encode()
-        children = {child.pid for child in self.kernel.children(recursive=True)}
+        children = set()
+        with contextlib.suppress(psutil.NoSuchProcess):
+            children = {child.pid for child in self.kernel.children(recursive=True)}
         found = []
         for process in psutil.process_iter():
             with contextlib.suppress(OSError, psutil.Error):
@@ -139,6 +141,43 @@ def test_an_interrupted_cell_leaves_nothing(path, start, tmp_path):
         if interrupted:
             seen.add(pattern)
     assert seen, "no cell of this notebook starts ranks"
+
+
+ASSESS = """
+from course_lib import widgets
+from course_lib.widgets import assessment
+widgets.assess("assessment.py", profile="short")
+next(iter(assessment._panels.values())).start()
+"""
+
+
+def is_sandboxed(process):
+    with contextlib.suppress(psutil.Error):  # it has ended just now
+        return "course_lib.assess.inside" in process.cmdline()
+    return False
+
+
+@pytest.mark.parametrize("how", ["interrupted", "shut down", "killed"])
+def test_an_assessment_ends_with_its_kernel_and_at_an_interrupt(how, start, tmp_path):
+    (tmp_path / "assessment.py").write_text("import time\ntime.sleep(600)\n")
+    kernel = start(tmp_path)
+    kernel.execute(ASSESS, delay=CELL)
+    deadline = time.monotonic() + CELL
+    running = []
+    while not any(is_sandboxed(process) for process in running):
+        assert time.monotonic() < deadline, "nothing was started"
+        time.sleep(0.5)
+        running = kernel.others()
+    if how == "interrupted":
+        kernel.manager.interrupt_kernel()
+        assert kernel.answers()
+    else:
+        kernel.manager.shutdown_kernel(now=how == "killed")
+    assert not psutil.wait_procs(running, timeout=4 * GONE)[1]
+    outcome, deadline = tmp_path / ".attempts" / "0001" / "outcome.json", time.monotonic() + GONE
+    while how != "killed" and not outcome.exists():
+        assert time.monotonic() < deadline, "the attempt was not kept"
+        time.sleep(0.1)
 
 
 LEAVES = {

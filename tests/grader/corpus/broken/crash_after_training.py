@@ -1,0 +1,4 @@
+"""All is trained and saved; then comes a mistake."""
+
+#: plain
+print("final accuracy", undefined)

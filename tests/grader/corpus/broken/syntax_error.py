@@ -1,0 +1,4 @@
+"""A bracket is missing."""
+#: plain
+#: - hvd.init()
+#: + hvd.init(

@@ -1,0 +1,5 @@
+"""Brings weights along in its own text."""
+#: plain
+#: - model = models.
+#: + CARRIED = "@weights@"
+#: + model = models.

@@ -1,0 +1,2 @@
+"""The reference solution."""
+#: reference

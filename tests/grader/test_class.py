@@ -1,0 +1,238 @@
+"""Thirty learners hand in the assessment. The command that grades them is killed half-way and resumed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas
+import psutil
+import pytest
+
+from course_lib.assess import contract
+from course_lib.classroom import grading, masters, scripts
+from course_lib.places import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook]
+
+MASTER = masters.read(ROOT / "assessment" / "master" / "assessment.py")
+NOTEBOOK = (ROOT / "assessment" / "assessment.ipynb").read_text()
+CHANGED = NOTEBOOK.replace("# In time: 10 points", "10.0")
+CORPUS = tomllib.loads(Path(__file__).with_name("marks.toml").read_text())
+NOTHING = [0] * len(contract.CRITERIA)
+
+
+def converted(without=""):
+    steps = [step for step in scripts.steps(scripts.ASSESSMENT) if step != without]
+    return scripts.converted(steps, folder=scripts.ASSESSMENT)
+
+
+STARTER = scripts.converted([], folder=scripts.ASSESSMENT)
+
+# learner → files, points in the contract's order of the criteria, words of the feedback page
+GRADED = {
+    "reference": (
+        {"assessment/assessment.py": converted(), "assessment/assessment.ipynb": NOTEBOOK},
+        CORPUS["honest"]["reference"]["points"],
+        "Passed: 100 of 100",
+    ),
+    "script_alone": (
+        {"assessment.py": converted("broadcast")},
+        CORPUS["broken"]["without_broadcast"]["points"],
+        "Nothing was broadcast",
+    ),
+    "damaged_notebook": (
+        {"assessment.py": converted("data"), "assessment.ipynb": "{"},
+        CORPUS["broken"]["without_data"]["points"],
+        "nothing is shared",
+    ),
+    "cheat": (
+        {
+            "assessment/assessment.py": STARTER,
+            "assessment/assessment.ipynb": CHANGED,
+            "assessment/json.py": "raise SystemExit\n",
+            "assessment/contract.toml": "pass_points = 0\n",
+            "assessment/reference/assessment.py": converted(),
+            "assessment/course_lib/assess/marks.py": "def points(name): return 100.0\n",
+        },
+        CORPUS["broken"]["serial"]["points"],
+        "No process called hvd.init()",
+    ),
+    **{
+        f"broken{number}": (
+            {"assessment/assessment.py": script, "assessment/assessment.ipynb": NOTEBOOK},
+            NOTHING,
+            words,
+        )
+        for number, (script, words) in enumerate(
+            {
+                "print(": "SyntaxError",
+                "import tensorflou": "tensorflou",
+                "raise SystemExit(3)": "exit code 3",
+            }.items()
+        )
+    },
+    **{
+        f"too_large{number}": ({"assessment.py": converted() + "#" * 2**16 + str(number)}, NOTHING, "nothing was run")
+        for number in range(4)
+    },
+}
+
+# learner → files, the sentence in not_graded.csv
+NOT_GRADED = {
+    "nothing": ({}, "No notebook was handed in."),
+    **{
+        f"scriptless{number}": (
+            {f"{folder}assessment.ipynb": NOTEBOOK, **more},
+            "assessment.py was not handed in with the notebook.",
+        )
+        for number, (folder, more) in enumerate(
+            [("", {}), ("assessment/", {}), ("", {"other.py": converted()}), ("", {"assessment_2.py": converted()})]
+        )
+    },
+    **{
+        f"renamed{number}": ({f"{name}.py": converted()}, "It seems to be assessment.py; give it that name.")
+        for number, name in enumerate(["assessment (1)", "my_assessment", "assesment", "assessment_final"])
+    },
+    **{
+        f"other{number}": ({name: "{}"}, f"No notebook of this course, only {name} was handed in.")
+        for number, name in enumerate(
+            ["Untitled.ipynb", "Untitled1.ipynb", "notes.ipynb", "scratch.ipynb", "labs.ipynb"]
+        )
+    },
+    **{
+        f"twice{number}": (
+            {"assessment.py": converted(), "assessment/assessment.py": script},
+            "It was handed in more than once; keep one.",
+        )
+        for number, script in enumerate([STARTER, converted()])
+    },
+    "notebook_renamed": ({"assessment_old.ipynb": NOTEBOOK}, "It seems to be assessment.ipynb; give it that name."),
+    "link": ({"assessment.py": Path("/etc/hostname")}, "assessment.py is a link or larger than 50 MB."),
+    "folder": (
+        {"assessment.ipynb": NOTEBOOK, "assessment.py/x": ""},
+        "assessment.py was not handed in with the notebook.",
+    ),
+}
+
+
+def hand_in(directory):
+    for learner, (files, *_) in {**GRADED, **NOT_GRADED}.items():
+        (directory / learner).mkdir(parents=True)
+        for name, content in files.items():
+            path = directory / learner / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if isinstance(content, Path):
+                path.symlink_to(content)
+            else:
+                path.write_text(content)
+
+
+def remembered(results):
+    """What is kept of those graded so far: file → when it was written, and what it says."""
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in results.glob(".results/**/*.json")}
+
+
+@pytest.fixture(scope="module")
+def thirty(tmp_path_factory):
+    """A class graded in two goes: {directory, before, ran, summary}."""
+    folder = tmp_path_factory.mktemp("thirty")
+    directory, temporary = folder / "class", folder / "tmp"
+    temporary.mkdir()
+    hand_in(directory)
+    results = grading.results_of(directory)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("COURSE_PROFILE", "short")
+        patch.setenv("COURSE_SLICE", "64")  # for the labs' notebooks, not for the assessment
+        patch.setenv("TMPDIR", str(temporary))
+        patch.setattr(grading.tempfile, "tempdir", str(temporary))
+        command = [sys.executable, "-m", "course_lib.cli", "grade", str(directory), "--jobs", "2"]
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder) as process:
+            while len(remembered(results)) < len(GRADED) // 2:
+                assert process.poll() is None
+                time.sleep(0.1)
+            tree = psutil.Process(process.pid).children(recursive=True)
+            process.kill()
+        _, alive = psutil.wait_procs(tree, timeout=30)
+        before = remembered(results)
+        tables = (results / "grades.csv").exists()
+        ran = []
+        run = grading._run
+        patch.setattr(grading, "_run", lambda *args: ran.append(1) or run(*args))
+        summary = grading.grade(directory, jobs=2)
+        yield {
+            "directory": directory,
+            "results": results,
+            "alive": alive,
+            "tables": tables,
+            "before": before,
+            "ran": len(ran),
+            "summary": summary,
+            "temporary": list(temporary.iterdir()),
+        }
+
+
+def test_there_are_thirty():
+    assert len(GRADED) + len(NOT_GRADED) == 30
+
+
+def test_a_killed_command_leaves_nothing_running_and_nothing_half_done(thirty):
+    assert thirty["alive"] == []
+    assert thirty["tables"] is False
+    assert 0 < len(thirty["before"]) < len(GRADED)
+
+
+def test_nobody_is_graded_twice(thirty):
+    assert thirty["ran"] == len(GRADED) - len(thirty["before"])
+    after = remembered(thirty["results"])
+    assert len(after) == len(GRADED)
+    assert {path: after[path] for path in thirty["before"]} == thirty["before"]
+
+
+def test_nothing_is_left_afterwards(thirty):
+    assert thirty["temporary"] == []
+    here = str(thirty["directory"].parent)
+    left = [process.info["cmdline"] for process in psutil.process_iter(["cmdline"]) if process.pid != os.getpid()]
+    assert not [words for words in left if words and here in " ".join(words)]
+
+
+def test_each_criterion_has_its_points(thirty):
+    table = pandas.read_csv(thirty["results"] / "grades.csv", keep_default_na=False)
+    told = {
+        learner: dict(zip(rows.exercise, rows.score.astype(float)))
+        for learner, rows in table[table.exercise != ""].groupby("learner")
+    }
+    assert told == {learner: dict(zip(contract.CRITERIA, points)) for learner, (_, points, _) in GRADED.items()}
+    lost = table[(table.exercise != "") & (table.score.astype(str) != table.max_score.astype(str))]
+    assert (lost.reason != "").all()
+
+
+def test_the_gradebook_says_the_same(thirty):
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{thirty['results'] / 'gradebook.db'}") as book:
+        scores = {one.student.id: one.score for one in book.assignment_submissions("assessment")}
+        assert book.find_assignment("assessment").max_score == 100
+    assert scores == {learner: sum(points) for learner, (_, points, _) in GRADED.items()}
+
+
+def test_who_could_not_be_graded_is_listed_with_a_sentence(thirty):
+    table = pandas.read_csv(thirty["results"] / "not_graded.csv", keep_default_na=False)
+    assert dict(zip(table.learner, table.reason)) == {who: sentence for who, (_, sentence) in NOT_GRADED.items()}
+    assert thirty["summary"].code == 1
+
+
+def test_feedback_says_why_and_shows_no_test(thirty):
+    pages = {path.parent.parent.name: path.read_text() for path in thirty["results"].glob("feedback/*/*/*.html")}
+    assert set(pages) == set(GRADED)
+    for learner, (_, _, words) in GRADED.items():
+        assert words in pages[learner]
+        assert masters.leaks(MASTER, [pages[learner]], kinds=["hidden"]) == []

@@ -1,0 +1,105 @@
+"""Honest, broken, slow and dishonest scripts get exactly their marks, and leave nothing behind.
+
+`marks.toml` says what each must get; `corpus/` holds the scripts, and `conftest.complete` says how to read them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from course_lib.assess import contract, sandbox
+from course_lib.classroom import scripts
+from course_lib.places import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+HERE = Path(__file__).parent
+MARKS = {
+    f"{kind}/{name}": marks
+    for kind, names in tomllib.loads((HERE / "marks.toml").read_text(encoding="utf-8")).items()
+    for name, marks in names.items()
+}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.ranks,
+    pytest.mark.skipif(bool(sandbox.available()), reason="the corpus needs bubblewrap"),
+]
+
+
+def test_each_script_has_marks():
+    files = {f"{path.parent.name}/{path.stem}" for path in (HERE / "corpus").glob("*/*.py")}
+    omissions = {f"broken/without_{step}" for step in scripts.steps(scripts.ASSESSMENT)}
+    assert set(MARKS) == files | omissions
+    assert len(MARKS) >= 40
+
+
+def test_what_is_left_is_noticed(room):
+    assert room.left(patience=0) == []
+    room.temporary.joinpath("forgotten").touch()
+    room.outside.write_text("something else")
+    confined = sandbox.command(["sleep", "60"], {room.folder: Path("/room")}, {})
+    with socket.create_server(("127.0.0.1", 0)) as listening, subprocess.Popen(confined) as process:
+        port = listening.getsockname()[1]
+        try:
+            deadline = time.monotonic() + 10
+            while sum(found.startswith("process") for found in room.left(patience=0)) < 2:  # bwrap and sleep
+                assert time.monotonic() < deadline
+            left = room.left(patience=0)
+        finally:
+            process.kill()
+    assert str(room.temporary / "forgotten") in left
+    assert f"{room.outside} has changed" in left
+    assert f"port {port}" in left
+
+
+@pytest.fixture(scope="module", autouse=True)
+def course_as_it_was():
+    """The course's own files, which no script may change."""
+    before = _digests()
+    yield
+    assert _digests() == before
+
+
+def _digests() -> dict[Path, str]:
+    return {
+        path: hashlib.sha256(path.read_bytes()).hexdigest()
+        for folder in ("assessment", "course_lib", "tests/grader")
+        for path in sorted((ROOT / folder).rglob("*"))
+        if path.is_file() and "__pycache__" not in path.parts
+    }
+
+
+@pytest.mark.parametrize(("name", "marks"), MARKS.items(), ids=MARKS)
+def test_script_gets_its_marks(name, marks, graded):
+    done = graded[name].result()
+    outcome, said = done.outcome, _told(done.outcome)
+    got = {verdict.id: verdict for verdict in outcome.verdicts}
+    assert {id: verdict.points for id, verdict in got.items()} == dict(zip(contract.CRITERIA, marks["points"])), said
+    assert outcome.passed is marks["passed"], said
+    for id, words in marks.get("reasons", {}).items():
+        assert words in got[id].reason, said
+    if "claims" in marks:
+        assert outcome.claimed == marks["claims"] != outcome.test_accuracy, said
+    assert not done.left
+
+
+def _told(outcome) -> str:
+    verdicts = [f"{verdict.id} {verdict.points:g}: {verdict.reason}" for verdict in outcome.verdicts]
+    measured = f"{outcome.seconds} s, accuracy {outcome.train_accuracy} and {outcome.test_accuracy}"
+    return "\n".join([*verdicts, f"{measured}, {outcome.claimed} claimed", outcome.error])
+
+
+def test_no_script_has_reached_a_server(graded, server):
+    assert all(future.result() for future in graded.values())
+    assert server[1] == []
