@@ -30,6 +30,7 @@ from course_lib.places import ROOT
 REFERENCE = ROOT / "assessment" / "reference" / "assessment.py"
 RESULTS = Path(__file__).parent / "results"
 RANKS = 2
+ONE_CORE_EACH = {**launch.ONE_THREAD, "COURSE_CORES": "0,1"}
 
 
 def main() -> None:
@@ -74,7 +75,7 @@ def keep(kind: str, load: str, run: int, **figures: float) -> dict:
 def bare() -> dict[str, float]:
     """The reference as `course run` runs it, with a core for each rank."""
     with tempfile.TemporaryDirectory() as folder, launch.start(
-        REFERENCE, ranks=RANKS, cwd=folder, env={**launch.ONE_THREAD, "COURSE_WEIGHTS": f"{folder}/weights.h5"}
+        REFERENCE, ranks=RANKS, cwd=folder, env={**ONE_CORE_EACH, "COURSE_WEIGHTS": f"{folder}/weights.h5"}
     ) as run:  # fmt: skip
         result = run.wait()
     assert result.code == 0, result
