@@ -135,7 +135,7 @@ def _in_its_words(result: Result) -> str:
     lines = [line.strip() for line in result.tail if line.strip()]
     named = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
     words = result.reason or next(reversed(named or lines), "")
-    return f"{result.message.rstrip('.')}: {words[:200]}" if words else result.message
+    return f"{result.message.rstrip('.')}: {words}" if words else result.message
 
 
 def _stalled(evidence: Evidence) -> bool:
@@ -402,7 +402,7 @@ def _unequal(evidence: Evidence) -> str:
     # Ended by force, one rank may be a step ahead; waiting for ever, that one step is the fault.
     if _stalled(evidence):
         spare = 0
-    elif all(rank.last("end") for rank in evidence.ranks):
+    elif all(rank.records.get("end") for rank in evidence.ranks):
         spare = 1 if evidence.result.code else 0
     else:
         spare = 10 + max(steps) // 20  # of a rank that was ended, the last moments are not written down

@@ -36,7 +36,8 @@ from course_lib.errors import CourseError
 from course_lib.places import ROOT
 
 PACKAGE = Path(__file__).resolve().parent.parent
-WORK, OUT, SCRIPT = Path("/work"), Path("/out"), Path("/script/assessment.py")
+# No folder in which the course or Python may be: what lies below WORK could be changed.
+WORK, OUT, SCRIPT = Path("/sandbox"), Path("/out"), Path("/script/assessment.py")
 OFTEN = 0.2  # seconds between two looks at what the processes use
 LOOKS = 10  # of which one minds the cores
 OWN_PROCESSES = 8  # of the sandbox and of the launcher, besides five for each rank

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import functools
 import os
-import time
 from collections.abc import Callable
 
 import numpy as np
@@ -15,9 +12,6 @@ from course_lib.probe.patches import Patches
 from course_lib.probe.recorder import Recorder
 
 _NAMES = ("rank", "size", "local_rank", "local_size")
-_THREADS = "/proc/self/task"
-_MOMENT = 0.05  # seconds that it takes to see which thread never rests
-_RESTLESS = 0.1  # part of them that such a thread works even on a busy core; the others work for some hundredths
 
 
 def watch(tf: object, recorder: Recorder, patches: Patches, fakes: int) -> None:
@@ -32,64 +26,21 @@ def _watch_init(recorder: Recorder, patches: Patches) -> None:
     import horovod.tensorflow.keras as hvd_keras
     from horovod.tensorflow import mpi_ops
 
-    original, original_shutdown = hvd.init, hvd.shutdown
-    writers: list[int] = []  # threads
+    original = hvd.init
     timeline = os.environ.get("HOROVOD_TIMELINE")
 
     @functools.wraps(original)
     def init(*args: object, **kwargs: object) -> object:
         if timeline is not None:
             os.environ["HOROVOD_TIMELINE"] = timeline  # evidence: a script may not send it elsewhere
-        threads = set(os.listdir(_THREADS)) if timeline else set()
         outcome = original(*args, **kwargs)
-        if timeline and mpi_ops.rank() == 0 and (writer := _calm(set(os.listdir(_THREADS)) - threads)):
-            writers.append(writer)
-            atexit.register(_hurry, writers)  # before Horovod's own end, after which nothing is written any more
         recorder.note("init", **{name: getattr(mpi_ops, name)() for name in _NAMES})
         return outcome
 
-    @functools.wraps(original_shutdown)
-    def shutdown() -> object:
-        _hurry(writers)
-        return original_shutdown()
-
     for module in (hvd, hvd_keras, mpi_ops):
         patches.put(module, "init", lambda _: init)
-        patches.put(module, "shutdown", lambda _: shutdown)
-        patches.mind(module, *_NAMES, "is_initialized", "allreduce", "broadcast", "broadcast_variables")
+        patches.mind(module, *_NAMES, "shutdown", "is_initialized", "allreduce", "broadcast", "broadcast_variables")
         patches.mind(module, "_allreduce", "_grouped_allreduce", "DistributedOptimizer", "DistributedGradientTape")
-
-
-def _calm(threads: set[str]) -> int | None:
-    """Let the writer of the timeline run only when nothing else wants to; return its number, None where it is not seen.
-
-    Horovod's writer asks for work without a pause, and would take a large part of the core that the rank computes on.
-    It is the one of its threads that works while there is nothing to do.
-    """
-
-    def worked(thread: str) -> int:
-        with open(f"{_THREADS}/{thread}/schedstat") as file:
-            return int(file.read().split()[0])  # nanoseconds
-
-    try:
-        before = {thread: worked(thread) for thread in threads}
-        time.sleep(_MOMENT)
-        busy = {thread: worked(thread) - before[thread] for thread in threads}
-        writer = max(busy, key=busy.get)
-        if busy[writer] < _RESTLESS * _MOMENT * 1e9:
-            return None
-        os.sched_setscheduler(int(writer), os.SCHED_IDLE, os.sched_param(0))
-        return int(writer)
-    except (OSError, ValueError, AttributeError):
-        return None  # not on this system: the timeline costs time, nothing else
-
-
-def _hurry(writers: list[int]) -> None:
-    """Let the writer of the timeline finish what it has to write."""
-    while writers:
-        with contextlib.suppress(OSError):
-            os.sched_setscheduler(writers.pop(), os.SCHED_OTHER, os.sched_param(0))
-            time.sleep(2 * _MOMENT)
 
 
 def _watch_broadcasts(recorder: Recorder, patches: Patches) -> None:

@@ -58,6 +58,7 @@ def rank(number: int, *, order: np.ndarray | None = None, **records) -> RankEvid
         "epoch": [{"epoch": e, "first": e * STEPS, "steps": STEPS, "logs": {}} for e in (0, 1)],
         "progress": [{"steps": UPDATES, "images": UPDATES * BATCH, "updates": UPDATES, "values": UPDATES * VALUES}],
         "save": [{"path": WHERE}] if number == 0 else [],
+        "end": [{}],
     }
     return RankEvidence(number, {**found, **records}, (), steps(np.tile(mine, 2)), WEIGHTS, TRAINABLE)
 
@@ -241,6 +242,14 @@ MISTAKES = {
     "too slow": (
         run(result=Result(0, 66.1)), {"time": 10}, "time", "It took 66.1 s; the limit is 60 s.",
     ),
+    "unequal batches, and yet an end": (
+        run(replace(rank(0), examples=rank(0).examples[:38]), rank(1)),
+        {"data": 15}, "data", "Unequal numbers of batches (rank 0: 38, rank 1: 40)",
+    ),
+    "an exception of many lines": (
+        run(result=Result(1, 9.0, 0, "Rank 0 failed with exit code 1.", ("OSError: no space ('w'", ", errno = 28)"))),
+        {"time": 10}, "time", "Rank 0 failed with exit code 1: OSError: no space",
+    ),
     "a crash on rank 1": (
         run(result=Result(1, 20.0, 1, "Rank 1 failed with exit code 1.", ("Traceback …", "ValueError: boom"))),
         {"time": 10}, "time", "Rank 1 failed with exit code 1: ValueError: boom",
@@ -267,7 +276,7 @@ def test_ranks_that_do_not_know_of_each_other_get_nothing_but_their_savings():
 
 
 def test_a_run_ended_by_the_time_limit_is_judged_by_what_is_there():
-    half = [replace(rank(r, epoch=[]), examples=rank(r).examples[: 17 + r]) for r in (0, 1)]
+    half = [replace(rank(r, epoch=[], end=[]), examples=rank(r).examples[: 17 + 3 * r]) for r in (0, 1)]
     done = [{"steps": 18, "images": 9, "updates": 18, "values": 18 * VALUES}]  # the last reduction never came
     half = [replace(r, records={**r.records, "progress": done}, weights=(), trainable=()) for r in half]
     ended = Result(124, 60.0, message="Stopped at the time limit of 60 s.")

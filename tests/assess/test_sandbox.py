@@ -93,8 +93,8 @@ report = {
     "read": {path: outcome(lambda p: open(p).read(9), path) for path in READ},
     "network": outcome(connect, HOST, PORT),
     "written": {path: outcome(write, path) for path in WRITTEN},
-    "filled": [outcome(fill, path) for path in ("/work", "/tmp", "/dev/shm")],
-    "large": outcome(lambda: open("/work/large", "wb").truncate(10**12)),
+    "filled": [outcome(fill, path) for path in ("/sandbox", "/tmp", "/dev/shm")],
+    "large": outcome(lambda: open("/sandbox/large", "wb").truncate(10**12)),
     "uid": os.getuid(), "cwd": os.getcwd(), "path": sys.path[0], "script": __file__, "home": os.environ["HOME"],
     "course": course_lib.__file__, "processes": [int(name) for name in os.listdir("/proc") if name.isdigit()],
     "cores": sorted(os.sched_getaffinity(0)), "environment": dict(os.environ),
@@ -102,7 +102,7 @@ report = {
     "settings": outcome(os.open, "/proc/sys/kernel/core_pattern", os.O_WRONLY),
     "memory": outcome(lambda: len(bytearray(2**30))), "core": __import__("resource").getrlimit(4),
 }
-os.chdir("/work/evidence")
+os.chdir("/sandbox/evidence")
 os.symlink("/etc/passwd", "link.json")
 os.mkfifo("fifo.json")
 os.mkdir("folder.json")
@@ -164,7 +164,7 @@ class TestInside:
         writable = [path for path, outcome in report["written"].items() if outcome == 1]
         assert writable == []
         assert (report["change"], report["settings"]) == ("OSError", "OSError")
-        assert (report["data"], report["cwd"], report["home"]) == ("pixels", "/work", "/work/home")
+        assert (report["data"], report["cwd"], report["home"]) == ("pixels", "/sandbox", "/sandbox/home")
 
     def test_disk_and_memory_have_an_end(self, inside):
         _, report = inside
