@@ -350,6 +350,10 @@ def _bubblewrap(
     for file in (Path(__file__).parent / "etc").iterdir():
         words += _seen(file, f"/etc/{file.name}")
     libraries = _libraries()
+    # Its folder is on Python's path; it may lie in one that can be written to, as below /tmp.
+    own = [] if any(Path(folder) in PACKAGE.parents for folder in ("/usr", *libraries)) else [str(PACKAGE.parent)]
+    for folder in own:
+        words += ["--tmpfs", folder]
     for folder in libraries:
         words += _seen(folder)
     for folder in (ROOT / name for name in ("assessment", "labs", "tests")):
@@ -365,7 +369,9 @@ def _bubblewrap(
         words += _seen(Path(host).absolute(), place)
     words += ["--bind", str(pipe), str(OUT)] if pipe else []
     # /proc too: to /proc/sys may write who is root outside, even without any rights.
-    words += ["--remount-ro", "/", "--remount-ro", "/dev", "--remount-ro", "/proc", "--chdir", "/"]
+    for folder in (*own, "/", "/dev", "/proc"):
+        words += ["--remount-ro", folder]
+    words += ["--chdir", "/"]
     return [*words, "--", *command]
 
 

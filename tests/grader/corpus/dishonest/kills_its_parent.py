@@ -1,11 +1,11 @@
-"""Kills who started it, after all is trained and saved."""
+"""Kills who started it, the first of them first, after all is trained and saved."""
 
 #: plain
 import signal
 
 import psutil
 
-for process in psutil.Process().parents():
+for process in reversed(psutil.Process().parents()):
     try:
         process.send_signal(signal.SIGKILL)
     except psutil.Error:
