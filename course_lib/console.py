@@ -12,6 +12,7 @@ from rich.text import Text
 
 from course_lib.launch import STOPPED, Event, Run
 
+MOST = 10**12  # images that a rank may claim to have trained on: what it tells is the script's own word
 RANK_STYLES = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
@@ -54,8 +55,8 @@ def stages() -> Iterator[Callable[[Event], None]]:
                 images.clear()
                 if not err.is_terminal:
                     err.print(event.data["text"], markup=False, highlight=False)
-            elif isinstance(event.data.get("images"), int):
-                images[event.rank] = event.data["images"]
+            elif isinstance(number := event.data.get("images"), int) and 0 <= number < MOST:
+                images[event.rank] = number
             seconds, limit = time.monotonic() - began, stage.data["limit"]
             text = f"{stage.data['text']}: {seconds:.0f} s" + (f" of {limit:.0f} s" if limit else "")
             status.update(text + (f", {sum(images.values()):,} images" if images else ""))

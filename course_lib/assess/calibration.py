@@ -15,6 +15,7 @@ from pathlib import Path
 
 from course_lib import launch, places
 from course_lib.errors import CourseError
+from course_lib.files import write
 
 BATCH = 128  # images of a rank and step
 BLOCKS = 5
@@ -87,11 +88,8 @@ def _keep(ranks: int, speed: float) -> None:
         everything = json.loads(path.read_text())
     except (OSError, ValueError):
         everything = {}
-    draft = path.with_suffix(f".{os.getpid()}")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps({**everything, _key(ranks): round(speed, 1)}, indent=1))
-        draft.replace(path)
+        write(path, json.dumps({**everything, _key(ranks): round(speed, 1)}, indent=1).encode())
     except OSError as error:
         raise CourseError(
             f"{path.parent} cannot be written ({error.strerror}): mend its permissions.", code=2
