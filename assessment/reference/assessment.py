@@ -11,9 +11,9 @@ import tensorflow as tf
 
 from course_lib import data, models
 
-EPOCHS = 3
+EPOCHS = 4
 BATCH_SIZE = 128  # images in one step
-RATE = 0.2  # learning rate at its highest
+RATE = 0.1  # learning rate at its highest
 
 hvd.init()
 
