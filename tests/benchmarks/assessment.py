@@ -1,9 +1,10 @@
 """What the grader costs, and how much the reference's time varies, idle and with one core loaded.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/assessment.py [--runs 20] [--pairs 5]
+    COURSE_DATA_DIR=... python tests/benchmarks/assessment.py [--runs 20] [--pairs 5] [--images N]
 
 runs the reference solution in the grader's sandbox `runs` times on the idle machine and as often with a busy program
-on one core, and `pairs` times in turns bare (as `course run` does) and assessed whole. Writes assessment.csv into
+on one core, on the first `images` training images (default: all), and `pairs` times in turns bare (as `course run`
+does) and assessed whole, on all images. Writes assessment.csv into
 tests/benchmarks/results/ and prints what contract.toml's `tolerance` is set from.
 """
 
@@ -37,6 +38,7 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=20)
     arguments.add_argument("--pairs", type=int, default=5)
+    arguments.add_argument("--images", type=int)
     chosen = arguments.parse_args()
 
     began, rows = time.perf_counter(), []
@@ -47,7 +49,7 @@ def main() -> None:
         for load, busy in (("idle", contextlib.nullcontext), ("one core loaded", loaded)):
             with busy():
                 for run in range(chosen.runs):
-                    rows.append(keep("measured", load, run, **measured(evaluator)))
+                    rows.append(keep("measured", load, run, **measured(evaluator, chosen.images)))
         name = evaluator.data
     table = pd.DataFrame(rows)
     RESULTS.mkdir(exist_ok=True)
@@ -55,7 +57,7 @@ def main() -> None:
         RESULTS / "assessment.csv",
         table,
         command=f"python tests/benchmarks/assessment.py {' '.join(sys.argv[1:])}".strip(),
-        data=f"{name}, all training images",
+        data=f"{name}; measured: {f'the first {chosen.images:,}' if chosen.images else 'all'} training images",
         seeds="another one in each run",
         seconds=round(time.perf_counter() - began),
         columns="bare: `course run`; assessed: `course assess` whole; measured: its run on all ranks",
@@ -90,11 +92,11 @@ def assessed() -> dict[str, float]:
             "score": outcome.score}  # fmt: skip
 
 
-def measured(evaluator: Evaluator) -> dict[str, float]:
+def measured(evaluator: Evaluator, images: int | None) -> dict[str, float]:
     limits = contract.read().limits
     with tempfile.TemporaryDirectory() as folder:
-        bundle = data.bundle("cifar10", Path(folder), test=False)
-        env = {**bundle.env, "COURSE_FAKE_GPUS": str(RANKS)}
+        bundle = data.bundle("cifar10", Path(folder), test=False, limit=images)
+        env = {**bundle.env, "COURSE_FAKE_GPUS": str(RANKS), **({"COURSE_SLICE": str(images)} if images else {})}
         with Sandbox(REFERENCE, limits, RANKS, bundle.files, env, 960) as box, box.start(RANKS, patience=60) as run:
             result = run.wait()
             weights = evaluator.evaluate(box.folder / "weights.h5")
