@@ -266,23 +266,6 @@ def fake(monkeypatch):
 
 
 @pytest.fixture
-def shown(monkeypatch):
-    """What a notebook would show: one bundle for each display, as it was updated last."""
-    outputs = []
-
-    class Handle:
-        def __init__(self, item):
-            self.place = len(outputs)
-            outputs.append(item)
-
-        def update(self, item, raw=False):
-            outputs[self.place] = item
-
-    monkeypatch.setattr(assessment, "display", lambda item, raw, display_id: Handle(item))
-    return outputs
-
-
-@pytest.fixture
 def panel(fake, shown, script):
     assessment.assess(script)
     panel = assessment._panels[script]

@@ -255,23 +255,6 @@ class FakeRun:
         return Result(self.code, 9.0)
 
 
-@pytest.fixture
-def shown(monkeypatch):
-    """What a notebook would show: one item for each output of the cell, as it was updated last."""
-    outputs = []
-
-    class Handle:
-        def __init__(self, item):
-            self.place = len(outputs)
-            outputs.append(item)
-
-        def update(self, item, raw=False):
-            outputs[self.place] = item
-
-    monkeypatch.setattr(live, "display", lambda item, raw=False, display_id=None: Handle(item))
-    return outputs
-
-
 def test_watching_returns_the_record_and_leaves_plain_html(shown):
     run = FakeRun(fit(0), batch(0, 1, 0, 4, 5, loss=2.0), epoch(0, 2, 0, 10, loss=1.0), line(0, "hello"))
     record = live.watch(run, LiveState("train.py", 1, "shapes"))
