@@ -9,6 +9,10 @@ only compares a few strings and becomes `.venv/bin/course`. Otherwise it takes t
     horovod       compiled for this machine; the wheel stays in the user's cache for the next environment
     course        this project, editable
 
+With COURSE_TENSORFLOW=given (NVIDIA's TensorFlow images) the Python that runs this file has TensorFlow and Horovod
+already: `.venv` sees them, the other packages are those of requirements-given.lock, and from TensorFlow 2.16 on
+`tf_keras` takes the place of Keras 3 (`course_lib.legacy_keras`).
+
 Each step that is done is noted in `.venv/course-setup.json` together with what it was done for, so that a
 set-up that was interrupted, or whose ground has changed, is repaired by running it again.
 
@@ -33,6 +37,7 @@ from course_lib.errors import CourseError
 from course_lib.places import ROOT
 
 OLDEST, NEWEST = (3, 9), (3, 11)  # the Pythons that TensorFlow 2.15 has
+GIVEN_OLDEST, GIVEN_NEWEST = (3, 10), (3, 12)  # those of NVIDIA's images
 VENV = ROOT / ".venv"
 NOTES = VENV / "course-setup.json"
 STEPS = ("environment", "packages", "horovod", "course")
@@ -48,6 +53,7 @@ class Machine(NamedTuple):
     mpi: str = ""  # path of MPI's compiler wrapper, links resolved; "" where there is none
     nvidia: bool = False  # the driver shows a GPU
     nvcc: str = ""  # path of CUDA's compiler; "" where there is none
+    given: bool = False  # TensorFlow and Horovod are there already, and are used as they are
 
 
 def main(argv: Sequence[str] = ()) -> int:
@@ -57,7 +63,9 @@ def main(argv: Sequence[str] = ()) -> int:
     Raises CourseError where the machine lacks something that the user has to install.
     """
     machine = look()
-    if not OLDEST <= sys.version_info[:2] <= NEWEST:
+    if machine.given:
+        _check_given_python()
+    elif not OLDEST <= sys.version_info[:2] <= NEWEST:
         from course_lib import install
 
         python = install.older_python(machine)
@@ -84,7 +92,7 @@ def plan(machine: Machine) -> dict[str, str]:
     return {
         "environment": f"{VENV} {machine.python} {machine.platform} {variant(machine)}",
         "packages": hashlib.sha256(lock).hexdigest(),
-        "horovod": wheel_key(machine, pinned("tensorflow", lock.decode())),
+        "horovod": "given" if machine.given else wheel_key(machine, pinned("tensorflow", lock.decode())),
         "course": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
     }
 
@@ -100,13 +108,14 @@ def outdated(done: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
 
 
 def variant(machine: Machine) -> str:
-    """Which TensorFlow this machine gets: "gpu" (with CUDA) or "cpu"."""
-    return "gpu" if machine.nvidia else "cpu"
+    """Which TensorFlow this machine gets: "gpu" (with CUDA) or "cpu"; "given": the one that it has."""
+    return "given" if machine.given else "gpu" if machine.nvidia else "cpu"
 
 
 def lock_file(machine: Machine) -> Path:
     """The pinned packages of the machine's TensorFlow."""
-    return ROOT / ("requirements-gpu.lock" if machine.nvidia else "requirements.lock")
+    names = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "given": "requirements-given.lock"}
+    return ROOT / names[variant(machine)]
 
 
 def controllers(machine: Machine) -> list[str]:
@@ -184,6 +193,8 @@ def package_index(pip_config: str, environ: Mapping[str, str]) -> dict[str, str]
 
 def describe(machine: Machine) -> str:
     """The set-up in a few words."""
+    if machine.given:
+        return f"Python {machine.python}, TensorFlow and Horovod as they were there"
     tensorflow = pinned("tensorflow", lock_file(machine).read_text())
     return f"Python {machine.python}, TensorFlow {tensorflow}, {describe_horovod(machine)}"
 
@@ -204,14 +215,26 @@ def about_gpus(machine: Machine) -> str:
     )
 
 
+def _check_given_python() -> None:
+    python = sys.version_info[:2]
+    if not GIVEN_OLDEST <= python <= GIVEN_NEWEST:
+        raise CourseError(
+            f"With COURSE_TENSORFLOW=given the course runs on Python 3.10 to 3.12, and python3 is Python "
+            f"{'.'.join(map(str, python))} here: use another image, or unset COURSE_TENSORFLOW."
+        )
+
+
 # --- this machine -------------------------------------------------------------------------------------------
 
 
 def look() -> Machine:
-    """Look at this machine. Cheap: a few file look-ups, no process."""
+    """Look at this machine. Cheap: a few file look-ups, no process. Raises CourseError for a bad COURSE_TENSORFLOW."""
     system = os.uname()
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
     platform = f"{system.sysname.lower()}_{system.machine}" + (f"-{libc.replace(' ', '')}" if libc else "")
+    given = os.environ.get("COURSE_TENSORFLOW", "")
+    if given not in ("", "given"):
+        raise CourseError(f"COURSE_TENSORFLOW is '{given}': set it to given, or unset it.", code=2)
     mpi, nvcc = which("mpicxx"), which("nvcc", "/usr/local/cuda/bin") or which("nvcc")
     return Machine(
         python=".".join(map(str, sys.version_info[:3])),
@@ -219,6 +242,7 @@ def look() -> Machine:
         mpi=os.path.realpath(mpi) if mpi else "",
         nvidia=_has_entries("/proc/driver/nvidia/gpus") or os.path.exists("/usr/lib/wsl/lib/libcuda.so.1"),
         nvcc=os.path.realpath(nvcc) if nvcc else "",
+        given=bool(given),
     )
 
 

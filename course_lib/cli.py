@@ -79,17 +79,21 @@ def data(
 def run(
     script: Path = typer.Argument(..., help="A Python script that uses Horovod."),
     args: Optional[List[str]] = typer.Argument(None, metavar="[-- ARGS]...", help="The script's arguments."),
-    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: one per GPU, else 2."),
+    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: all slots, one per GPU, else 2."),
     timeout: Optional[float] = typer.Option(None, help="Seconds after which everything is ended (exit code 124)."),
     hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; default: this host."),
+    hostfile: Optional[Path] = typer.Option(None, help="The same from a file: a line `host slots=N` for each."),
     gloo: bool = typer.Option(False, "--gloo", help="Use the Gloo controller."),
     mpi: bool = typer.Option(False, "--mpi", help="Use the MPI controller."),
+    slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
+    nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
 ) -> None:
     """Run a script on N Horovod ranks."""
-    from course_lib import console, launch
+    from course_lib import console, launch, remote
 
     if gloo and mpi:
         raise CourseError("Choose one of --gloo and --mpi.", code=2)
+    hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
     controller = "gloo" if gloo else "mpi" if mpi else None
     run = launch.start(script, args or (), ranks, controller=controller, hosts=hosts, timeout=timeout)
     raise typer.Exit(console.follow(run))
@@ -99,16 +103,21 @@ def run(
 def assess(
     script: Path = typer.Argument(Path("assessment.py"), help="A Python script; see assessment/README.md."),
     ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: the profile's, on GPUs one for each."),
+    hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; this host comes first."),
+    hostfile: Optional[Path] = typer.Option(None, help="The same from a file: a line `host slots=N` for each."),
+    slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
+    nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
     profile: Optional[str] = typer.Option(None, help="A profile of the contract; default: gpu or cpu."),
     json_file: Optional[Path] = typer.Option(None, "--json", help="Write the outcome here, as one JSON object."),
 ) -> None:
     """Assess a script: run it on N ranks, measure, give points with reasons."""
-    from course_lib import console
+    from course_lib import console, remote
     from course_lib.assess import grader, report
     from course_lib.files import write
 
+    hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
     with console.stages() as follow:
-        outcome = grader.assess(script, ranks=ranks, profile=profile, on_event=follow)
+        outcome = grader.assess(script, ranks=ranks, profile=profile, hosts=hosts, on_event=follow)
     if json_file:
         write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
     report.show(outcome)
@@ -146,12 +155,32 @@ def reproduce(
 @app.command()
 def grade(
     directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
-    jobs: int = typer.Option(1, help="Submissions graded at the same time."),
+    jobs: Optional[int] = typer.Option(None, help="Submissions graded at the same time; default: 1, with --slurm all."),
+    slurm: bool = typer.Option(False, "--slurm", help="Each as a job of Slurm."),
 ) -> None:
     """Grade a class: gradebook, CSV, feedback pages."""
     from course_lib.classroom import grading
 
-    raise typer.Exit(grading.grade(directory, jobs).code)
+    raise typer.Exit(grading.grade(directory, jobs, slurm=slurm).code)
+
+
+def _slurm(
+    script: Path, slurm: bool, nodes: Optional[int], ranks: Optional[int], hosts: Optional[str]
+) -> Optional[str]:
+    """The hosts to run on. With --slurm: those of this job; outside of any, the whole command becomes a job."""
+    if not slurm and nodes is None:
+        return hosts
+    if not slurm:
+        raise CourseError("-N is for jobs of Slurm: give --slurm too.", code=2)
+    if hosts is not None:
+        raise CourseError("With --slurm, Slurm chooses the hosts: leave them out.", code=2)
+    from course_lib import slurm as cluster
+
+    if cluster.inside():
+        return cluster.hosts(nodes)
+    if not script.is_file():
+        raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
+    raise typer.Exit(cluster.run(sys.argv[1:], nodes, ranks))
 
 
 def main() -> None:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from course_lib import bootstrap, places
+from course_lib import bootstrap, given, places
 from course_lib.bootstrap import NEWEST, VENV, Machine
 from course_lib.errors import CourseError
 from course_lib.progress import Failed, Progress, only_one
@@ -34,11 +34,12 @@ def set_up(machine: Machine, wanted: Mapping[str, str], check: bool = False) -> 
         if not steps:
             return
         wheels = cache / "wheels" / wanted["horovod"]
-        require(machine, compile_horovod="horovod" in steps and not any(wheels.glob("*.whl")))
+        compile_horovod = "horovod" in steps and not machine.given and not any(wheels.glob("*.whl"))
+        require(machine, compile_horovod=compile_horovod)
         done = {step: what for step, what in done.items() if step not in steps}
         with Progress(len(steps), cache / "setup.log") as show:
             show.say(f"Setting up the course in {VENV}.")
-            if machine.nvidia:
+            if machine.nvidia and not machine.given:
                 show.say(bootstrap.about_gpus(machine))
             for step in steps:
                 if VENV.is_dir():
@@ -89,14 +90,17 @@ def _works(machine: Machine) -> bool:
         try:
             _uv(show, "-r", str(bootstrap.lock_file(machine)))
             _load(machine, show)
-        except (Failed, OSError):
+        except (CourseError, OSError):
             show.note("something is broken, so all of it is installed anew")
             return False
     return True
 
 
 def _load(machine: Machine, show: Progress) -> None:
-    """Load Horovod with the TensorFlow that it is for. Raises Failed."""
+    """Load Horovod with the TensorFlow that it is for. Raises Failed, or CourseError where both were given."""
+    if machine.given:
+        given.load(PYTHON)
+        return
     version = bootstrap.pinned("tensorflow", bootstrap.lock_file(machine).read_text())
     code = (
         "import sys, tensorflow, horovod.tensorflow as hvd; "
@@ -107,10 +111,12 @@ def _load(machine: Machine, show: Progress) -> None:
 
 def _make_environment(machine: Machine, wheels: Path, show: Progress) -> None:
     base = os.path.realpath(sys.executable)  # not the link in the environment that is made afresh
+    if machine.given:
+        given.version(base)  # before anything is made
     with show.step(f"Environment with Python {machine.python}"):
         if VENV.exists():
             shutil.rmtree(VENV)
-        show.run([base, "-Im", "venv", str(VENV)])
+        show.run([base, "-Im", "venv", *["--system-site-packages"] * machine.given, str(VENV)])
         show.run([PYTHON, *PIP, "install", _uv_pin(machine)])
 
 
@@ -121,6 +127,10 @@ def _install_packages(machine: Machine, wheels: Path, show: Progress) -> None:
 
 
 def _install_horovod(machine: Machine, wheels: Path, show: Progress) -> None:
+    if machine.given:
+        with show.step("TensorFlow and Horovod as they are here"):
+            show.note(given.take(PYTHON, _site_packages()))
+        return
     with show.step(bootstrap.describe_horovod(machine)):
         if any(wheels.glob("*.whl")) and _install_wheel(machine, wheels, show):
             return
@@ -183,9 +193,13 @@ def _uv_pin(machine: Machine) -> str:
     return f"uv=={bootstrap.pinned('uv', bootstrap.lock_file(machine).read_text())}"
 
 
+def _site_packages() -> Path:
+    return next(VENV.glob("lib/python*/site-packages"))
+
+
 def _nccl(machine: Machine) -> Path:
     """The folder of the NCCL that TensorFlow brings, with the link in it that a linker looks for."""
-    folder = next(VENV.glob("lib/python*/site-packages")) / "nvidia" / "nccl"
+    folder = _site_packages() / "nvidia" / "nccl"
     library, link = folder / "lib" / "libnccl.so.2", folder / "lib" / "libnccl.so"
     if library.exists() and not link.exists():
         link.symlink_to(library.name)

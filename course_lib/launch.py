@@ -36,7 +36,7 @@ from typing import IO, Any
 
 import cloudpickle
 
-from course_lib import places
+from course_lib import places, remote
 from course_lib.errors import CourseError
 from course_lib.rank import MARK
 from course_lib.supervise import GRACE, TIMED_OUT
@@ -53,6 +53,8 @@ GRACE_CONFINED = 8.0  # seconds that what is confined gets to hand out what it h
 LONGEST = 2**16  # characters of a line of output; the rest of it is dropped
 LATEST = 1e11  # seconds since the epoch: a time beyond that is none
 PER_LINE = 100  # bytes that a line counts beside its own: so much it takes in memory, however short it is
+# On another host nobody but this ends what a rank leaves behind; its lease is the connection that reads its errors.
+ABROAD = [sys.executable, str(HERE / "supervise.py"), f"0:{GRACE}:2"]
 AFTER_END = 10.0  # seconds for shutting down after the last script has ended; what is left then is ended
 
 _TAG = re.compile(r"^\[(?:\d+,)?(\d{1,9})\]<(stdout|stderr)>:")
@@ -349,31 +351,42 @@ def start(
     """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
 
     `controller` is "gloo" or "mpi" (default: the first that Horovod was built with); `hosts` is Horovod's
-    `host:slots,…` (default: this host); `min_ranks` makes the run elastic: it goes on while so many ranks are left,
+    `host:slots,…` (default: this host), of which the first slots are taken, all where no `ranks` are given;
+    `min_ranks` makes the run elastic: it goes on while so many ranks are left,
     and succeeds if they reach the end; `timeout` in seconds; `patience` the seconds without a training
     step on any rank after which the ranks count as deadlocked and are ended (it needs a probe); `probe` a folder
     for the evidence that each rank records (see `course_lib.probe`); `env` adds to the environment of the ranks;
     `confine` makes of the launcher's command and environment what is run in their place; `output_limit` in bytes,
     where each line counts PER_LINE more than it has.
 
-    Raises CourseError for a script that is not there, an impossible number of ranks or a missing controller.
+    Raises CourseError for a script that is not there, an impossible number of ranks, a missing controller, or a host
+    that can't be reached or does not see what this one sees.
     """
     path = Path(script).absolute()
-    ranks = default_ranks() if ranks is None else ranks
+    ranks, places_ = _ranks(ranks, hosts)
     if not path.is_file():
         raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
     _check_numbers(ranks, timeout)
-    _check_slots(ranks, hosts)
+    used = remote.first(places_, ranks) if places_ else ()
+    hosts = remote.written(used if min_ranks is None else places_) or None  # an elastic run may move to the others
     environment = _environment(ranks, hosts, probe, env or {})
     if min_ranks is not None:
         _check_elastic(ranks, min_ranks)
         controller, hosts = "gloo", hosts or _one_rank_each(ranks)
         environment.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(SILENCE))
-    command = [sys.executable, "-u", str(HERE / "horovodrun.py"), f"--{_choose(controller)}", "-np", str(ranks)]
+    controller = _choose(controller)
+    command = [sys.executable, "-u", str(HERE / "horovodrun.py"), f"--{controller}", "-np", str(ranks)]
+    command += ["--disable-cache"]  # one file for all runs of a user, also of those on other hosts
     command += ["-H", hosts] if hosts else []
     command += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
+    folder = os.path.abspath(cwd or os.getcwd())
+    if not confine and not all(remote.here(host.name) for host in places_):
+        shared = "give the command in a folder that all hosts share."
+        paths = {path: remote.SHARED, Path(folder): shared}
+        remote.check(places_ if min_ranks is not None else used, paths, gloo=controller == "gloo")
+        command += ABROAD
     command += [sys.executable, str(HERE / "rank.py"), str(path)]
-    environment["COURSE_FOLDER"] = os.path.abspath(cwd or os.getcwd())
+    environment["COURSE_FOLDER"] = folder
     # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
     environment["COURSE_ARGUMENTS"] = json.dumps([str(arg) for arg in args])
     if confine:
@@ -399,12 +412,15 @@ def call(
 
     Raises CourseError for bad input as `start` does, and with a rank's last words where one fails.
     """
-    ranks = default_ranks() if ranks is None else ranks
+    ranks, places_ = _ranks(ranks, hosts)
     _check_numbers(ranks, timeout)
-    _check_slots(ranks, hosts)
+    used = remote.first(places_, ranks) if places_ else ()
+    hosts = remote.written(used) or None
+    controller = _choose(controller)
+    remote.check(used, gloo=controller == "gloo")
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
         (Path(folder) / "function.pkl").write_bytes(cloudpickle.dumps(function))
-        command = [sys.executable, str(HERE / "run_function.py"), folder, str(ranks), _choose(controller)]
+        command = [sys.executable, str(HERE / "run_function.py"), folder, str(ranks), controller]
         command += [hosts] if hosts else []
         with Run(command, ranks, _environment(ranks, hosts, None, env or {}), timeout or 0) as run:
             for event in run:
@@ -518,18 +534,10 @@ def _check_numbers(ranks: int, timeout: float | None) -> None:
         raise CourseError(f"The time limit must be more than 0 seconds, not {timeout:g}.", code=2)
 
 
-def _check_slots(ranks: int, hosts: str | None) -> None:
-    if hosts is None:
-        return
-    slots = re.findall(r"(?:^|,)[^:,\s]+:(\d+)(?=,|$)", hosts)
-    if len(slots) != hosts.count(",") + 1:
-        raise CourseError(f"Hosts are written host:slots,host:slots, not '{hosts}'.", code=2)
-    if sum(map(int, slots)) < ranks:
-        raise CourseError(
-            f"{ranks} ranks do not fit into the {sum(map(int, slots))} slots of {hosts}: "
-            f"ask for fewer ranks or give more slots.",
-            code=2,
-        )
+def _ranks(ranks: int | None, hosts: str | None) -> tuple[int, tuple[remote.Host, ...]]:
+    """How many ranks there are to be, and the hosts that are named for them."""
+    named = () if hosts is None else remote.parse(hosts)
+    return ranks if ranks is not None else sum(host.slots for host in named) or default_ranks(), named
 
 
 def _check_elastic(ranks: int, min_ranks: int) -> None:

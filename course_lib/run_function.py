@@ -25,6 +25,8 @@ def tied(function: Callable[[], Any]) -> Callable[[], Any]:
 
         rank.open_channel()
         rank.end_with_the_launcher()
+        for stream in (sys.stdout, sys.stderr):  # a line at a time: mpirun would cut it to pieces
+            stream.reconfigure(line_buffering=True, write_through=False)
         try:
             return function()
         except Exception as error:
@@ -52,15 +54,19 @@ def mend() -> None:
 
 if __name__ == "__main__":
     import horovod
-    from horovod.runner import launch
 
+    from course_lib import horovodrun
+
+    horovodrun.mend()
     mend()
     folder, ranks, controller, *hosts = sys.argv[1:]
     folder = Path(folder)
-    # Horovod would import TensorFlow for four seconds to learn what `launch.controllers` knows.
-    launch.gloo_built = launch.mpi_built = lambda verbose=False: True
     function = cloudpickle.loads((folder / "function.pkl").read_bytes())
     results = horovod.run(
-        tied(function), num_proc=int(ranks), hosts=hosts[0] if hosts else None, **{f"use_{controller}": True}
+        tied(function),
+        num_proc=int(ranks),
+        hosts=hosts[0] if hosts else None,
+        disable_cache=True,
+        **{f"use_{controller}": True},
     )
     (folder / "results.pkl").write_bytes(cloudpickle.dumps(results))

@@ -1,11 +1,11 @@
 """Run a command and end its whole process tree, whatever happens to the one who asked for it.
 
-    python supervise.py TIMEOUT[:GRACE] COMMAND [ARG …]      (in seconds; TIMEOUT 0: none)
+    python supervise.py TIMEOUT[:GRACE[:LEASE]] COMMAND [ARG …]      (in seconds; TIMEOUT 0: none)
 
-Standard input is the lease: when its other end closes, because the asker wants the end or has died, the tree
-is ended. So it is when the command itself ends (what it left behind goes too) and when TIMEOUT is over.
-The exit code is the command's, 124 on time-out, 128 + n for signal n. Where the asker has died, the folder that
-`COURSE_LITTER` names is removed too.
+Standard input is the lease (LEASE 2: standard error): when its other end closes, because the asker wants the end
+or has died, the tree is ended. So it is when the command itself ends (what it left behind goes too) and when TIMEOUT
+is over. The exit code is the command's, 124 on time-out, 128 + n for signal n. Where the asker has died, the folder
+that `COURSE_LITTER` names is removed too.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def end_tree(grace: float = GRACE) -> None:
         psutil.wait_procs(children, timeout=0.1 if force else max(0.0, deadline - time.monotonic()))
 
 
-def supervise(command: list[str], timeout: float = 0.0, grace: float = GRACE) -> int:
-    """Run `command` until it ends, its time is up or the lease on standard input closes; return the exit code.
+def supervise(command: list[str], timeout: float = 0.0, grace: float = GRACE, lease: int = 0) -> int:
+    """Run `command` until it ends, its time is up or the lease (0: standard input) closes; return the exit code.
 
     Whatever is left of its tree then has `grace` seconds to end.
     """
@@ -54,12 +54,14 @@ def supervise(command: list[str], timeout: float = 0.0, grace: float = GRACE) ->
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the asker, who closes the lease
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     deadline = time.monotonic() + timeout if timeout else float("inf")
+    held = select.poll()
+    held.register(lease, select.POLLIN if lease == 0 else 0)  # an error or a hang-up is always told
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         while process.poll() is None:
             if time.monotonic() >= deadline:
                 return TIMED_OUT
-            if select.select([sys.stdin], [], [], 0.05)[0]:
+            if held.poll(50):
                 return 128 + signal.SIGTERM
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
     finally:
@@ -69,5 +71,5 @@ def supervise(command: list[str], timeout: float = 0.0, grace: float = GRACE) ->
 
 
 if __name__ == "__main__":
-    times = map(float, sys.argv[1].split(":"))
-    sys.exit(supervise(sys.argv[2:], *times))
+    times = [float(part) for part in sys.argv[1].split(":")]
+    sys.exit(supervise(sys.argv[2:], *times[:2], lease=int(times[2]) if len(times) > 2 else 0))

@@ -313,9 +313,9 @@ def project(tmp_path):
     """A copy of what `./course` needs, with a `course` command that prints what it is called with."""
     root = tmp_path / "the project"
     (root / "course_lib").mkdir(parents=True)
-    for name in ("course", "pyproject.toml", "requirements.lock", "requirements-gpu.lock"):
+    for name in ("course", "pyproject.toml", *(path.name for path in places.ROOT.glob("requirements*.lock"))):
         shutil.copy(places.ROOT / name, root / name)
-    for name in ("__init__", "bootstrap", "install", "progress", "errors", "places"):
+    for name in ("__init__", "bootstrap", "given", "install", "legacy_keras", "progress", "errors", "places"):
         shutil.copy(places.ROOT / "course_lib" / f"{name}.py", root / "course_lib")
     command = root / ".venv" / "bin" / "course"
     command.parent.mkdir(parents=True)
@@ -345,6 +345,7 @@ def complete(root: Path, path: Path) -> None:
 
 def start(root: Path, path: Path, *arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess:
     env = {"PATH": str(path), "HOME": str(root.parent), "XDG_CACHE_HOME": str(root.parent / "cache")}
+    env["COURSE_TENSORFLOW"] = os.environ.get("COURSE_TENSORFLOW", "")
     return subprocess.run([str(root / "course"), *arguments], capture_output=True, text=True, env=env, cwd=cwd)
 
 
@@ -417,6 +418,16 @@ def test_with_a_newer_python_alone_and_no_download_the_other_ways_are_named(proj
     assert "conda env create -f environment.yml" in last
     assert "container" in last
     assert "Traceback" not in done.stderr
+
+
+def test_a_given_tensorflow_is_that_of_python3_and_of_no_other(project, folder, monkeypatch):
+    shim(folder, "python3.11", "echo the wrong Python; exit 0")
+    newer_python(folder)
+    monkeypatch.setenv("COURSE_TENSORFLOW", "given")
+    done = start(project, folder, "lab")
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert "this is Python 3.12.1" not in done.stderr, "Python 3.12 is no problem there"
 
 
 def test_a_cache_that_cannot_be_written_is_one_sentence(project, folder, tmp_path):

@@ -17,6 +17,7 @@ HEALTHY = {
     "keras": "2.15.0",
     "horovod": "0.28.1",
     "controllers": ["gloo"],
+    "nccl": False,
     "gpus": [],
     "faults": {},
 }
@@ -65,7 +66,8 @@ def machine(monkeypatch):
     monkeypatch.setattr(doctor, "_stack", lambda: stack)
     monkeypatch.setattr(doctor.launch, "gpus", list)
     monkeypatch.setattr(doctor.data, "locate", lambda name: "cache")
-    monkeypatch.setattr(doctor, "disagreement", lambda controller: "")
+    monkeypatch.setattr(doctor, "disagreement", lambda controller, ranks: "")
+    monkeypatch.delenv("COURSE_TENSORFLOW", raising=False)
     return stack
 
 
@@ -107,12 +109,37 @@ def test_a_python_without_tensorflow_is_named():
     (sentence,) = doctor.stack_problems("3.12.1", HEALTHY)
     assert "Python 3.12.1" in sentence
     assert doctor.stack_problems("3.9.18", HEALTHY) == []
+    assert doctor.stack_problems("3.12.3", {**HEALTHY, "tensorflow": "2.17.0+nv25.2", "keras": "2.17.0"}) == []
+
+
+def test_gpus_without_nccl_are_a_problem(machine, monkeypatch):
+    machine["gpus"] = ["NVIDIA H100"] * 2
+    (sentence,) = doctor.diagnose()["problems"]
+    assert "without NCCL" in sentence
+    assert "`./course setup`" in sentence
+    monkeypatch.setenv("COURSE_TENSORFLOW", "given")
+    (sentence,) = doctor.diagnose()["problems"]
+    assert "use another image" in sentence
+    machine["nccl"] = True
+    assert doctor.diagnose()["problems"] == []
+
+
+def test_there_is_a_rank_for_each_gpu_and_never_less_than_two(machine, monkeypatch):
+    asked = []
+    monkeypatch.setattr(doctor, "disagreement", lambda controller, ranks: asked.append(ranks) or "")
+    machine["nccl"] = True
+    for gpus in (0, 1, 4):
+        machine["gpus"] = ["NVIDIA H100"] * gpus
+        doctor.diagnose()
+    assert asked == [2, 2, 4]
+    assert doctor.verdict("gloo", "", ['agreement {"size": 4, "difference": 0.0}'], ranks=4) == ""
+    assert "4 ranks" in doctor.verdict("gloo", "", ['agreement {"size": 2, "difference": 0.0}'], ranks=4)
 
 
 def test_gpus_that_tensorflow_does_not_see_are_a_problem():
     (sentence,) = doctor.stack_problems("3.11.2", HEALTHY, gpus_of_host=2)
     assert "2 NVIDIA GPUs" in sentence
-    assert doctor.stack_problems("3.11.2", {**HEALTHY, "gpus": ["A100", "A100"]}, gpus_of_host=2) == []
+    assert doctor.stack_problems("3.11.2", {**HEALTHY, "nccl": True, "gpus": ["A100", "A100"]}, gpus_of_host=2) == []
 
 
 def test_damaged_data_is_a_problem_and_the_rest_is_still_examined(machine, monkeypatch):
@@ -130,7 +157,7 @@ def test_damaged_data_is_a_problem_and_the_rest_is_still_examined(machine, monke
 
 def test_ranks_do_not_agree_unless_they_do_under_every_controller(machine, monkeypatch):
     machine["controllers"] = ["gloo", "mpi"]
-    monkeypatch.setattr(doctor, "disagreement", lambda name: "Under MPI they differ." if name == "mpi" else "")
+    monkeypatch.setattr(doctor, "disagreement", lambda name, ranks: "Under MPI they differ." if name == "mpi" else "")
     report = doctor.diagnose()
     assert report["ranks_agree"] is False
     assert report["problems"] == ["Under MPI they differ."]

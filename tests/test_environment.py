@@ -88,11 +88,25 @@ def test_the_lock_satisfies_the_bounds_on_every_python(python):
             assert requirement.specifier.contains(versions[requirement.name]), text
 
 
+@pytest.mark.parametrize("python", ["3.10", "3.11", "3.12"])
+def test_the_lock_for_a_given_tensorflow_is_the_same_without_it(python):
+    environment = {**CONDA_PYTHON, "python_version": python, "python_full_version": f"{python}.9"}
+    versions = locked("requirements-given.lock", environment)
+    assert not {"tensorflow", "tensorflow-cpu", "horovod", "keras", "tf-keras"} & versions.keys()
+    if python != "3.12":
+        assert versions.items() <= locked(environment=environment).items()
+    extras = PROJECT["optional-dependencies"]
+    for text in PROJECT["dependencies"] + extras["test"] + extras["build"]:
+        requirement = Requirement(text)
+        if requirement.marker is None or requirement.marker.evaluate(environment):
+            assert requirement.specifier.contains(versions[requirement.name]), text
+
+
 def test_direct_dependencies_are_bounded_above():
     for requirement in direct():
         assert any(part.operator in ("<", "==", "<=") for part in requirement.specifier), requirement
 
 
 def test_no_lock_names_a_host():
-    for name in ("requirements.lock", "requirements-gpu.lock"):
+    for name in ("requirements.lock", "requirements-gpu.lock", "requirements-given.lock"):
         assert "://" not in (ROOT / name).read_text()

@@ -172,6 +172,18 @@ class TestBadInput:
         with pytest.raises(CourseError, match=f"{port} is no port"):
             lab.check_port(port)
 
+    @pytest.mark.parametrize("token", ["short", "with a blank, and so no link", "sixteen-and-ümlaut"])
+    def test_a_token_that_cannot_be_one(self, place, course, monkeypatch, token):
+        monkeypatch.setenv("COURSE_TOKEN", token)
+        with pytest.raises(CourseError, match="COURSE_TOKEN must be 16 or more letters, digits") as error:
+            workspace.open_lab(place, None, False, course)
+        assert token not in str(error.value) and error.value.code == 2
+
+    def test_an_address_that_cannot_be_listened_on(self, place, course, monkeypatch):
+        monkeypatch.setenv("COURSE_ADDRESS", "laptop.example")
+        with pytest.raises(CourseError, match=r"COURSE_ADDRESS is 'laptop.example'; it can be 127\.0\.0\.1"):
+            workspace.open_lab(place, None, False, course)
+
     def test_a_server_that_does_not_start_says_why(self, place, course, tmp_path, monkeypatch):
         broken = tmp_path / "python"
         broken.write_text("#!/bin/sh\necho 'The disk is full.'\nexit 3\n")

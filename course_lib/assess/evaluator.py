@@ -63,8 +63,9 @@ class Evaluator:
                 if bundle.source == "stand-in":  # of which only the slice need be drawn
                     env["COURSE_SLICE"] = str(images)
             readable = {**bundle.files, self._inbox: self._inbox}
+            confined = sandbox.command(command, readable, env, self.folder / "links")
             self._process = subprocess.Popen(
-                [sys.executable, supervise.__file__, "0", *sandbox.command(command, readable, env)],
+                [sys.executable, supervise.__file__, "0", *confined],
                 stdin=subprocess.PIPE,  # the lease: it ends with us
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -13,14 +13,15 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib import data, launch
-from course_lib.assess import calibration, evidence, requirements, slots
+from course_lib import data, launch, remote
+from course_lib.assess import calibration, evidence, keeper, requirements, slots
 from course_lib.assess import contract as contracts
+from course_lib.assess.across import Across
 from course_lib.assess.contract import Contract
 from course_lib.assess.criteria import Verdict, judge
 from course_lib.assess.evaluator import Evaluator
@@ -101,6 +102,7 @@ def assess(
     *,
     ranks: int | None = None,
     profile: str | None = None,
+    hosts: str | None = None,
     contract: Contract | None = None,
     on_event: Callable[[launch.Event], None] | None = None,
     stopping: threading.Event | None = None,
@@ -108,8 +110,9 @@ def assess(
     """Assess a script. It may be called from any thread; nothing that it started is left when it returns.
 
     Args:
-        ranks: default: the profile's.
+        ranks: default: the profile's; with `hosts` one for each of their slots.
         profile: default: see `Contract.profile`.
+        hosts: `host:slots,…` for the run on all ranks, this host first; default: this host alone.
         contract: default: the course's.
         on_event: gets the events of the run on all ranks and, of kind "stage", what is being done: `text`, and
             `limit`, the seconds that it can take, or None.
@@ -119,7 +122,7 @@ def assess(
         CannotGrade: where the host lacks what it takes. Stopped: where `stopping` was set.
     """
     try:
-        return _Assessment(script, ranks, profile, contract, on_event, stopping or threading.Event()).run()
+        return _Assessment(script, ranks, profile, hosts, contract, on_event, stopping or threading.Event()).run()
     except CannotGrade:
         raise
     except CourseError as error:
@@ -142,6 +145,7 @@ class _Assessment:
         script: str | Path,
         ranks: int | None,
         profile: str | None,
+        hosts: str | None,
         contract: Contract | None,
         on_event: Callable[[launch.Event], None] | None,
         stopping: threading.Event,
@@ -150,7 +154,10 @@ class _Assessment:
         self._contract = contract or contracts.read()
         self._profile = self._contract.profile(profile)
         self._gpus = slots.count()
-        self._ranks = self._number(ranks)
+        named = remote.parse(hosts) if hosts is not None else ()
+        self._ranks = self._number(ranks if ranks is not None else sum(host.slots for host in named) or None)
+        used = remote.first(named, self._ranks) if named else ()
+        self._hosts = () if len(used) == 1 and remote.here(used[0].name) else used
         self._on_event, self._stopping = on_event, stopping
         self._began = time.time()
 
@@ -161,8 +168,13 @@ class _Assessment:
         if size > largest:
             return self._refused(f"The script has {size:,} bytes; at most {largest:,} are taken: nothing was run.")
         with contextlib.ExitStack() as stack:
-            held = slots.take(self._ranks, gpus=self._gpus, waiting=self._tell, stopping=self._stopping)
-            held = stack.enter_context(held)
+            kept: dict[str, keeper.Kept] = {}
+            if self._hosts:
+                kept = stack.enter_context(keeper.keep(self._hosts, self._tell, self._stopping))
+                held = kept[self._hosts[0].name].taken
+            else:
+                held = slots.take(self._ranks, gpus=self._gpus, waiting=self._tell, stopping=self._stopping)
+                held = stack.enter_context(held)
             stack.enter_context(slots.on_cores(held, self._gpus))
             env = slots.environment(held, self._gpus)
             factor = self._calibrate(env)
@@ -178,9 +190,12 @@ class _Assessment:
             if alone.weights.exists():  # else there will hardly be any to evaluate
                 evaluator.wait()
             limit = self._profile.seconds * factor
-            self._tell(f"On {_ranks(self._ranks)}", limit)
+            where = f" on {len(self._hosts)} hosts" if len(self._hosts) > 1 else ""
+            self._tell(f"On {_ranks(self._ranks)}{where}", limit)
             seconds = limit * (1 + self._contract.tolerance)
-            together = self._measure(script, folder / "all", self._ranks, self._profile.images, seconds, env, True)
+            together = self._measure(
+                script, folder / "all", self._ranks, self._profile.images, seconds, env, shown=True, kept=kept
+            )
             self._tell("Measuring the accuracy of the saved weights")
             measured = requirements.Measured(
                 alone=alone.evidence,
@@ -204,17 +219,32 @@ class _Assessment:
     def _check_host(self) -> None:
         if not self._script.is_file():
             raise CannotGrade(f"There is no script {self._script}: give the path of a Python file.")
-        launch.controllers()
+        controllers = launch.controllers()
         data.locate(self._contract.data)
         where = tempfile.gettempdir()
         if (free := shutil.disk_usage(where).free) < FREE:
             raise CannotGrade(f"Only {free >> 20} MB are free in {where}: free {FREE >> 20} MB, or set TMPDIR.")
+        if self._hosts:
+            self._check_hosts(controllers)
+
+    def _check_hosts(self, controllers: tuple[str, ...]) -> None:
+        first = self._hosts[0].name
+        if not remote.here(first):
+            raise CannotGrade(f"An assessment is started on the first of its hosts: give the command on {first}.")
+        if "gloo" not in controllers:
+            raise CannotGrade("An assessment across hosts needs Gloo, and Horovod was built without it here.")
+        with tempfile.TemporaryDirectory() as folder:
+            files = data.bundle(self._contract.data, Path(folder), test=False, limit=self._profile.images).files
+            shared = "set COURSE_DATA_DIR to a folder that all hosts share, with the data in it."
+            paths = {Path(folder): "set TMPDIR to a folder that all hosts share.", **dict.fromkeys(files, shared)}
+            remote.check(self._hosts, paths)
 
     def _calibrate(self, env: dict[str, str]) -> float:
-        speed = calibration.known(self._ranks)
+        hosts = [remote.written(self._hosts)] if self._hosts else []
+        speed = calibration.known(self._ranks, *hosts)
         if speed is None:
-            self._tell("Calibrating: how fast this host trains, measured once")
-            speed = calibration.measure(self._ranks, env)
+            self._tell(f"Calibrating: how fast {'these hosts train' if hosts else 'this host trains'}, measured once")
+            speed = calibration.measure(self._ranks, env, *hosts)
         self._mind_stop()
         return calibration.factor(speed, self._contract.images_per_second)
 
@@ -226,12 +256,18 @@ class _Assessment:
         images: int | None,
         seconds: float,
         env: dict[str, str],
+        *,
         shown: bool = False,
+        kept: Mapping[str, keeper.Kept] | None = None,
     ) -> _Run:
+        """Run the script in a sandbox; across the hosts where `kept` says what they have."""
         folder.mkdir()
         bundle = data.bundle(self._contract.data, folder, test=False, limit=images)
         env = {**env, **bundle.env, **({"COURSE_SLICE": str(images)} if images else {})}
-        box = Sandbox(script, self._contract.limits, ranks, bundle.files, env, seconds)
+        if kept:
+            box = Across(script, self._contract.limits, self._hosts, kept, bundle.files, env, seconds)
+        else:
+            box = Sandbox(script, self._contract.limits, ranks, bundle.files, env, seconds)
         with box, box.start(ranks, patience=self._profile.patience) as run:
             threading.Thread(target=self._stop_when_asked, args=(run,), daemon=True).start()
             claim = None
@@ -279,7 +315,9 @@ class _Assessment:
             sandbox=run.kind if run else "bubblewrap",
             weaknesses=run.weaknesses if run else (),
             claimed=run.claimed if run else None,
-            error="\n".join([result.message, *result.tail[-TAIL:]]) if result and result.code else reason,
+            error="\n".join([run.ended_by or result.message, *result.tail[-TAIL:]])
+            if result and result.code
+            else reason,
         )
 
     def _refused(self, reason: str) -> Outcome:

@@ -20,12 +20,13 @@ import os
 import select
 import shutil
 import site
+import socket
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from course_lib import launch
@@ -52,6 +53,9 @@ WEAKNESSES = (
     "It can end your processes, also the one that watches it.",
 )
 
+# (command, environment) → what is run in their place
+Confine = Callable[[list[str], dict[str, str]], tuple[list[str], dict[str, str]]]
+
 _WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK, WORK / parcel.EVIDENCE)
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "openmpi")
 _KEPT = (  # of our own environment
@@ -69,22 +73,23 @@ def available() -> str:
     if not shutil.which("bwrap"):
         return "bubblewrap is not installed: `apt-get install bubblewrap`."
     trial = [sys.executable, "-c", "import psutil, course_lib.assess.parcel"]
-    done = subprocess.run(_bubblewrap(trial, {}, {}), capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    done = subprocess.run(_bubblewrap(trial, {}, _kept()), capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode == 0:
         return ""
     last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
     return f"bubblewrap does not work here ({last}): in a container, user namespaces and /proc must be allowed."
 
 
-def command(command: list[str], readable: Mapping[Path, Path], env: Mapping[str, str]) -> list[str]:
+def command(command: list[str], readable: Mapping[Path, Path], env: Mapping[str, str], links: Path) -> list[str]:
     """What runs `command` without network, with nothing to read but Python, the course and `readable`.
 
     `readable` maps what is bound read-only (files or folders of this host) to where it is seen; `env` adds to a
-    small environment. Where there is no bubblewrap, only the environment is cleaned.
+    small environment. Where there is no bubblewrap, only the environment is cleaned, and what is `readable` is seen
+    below the folder `links`.
     """
     if not available():
         return _bubblewrap(command, readable, {**_kept(), **env})
-    env = {**_kept(), "HOME": tempfile.gettempdir(), **_moved(env, readable)}
+    env = {**_kept(), "HOME": tempfile.gettempdir(), **_linked(env, readable, links)}
     return [shutil.which("env") or "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *command]
 
 
@@ -109,8 +114,10 @@ class Sandbox:
         files: Mapping[Path, Path] | None = None,
         env: Mapping[str, str] | None = None,
         seconds: float | None = None,
+        address: str = "",
     ) -> None:
-        """`files`: what can be read → where it is seen; `env` is added inside; `seconds`: the time limit."""
+        """`files`: what can be read → where it is seen; `env` is added inside; `seconds`: the time limit; with an
+        `address`, by which others know this host, its network is there."""
         _sweep()
         problem = available()
         self.kind = "none" if problem else "bubblewrap"
@@ -118,6 +125,7 @@ class Sandbox:
         self._ended_by = ""
         self._traffic: int | None = None
         self._limits, self._ranks, self._seconds = limits, ranks, seconds
+        self._address = address
         self._cores: list[int] = []
         self._files, self._env = dict(files or {}), dict(env or {})
         self._threads: list[threading.Thread] = []
@@ -146,18 +154,25 @@ class Sandbox:
 
         Raises CourseError as `launch.start` does.
         """
-        pipe = os.open(self._private / "out", os.O_RDONLY | os.O_NONBLOCK)
-        try:
-            run = self._run = launch.start(
+        return self.begin(
+            lambda confine: launch.start(
                 self._private / "script" / SCRIPT.name,
                 ranks=ranks,
                 timeout=self._seconds,
                 patience=patience,
-                probe=self._work / parcel.EVIDENCE,
-                cwd=self._work,
-                confine=self._confine,
+                probe=self.work / parcel.EVIDENCE,
+                cwd=self.work,
+                confine=confine,
                 output_limit=self._limits.output * MB,
             )
+        )
+
+    def begin(self, start: Callable[[Confine], launch.Run]) -> launch.Run:
+        """Start what `start(confine)` starts, a run or what is like one. `confine` makes of a command, whose last word
+        is the script, and of its environment what is run in their place."""
+        pipe = os.open(self._private / "out", os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            run = self._run = start(self._confine)
         except BaseException:
             os.close(pipe)
             raise
@@ -194,7 +209,8 @@ class Sandbox:
             raise self._problem
 
     @property
-    def _work(self) -> Path:
+    def work(self) -> Path:
+        """The folder that the script runs in, as it sees it."""
         return WORK if self.kind == "bubblewrap" else self._private / "work"
 
     def _confine(self, command: list[str], env: dict[str, str]) -> tuple[list[str], dict[str, str]]:
@@ -202,7 +218,7 @@ class Sandbox:
         cores = self._cores = [] if gpus else sorted(os.sched_getaffinity(0))[: self._ranks]
         private = self.kind == "bubblewrap"
         spec = {
-            "work": str(self._work),
+            "work": str(self.work),
             "out": str(OUT if private else self._private / "out"),
             "data": 0 if gpus else int(self._limits.memory * GB),
             "file": self._limits.disk * MB,
@@ -213,24 +229,29 @@ class Sandbox:
         inside.update(
             {} if gpus else dict.fromkeys(launch.ONE_THREAD, "1"),
             COURSE_CORES=",".join(map(str, cores)),
-            COURSE_WEIGHTS=str(self._work / parcel.WEIGHTS),
-            HOROVOD_TIMELINE=str(self._work / parcel.EVIDENCE / "timeline.json"),
-            HOME=str(self._work / "home"),
-            TMPDIR=str(self._work / "tmp"),
+            COURSE_WEIGHTS=str(self.work / parcel.WEIGHTS),
+            HOROVOD_TIMELINE=str(self.work / parcel.EVIDENCE / "timeline.json"),
+            HOME=str(self.work / "home"),
+            TMPDIR=str(self.work / "tmp"),
         )
         command = [sys.executable, "-m", "course_lib.assess.inside", json.dumps(spec), *command]
         if not private:
-            root = self._private / "root"
-            for host, place in self._files.items():
-                link = root / place.relative_to("/")
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(Path(host).absolute())
-            inside.update(_moved(self._env, self._files, root), PYTHONPATH=str(PACKAGE.parent))
+            inside.update(_linked(self._env, self._files, self._private / "root"), PYTHONPATH=str(PACKAGE.parent))
             return command, {**inside, "COURSE_LITTER": str(self._private)}
         readable = {**self._files, self._private / "script": SCRIPT.parent}
+        if self._address:
+            # Horovod looks its own address up by name, for all but the first of its connections.
+            names = self._private / "hosts"
+            names.write_text(f"127.0.0.1 localhost\n{self._address} {socket.gethostname()}\n")
+            readable[names] = Path("/etc/hosts")
         command[-1] = str(SCRIPT)
         confined = _bubblewrap(
-            command, readable, {**inside, **self._env}, pipe=self._private / "out", size=self._limits.disk * MB
+            command,
+            readable,
+            {**inside, **self._env},
+            pipe=self._private / "out",
+            size=self._limits.disk * MB,
+            hostname=socket.gethostname() if self._address else "",
         )
         # bubblewrap lets SIGTERM pass it by: `inside` ends the ranks, hands out what there is, and ends itself.
         return ["/bin/sh", "-c", 'trap "" TERM; exec "$@"', "sh", *confined], {
@@ -276,7 +297,7 @@ class Sandbox:
     def _written(self, tree: Tree) -> int:
         """Bytes that the script has in files, where no file system sets the limit."""
         if self.kind == "none":
-            return size(self._work)
+            return size(self.work)
         return 0 if "--size" in _options() else tree.written(map(str, _WRITABLE))
 
     def _take(self, run: launch.Run, pipe: int) -> None:
@@ -316,8 +337,12 @@ def _kept() -> dict[str, str]:
     return {name: os.environ[name] for name in _KEPT if name in os.environ}
 
 
-def _moved(env: Mapping[str, str], files: Mapping[Path, Path], root: Path = Path("/")) -> dict[str, str]:
-    """`env` for a place where `files` are seen below `root`."""
+def _linked(env: Mapping[str, str], files: Mapping[Path, Path], root: Path) -> dict[str, str]:
+    """Put links to `files` below `root`; return `env` with their places there."""
+    for host, place in files.items():
+        link = root / place.relative_to("/")
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(Path(host).absolute())
     places = {str(folder) for place in files.values() for folder in (place, *place.parents)} - {"/"}
     return {name: f"{root}{value}" if value in places else value for name, value in env.items()}
 
@@ -329,12 +354,23 @@ def _bubblewrap(
     *,
     pipe: Path | None = None,
     size: int = GB,
+    hostname: str = "",
 ) -> list[str]:
-    """The bwrap command. `size` is in bytes, for each of the folders that can be written to."""
+    """The bwrap command. `size` is in bytes, for each of the folders that can be written to; with a `hostname` this
+    host's network is there."""
     understood = _options()
     sized = ["--size", str(size)] if "--size" in understood else []
     words = [shutil.which("bwrap"), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]
-    words += ["--die-with-parent", "--new-session", "--hostname", "localhost", "--cap-drop", "ALL", "--clearenv"]
+    words += ["--share-net"] if hostname else []
+    words += [
+        "--die-with-parent",
+        "--new-session",
+        "--hostname",
+        hostname or "localhost",
+        "--cap-drop",
+        "ALL",
+        "--clearenv",
+    ]
     words += ["--disable-userns"] if "--disable-userns" in understood else []
     python = {"PYTHONPATH": PACKAGE.parent, "PYTHONDONTWRITEBYTECODE": 1}
     python.update({"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {"PYTHONNOUSERSITE": 1})

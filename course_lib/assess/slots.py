@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import functools
 import os
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -84,12 +86,21 @@ def count() -> int:
 
 
 def _open(name: str):
-    folder = places.cache() / "slots"
+    folder = places.cache() / "slots" / _machine()
     try:
         folder.mkdir(parents=True, exist_ok=True)
         return Path(folder, name).open("w")
     except OSError as error:
         raise CourseError(f"{folder} cannot be written ({error.strerror}): mend its permissions.", code=2) from None
+
+
+@functools.cache
+def _machine() -> str:
+    """What tells the machines apart that share a home, and not the containers of one."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return platform.node()
 
 
 def _lock(file) -> bool:  # noqa: ANN001

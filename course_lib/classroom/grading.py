@@ -1,7 +1,8 @@
 """Grade a class: a folder of submissions → gradebook, grades.csv, feedback pages.
 
-nbgrader grades each submission in a process, a course folder and a database of its own. This process alone
-writes the gradebook and the tables. An interrupted run leaves only whole results, the next continues.
+nbgrader grades each submission in a process, a course folder and a database of its own, on this host or as a job of
+a cluster (see `jobs`). This process alone writes the gradebook and the tables. An interrupted run leaves only whole
+results, the next continues.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.table import Table
 from rich.text import Text
 
+from course_lib import slurm as cluster
 from course_lib import supervise
 from course_lib.assess import contract, marks, sandbox
 from course_lib.classroom import ROOT, jupyter, masters, submissions, workspace
@@ -43,6 +45,8 @@ HARD_LIMIT = 1500  # seconds for a whole submission; its cells have less (see on
 TEMPORARY = "course-grade-"
 LEARNER = "learner"  # the name of the only one in a submission's own course folder
 GRADEBOOK = "gradebook.db"
+AT_ONCE = 64  # submissions that are jobs of a cluster at the same time, unless the instructor says otherwise
+WAITS = 2  # times the longest assessment that a job may wait for others on its node
 COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason"]
 
 
@@ -60,25 +64,28 @@ class Summary:
         return 1 if self.problems else 0
 
 
-def grade(directory: Path, jobs: int = 1, root: Path = ROOT) -> Summary:
+def grade(directory: Path, jobs: int | None = None, root: Path = ROOT, slurm: bool = False) -> Summary:
     """Grade every submission in `directory`, `jobs` at a time; results go to the folder DIRECTORY-graded.
 
+    With `slurm` each submission is a job of its own, and AT_ONCE are submitted unless `jobs` says otherwise.
     What was graded before and has not changed (submission, master, course library) is not run again.
     CourseError where nothing can be graded; what is wrong with a single submission is in the summary.
     """
-    if jobs < 1:
+    if jobs is not None and jobs < 1:
         raise CourseError("--jobs must be 1 or more.")
+    if slurm:
+        cluster.check()
     directory, root = directory.resolve(), root.resolve()
     known = {path.stem: masters.read(path) for path in masters.find(root)}
     found = submissions.find(directory, known)
     released = workspace.course_files(root)
     results = results_of(directory)
     assignments = {one.assignment for one in found if one.master}
-    with _locked(results) as temporary:
+    with _locked(results, shared=slurm) as temporary:
         blank = temporary / GRADEBOOK
         _enter([master for master in known.values() if master.assignment in assignments], blank)
         _update([master for master in known.values() if master.assignment in assignments], blank, results)
-        graded = _grade_all(found, released, blank, results, jobs)
+        graded = _grade_all(found, released, blank, results, jobs, slurm)
         rows, problems = _record(graded, results)
         _write_tables(results, rows, problems)
     summary = Summary(results, rows, problems)
@@ -92,8 +99,11 @@ def results_of(directory: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(results: Path) -> Iterator[Path]:
-    """Keep a second `course grade` from writing to the same results; yield a folder for temporary files."""
+def _locked(results: Path, shared: bool = False) -> Iterator[Path]:
+    """Keep a second `course grade` from writing to the same results; yield a folder for temporary files.
+
+    It lies among the results where it is `shared` with other hosts.
+    """
     try:
         results.mkdir(exist_ok=True)
         lock = (results / ".lock").open("a+")
@@ -106,12 +116,19 @@ def _locked(results: Path) -> Iterator[Path]:
             raise CourseError(f"Another `course grade` writes to {results}; wait until it has ended.") from None
         lock.seek(0)
         if (left := Path(lock.read())).name.startswith(TEMPORARY):  # by a run that was killed
+            if shared:
+                from course_lib.classroom import jobs
+
+                jobs.cancel(results)
             shutil.rmtree(left, ignore_errors=True)
-        with tempfile.TemporaryDirectory(prefix=TEMPORARY) as temporary:
+        temporary = tempfile.mkdtemp(prefix=TEMPORARY, dir=results if shared else None)
+        try:
             lock.truncate(0)
             lock.write(temporary)
             lock.flush()
             yield Path(temporary)
+        finally:
+            shutil.rmtree(temporary, ignore_errors=True)  # on a file server, another host may still hold a file
         lock.truncate(0)
 
 
@@ -150,7 +167,7 @@ def _update(notebooks: list[Master], blank: Path, results: Path) -> None:
 
 
 @dataclass(frozen=True)
-class _Work:
+class Work:
     """A submission that can be graded: the notebook and the files that are run."""
 
     one: Submission
@@ -176,12 +193,20 @@ def _library() -> bytes:
     return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).digest()
 
 
+@dataclass(frozen=True)
+class Graded:
+    """What comes of grading a submission: the result of one_submission, and the pages by their place in the results."""
+
+    result: dict[str, Any]
+    pages: dict[Path, bytes]
+
+
 def _grade_all(
-    found: list[Submission], released: dict[str, bytes], blank: Path, results: Path, jobs: int
+    found: list[Submission], released: dict[str, bytes], blank: Path, results: Path, jobs: int | None, slurm: bool
 ) -> list[tuple[Submission, dict[str, Any]]]:
     """(submission, result) for each; a result is that of one_submission, or {"problem": sentence}."""
     told: dict[int, dict[str, Any]] = {}
-    todo: dict[int, _Work] = {}
+    todo: dict[int, Work] = {}
     for number, one in enumerate(found):
         try:
             work = _taken(one, released)
@@ -194,16 +219,25 @@ def _grade_all(
         else:
             todo[number] = work
     scripts = any(work.one.master.script for work in todo.values())
-    if scripts and (weakness := sandbox.available()):
-        print(f"Scripts are not confined here: {weakness}", file=sys.stderr)
-    # Whoever waits for cores or GPUs waits for as many others as there are jobs.
-    extra = jobs * marks.longest() if scripts else 0
-    run = functools.partial(_grade_one, blank=blank, results=results, extra=extra)
-    told.update(_in_parallel(run, todo, jobs))
+    if slurm:
+        from course_lib.classroom.jobs import Jobs
+
+        jobs = jobs or max(1, min(len(todo), AT_ONCE))
+        performing = Jobs(blank, results, WAITS * marks.longest() if scripts else 0)
+    else:
+        if scripts and (weakness := sandbox.available()):
+            print(f"Scripts are not confined here: {weakness}", file=sys.stderr)
+        jobs = jobs or 1
+        # Whoever waits for cores or GPUs waits for as many others as there are jobs.
+        extra = jobs * marks.longest() if scripts else 0
+        performing = contextlib.nullcontext(functools.partial(perform, blank=blank, extra=extra, below=blank.parent))
+    with performing as perform_one:
+        run = functools.partial(_grade_one, perform_one=perform_one, results=results)
+        told.update(_in_parallel(run, todo, jobs))
     return [(one, told[number]) for number, one in enumerate(found)]
 
 
-def _taken(one: Submission, released: dict[str, bytes]) -> _Work:
+def _taken(one: Submission, released: dict[str, bytes]) -> Work:
     """What of a submission is run. Unusable: it cannot be graded."""
     if one.master is None:
         raise Unusable(one.problem)
@@ -214,7 +248,7 @@ def _taken(one: Submission, released: dict[str, bytes]) -> _Work:
         if name.startswith(f"{one.assignment}/") and not name.endswith(".ipynb")
     }
     starters = [name for name in files if name.endswith(".py")]
-    return _Work(one, notebook, {**files, **submissions.scripts(one, notebook, starters)})
+    return Work(one, notebook, {**files, **submissions.scripts(one, notebook, starters)})
 
 
 class _TimeLeft(ProgressColumn):
@@ -230,7 +264,7 @@ class _TimeLeft(ProgressColumn):
 
 
 def _in_parallel(
-    run: Callable[[_Work, threading.Event], dict[str, Any]], todo: dict[int, _Work], jobs: int
+    run: Callable[[Work, threading.Event], dict[str, Any]], todo: dict[int, Work], jobs: int
 ) -> dict[int, dict[str, Any]]:
     """What `run` gives for each, `jobs` at a time, with a progress bar. An interrupt ends what is running."""
     stopping = threading.Event()
@@ -253,22 +287,36 @@ def _in_parallel(
         pool.shutdown(cancel_futures=True)
 
 
-def _grade_one(work: _Work, stopping: threading.Event, blank: Path, results: Path, extra: float) -> dict[str, Any]:
+def _grade_one(
+    work: Work, stopping: threading.Event, perform_one: Callable[[Work, threading.Event], Graded], results: Path
+) -> dict[str, Any]:
     one = work.one
     memory = _memory(one, results)
     memory.unlink(missing_ok=True)
     try:
-        with tempfile.TemporaryDirectory(dir=blank.parent) as temporary:
-            folder = Path(temporary)
-            prepare(folder, one.master, work.notebook, work.files, blank)
-            result = {**_run(folder, one.master, stopping, extra if one.master.script else 0), "digest": work.digest}
-            for page in _pages(one):
-                made = folder / page.parts[0] / LEARNER / Path(*page.parts[2:])
-                write(results / page, made.read_bytes())
-        write(memory, json.dumps(result, indent=1).encode())
-        return result
+        graded = perform_one(work, stopping)
     except Unusable as problem:
         return _refuse(one, results, problem)
+    for page, content in graded.pages.items():
+        write(results / page, content)
+    result = {**graded.result, "digest": work.digest}
+    write(memory, json.dumps(result, indent=1).encode())
+    return result
+
+
+def perform(work: Work, stopping: threading.Event, blank: Path, extra: float, below: Path | None = None) -> Graded:
+    """Grade one submission on this host, in a folder of its own in the folder `below`, which is gone afterwards.
+
+    `blank` is a gradebook that knows the assignment. `extra` are the seconds that a script may take beyond what a
+    notebook has. Raises Unusable where it cannot be graded, CancelledError where it is `stopping`.
+    """
+    one = work.one
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=below) as temporary:
+        folder = Path(temporary)
+        prepare(folder, one.master, work.notebook, work.files, blank)
+        result = _run(folder, one.master, stopping, extra if one.master.script else 0)
+        made = {page: folder / page.parts[0] / LEARNER / Path(*page.parts[2:]) for page in _pages(one)}
+        return Graded(result, {page: path.read_bytes() for page, path in made.items()})
 
 
 def _refuse(one: Submission, results: Path, problem: Unusable) -> dict[str, Any]:
@@ -318,6 +366,8 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float) 
     neutral.mkdir()  # `python -m` imports from where it stands
     (folder / "tmp").mkdir()  # what is killed in the middle leaves nothing elsewhere
     env = {**jupyter.environment(folder / "jupyter"), "TMPDIR": str(folder / "tmp")}
+    for name in [name for name in env if name.startswith("SLURM_")]:
+        del env[name]  # in a job, mpirun would count Slurm's tasks, not the ranks that it is asked for
     if master.script:
         env.pop("COURSE_SLICE", None)  # the contract says how much it trains on
     else:

@@ -1,10 +1,15 @@
-"""JupyterLab on a workspace: started, announced, and ended with everything it started."""
+"""JupyterLab on a workspace: started, announced, and ended with everything it started.
+
+Who starts it for others sets COURSE_TOKEN, the token that the lab asks for (else a random one), and COURSE_ADDRESS,
+where it listens: this machine only (127.0.0.1) or, as in a container, 0.0.0.0 for everywhere.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import secrets
 import shutil
 import socket
@@ -23,6 +28,7 @@ from course_lib.errors import CourseError
 
 FIRST_PORT, PORTS = 8888, 100  # tried one after the other where no port is asked for
 START_LIMIT = 120.0  # seconds until JupyterLab must be up
+HERE, EVERYWHERE = "127.0.0.1", "0.0.0.0"
 LOG = "jupyterlab.log"
 _HERE = Path(__file__).parent
 
@@ -36,7 +42,7 @@ def check_port(port: int | None) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", port))
+            probe.bind((_address(), port))
         except OSError as error:
             taken = f"Port {port} cannot be used ({error.strerror})"
             raise CourseError(f"{taken}; choose another with --port, or leave it out to get a free one.") from None
@@ -48,11 +54,11 @@ def serve(directory: Path, state: Path, port: int | None, browser: bool) -> int:
     Settings and state stay in `state`. Kernels, and the ranks that they started, end with it. CourseError if
     it does not start or fails.
     """
-    token = secrets.token_hex(24)
+    token, address = _token(), _address()
     _settings(state)
     try:
         while True:
-            with _jupyterlab(directory, state, port, token) as process:
+            with _jupyterlab(directory, state, port, token, address) as process:
                 if url := _await_start(process, state, token):
                     _announce(f"{url}lab/tree/Welcome.md?token={token}", directory, browser)
                     code = process.wait()
@@ -67,13 +73,30 @@ def serve(directory: Path, state: Path, port: int | None, browser: bool) -> int:
     return 0
 
 
+def _token() -> str:
+    token = os.environ.get("COURSE_TOKEN") or secrets.token_hex(24)
+    if not re.fullmatch(r"[\w.~-]{16,}", token, re.ASCII):
+        rule = "must be 16 or more letters, digits, '-', '_', '.' or '~'"
+        raise CourseError(f"COURSE_TOKEN {rule}; unset it to get a random one.", code=2)
+    return token
+
+
+def _address() -> str:
+    address = os.environ.get("COURSE_ADDRESS") or HERE
+    if address not in (HERE, EVERYWHERE):
+        allowed = f"{HERE} (this machine only) or {EVERYWHERE} (everywhere)"
+        raise CourseError(f"COURSE_ADDRESS is {address!r}; it can be {allowed}.", code=2)
+    return address
+
+
 @contextlib.contextmanager
-def _jupyterlab(directory: Path, state: Path, port: int | None, token: str) -> Iterator[subprocess.Popen]:
+def _jupyterlab(directory: Path, state: Path, port: int | None, token: str, address: str) -> Iterator[subprocess.Popen]:
     """JupyterLab in the background; it and all that it started are gone when the block ends, or we do."""
     command = [
         *(sys.executable, supervise.__file__, "0"),
         *(sys.executable, "-m", "jupyterlab"),
         f"--ServerApp.root_dir={directory}",
+        f"--ServerApp.ip={address}",
         f"--ServerApp.port={port or FIRST_PORT}",
         f"--ServerApp.port_retries={0 if port else PORTS}",
         f"--LabApp.app_settings_dir={state / 'app'}",
@@ -128,7 +151,8 @@ def _addresses(state: Path, token: str) -> Iterator[str]:
         with contextlib.suppress(OSError, ValueError):  # just being written, or just gone
             server = json.loads(path.read_text())
             if server["token"] == token:
-                yield server["url"]
+                # Not server["url"]: it has the host's name where the lab listens everywhere, which need not resolve.
+                yield f"http://{HERE}:{server['port']}{server['base_url']}"
 
 
 def _announce(url: str, directory: Path, browser: bool) -> None:

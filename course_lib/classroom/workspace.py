@@ -16,6 +16,7 @@ from course_lib.errors import CourseError
 from course_lib.files import write
 
 HIDDEN = ".course"  # in the workspace: the manifest, and Jupyter's settings and state
+HANDOUT = "handout"  # in place of labs/ and assessment/ where the course is a learner's (see `handout`)
 _HERE = Path(__file__).parent
 
 
@@ -25,7 +26,7 @@ def open_lab(directory: Path, port: int | None, browser: bool, root: Path = ROOT
     CourseError: the workspace cannot be written, the port is taken, JupyterLab does not start.
     """
     directory = directory.expanduser().resolve()
-    for part in (root, root / "labs", root / "assessment", root / "course_lib"):
+    for part in (root, root / "labs", root / "assessment", root / "course_lib", root / HANDOUT):
         if directory == part.resolve() or (part != root and part.resolve() in directory.parents):
             raise CourseError(f"{directory} belongs to the course itself; choose another workspace with --dir.")
     lab.check_port(port)
@@ -40,6 +41,9 @@ def course_files(root: Path = ROOT) -> dict[str, bytes]:
     Notebooks, starter scripts, recorded results and Welcome.md: masters, solutions and what else stands in
     a lab's folder are not taken.
     """
+    if (handout := root / HANDOUT).is_dir():
+        paths = (path for path in sorted(handout.rglob("*")) if path.is_file())
+        return {str(path.relative_to(handout)): path.read_bytes() for path in paths}
     files = {}
     masters = find(root)
     notebooks = [notebook_of(path) for path in masters]

@@ -12,14 +12,14 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from course_lib import data, launch
-from course_lib.bootstrap import NEWEST, OLDEST
+from course_lib import data, launch, legacy_keras
+from course_lib.bootstrap import GIVEN_NEWEST, NEWEST, OLDEST
 from course_lib.data.published import PUBLISHED
 from course_lib.errors import CourseError
 
 AGREEMENT = Path(__file__).with_name("agreement.py")
 STACK = Path(__file__).with_name("stack.py")
-PATIENCE = 300  # seconds for loading TensorFlow, and for each run of two ranks
+PATIENCE = 300  # seconds for loading TensorFlow, and for each run of ranks
 CONTROLLERS = {"gloo": "Gloo", "mpi": "MPI"}
 
 
@@ -27,85 +27,108 @@ def diagnose() -> dict:
     """Examine this machine; takes about half a minute.
 
     Return `python`, `tensorflow`, `keras`, `horovod` (versions; None where missing), `controllers` ("gloo",
-    "mpi"), `gpus` (names), `data` (name → source), `ranks_agree` (two ranks hold the same weights, bit by
-    bit, after training under every controller) and `problems` (sentences with their fix; empty when healthy).
+    "mpi"), `gpus` (names), `data` (name → source), `ranks_agree` (two ranks, or one for each GPU, hold the same
+    weights, bit by bit, after training under every controller) and `problems` (sentences with their fix; empty
+    when healthy).
     """
     with ThreadPoolExecutor() as pool:  # offline, it takes a while to learn that there is no network
         located = {name: pool.submit(data.locate, name) for name in PUBLISHED}
-        stack = _stack()
-    python = platform.python_version()
-    problems = stack_problems(python, stack, _gpus_of_host())
-    sources = {}
+        report = training()
+    sources, problems = {}, []
     for name, answer in located.items():
         try:
             sources[name] = answer.result()
         except CourseError as error:
             problems.append(str(error))
+    return {
+        "python": platform.python_version(),
+        **{name: report[name] for name in ("tensorflow", "keras", "horovod", "controllers", "gpus")},
+        "data": sources,
+        "ranks_agree": report["ranks_agree"],
+        "problems": [*problems, *report["problems"]],
+    }
+
+
+def training() -> dict:
+    """What `course_lib.doctor.stack` reports, `ranks` (how many were tried), `ranks_agree` and `problems`.
+
+    So much of `diagnose` decides whether ranks train one network here.
+    """
+    stack = _stack()
+    ranks = max(2, len(stack["gpus"]))
+    problems = stack_problems(platform.python_version(), stack, _gpus_of_host())
     if not _resolves("localhost"):
         problems.append("The name localhost is unknown here: add the line `127.0.0.1 localhost` to /etc/hosts.")
-    disagreements = [disagreement(name) for name in stack["controllers"]]
-    return {
-        "python": python,
-        **{name: stack[name] for name in ("tensorflow", "keras", "horovod", "controllers", "gpus")},
-        "data": sources,
-        "ranks_agree": bool(disagreements) and not any(disagreements),
-        "problems": problems + [sentence for sentence in disagreements if sentence],
-    }
+    disagreements = [disagreement(name, ranks=ranks) for name in stack["controllers"]]
+    agree = bool(disagreements) and not any(disagreements)
+    problems += [sentence for sentence in disagreements if sentence]
+    return {**stack, "ranks": ranks, "ranks_agree": agree, "problems": problems}
 
 
 def stack_problems(python: str, stack: Mapping, gpus_of_host: int = 0) -> list[str]:
     """What is wrong with what `course_lib.doctor.stack` reports, in sentences with the fix."""
     problems = []
-    if not OLDEST <= tuple(map(int, python.split(".")[:2])) <= NEWEST:
+    given = stack["tensorflow"] and legacy_keras.needed(stack["tensorflow"])  # no set-up of ours installs that
+    if not OLDEST <= tuple(map(int, python.split(".")[:2])) <= (GIVEN_NEWEST if given else NEWEST):
         problems.append(
             f"TensorFlow 2.15 runs on Python 3.9 to 3.11, not on Python {python}: "
             "run `./course setup`, which makes an environment with one of them."
         )
     for name, reason in stack["faults"].items():
-        problems.append(f"{name} cannot be used ({reason}): run `./course setup` to install it again.")
+        problems.append(f"{name} cannot be used ({reason}): {_mend('run `./course setup` to install it again')}.")
     if stack["keras"] and int(stack["keras"].split(".")[0]) >= 3:
+        mend = _mend("which installs TensorFlow 2.15 with Keras 2.15", "which puts tf_keras in its place")
         problems.append(
             f"Keras {stack['keras']} trains with Horovod without an error and never averages the gradients: "
-            "run `./course setup`, which installs TensorFlow 2.15 with Keras 2.15."
+            f"run `./course setup`, {mend}."
         )
     if stack["horovod"] and not stack["controllers"]:
-        problems.append("Horovod was built with neither Gloo nor MPI: run `./course setup` to build it again.")
+        mend = _mend("run `./course setup` to build it again")
+        problems.append(f"Horovod was built with neither Gloo nor MPI: {mend}.")
     if stack["tensorflow"] and gpus_of_host > len(stack["gpus"]):
-        problems.append(
-            f"This host has {gpus_of_host} NVIDIA GPUs, but TensorFlow sees {len(stack['gpus'])} of them: "
-            "run `./course setup` to install TensorFlow with CUDA."
+        mend = _mend(
+            "run `./course setup` to install TensorFlow with CUDA",
+            "use an image for this host's driver (`nvidia-smi` names its CUDA version), or update the driver",
         )
+        problems.append(
+            f"This host has {gpus_of_host} NVIDIA GPUs, but TensorFlow sees {len(stack['gpus'])} of them: {mend}."
+        )
+    if stack["horovod"] and len(stack["gpus"]) > 1 and not stack["nccl"]:
+        mend = _mend("install the CUDA toolkit (nvcc) and run `./course setup`")
+        problems.append(f"Horovod was built without NCCL, so GPUs would reduce through the CPU: {mend}.")
     return problems
 
 
-def disagreement(controller: str, script: Path = AGREEMENT) -> str:
-    """Run `script` on two ranks under `controller`; return "" if their weights agree, else what is wrong.
+def disagreement(controller: str, script: Path = AGREEMENT, ranks: int = 2) -> str:
+    """Run `script` on `ranks` ranks under `controller`; return "" if their weights agree, else what is wrong.
 
     The script reports through `course_lib.doctor.agreement.tell`.
     """
     try:
-        with launch.start(script, ranks=2, controller=controller, timeout=PATIENCE) as run:
+        with launch.start(script, ranks=ranks, controller=controller, timeout=PATIENCE) as run:
             lines = [event.data["text"] for event in run if event.kind == "output"]
         result = run.wait()
     except CourseError as error:
-        return f"Two ranks could not be started under {CONTROLLERS[controller]}: {error}"
-    return verdict(controller, result.message if result.code else "", lines)
+        return f"{_number(ranks)} ranks could not be started under {CONTROLLERS[controller]}: {error}"
+    return verdict(controller, result.message if result.code else "", lines, ranks)
 
 
-def verdict(controller: str, failure: str, lines: list[str]) -> str:
-    """Judge a run of two ranks by how it failed ("" if it did not) and the report in its output `lines`."""
-    name = CONTROLLERS[controller]
-    rebuild = "if nothing else is wrong here, remove .venv and run `./course setup` to install all of it again."
+def verdict(controller: str, failure: str, lines: list[str], ranks: int = 2) -> str:
+    """Judge a run by how it failed ("" if it did not) and the report in its output `lines`."""
+    name, number = CONTROLLERS[controller], _number(ranks)
+    rebuild = "remove .venv and run `./course setup` to install all of it again"
+    rebuild = f"if nothing else is wrong here, {_mend(rebuild)}."
     if failure:
-        return f"Two ranks under {name} did not finish ({failure.rstrip('.')}): {rebuild}"
+        return f"{number} ranks under {name} did not finish ({failure.rstrip('.')}): {rebuild}"
     reports = [json.loads(line[len("agreement ") :]) for line in lines if line.startswith("agreement {")]
-    if [report["size"] for report in reports] != [2]:
-        return f"Two ranks started under {name} do not find each other: {rebuild}"
+    if [report["size"] for report in reports] != [ranks]:
+        return f"{number} ranks started under {name} do not find each other: {rebuild}"
     difference = reports[0]["difference"]
     if difference != 0.0:
+        mend = _mend("run `./course setup` to install the course's versions")
         return (
-            f"After training under {name}, the weights of two ranks differ by up to {difference:.2g}, so "
-            "their gradients are not averaged: run `./course setup` to install the course's versions."
+            f"After training under {name}, the weights of {number.lower()} ranks differ by up to {difference:.2g}, so "
+            f"their gradients are not averaged: {mend}."
         )
     return ""
 
@@ -124,7 +147,7 @@ def show(report: Mapping) -> None:
     table.add_row("GPUs", ", ".join(report["gpus"]) or "none: everything runs on the CPU")
     for name, source in report["data"].items():
         table.add_row(name, _SOURCES[source])
-    table.add_row("Two ranks agree", "yes, bit by bit" if report["ranks_agree"] else "[red]no[/]")
+    table.add_row("Ranks agree", "yes, bit by bit" if report["ranks_agree"] else "[red]no[/]")
     console = Console()
     console.print(table)
     for problem in report["problems"]:
@@ -141,7 +164,7 @@ _SOURCES = {
 
 def _stack() -> dict:
     """What `stack.py` reports, run in a process of its own, because loading TensorFlow may crash or hang."""
-    nothing = {"tensorflow": None, "keras": None, "horovod": None, "controllers": [], "gpus": []}
+    nothing = {"tensorflow": None, "keras": None, "horovod": None, "controllers": [], "nccl": False, "gpus": []}
     try:
         done = subprocess.run(
             [sys.executable, str(STACK)],
@@ -156,6 +179,19 @@ def _stack() -> dict:
     except (IndexError, ValueError):
         fault = f"loading it ended with exit code {done.returncode}"
     return {**nothing, "faults": {"TensorFlow": fault}}
+
+
+def _given() -> bool:
+    return bool(os.environ.get("COURSE_TENSORFLOW"))
+
+
+def _mend(own: str, given: str = "use another image (this one's TensorFlow and Horovod are used as they are)") -> str:
+    """How to mend something: `own`, unless TensorFlow and Horovod are those of an image."""
+    return given if _given() else own
+
+
+def _number(ranks: int) -> str:
+    return "Two" if ranks == 2 else str(ranks)
 
 
 def _resolves(host: str) -> bool:

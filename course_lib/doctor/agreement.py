@@ -1,7 +1,7 @@
-"""Two ranks train one small model on different data; afterwards their weights must be equal, bit by bit.
+"""Ranks train one small model on different data; afterwards their weights must be equal, bit by bit.
 
 The one check that finds every way in which ranks silently stop sharing what they learn: Keras 3, gradients
-that nobody reduces, a start that nobody broadcast. `course doctor` runs this file on two ranks.
+that nobody reduces, a start that nobody broadcast. `course doctor` runs this file on two ranks, or on all GPUs.
 """
 
 from __future__ import annotations
@@ -42,10 +42,12 @@ def tell(model: tf.keras.Model) -> None:
 def main() -> None:
     """Train as the course does, then compare."""
     hvd.init()
-    for gpu in tf.config.list_physical_devices("GPU"):
+    gpus = tf.config.list_physical_devices("GPU")
+    for gpu in gpus:
         tf.config.experimental.set_memory_growth(gpu, True)
-    if gpus := tf.config.list_physical_devices("GPU"):
-        tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
+    # NCCL refuses two ranks on one GPU: where there are fewer than ranks, all of them take the CPU.
+    mine = [gpus[hvd.local_rank()]] if len(gpus) >= hvd.local_size() else []
+    tf.config.set_visible_devices(mine, "GPU")
     model = small_model()
     model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1, momentum=0.9)), loss())
     model.fit(

@@ -334,7 +334,7 @@ class TestCommand:
             "print(os.path.exists(sys.argv[1]), open('/proc/net/dev').read().count(':'))"
         )
         words = [sys.executable, "-c", program, str(ROOT / "pyproject.toml")]
-        command = sandbox.command(words, {tmp_path / "inbox": Path("/inbox")}, {"EXTRA": "1"})
+        command = sandbox.command(words, {tmp_path / "inbox": Path("/inbox")}, {"EXTRA": "1"}, tmp_path)
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             (tmp_path / "inbox" / "later").write_text("")
             said, _ = process.communicate("go\n", timeout=30)
@@ -345,8 +345,8 @@ class TestCommand:
         monkeypatch.setenv("SECRET", "1")
         (tmp_path / "images").write_text("")
         program = "import os; print(os.listdir(os.environ['DATA']), 'SECRET' in os.environ)"
-        files = {tmp_path / "images": tmp_path / "images"}
-        words = sandbox.command([sys.executable, "-c", program], files, {"DATA": str(tmp_path)})
+        files = {tmp_path / "images": Path("/data/images")}
+        words = sandbox.command([sys.executable, "-c", program], files, {"DATA": "/data"}, tmp_path / "links")
         assert subprocess.run(words, capture_output=True, text=True).stdout == "['images'] False\n"
 
 

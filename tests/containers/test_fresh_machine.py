@@ -6,7 +6,6 @@ The network is the host's, because the set-up downloads; so are its certificates
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -26,18 +25,15 @@ from course_lib import places
 
 pytestmark = [pytest.mark.container, pytest.mark.slow]
 
-SETTINGS = re.compile(r"(PIP_|UV_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|(https?|no|all)_proxy$)", re.IGNORECASE)
-CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
-PIP_SETTINGS = (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf")
 PATIENCE = 2400  # seconds for the set-up on a busy machine
 
 
 class Machine:
     """A Debian root; what runs in it has processes of its own and ends when its first process ends."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, settings: dict[str, str]) -> None:
         self.root = root
-        self.settings = {name: value for name, value in os.environ.items() if SETTINGS.match(name)}
+        self.settings = settings
 
     def start(self, *command: str, **options: object) -> subprocess.Popen:
         """Start a command in the project's folder."""
@@ -63,65 +59,18 @@ class Machine:
         return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def new_root(folder: Path) -> None:
-    """Unpack the smallest Debian 12 into `folder`; the first time, fetch it with debootstrap."""
-    kept = places.cache() / "tests" / "debian-12-minbase.tar"
-    if not kept.exists():
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        include = "--include=ca-certificates"
-        subprocess.run(["debootstrap", "--variant=minbase", include, "bookworm", str(folder)], check=True)
-        draft = kept.with_suffix(".draft")
-        subprocess.run(["tar", "-C", str(folder), "--numeric-owner", "-cf", str(draft), "."], check=True)
-        draft.replace(kept)
-    else:
-        subprocess.run(["tar", "-C", str(folder), "--numeric-owner", "-xpf", str(kept)], check=True)
-
-
-def copy_project(target: Path) -> None:
-    """Copy the files that git tracks or would track."""
-    listing = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "-z"],
-        cwd=places.ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
-    for name in filter(None, listing.split("\0")):
-        if (places.ROOT / name).is_file():
-            (target / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy(places.ROOT / name, target / name)
-
-
-def copy_settings(root: Path) -> None:
-    """Copy how this host reaches its package index: name server, certificates, pip's files.
-
-    And write the one file that Debian's installer writes and debootstrap does not.
-    """
-    (root / "etc" / "hosts").write_text(f"127.0.0.1 localhost\n127.0.1.1 {socket.gethostname()}\n")
-    named = [Path(os.environ[name]) for name in ("SSL_CERT_FILE", "PIP_CERT") if name in os.environ]
-    for path in {CERTIFICATES, Path("/etc/resolv.conf"), *PIP_SETTINGS, *named}:
-        if path.is_file():
-            target = root / path.relative_to("/")
-            target.parent.mkdir(parents=True, exist_ok=True)
-            target.unlink(missing_ok=True)
-            shutil.copy(path, target)
-
-
 @pytest.fixture(scope="module")
-def bare() -> Iterator[Machine]:
+def bare(debian) -> Iterator[Machine]:
     """A machine with the project and nothing that it needs."""
-    if os.geteuid() != 0:
-        pytest.skip("a Debian root needs root's rights")
-    for tool in ("debootstrap", "bwrap", "git", "tar"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
+    if not shutil.which("bwrap"):
+        pytest.skip("bwrap is not installed")
     root = Path(tempfile.mkdtemp(prefix="course-fresh-machine-"))
     root.chmod(0o755)
     try:
-        new_root(root)
-        copy_settings(root)
-        copy_project(root / "course")
-        yield Machine(root)
+        debian.unpack(root)
+        debian.configure(root)
+        debian.copy_project(root / "course")
+        yield Machine(root, debian.settings)
     finally:
         assert str(root) not in Path("/proc/self/mounts").read_text()
         shutil.rmtree(root)

@@ -56,7 +56,7 @@ def test_what_is_left_is_noticed(room):
     assert room.left(patience=0) == []
     room.temporary.joinpath("forgotten").touch()
     room.outside.write_text("something else")
-    confined = sandbox.command(["sleep", "60"], {room.folder: Path("/room")}, {})
+    confined = sandbox.command(["sleep", "60"], {room.folder: Path("/room")}, {}, room.folder)
     with socket.create_server(("127.0.0.1", 0)) as listening, subprocess.Popen(confined) as process:
         port = listening.getsockname()[1]
         try:

@@ -25,6 +25,21 @@ def marked():
         time.sleep(0.1)
 
 
+@pytest.fixture(scope="session")
+def nothing_runs_on():
+    """Wait until no process of a run is left on any of some pretended hosts."""
+    names = "[r]ank.py|[r]un_task|[s]shd:.*@|[c]ourse_lib|[b]wrap|[s]leep"
+    ask = ["sh", "-c", f"ps -eo stat,args | grep -v ^Z | grep -E '{names}'"]  # a host's first process buries no dead
+
+    def check(hosts):
+        deadline = time.monotonic() + GONE
+        while left := "".join(host.run(ask).stdout for host in hosts):
+            assert time.monotonic() < deadline, left
+            time.sleep(0.2)
+
+    return check
+
+
 def _environment(process: psutil.Process) -> dict[str, str]:
     try:
         return process.environ()

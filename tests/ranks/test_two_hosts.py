@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import runpy
 import sys
-import time
 
 import pytest
 
@@ -84,23 +83,36 @@ launch.call(function, 2, hosts="{TWO}", controller="gloo", timeout=6)
 """
 
 
-def nothing_runs_on(hosts):
-    ask = ["sh", "-c", "ps -eo args | grep -E '[r]ank.py|[r]un_task|[s]shd:.*@'"]
-    deadline = time.monotonic() + 10
-    while left := "".join(host.run(ask).stdout for host in hosts):
-        assert time.monotonic() < deadline, left
-        time.sleep(0.2)
-
-
-def test_a_stopped_run_ends_on_the_other_host_too(hosts, controller, tmp_path):
+def test_a_stopped_run_ends_on_the_other_host_too(hosts, controller, tmp_path, nothing_runs_on):
     (tmp_path / "script.py").write_text("import socket, time\nprint(socket.gethostname())\ntime.sleep(600)")
     done = hosts[0].run([sys.executable, "-c", STOPPED, controller], cwd=tmp_path, timeout=60)
     assert done.stdout == f"a b {launch.STOPPED}\n", done.stderr
     nothing_runs_on(hosts)
 
 
-def test_a_function_at_its_time_limit_ends_on_the_other_host_too(hosts):
+def test_a_function_at_its_time_limit_ends_on_the_other_host_too(hosts, nothing_runs_on):
     done = hosts[0].run([sys.executable, "-c", LATE], timeout=60)
     assert sorted(done.stdout.splitlines()) == ["[0] a", "[1] b"], done.stderr
     assert "Stopped at the time limit of 6 s." in done.stderr
+    nothing_runs_on(hosts)
+
+
+DAEMON = """
+import os
+print("of", os.environ["HOROVOD_SIZE"], flush=True)
+if os.environ["HOROVOD_RANK"] == "1" and os.fork() == 0:
+    os.setsid()
+    if os.fork() == 0:
+        os.environ.clear()
+        os.execvp("sleep", ["sleep", "600"])
+    os._exit(0)
+"""
+
+
+def test_a_daemon_does_not_outlive_the_run_on_the_other_host(hosts, tmp_path, nothing_runs_on):
+    (tmp_path / "script.py").write_text(DAEMON)
+    course = [sys.executable, "-m", "course_lib.cli", "run", "script.py", "-H", "a:1,b:2", "-np", "2", "--gloo"]
+    done = hosts[0].run(course, cwd=tmp_path, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert sorted(done.stdout.splitlines()) == ["rank 0 │ of 2", "rank 1 │ of 2"]  # though there are three slots
     nothing_runs_on(hosts)

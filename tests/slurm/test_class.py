@@ -1,0 +1,158 @@
+"""Ten learners hand in. The command that grades them on Slurm is killed, and started again; then a node dies."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas
+import pytest
+
+from course_lib.classroom import grading
+from course_lib.places import ROOT
+
+pytestmark = [pytest.mark.slow, pytest.mark.notebook]
+
+TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "test_grading.py")
+tiny = importlib.util.module_from_spec(TINY)
+TINY.loader.exec_module(tiny)
+
+COMMAND = """
+import sys
+from pathlib import Path
+from course_lib.classroom import grading
+sys.exit(grading.grade(Path(sys.argv[1]), root=Path(sys.argv[2]), slurm=True).code)
+"""
+SLOPE = tiny.SLOPE + "\nopen({trace!r}, 'a').write('graded\\n')"
+GRADED = {  # learner → what is written for shout, points of the exercises
+    **{f"full{number}": (tiny.SHOUT, [4, 2, 1]) for number in range(5)},
+    **{f"partial{number}": ("def shout(text):\n    return text", [4, 2, 0]) for number in range(3)},
+}
+NOT_GRADED = {
+    "dead": "Its process died while a cell ran: out of memory, or a cell ended it.",
+    "missing": "script.py was not handed in with the notebook.",
+}
+
+
+def hand_in(directory):
+    traces = directory.with_name("traces")
+    traces.mkdir()
+    for learner, (shout, _) in GRADED.items():
+        tiny.hand_in(directory, learner, tiny.notebook(SLOPE.format(trace=str(traces / learner)), shout))
+    tiny.hand_in(directory, "dead", tiny.notebook("import os\nos._exit(1)"))
+    tiny.hand_in(directory, "missing", tiny.notebook(), script=None)
+
+
+def start(cluster, directory):
+    words = [sys.executable, "-c", COMMAND, str(directory), str(tiny.FIXTURES)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": directory.parent}
+    return cluster.nodes[0].popen(["sh", "-c", 'echo $$; exec "$@"', "sh", *words], **pipes)
+
+
+def remembered(results):
+    """What is kept of those graded so far: file → when it was written, and what it says."""
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in results.glob(".results/**/*.json")}
+
+
+def wait_for(condition, process):
+    while not (found := condition()):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.2)
+    return found
+
+
+@pytest.fixture(scope="module")
+def ten(cluster, tmp_path_factory):
+    """A class graded in two goes, the first killed, the second with one node that dies."""
+    directory = tmp_path_factory.mktemp("ten") / "class"
+    hand_in(directory)
+    results = grading.results_of(directory)
+    with start(cluster, directory) as process:
+        number = process.stdout.readline().strip()
+        wait_for(lambda: len(remembered(results)) >= 2, process)
+        cluster.run(["kill", "-KILL", number])
+        process.communicate()
+    before, left = remembered(results), [job.split() for job in cluster.jobs()]
+    traces = {path.name: path.read_text() for path in directory.with_name("traces").iterdir()}
+    tables = (results / "grades.csv").exists()
+    with start(cluster, directory) as process:
+        wait_for(lambda: len(remembered(results)) > len(before), process)
+        cluster_b = ["squeue", "--noheader", "--states=RUNNING", "--nodelist=b", "--format=%i"]
+        lost = wait_for(lambda: cluster.run(cluster_b).stdout.split(), process)
+        os.kill(cluster.nodes[1].pid, signal.SIGKILL)
+        output, errors = process.communicate(timeout=240)
+        yield {
+            "directory": directory,
+            "results": results,
+            "before": before,
+            "left": left,
+            "traces": traces,
+            "tables": tables,
+            "lost": lost,
+            "code": process.returncode,
+            "said": output + errors,
+        }
+
+
+def test_jobs_of_a_killed_command_are_cancelled_by_the_next(ten, cluster):
+    assert ten["left"] and ten["tables"] is False
+    ended = {cluster.told(job)["JobState"] for _, job, _ in ten["left"]}
+    assert "CANCELLED" in ended
+    assert ended <= {"CANCELLED", "COMPLETED", "FAILED"}  # some may end between the two
+
+
+def test_the_node_died_with_a_job(ten, cluster):
+    assert "NODE_FAIL" in {cluster.told(job)["JobState"] for job in ten["lost"]}
+    assert cluster.run(["sinfo", "--noheader", "--nodes=b", "--format=%T"]).stdout.startswith("down")
+
+
+def test_nobody_is_lost_and_nobody_graded_twice(ten):
+    assert ten["code"] == 1, ten["said"]  # two could not be graded
+    table = pandas.read_csv(ten["results"] / "grades.csv", keep_default_na=False)
+    told = {learner: list(rows.score.astype(float)) for learner, rows in table[table.exercise != ""].groupby("learner")}
+    assert told == {learner: points for learner, (_, points) in GRADED.items()}
+    after = remembered(ten["results"])
+    assert len(after) == len(GRADED)
+    assert {path: after[path] for path in ten["before"]} == ten["before"]
+    for path in ten["before"]:  # not run again either
+        learner = path.relative_to(ten["results"] / ".results").parts[0]
+        assert (ten["directory"].with_name("traces") / learner).read_text() == ten["traces"][learner]
+    pages = {path.parent.parent.name for path in ten["results"].glob("feedback/*/*/*.html")}
+    assert pages == set(GRADED)
+
+
+def test_the_gradebook_says_the_same(ten):
+    from nbgrader.api import Gradebook
+
+    with Gradebook(f"sqlite:///{ten['results'] / 'gradebook.db'}") as book:
+        scores = {one.student.id: one.score for one in book.assignment_submissions("lab0_tiny")}
+    assert scores == {learner: sum(points) for learner, (_, points) in GRADED.items()}
+
+
+def test_who_could_not_be_graded_is_told_why(ten):
+    table = pandas.read_csv(ten["results"] / "not_graded.csv", keep_default_na=False)
+    assert dict(zip(table.learner, table.reason)) == NOT_GRADED
+
+
+def test_nothing_is_left(ten, cluster):
+    assert cluster.jobs() == []
+    assert [path.name for path in ten["results"].glob("course-grade-*")] == []
+
+
+def test_an_interrupt_cancels_all_jobs(ten, cluster, tmp_path):
+    for number in range(3):
+        tiny.hand_in(tmp_path / "class", f"learner{number}", tiny.notebook())
+    with start(cluster, tmp_path / "class") as process:
+        number = process.stdout.readline().strip()
+        wait_for(lambda: [job for job in cluster.jobs() if job.startswith("RUNNING")], process)
+        jobs = [job.split()[1] for job in cluster.jobs()]
+        cluster.run(["kill", "-INT", number])
+        _, errors = process.communicate(timeout=60)
+    assert "Stopped; what is graded is kept." in errors
+    assert {cluster.told(job)["JobState"] for job in jobs} <= {"CANCELLED", "COMPLETING"}
+    assert not Path(tmp_path / "class-graded" / "grades.csv").exists()
