@@ -63,6 +63,12 @@ def main(argv: Sequence[str] = ()) -> int:
     Raises CourseError where the machine lacks something that the user has to install.
     """
     machine = look()
+    asked_for = list(argv) in ([], ["setup"])
+    if asked_for and not (os.access(ROOT, os.W_OK) and lock_file(machine).exists()):
+        raise CourseError(
+            f"The course in {ROOT} was set up for you, and you cannot change that here: a new image is made by "
+            "`containers/launch build`."
+        )
     if machine.given:
         _check_given_python()
     elif not OLDEST <= sys.version_info[:2] <= NEWEST:
@@ -71,7 +77,6 @@ def main(argv: Sequence[str] = ()) -> int:
         python = install.older_python(machine)
         os.execv(python, [python, "-IS", __file__, *argv])
     wanted = plan(machine)
-    asked_for = list(argv) in ([], ["setup"])
     if asked_for or outdated(read_notes(), wanted):
         from course_lib import install
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import cloudpickle
 
+from course_lib.errors import last_line
+
 _WRITER = """
 import resource, signal, sys
 import cloudpickle
@@ -30,5 +32,5 @@ def while_writing(save: Callable[[Path, object], None], path: Path, state: objec
         [sys.executable, "-c", _WRITER], input=cloudpickle.dumps((save, path, state, limit)), capture_output=True
     )
     if done.returncode not in (0, -signal.SIGXFSZ):
-        raise RuntimeError((done.stderr.decode(errors="replace").strip().splitlines() or ["no reason given"])[-1])
+        raise RuntimeError(last_line(done.stderr.decode(errors="replace")))
     return done.returncode != 0

@@ -1,4 +1,4 @@
-"""The one exception that users are meant to read."""
+"""The one exception that users are meant to read, and the words that it often quotes."""
 
 from __future__ import annotations
 
@@ -13,3 +13,8 @@ class CourseError(Exception):
     def _render_traceback_(self) -> list[str]:
         """What a notebook shows in place of a traceback (IPython asks for it)."""
         return [str(self)]
+
+
+def last_line(said: str, otherwise: str = "no reason given") -> str:
+    """The last line of what a process said, mostly the reason of its end; `otherwise` where it said nothing."""
+    return (said.strip().splitlines() or [otherwise])[-1]

@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from course_lib import legacy_keras
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, last_line
 
 ALIAS = "course_legacy_keras"  # the name of `legacy_keras` in site-packages, and of the .pth file that calls it
 OLDEST = (2, 15)
@@ -80,4 +80,4 @@ def _run(python: str, code: str) -> subprocess.CompletedProcess:
 
 
 def _reason(done: subprocess.CompletedProcess) -> str:
-    return (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300].rstrip(".")
+    return last_line(done.stderr, f"exit code {done.returncode}")[:300].rstrip(".")

@@ -37,7 +37,7 @@ from typing import IO, Any
 import cloudpickle
 
 from course_lib import places, remote
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, last_line
 from course_lib.rank import MARK
 from course_lib.supervise import GRACE, TIMED_OUT
 
@@ -363,12 +363,12 @@ def start(
     that can't be reached or does not see what this one sees.
     """
     path = Path(script).absolute()
-    ranks, places_ = _ranks(ranks, hosts)
+    ranks, named = _ranks(ranks, hosts)
     if not path.is_file():
         raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
     _check_numbers(ranks, timeout)
-    used = remote.first(places_, ranks) if places_ else ()
-    hosts = remote.written(used if min_ranks is None else places_) or None  # an elastic run may move to the others
+    used = remote.first(named, ranks) if named else ()
+    hosts = remote.written(used if min_ranks is None else named) or None  # an elastic run may move to the others
     environment = _environment(ranks, hosts, probe, env or {})
     if min_ranks is not None:
         _check_elastic(ranks, min_ranks)
@@ -380,10 +380,10 @@ def start(
     command += ["-H", hosts] if hosts else []
     command += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
     folder = os.path.abspath(cwd or os.getcwd())
-    if not confine and not all(remote.here(host.name) for host in places_):
+    if not confine and not all(remote.here(host.name) for host in named):
         shared = "give the command in a folder that all hosts share."
         paths = {path: remote.SHARED, Path(folder): shared}
-        remote.check(places_ if min_ranks is not None else used, paths, gloo=controller == "gloo")
+        remote.check(named if min_ranks is not None else used, paths, gloo=controller == "gloo")
         command += ABROAD
     command += [sys.executable, str(HERE / "rank.py"), str(path)]
     environment["COURSE_FOLDER"] = folder
@@ -412,9 +412,9 @@ def call(
 
     Raises CourseError for bad input as `start` does, and with a rank's last words where one fails.
     """
-    ranks, places_ = _ranks(ranks, hosts)
+    ranks, named = _ranks(ranks, hosts)
     _check_numbers(ranks, timeout)
-    used = remote.first(places_, ranks) if places_ else ()
+    used = remote.first(named, ranks) if named else ()
     hosts = remote.written(used) or None
     controller = _choose(controller)
     remote.check(used, gloo=controller == "gloo")
@@ -503,7 +503,7 @@ def _ask_controllers() -> list[str]:
     answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=_quiet(os.environ))
     lines = [line.split()[1:] for line in answer.stdout.splitlines() if line.startswith("built")]
     if not lines or not lines[0]:
-        reason = (answer.stderr.strip().splitlines() or ["no reason given"])[-1]
+        reason = last_line(answer.stderr)
         raise CourseError(f"Horovod does not load ({reason}): run `course setup` to build it again.", code=2)
     return lines[0]
 

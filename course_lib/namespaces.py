@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib import launch, places
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, last_line
 
 _PACKAGES = {
     "ip": "iproute2",
@@ -211,7 +211,7 @@ def _namespace(kinds: Sequence[str], script: str, *arguments: str) -> Iterator[i
     try:
         if keeper.stdout.readline() != "ready\n":
             keeper.stdin.close()
-            reason = (keeper.stderr.read().strip().splitlines() or ["no reason given"])[-1]
+            reason = last_line(keeper.stderr.read())
             raise CourseError(f"This machine makes no pretended hosts, not even for root ({reason}).")
         children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split()
         yield int(children[0]) if "--fork" in kinds else keeper.pid
@@ -231,5 +231,5 @@ def _enter(pid: int, script: str) -> None:
 def _do(command: Sequence[str]) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=_environment())
     if done.returncode:
-        reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        reason = last_line(done.stderr, f"exit code {done.returncode}")
         raise CourseError(f"This machine makes no pretended hosts ({' '.join(command)}: {reason}).")

@@ -12,7 +12,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, last_line
 
 
 def training(batches: Sequence[int]) -> Iterator[dict[str, int]]:
@@ -31,7 +31,7 @@ def training(batches: Sequence[int]) -> Iterator[dict[str, int]]:
                 yield json.loads(line)
             if process.wait():
                 errors.seek(0)
-                last = (errors.read().strip().splitlines() or ["no message"])[-1]
+                last = last_line(errors.read(), "no message")
                 raise CourseError(f"The measured process failed: {last}")
         finally:
             process.kill()

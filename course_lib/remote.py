@@ -24,7 +24,7 @@ from pathlib import Path
 
 import psutil
 
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, last_line
 
 SHELL = "COURSE_REMOTE_SHELL"
 CONNECT = 10  # seconds that a connection may take
@@ -202,7 +202,7 @@ def open_on(host: str, command: Sequence[str], **options: object) -> subprocess.
 
 def refusal(host: str, code: int, said: str) -> CourseError:
     """What to say of a host where the course's Python ended with `code` and no answer; `said` are its errors."""
-    last = (said.strip().splitlines() or [f"exit code {code}"])[-1].strip().rstrip(".")
+    last = last_line(said, f"exit code {code}").strip().rstrip(".")
     if any(sign in last for sign in (sys.executable, "can't open file", "No module named")):
         return CourseError(f"{host} does not have the course ({last}): {SHARED}", code=2)
     if os.environ.get(SHELL):

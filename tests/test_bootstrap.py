@@ -473,3 +473,10 @@ def test_what_no_longer_works_is_made_anew(steps, monkeypatch, works, then):
 def test_a_broken_environment_does_not_work_and_is_no_traceback(steps, tmp_path, monkeypatch):
     monkeypatch.setattr(install, "PYTHON", str(tmp_path / "not there"))
     assert not install._works(LAPTOP)
+
+
+@pytest.mark.parametrize("arguments", [[], ["setup"]])
+def test_in_an_image_nothing_can_be_set_up(tmp_path, monkeypatch, arguments):
+    monkeypatch.setattr(bootstrap, "ROOT", tmp_path)  # without the lock files, as a learner's course
+    with pytest.raises(CourseError, match="containers/launch build"):
+        bootstrap.main(arguments)

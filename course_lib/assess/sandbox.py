@@ -33,7 +33,7 @@ from course_lib import launch
 from course_lib.assess import parcel
 from course_lib.assess.contract import Limits
 from course_lib.assess.watch import Tree, size
-from course_lib.errors import CourseError
+from course_lib.errors import CourseError, last_line
 from course_lib.places import ROOT
 
 PACKAGE = Path(__file__).resolve().parent.parent
@@ -76,7 +76,7 @@ def available() -> str:
     done = subprocess.run(_bubblewrap(trial, {}, _kept()), capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode == 0:
         return ""
-    last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+    last = last_line(done.stderr, f"exit code {done.returncode}")
     return f"bubblewrap does not work here ({last}): in a container, user namespaces and /proc must be allowed."
 
 
