@@ -16,7 +16,7 @@ RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends g++ lib
 WORKDIR /course
 COPY course pyproject.toml README.md requirements*.lock ./
 COPY course_lib/__init__.py course_lib/bootstrap.py course_lib/errors.py course_lib/given.py course_lib/install.py \
-    course_lib/legacy_keras.py course_lib/places.py course_lib/progress.py course_lib/
+    course_lib/interrupt.py course_lib/legacy_keras.py course_lib/places.py course_lib/progress.py course_lib/
 RUN --mount=type=cache,target=/root/.cache --mount=type=bind,source=containers/image,target=/mnt sh /mnt/environment
 
 FROM environment AS project

@@ -33,6 +33,7 @@ from typing import NamedTuple
 if __name__ == "__main__":  # `./course` runs this file alone, before the project is installed
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
+from course_lib import interrupt
 from course_lib.errors import CourseError
 from course_lib.places import ROOT
 
@@ -282,6 +283,7 @@ def write_notes(notes: Mapping[str, str]) -> None:
 
 def _start() -> int:
     """`./course`: problems that the user can mend are one sentence, never a traceback."""
+    interrupt.heed()
     try:
         return main(sys.argv[1:] or ["--help"])
     except CourseError as error:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from pathlib import Path
 from typing import List, Optional
 
 import typer
 
+from course_lib import interrupt
 from course_lib.errors import CourseError
 from course_lib.places import ROOT
 
@@ -185,8 +185,7 @@ def _slurm(
 
 def main() -> None:
     """Entry point of the console script: problems that the user can mend are one sentence, never a traceback."""
-    signal.signal(signal.SIGTERM, _interrupt)
-    signal.signal(signal.SIGHUP, _interrupt)
+    interrupt.heed()
     try:
         app()
     except CourseError as error:
@@ -196,10 +195,6 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt
 
 
 if __name__ == "__main__":

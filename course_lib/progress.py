@@ -68,12 +68,9 @@ class Progress:
     def __enter__(self) -> Progress:
         self.log.parent.mkdir(parents=True, exist_ok=True)
         self._file = self.log.open("wb")
-        self._handlers = {s: signal.signal(s, _interrupt) for s in (signal.SIGTERM, signal.SIGHUP)}
         return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._handlers.items():
-            signal.signal(number, handler)
         self._file.close()
 
     def say(self, text: str) -> None:
@@ -243,7 +240,3 @@ def _session(leader: int) -> list[int]:
         if int(fields[3]) == leader and fields[0] != "Z":
             members.append(pid)
     return members
-
-
-def _interrupt(*_: object) -> None:
-    raise KeyboardInterrupt

@@ -315,7 +315,17 @@ def project(tmp_path):
     (root / "course_lib").mkdir(parents=True)
     for name in ("course", "pyproject.toml", *(path.name for path in places.ROOT.glob("requirements*.lock"))):
         shutil.copy(places.ROOT / name, root / name)
-    for name in ("__init__", "bootstrap", "given", "install", "legacy_keras", "progress", "errors", "places"):
+    for name in (
+        "__init__",
+        "bootstrap",
+        "errors",
+        "given",
+        "install",
+        "interrupt",
+        "legacy_keras",
+        "places",
+        "progress",
+    ):
         shutil.copy(places.ROOT / "course_lib" / f"{name}.py", root / "course_lib")
     command = root / ".venv" / "bin" / "course"
     command.parent.mkdir(parents=True)

@@ -110,7 +110,9 @@ def test_nothing_is_left_of_a_failed_command(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_nothing_is_left_after_an_interrupt(tmp_path, number):
     code = (
-        "import sys; from pathlib import Path; from course_lib.progress import Progress\n"
+        "import sys; from pathlib import Path; from course_lib import interrupt\n"
+        "from course_lib.progress import Progress\n"
+        "interrupt.heed()\n"
         "try:\n"
         "    with Progress(1, Path(sys.argv[1])) as show, show.step('Compiling'): show.run(sys.argv[2:])\n"
         "except KeyboardInterrupt: sys.exit(130)"
