@@ -29,6 +29,7 @@ expect.set_options(timeout=PATIENCE)
 
 # The contrast of an element's text with the page behind it, as the accessibility guidelines define it.
 CONTRAST = """element => {
+    if (!element.isConnected) return 0;
     const light = colour => {
         const [r, g, b] = colour.match(/[0-9.]+/g).slice(0, 3).map(v => v / 255)
             .map(v => v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
@@ -165,7 +166,7 @@ class Notebook:
         cell.evaluate("cell => cell.scrollIntoView()")
 
     def contrast(self, element: Locator) -> float:
-        """The contrast of an element's text with the page behind it."""
+        """The contrast of an element's text with the page behind it; 0 if it has just been replaced."""
         return element.evaluate(CONTRAST)
 
     def theme(self, name: str) -> None:
