@@ -24,6 +24,7 @@ import psutil
 
 from course_lib.errors import CourseError
 
+NVIDIA = Path("/proc/driver/nvidia")  # there where the kernel drives a GPU of theirs
 MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader
 
 _channel: int | None = None
@@ -69,6 +70,17 @@ def keep_to_one_core() -> None:
         names = ("HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
         number = next((int(os.environ[name]) for name in names if name in os.environ), 0)
         os.sched_setaffinity(0, {cores[number % len(cores)]})
+
+
+def compute_first() -> None:
+    """On a host without a GPU, let no thread of this rank that wakes take the core from one that computes.
+
+    Gloo's thread wakes with each message. If it then displaces the thread that holds the lock which it needs, it
+    spins for as long as its turn lasts: a fifth of a training with one core for each rank was lost to that.
+    """
+    if hasattr(os, "SCHED_BATCH") and not NVIDIA.exists():
+        with contextlib.suppress(PermissionError):
+            os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def run(script: str, args: list[str]) -> int:
@@ -118,6 +130,7 @@ def main() -> int:
     args = json.loads(os.environ.pop("COURSE_ARGUMENTS", "[]"))
     os.chdir(os.environ.pop("COURSE_FOLDER", "."))
     keep_to_one_core()
+    compute_first()
     open_channel()
     end_with_the_launcher()
     for stream in (sys.stdout, sys.stderr):

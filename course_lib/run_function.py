@@ -23,6 +23,7 @@ def tied(function: Callable[[], Any]) -> Callable[[], Any]:
     def call() -> Any:
         from course_lib import rank
 
+        rank.compute_first()
         rank.open_channel()
         rank.end_with_the_launcher()
         for stream in (sys.stdout, sys.stderr):  # a line at a time: mpirun would cut it to pieces

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib import data, launch
+from course_lib import data, launch, rank
 from course_lib.errors import CourseError
 
 ROOT = Path(__file__).parent.parent
@@ -166,6 +166,15 @@ def test_a_record_that_makes_no_sense_is_none(text):
     assert launch._parse(text) is None
 
 
+def test_scheduling_is_left_alone_on_a_host_with_a_gpu(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr("os.sched_setscheduler", lambda *arguments: asked.append(arguments))
+    for driver, calls in ((tmp_path, 0), (tmp_path / "none", 1)):
+        monkeypatch.setattr(rank, "NVIDIA", driver)
+        rank.compute_first()
+        assert len(asked) == calls
+
+
 @pytest.mark.slow
 @pytest.mark.ranks
 class TestRuns:
@@ -176,6 +185,12 @@ class TestRuns:
         said = {(e.rank, e.data["stream"], e.data["text"]) for e in run if e.kind == "output"}
         assert said == {(r, *w) for r in (0, 1) for w in (("stdout", f"hello {r}"), ("stderr", f"oops {r}"))}
         assert run.wait().code == 0
+
+    @pytest.mark.skipif(rank.NVIDIA.exists(), reason="not done on a host with a GPU")
+    def test_threads_that_wake_do_not_displace_one_that_computes(self, script, controller):
+        path = script("print(os.sched_getscheduler(0) == os.SCHED_BATCH)")
+        run = launch.start(path, controller=controller)
+        assert [event.data["text"] for event in run if event.kind == "output"] == ["True", "True"]
 
     def test_arguments_folder_and_main_are_the_script_s(self, script, tmp_path):
         path = script("print(__name__, sys.argv, os.getcwd(), sys.path[0]); import beside")

@@ -105,7 +105,8 @@ def _memory() -> Path:
 def _key(ranks: int, hosts: str | None) -> str:
     """What the speed depends on. The host's name too: a home may be shared by the hosts of a cluster."""
     versions = [f"{name} {metadata.version(name)}" for name in ("horovod", "keras", "numpy")]
-    code = hashlib.sha256(Path(__file__).read_bytes() + Path(__file__).parent.parent.joinpath("models.py").read_bytes())
+    sources = [Path(__file__), *(launch.HERE / name for name in ("models.py", "rank.py"))]
+    code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
     parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *launch.gpus(), f"{ranks} ranks", *versions]
     parts += [f"hosts {hosts}"] if hosts else []
     return ", ".join([*parts, code.hexdigest()[:8]])

@@ -3,10 +3,10 @@
     python3.11 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.13.0 numpy   # the CPU wheel is enough
     COURSE_DATA_DIR=... python tests/benchmarks/ddp.py --torch /tmp/torch/bin/python
 
-Both train the assessment's network on CIFAR-10, two ranks with one core and one thread each, in turn and on the same
-cores, each time from other first weights. Writes results/ddp.csv: seconds of training, seconds of the whole run with
-start-up, images a second while training, and the accuracy on the test images of the weights at the end. PyTorch runs
-with images in both memory layouts, and the ratio is to the one that trains faster.
+Both train the assessment's network on CIFAR-10, two ranks with one core and one thread each under the same scheduling,
+in turn and on the same cores, each time from other first weights. Writes results/ddp.csv: seconds of training, seconds
+of the whole run with start-up, images a second while training, and the accuracy on the test images of the weights at
+the end. PyTorch runs with images in both memory layouts, and the ratio is to the one that trains faster.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib import data, experiments
+from course_lib import data, experiments, launch
 from course_lib.classroom import scripts
 
 HERE = Path(__file__).parent
@@ -104,7 +104,8 @@ def torch(python: str, folder: str, recipe: dict[str, float], layout: str) -> di
 
 
 def output(command: list[str]) -> str:
-    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "OMP_NUM_THREADS": "1"}
+    env = {**os.environ, **launch.ONE_THREAD, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    env["COURSE_CORES"] = ",".join(map(str, sorted(os.sched_getaffinity(0))[:RANKS]))
     ended = subprocess.run(command, capture_output=True, text=True, env=env)
     if ended.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")

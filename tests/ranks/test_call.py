@@ -12,7 +12,7 @@ import uuid
 import psutil
 import pytest
 
-from course_lib import launch
+from course_lib import launch, rank
 from course_lib.errors import CourseError
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
@@ -35,13 +35,16 @@ def test_results_come_back_in_the_order_of_ranks_and_prints_with_their_rank(cont
 
 def test_two_names_of_this_machine_pass_for_two_hosts():
     def function():
+        import os
+
         import horovod.tensorflow as hvd
 
         hvd.init()
-        return hvd.rank(), hvd.local_rank(), hvd.local_size()
+        return hvd.rank(), hvd.local_rank(), hvd.local_size(), os.sched_getscheduler(0)
 
     answers = launch.call(function, 3, hosts="localhost:2,127.0.0.1:1", controller="gloo")
-    assert answers == [(0, 0, 2), (1, 1, 2), (2, 0, 1)]
+    policy = os.sched_getscheduler(0) if rank.NVIDIA.exists() else os.SCHED_BATCH
+    assert answers == [(0, 0, 2, policy), (1, 1, 2, policy), (2, 0, 1, policy)]
 
 
 def test_a_failing_rank_is_one_sentence():
