@@ -484,6 +484,30 @@ def sleepers():
 
 @pytest.mark.slow
 @pytest.mark.notebook
+class TestSecondTry:
+    """What nbgrader failed in, and the submission is not to blame for."""
+
+    LOG = "RuntimeError: Kernel died\nnbgrader.converters.base.NbGraderException: Please see the the above traceback\n"
+
+    @pytest.mark.parametrize("failures, problems", [(1, []), (2, ["nbgrader failed: RuntimeError: Kernel died"])])
+    def test_a_kernel_that_does_not_start_gets_one(self, tmp_path, monkeypatch, failures, problems):
+        real, folders = grading._run, []
+
+        def run(folder, *arguments):
+            folders.append(folder)
+            if len(folders) <= failures:
+                raise grading._why(1, self.LOG, 60)
+            return real(folder, *arguments)
+
+        monkeypatch.setattr(grading, "_run", run)
+        hand_in(tmp_path / "class", "anna", notebook())
+        summary = grading.grade(tmp_path / "class", root=FIXTURES)
+        assert [problem["reason"] for problem in summary.problems] == problems
+        assert len(set(folders)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
 class TestEndings:
     @pytest.fixture
     def directory(self, tmp_path, monkeypatch):

@@ -310,6 +310,13 @@ def perform(work: Work, stopping: threading.Event, blank: Path, extra: float, be
     `blank` is a gradebook that knows the assignment. `extra` are the seconds that a script may take beyond what a
     notebook has. Raises Unusable where it cannot be graded, CancelledError where it is `stopping`.
     """
+    try:
+        return _attempt(work, stopping, blank, extra, below)
+    except _Failed:  # a kernel that does not start, mostly: a port that it was to have was taken meanwhile
+        return _attempt(work, stopping, blank, extra, below)
+
+
+def _attempt(work: Work, stopping: threading.Event, blank: Path, extra: float, below: Path | None) -> Graded:
     one = work.one
     with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=below) as temporary:
         folder = Path(temporary)
@@ -317,6 +324,10 @@ def perform(work: Work, stopping: threading.Event, blank: Path, extra: float, be
         result = _run(folder, one.master, stopping, extra if one.master.script else 0)
         made = {page: folder / page.parts[0] / LEARNER / Path(*page.parts[2:]) for page in _pages(one)}
         return Graded(result, {page: path.read_bytes() for page, path in made.items()})
+
+
+class _Failed(Unusable):
+    """nbgrader failed, for no reason that lies in the submission."""
 
 
 def _refuse(one: Submission, results: Path, problem: Unusable) -> dict[str, Any]:
@@ -390,20 +401,21 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float) 
     if stopping.is_set():
         raise CancelledError
     if code:
-        raise Unusable(_why(code, log.read_text(errors="replace"), limit))
+        raise _why(code, log.read_text(errors="replace"), limit)
     result = json.loads((folder / "result.json").read_text())
     if "problem" in result:
         raise Unusable(result["problem"])
     return result
 
 
-def _why(code: int, log: str, limit: float) -> str:
+def _why(code: int, log: str, limit: float) -> Unusable:
     if code == supervise.TIMED_OUT:
-        return f"It ran for more than {limit // 60:.0f} minutes and could not be interrupted."
+        return Unusable(f"It ran for more than {limit // 60:.0f} minutes and could not be interrupted.")
     if "DeadKernelError" in log:
-        return "Its process died while a cell ran: out of memory, or a cell ended it."
-    lines = [line.strip() for line in log.splitlines() if "Error" in line or "Exception" in line]
-    return f"nbgrader failed: {lines[-1] if lines else f'exit code {code}'}"
+        return Unusable("Its process died while a cell ran: out of memory, or a cell ended it.")
+    errors = [line.strip() for line in log.splitlines() if "Error" in line or "Exception" in line]
+    lines = [line for line in errors if "NbGraderException" not in line] or errors  # that only refers to the others
+    return _Failed(f"nbgrader failed: {lines[-1] if lines else f'exit code {code}'}")
 
 
 def _record(
