@@ -48,8 +48,8 @@ asked
 #
 # **Partial marks:** each criterion is judged alone, with a reason. At the time limit the ranks are ended; the points
 # for the time are lost, what was saved by then is still judged. But accuracy and time count only for a training of
-# all ranks together, with averaged gradients. If this host can't grade (no free disk, no Horovod), you are told so:
-# that is no verdict on your script.
+# all ranks together, with averaged gradients. If this host can't grade (no free disk, no Horovod, or the script was
+# late while other programs held its cores), you are told so: that is no verdict on your script.
 
 # %% [markdown]
 # ## Your own run first

@@ -48,7 +48,7 @@ class Across:
         seconds: float,
     ) -> None:
         problems = {name: one.problem for name, one in kept.items() if one.problem}
-        self.kind = "none" if problems else "bubblewrap"
+        self.kind, self.others = "none" if problems else "bubblewrap", None
         self.weaknesses = WEAKNESSES
         if problems:
             self.weaknesses += (*(f"No sandbox on {name}: {problem}" for name, problem in problems.items()),)

@@ -196,6 +196,7 @@ class _Assessment:
             together = self._measure(
                 script, folder / "all", self._ranks, self._profile.images, seconds, env, shown=True, kept=kept
             )
+            self._mind_others(together)
             self._tell("Measuring the accuracy of the saved weights")
             measured = requirements.Measured(
                 alone=alone.evidence,
@@ -285,7 +286,16 @@ class _Assessment:
             weights = folder / "weights.h5"
             with contextlib.suppress(OSError):
                 shutil.copyfile(box.folder / "weights.h5", weights)
-            return _Run(found, weights, box.ended_by, box.kind, box.weaknesses, claim)
+            return _Run(found, weights, box.ended_by, box.kind, box.weaknesses, claim, box.others)
+
+    def _mind_others(self, run: _Run) -> None:
+        """Not the script is to blame where other programs took more of its cores than the tolerance makes up for."""
+        late = run.evidence.result.code == launch.TIMED_OUT
+        if late and run.others is not None and run.others > self._contract.tolerance:
+            raise CannotGrade(
+                f"The script was not done in time, but other programs had {run.others:.0%} of the time of the cores "
+                "that it ran on: end them, then assess it again."
+            )
 
     def _outcome(
         self, measured: requirements.Measured | None, run: _Run | None, factor: float, data_name: str, reason: str = ""
@@ -349,6 +359,7 @@ class _Run:
     kind: str
     weaknesses: tuple[str, ...]
     claimed: float | None
+    others: float | None
 
 
 def _ranks(number: int) -> str:

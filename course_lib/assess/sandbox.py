@@ -32,7 +32,7 @@ from pathlib import Path
 from course_lib import launch
 from course_lib.assess import parcel
 from course_lib.assess.contract import Limits
-from course_lib.assess.watch import Tree, size
+from course_lib.assess.watch import Tree, Use, computed, size
 from course_lib.errors import CourseError, last_line
 from course_lib.places import ROOT
 
@@ -101,9 +101,10 @@ class Sandbox:
         weaknesses: sentences on what it does not protect.
         ended_by: "" or the sentence on the limit that ended the run.
         traffic: bytes that the ranks sent each other over the loopback device; None where that can't be counted.
+        others: the part, from 0 to 1, of its cores' time that other programs had; None where that can't be told.
         folder: with `weights.h5` and `evidence/`, as far as they came out.
 
-    The last three wait for the end of the run, and raise OSError where this host can't hold what came out.
+    The last four wait for the end of the run, and raise OSError where this host can't hold what came out.
     """
 
     def __init__(
@@ -124,6 +125,7 @@ class Sandbox:
         self.weaknesses = (f"No sandbox: {problem}", *WEAKNESSES) if problem else ()
         self._ended_by = ""
         self._traffic: int | None = None
+        self._others: float | None = None
         self._limits, self._ranks, self._seconds = limits, ranks, seconds
         self._address = address
         self._cores: list[int] = []
@@ -193,6 +195,11 @@ class Sandbox:
     def traffic(self) -> int | None:
         self._ended()
         return self._traffic
+
+    @property
+    def others(self) -> float | None:
+        self._ended()
+        return self._others
 
     @property
     def ended_by(self) -> str:
@@ -270,6 +277,7 @@ class Sandbox:
         limits, ranks = self._limits, self._ranks
         processes = limits.processes * ranks + OWN_PROCESSES + 5 * ranks
         tree = Tree(run.pid, self.kind == "bubblewrap")
+        use, began, before = Use(), time.monotonic(), computed(self._cores)
         for look in itertools.count(1):
             if not run.running:
                 break
@@ -290,6 +298,9 @@ class Sandbox:
                 tree.kill()
                 break
             run.join(OFTEN)
+        if before is not None:
+            had = computed(self._cores) - before - use.computed
+            self._others = max(0.0, had / (len(self._cores) * (time.monotonic() - began)))
         result = run.wait()
         if result.code == launch.TIMED_OUT or result.code == launch.STOPPED:
             self._ended_by = result.message

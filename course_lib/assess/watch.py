@@ -1,4 +1,4 @@
-"""Keeps an eye, from outside, on what runs in the sandbox: processes, memory, files, bytes on its network."""
+"""Keeps an eye, from outside, on what runs in the sandbox: its processes, memory, files, computing and traffic."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ from pathlib import Path
 
 import psutil
 
+TICKS = os.sysconf("SC_CLK_TCK")  # of the kernel's clock, in a second
+
 _NUMBER = re.compile(r"^(RssAnon|RssShmem|Threads):\s+(\d+)", re.MULTILINE)
 _CORES = re.compile(r"^Cpus_allowed_list:\s+(\S+)", re.MULTILINE)
 _RECEIVED = re.compile(r"^\s*lo:\s*(\d+)", re.MULTILINE)
@@ -18,11 +20,18 @@ _RECEIVED = re.compile(r"^\s*lo:\s*(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Use:
-    """What all processes of a sandbox use together: their number, that of their threads, bytes of memory."""
+    """What all processes of a sandbox use together.
+
+    Attributes:
+        processes, threads: how many there are.
+        memory: bytes.
+        computed: seconds of all cores, with what those that have ended had used when they were last seen.
+    """
 
     processes: int = 0
     threads: int = 0
     memory: int = 0
+    computed: float = 0.0
 
 
 def size(folder: Path) -> int:
@@ -35,6 +44,22 @@ def size(folder: Path) -> int:
     return total
 
 
+def computed(cores: Iterable[int]) -> float | None:
+    """Seconds for which these cores have computed since the host started; None where that is not known.
+
+    What a virtual machine waits for while others have its core counts too, the kernel's work for devices does not.
+    """
+    wanted = {f"cpu{core}" for core in cores}
+    try:
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    except OSError:
+        return None
+    found = [[int(ticks) for ticks in line[1:]] for line in lines if line[0] in wanted]
+    if not found or len(found) < len(wanted):
+        return None
+    return sum(user + nice + system + stolen for user, nice, system, _, _, _, _, stolen, *_ in found) / TICKS
+
+
 class Tree:
     """The processes below `root`: all of its descendants or, where one is the first of a namespace, all in that.
 
@@ -44,6 +69,7 @@ class Tree:
     def __init__(self, root: int, namespace: bool) -> None:
         self._root, self._namespace = root, namespace
         self._first: psutil.Process | None = None
+        self._computed: dict[int, float] = {}
 
     def use(self, most: int) -> Use:
         """What they use; where there are more than `most` processes, only how many there are."""
@@ -60,7 +86,9 @@ class Tree:
                 }
                 threads += found.get("Threads", 0)
                 memory += 1024 * (found.get("RssAnon", 0) + found.get("RssShmem", 0))
-        return Use(len(numbers), threads, memory)
+                after_name = (proc / str(number) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                self._computed[number] = (int(after_name[11]) + int(after_name[12])) / TICKS
+        return Use(len(numbers), threads, memory, sum(self._computed.values()))
 
     def cores(self) -> set[int]:
         """The cores that any of their threads may run on; the first process of a namespace only waits."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import threading
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
@@ -12,6 +14,8 @@ from typer.testing import CliRunner
 from course_lib import launch
 from course_lib.assess import contract, grader
 from course_lib.assess.criteria import Verdict
+from course_lib.assess.evaluator import Evaluator
+from course_lib.assess.sandbox import Sandbox
 from course_lib.cli import app, main
 from course_lib.errors import CourseError
 
@@ -85,6 +89,19 @@ def test_a_script_large_enough_to_carry_weights_gets_no_points(script):
     assert (outcome.passed, outcome.score, outcome.seconds) == (False, 0, None)
     assert {verdict.reason for verdict in outcome.verdicts} == {outcome.error}
     assert "16,385 bytes; at most 16,384 are taken" in outcome.error
+
+
+@pytest.mark.slow
+@pytest.mark.ranks
+def test_a_busy_host_is_to_blame_for_a_late_script(script, monkeypatch, spinning):
+    monkeypatch.setattr(grader, "Sandbox", Sandbox)
+    monkeypatch.setattr(grader, "Evaluator", Evaluator)
+    script.write_text("import os, time\ntime.sleep(60 * int(os.environ['HOROVOD_RANK']))\n")
+    terms = contract.read()
+    terms = replace(terms, profiles={"short": replace(terms.profiles["short"], seconds=8.0)})
+    with spinning():
+        sentence = refused(script, contract=terms)
+    assert re.fullmatch(r"The script was not done in time, but other programs had \d+% of the time .+", sentence)
 
 
 def test_the_commands_answer_is_one_sentence_and_no_file(tmp_path, monkeypatch, capsys):

@@ -44,7 +44,7 @@ class Ran:
             with box.start(np, patience=patience) as run:
                 self.said = [event.data["text"] for event in run if event.kind == "output"]
             self.result = run.wait()
-            self.ended_by, self.traffic = box.ended_by, box.traffic
+            self.ended_by, self.traffic, self.others = box.ended_by, box.traffic, box.others
             self.came = {
                 str(path.relative_to(box.folder)): path.read_bytes() for path in box.folder.rglob("*") if path.is_file()
             }
@@ -267,6 +267,12 @@ class TestEnds:
         monkeypatch.setattr(sandbox, "LOOKS", 3)
         done = ran("os.sched_setaffinity(0, range(os.cpu_count()))\ntime.sleep(60)")
         assert done.ended_by == "It left the cores that it was given, one for each rank."
+
+    def test_what_others_compute_on_its_core_is_told_from_what_it_computes(self, ran, spinning):
+        spin = "while time.thread_time() < {}: pass"
+        assert ran(spin.format(2)).others < 0.5
+        with spinning():
+            assert ran("time.sleep(2)").others > 0.5
 
     def test_nothing_is_left_of_a_grader_that_is_killed(self, tmp_path):
         mark = uuid.uuid4().hex
