@@ -117,8 +117,10 @@ def test_gpus_are_read_from_the_driver(monkeypatch, tmp_path):
 def test_the_first_failure_is_told_from_those_that_follow_it():
     failures = launch._Failures(told={0: (2.5, 1), 1: (2.0, 3)}, seen={0: 1, 1: 3})
     assert failures.first() == (1, 3)
-    killed = launch._Failures(told={0: (2.0, 1)}, seen={0: 1, 1: 137})
+    killed = launch._Failures(told={0: (2.0, 1)}, seen={1: 137, 0: 1})
     assert killed.first() == (1, 137)
+    deaf = launch._Failures(told={0: (2.0, 3)}, seen={0: 3, 1: 137})  # killed by the launcher, in the end
+    assert deaf.first() == (0, 3)
     ended = launch._Failures(told={1: (2.0, 1)}, seen={0: -15, 2: 143})
     assert ended.first() == (1, 1)
     assert launch._Failures().first() is None
