@@ -24,11 +24,15 @@ seen = {"host": socket.gethostname(), "size": hvd.size(), "local_rank": hvd.loca
 open(f"rank-{hvd.rank()}.json", "w").write(json.dumps(seen))
 """
 HELLO = """\
-import os, socket, sys, time
+import glob, os, socket, sys, time
 print(socket.gethostname(), *sys.argv[1:])
 if sys.argv[1] == "wait":
     time.sleep(600)
-if os.environ.get("HOROVOD_RANK", "0") == sys.argv[1]:
+rank, size = os.environ.get("HOROVOD_RANK", "0"), int(os.environ.get("HOROVOD_SIZE", 1))
+open(f"printed-{rank}", "w").close()
+if rank == sys.argv[1]:
+    while len(glob.glob("printed-*")) < size:
+        time.sleep(0.1)
     sys.exit(3)
 """
 
