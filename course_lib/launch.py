@@ -46,8 +46,13 @@ STOPPED = 130
 TAIL = 20  # last lines kept of each rank
 AFTER_FAILURE = 4.0  # seconds that the other ranks get to end by themselves
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "TF_NUM_INTRAOP_THREADS": "1", "TF_NUM_INTEROP_THREADS": "1"}
-# Open MPI refuses to run as root, as in containers, unless told twice.
-MPI_AS_ROOT = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+OPEN_MPI = {
+    # It refuses to run as root, as in containers, unless told twice.
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # Horovod's thread spins while it waits for a message: it must let the thread that computes have the core.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
 SILENCE = 5  # seconds of silence after which ranks of an elastic run take another for lost; Horovod's own limit is 30
 GRACE_CONFINED = 8.0  # seconds that what is confined gets to hand out what it has, at the end
 LONGEST = 2**16  # characters of a line of output; the rest of it is dropped
@@ -563,7 +568,7 @@ def _environment(ranks: int, hosts: str | None, probe: Path | None, extra: Mappi
     """The ranks' environment: their share of threads, no framework chatter, the launcher's channel."""
     on_this_host = min(ranks, int(hosts.split(",")[0].rpartition(":")[2])) if hosts else ranks
     threads = str(max(1, len(os.sched_getaffinity(0)) // on_this_host))
-    env = {**MPI_AS_ROOT, **dict.fromkeys(ONE_THREAD, threads), **_quiet(os.environ), "COURSE_EVENTS": "1"}
+    env = {**OPEN_MPI, **dict.fromkeys(ONE_THREAD, threads), **_quiet(os.environ), "COURSE_EVENTS": "1"}
     if probe is not None:
         env["COURSE_PROBE"] = str(Path(probe).absolute())
     return {**env, **extra}

@@ -171,7 +171,7 @@ def _login(folder: Path) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
         "KERAS_HOME": os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras"),
         "XDG_CACHE_HOME": str(places.cache().parent),
-        **launch.MPI_AS_ROOT,
+        **launch.OPEN_MPI,
     }
 
 

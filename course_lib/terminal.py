@@ -11,7 +11,7 @@ from pathlib import Path
 
 from course_lib import launch
 
-_SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "2", **launch.MPI_AS_ROOT}
+_SETTINGS = {"TF_CPP_MIN_LOG_LEVEL": "2", **launch.OPEN_MPI}
 
 
 def run(command: str, *, env: Mapping[str, str] | None = None, timeout: float = 120.0) -> None:

@@ -91,6 +91,14 @@ def test_threads_are_shared_among_the_ranks_of_this_host(monkeypatch):
     assert launch._environment(2, None, None, {"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
 
 
+def test_a_waiting_mpi_rank_yields_its_core_unless_the_user_decides_otherwise(monkeypatch):
+    name = "OMPI_MCA_mpi_yield_when_idle"
+    monkeypatch.delenv(name, raising=False)
+    assert launch._environment(2, None, None, {})[name] == "1"
+    monkeypatch.setenv(name, "0")
+    assert launch._environment(2, None, None, {})[name] == "0"
+
+
 def test_ranks_of_an_elastic_run_get_names_of_their_own():
     hosts = [host.split(":") for host in launch._one_rank_each(4).split(",")]
     assert len({name for name, _ in hosts}) == 4

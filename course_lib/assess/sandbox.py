@@ -63,7 +63,7 @@ _KEPT = (  # of our own environment
     *("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH"),
     *("COURSE_EVENTS", "COURSE_PROBE", "COURSE_FOLDER", "COURSE_ARGUMENTS"),
     *launch.ONE_THREAD,
-    *launch.MPI_AS_ROOT,
+    *launch.OPEN_MPI,
 )
 
 
