@@ -210,8 +210,13 @@ def lab(tmp_path, settings):
 
 @pytest.fixture
 def shot(page):
-    """Save a picture of the page among the artefacts."""
-    return lambda name: page.screenshot(path=artefacts() / f"{name}.png")
+    """Save a picture of the page among the artefacts, once JupyterLab's opening picture is gone."""
+
+    def save(name: str) -> None:
+        page.locator("#jupyterlab-splash").wait_for(state="detached")
+        page.screenshot(path=artefacts() / f"{name}.png")
+
+    return save
 
 
 @pytest.fixture
