@@ -114,16 +114,12 @@ class _Failures:
         """The rank that failed first and its exit code. The failures of the others follow from the first."""
         told = {r: code for r, (_, code) in sorted(self.told.items(), key=lambda item: item[1][0])}
         by_launcher = (128 + signal.SIGTERM, -signal.SIGTERM)  # which ends the others, or their shells
-        ended = {rank: code for rank, code in self.seen.items() if code not in by_launcher}
+        ended = [(rank, code) for rank, code in self.seen.items() if code not in by_launcher]
         # A rank that was killed had no time to tell, but ended before those that its end made fail. The launcher too
         # kills, in the end, who does not heed it: after the rank that failed first.
-        killed = next(iter(ended.items()), None)
-        if killed and killed[0] not in told:
-            return killed
-        for failures in (told, self.seen):
-            if failures:
-                return next(iter(failures.items()))
-        return None
+        if ended and ended[0][0] not in told:
+            return ended[0]
+        return next(iter((told or self.seen).items()), None)
 
 
 class Run:
