@@ -43,8 +43,8 @@ asked
 # measured one and counts for nothing.
 #
 # **The time limit** is for a host as fast as the one that it was set on. Before your first attempt the grader
-# measures this host, for some seconds. A slower one gets more time in proportion, a faster one no less. So do small
-# accidents: the clock forgives a little over the limit.
+# measures this host, for some seconds. A slower one gets more time in proportion, a faster one no less. Small
+# accidents are forgiven: the clock allows a little over the limit.
 #
 # **Partial marks:** each criterion is judged alone, with a reason. At the time limit the ranks are ended; the points
 # for the time are lost, what was saved by then is still judged. But accuracy and time count only for a training of
