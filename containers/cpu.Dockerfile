@@ -15,8 +15,11 @@ FROM system AS environment
 RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends g++ libopenmpi-dev python3-venv
 WORKDIR /course
 COPY course pyproject.toml README.md requirements*.lock ./
-COPY course_lib/__init__.py course_lib/bootstrap.py course_lib/errors.py course_lib/given.py course_lib/install.py \
-    course_lib/interrupt.py course_lib/legacy_keras.py course_lib/places.py course_lib/progress.py course_lib/
+COPY labs/__init__.py labs/
+COPY course_lib/__init__.py course_lib/
+COPY course_lib/system course_lib/system
+COPY course_lib/command/__init__.py course_lib/command/
+COPY course_lib/command/setup course_lib/command/setup
 RUN --mount=type=cache,target=/root/.cache --mount=type=bind,source=containers/image,target=/mnt sh /mnt/environment
 
 FROM environment AS project

@@ -1,11 +1,100 @@
-"""Fixtures that several test files share."""
+"""Fixtures that several test files share, and what `course test` adds to pytest: `--changed`, order, durations."""
 
 from __future__ import annotations
 
+import csv
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
 import pytest
 
-from course_lib import launch
-from course_lib.errors import CourseError
+from course_lib.ranks import launch
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+DURATIONS = ROOT / "docs" / "ci.csv"
+ONE_AT_A_TIME = ("tests/browser/", "tests/containers/", "tests/slurm/")
+RARE = Path(__file__).with_name("rare.toml")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--changed", action="store_true",
+        help="of the tests marked `rare`, only those whose files have changed since they passed last (rare.toml)",
+    )  # fmt: skip
+    parser.addoption("--durations-table", type=Path, help="add the seconds that each group of tests took to this CSV")
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
+    """Let tests that share fixtures share a worker, and start with the groups that took longest."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class LoadGroupScheduling(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return _group(nodeid)
+
+    config.option.loadscopereorder = False  # the order is that of the workers' items
+    return LoadGroupScheduling(config, log)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what need not run; give workers the longest groups first."""
+    if config.getoption("--changed"):
+        rare = tomllib.loads(RARE.read_text(encoding="utf-8"))
+        changed = {name for name, about in rare.items() if _changed(about["passed"], about["files"])}
+        left = [
+            item for item in items if (mark := item.get_closest_marker("rare")) and mark.kwargs["group"] not in changed
+        ]
+        config.hook.pytest_deselected(items=left)
+        items[:] = [item for item in items if item not in set(left)]
+    if hasattr(config, "workerinput"):  # in a worker of xdist
+        seconds = _recorded(DURATIONS)
+        items.sort(key=lambda item: -seconds.get(_group(item.nodeid), 0))
+
+
+def _changed(since: str, files: list[str]) -> bool:
+    """Whether these files differ from those of the commit `since`; True where that can't be told."""
+    same = subprocess.run(["git", "diff", "--quiet", since, "--", *files], cwd=ROOT, capture_output=True)
+    return same.returncode != 0
+
+
+def _group(nodeid: str) -> str:
+    """Tests that run one after the other: a file's; a notebook's; all that drive a browser, all that run containers."""
+    file, _, test = nodeid.partition("::")
+    if file.startswith(ONE_AT_A_TIME):
+        return file.rpartition("/")[0]
+    notebook = test.rpartition("[")[2].rstrip("]") if file == "tests/notebooks/test_pipeline.py" else ""
+    return f"{file}[{notebook}]" if notebook else file
+
+
+def _recorded(path: Path) -> dict[str, float]:
+    if not path.exists():
+        return {}
+    with path.open(encoding="utf-8") as file:
+        return {row["tests"]: float(row["seconds"]) for row in csv.DictReader(line for line in file if line[0] != "#")}
+
+
+def pytest_terminal_summary(terminalreporter: object, config: pytest.Config) -> None:
+    """Where asked for, write down how long each group took."""
+    table = config.getoption("--durations-table")
+    if table is None:
+        return
+    seconds = Counter(_recorded(table))
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if isinstance(report, pytest.TestReport):
+                seconds[_group(report.nodeid)] += report.duration
+    with table.open("w", encoding="utf-8", newline="") as file:
+        rows = csv.writer(file)
+        rows.writerow(["tests", "seconds"])
+        rows.writerows([name, round(took, 1)] for name, took in seconds.most_common() if took >= 1)
 
 
 def _built() -> tuple[str, ...]:
@@ -21,3 +110,24 @@ def controller(request: pytest.FixtureRequest) -> str:
     if request.param not in _built():
         pytest.skip(f"Horovod was built without {request.param} here")
     return request.param
+
+
+@pytest.fixture
+def shown(monkeypatch: pytest.MonkeyPatch) -> list:
+    """What a notebook would show: one bundle for each display, as it was updated last."""
+    from course_lib.command.assess import widgets
+    from course_lib.notebook.widgets import live
+
+    outputs: list = []
+
+    class Handle:
+        def __init__(self, item: object, raw: bool = False, display_id: object = None) -> None:
+            self.place = len(outputs)
+            outputs.append(item)
+
+        def update(self, item: object, raw: bool = False) -> None:
+            outputs[self.place] = item
+
+    for module in (widgets, live):
+        monkeypatch.setattr(module, "display", Handle)
+    return outputs

@@ -12,8 +12,10 @@
 # **Needs:** lab 2, and from lab 3 what a larger batch asks of the learning rate (3b).
 
 # %%
-from course_lib import data, launch, widgets
-from course_lib.assess import terms
+from course_lib import data
+from course_lib.command.assess import contract_view as terms
+from course_lib.command.assess import widgets
+from course_lib.ranks import launch
 
 # %% [markdown]
 # ## The contract
@@ -99,7 +101,7 @@ widgets.assess("assessment.py")
 # %% hidden="serial" points=5
 # Runs to the end on one rank: 5 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("serial")
 ### END HIDDEN TESTS
@@ -107,7 +109,7 @@ points("serial")
 # %% hidden="ranks" points=10
 # Joins on all ranks: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("ranks")
 ### END HIDDEN TESTS
@@ -115,7 +117,7 @@ points("ranks")
 # %% hidden="device" points=5
 # One device for each rank: 5 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("device")
 ### END HIDDEN TESTS
@@ -123,7 +125,7 @@ points("device")
 # %% hidden="averaged" points=20
 # Gradients averaged on every step: 20 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("averaged")
 ### END HIDDEN TESTS
@@ -131,7 +133,7 @@ points("averaged")
 # %% hidden="broadcast" points=10
 # Starts from the same weights: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("broadcast")
 ### END HIDDEN TESTS
@@ -139,7 +141,7 @@ points("broadcast")
 # %% hidden="data" points=15
 # Each rank reads its own part: 15 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("data")
 ### END HIDDEN TESTS
@@ -147,7 +149,7 @@ points("data")
 # %% hidden="checkpoint" points=5
 # One rank saves: 5 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("checkpoint")
 ### END HIDDEN TESTS
@@ -155,7 +157,7 @@ points("checkpoint")
 # %% hidden="train_accuracy" points=10
 # Training accuracy: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("train_accuracy")
 ### END HIDDEN TESTS
@@ -163,7 +165,7 @@ points("train_accuracy")
 # %% hidden="test_accuracy" points=10
 # Test accuracy: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("test_accuracy")
 ### END HIDDEN TESTS
@@ -171,7 +173,7 @@ points("test_accuracy")
 # %% hidden="time" points=10
 # In time: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.assess.marks import points
+from course_lib.command.assess.notebook_points import points
 
 points("time")
 ### END HIDDEN TESTS

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib import places
 from course_lib.data import shapes, sources
 from course_lib.data.download import DownloadError, locked
 from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published
-from course_lib.errors import CourseError
+from course_lib.system import paths
+from course_lib.system.errors import CourseError
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +110,7 @@ def bundle(name: str, folder: Path, *, test: bool = True, limit: int | None = No
         cache, (kept, _) = Path("/data/cache"), _kept(published)
         if not limit:
             _stand_in(published, None)
-        inside = cache / places.cache().name
+        inside = cache / paths.cache().name
         note = sources.offline_note(published, folder)
         files = {note: inside / note.name, **({kept: inside / kept.name} if kept.exists() else {})}
         return Bundle("shapes", "stand-in", files, {"XDG_CACHE_HOME": str(cache)})
@@ -232,7 +232,7 @@ def _kept(published: Published) -> tuple[Path, str]:
     """Where the whole double of a set is kept once it is drawn, and how the names of all its versions begin."""
     kind = "shapes-{}x{}x{}".format(*published.image_shape)
     version = hashlib.sha256(Path(shapes.__file__).read_bytes()).hexdigest()[:12]
-    return places.cache() / f"{kind}-{version}.npz", kind
+    return paths.cache() / f"{kind}-{version}.npz", kind
 
 
 def _stand_in(published: Published, limit: int | None) -> Arrays:
@@ -241,7 +241,7 @@ def _stand_in(published: Published, limit: int | None) -> Arrays:
     if limit and not kept.exists():
         return _draw(published, limit, limit // 4)
     names = "x_train", "y_train", "x_test", "y_test"
-    with locked(places.cache() / f"{kind}.lock"):
+    with locked(paths.cache() / f"{kind}.lock"):
         try:
             with np.load(kept) as arrays:
                 return tuple(arrays[name] for name in names)

@@ -8,15 +8,16 @@ import hashlib
 import queue
 import sys
 import threading
-import uuid
 from collections.abc import Iterator
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
-CHUNK = 1 << 18  # bytes
-STALL = 20  # seconds without a byte after which a download has failed
+from course_lib.system.files import replacing
+
+CHUNK_BYTES = 1 << 18
+STALL_LIMIT_S = 20  # without a byte, after which a download has failed
 
 
 class DownloadError(OSError):
@@ -32,27 +33,30 @@ def download(url: str, path: Path, sha256: str, *, patience: float) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     for stale in path.parent.glob(f".{path.name}.*.part"):  # of a process that was killed
         stale.unlink(missing_ok=True)
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
     host = urlsplit(url).hostname
     try:
-        with _open(url, patience) as response, part.open("xb") as file:
-            expected = int(response.headers.get("Content-Length") or 0)
-            digest, received = hashlib.sha256(), 0
-            for piece in _with_progress(response, path.name, expected):
-                digest.update(piece)
-                file.write(piece)
-                received += len(piece)
-        if received < expected:
-            raise DownloadError(f"{host} stopped after {received:,} of {expected:,} bytes of {path.name}")
-        if digest.hexdigest() != sha256:
-            raise DownloadError(f"what {host} sent for {path.name} has the wrong checksum")
-        part.replace(path)
+        with replacing(path) as part:
+            _receive(url, part, path.name, sha256, patience)
     except DownloadError:
         raise
     except (OSError, HTTPException) as error:
         raise DownloadError(f"{path.name} from {host}: {_reason(error)}") from error
-    finally:
-        part.unlink(missing_ok=True)
+
+
+def _receive(url: str, part: Path, name: str, sha256: str, patience: float) -> None:
+    """Write what `url` sends, which is to be `name`, to the new file `part`."""
+    host = urlsplit(url).hostname
+    with _open(url, patience) as response, part.open("xb") as file:
+        expected = int(response.headers.get("Content-Length") or 0)
+        digest, received = hashlib.sha256(), 0
+        for piece in _with_progress(response, name, expected):
+            digest.update(piece)
+            file.write(piece)
+            received += len(piece)
+    if received < expected:
+        raise DownloadError(f"{host} stopped after {received:,} of {expected:,} bytes of {name}")
+    if digest.hexdigest() != sha256:
+        raise DownloadError(f"what {host} sent for {name} has the wrong checksum")
 
 
 def probe(url: str, *, patience: float) -> None:
@@ -84,7 +88,7 @@ def _open(url: str, patience: float, method: str = "GET") -> HTTPResponse:
 
     def ask() -> None:
         try:
-            answers.put(urlopen(Request(url, method=method), timeout=STALL))
+            answers.put(urlopen(Request(url, method=method), timeout=STALL_LIMIT_S))
         except Exception as error:
             answers.put(error)
 
@@ -115,6 +119,6 @@ def _with_progress(response: HTTPResponse, title: str, total: int) -> Iterator[b
         print(f"Downloading {title}" + (f", {decimal(total)}" if total else ""), file=sys.stderr, flush=True)
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         task = progress.add_task(title, total=total or None)
-        while piece := response.read(CHUNK):
+        while piece := response.read(CHUNK_BYTES):
             progress.advance(task, len(piece))
             yield piece

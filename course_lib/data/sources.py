@@ -14,10 +14,11 @@ import uuid
 import zlib
 from pathlib import Path
 
-from course_lib import places
 from course_lib.data.download import DownloadError, download, locked, probe
 from course_lib.data.published import Published
-from course_lib.errors import CourseError
+from course_lib.system import paths
+from course_lib.system.errors import CourseError
+from course_lib.system.files import write
 
 PATIENCE = 4  # seconds to wait for a server before going on with the stand-in
 LONG_PATIENCE = 30  # seconds to wait when the user has asked for a download
@@ -37,7 +38,7 @@ def find(published: Published, *, patient: bool = False, test: bool = True) -> t
     if folder := _in_cache(published):
         return folder, "cache"
     if archive := _archive(published):
-        with locked(places.cache() / f"{published.name}.lock"):
+        with locked(paths.cache() / f"{published.name}.lock"):
             return _in_cache(published) or _unpack(published, archive), "cache"
     return fetch(published, patient=patient)
 
@@ -80,7 +81,7 @@ def fetch(published: Published, *, patient: bool, replace: bool = False) -> tupl
     even if an attempt has failed only just now. Raises DownloadError, CourseError.
     """
     cache = _keras_caches()[0]
-    with locked(places.cache() / f"{published.name}.lock"):
+    with locked(paths.cache() / f"{published.name}.lock"):
         folder = _in_cache(published)
         if folder and not replace:
             return folder, "cache"
@@ -160,7 +161,7 @@ def _unpack(published: Published, archive: Path) -> Path:
 
 def _failure(published: Published) -> Path:
     """The note of a failed download: its text is the reason, its age tells when to try again."""
-    return places.cache() / f"{published.name}.offline"
+    return paths.cache() / f"{published.name}.offline"
 
 
 def offline_note(published: Published, folder: Path) -> Path:
@@ -172,8 +173,7 @@ def offline_note(published: Published, folder: Path) -> Path:
 
 def _remember_failure(published: Published, error: OSError) -> None:
     with contextlib.suppress(OSError):
-        _failure(published).parent.mkdir(parents=True, exist_ok=True)
-        _failure(published).write_text(str(error))
+        write(_failure(published), str(error).encode())
 
 
 def _raise_recent_failure(published: Published) -> None:

@@ -20,9 +20,11 @@ import numpy as np
 import pandas as pd
 from IPython.display import display
 
-from course_lib import widgets
-from course_lib.assess.exercises.gradient_descent import check, points
-from course_lib.plots import descent, motivation, surfaces
+from course_lib.notebook import widgets
+from course_lib.notebook.plots import surfaces
+from labs.lab1_gradient_descent.lessons import figures_1a as descent
+from labs.lab1_gradient_descent.lessons import figures_1a as motivation
+from labs.lab1_gradient_descent.lessons.checks_1a import check, points
 
 # %% [markdown]
 # ## Why many GPUs?

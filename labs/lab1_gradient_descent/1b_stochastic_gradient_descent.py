@@ -23,11 +23,12 @@ import numpy as np
 import pandas as pd
 from IPython.display import display
 
-from course_lib import data, plots, widgets
-from course_lib.assess.exercises.stochastic import check, points
+from course_lib import data
 from course_lib.cost import roofline
-from course_lib.plots import stochastic
-from course_lib.widgets.filling import Filling
+from course_lib.notebook import plots, widgets
+from course_lib.notebook.widgets.growing_figure import Filling
+from labs.lab1_gradient_descent.lessons import figures_1b as stochastic
+from labs.lab1_gradient_descent.lessons.checks_1b import check, points
 
 fashion = data.load("fashion_mnist")
 print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} training images")

@@ -21,10 +21,13 @@ import pandas as pd
 from IPython.display import Image
 from tensorflow import keras
 
-from course_lib import data, fitting, landscape, models, plots, widgets
-from course_lib.assess.exercises.callbacks import check, points
-from course_lib.plots import surfaces, training
-from course_lib.widgets.filling import Filling
+from course_lib import data, landscape, models
+from course_lib.notebook import plots, widgets
+from course_lib.notebook.plots import surfaces
+from course_lib.notebook.widgets.growing_figure import Filling
+from labs.lab1_gradient_descent.lessons import figures_1c as training
+from labs.lab1_gradient_descent.lessons import timed_fit as fitting
+from labs.lab1_gradient_descent.lessons.checks_1c import check, points
 
 fashion = data.load("fashion_mnist")
 shape, classes = fashion.x_train.shape[1:], len(fashion.classes)

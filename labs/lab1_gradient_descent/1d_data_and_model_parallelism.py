@@ -14,11 +14,13 @@
 # %%
 import pandas as pd
 
-from course_lib import models, peak, plots, widgets
-from course_lib.assess.exercises.parallelism import check, misjudged, misplaced, points
+from course_lib import models
 from course_lib.cost.memory import NETWORKS, OPTIMIZERS, cuts, walk
-from course_lib.plots import parallelism
-from course_lib.widgets.quizzes import DATA_AND_MODEL_PARALLELISM
+from course_lib.notebook import plots, widgets
+from labs.lab1_gradient_descent.lessons import figures_1d as parallelism
+from labs.lab1_gradient_descent.lessons import peak_memory as peak
+from labs.lab1_gradient_descent.lessons.checks_1d import check, misjudged, misplaced, points
+from labs.lab1_gradient_descent.lessons.quiz_1d import DATA_AND_MODEL_PARALLELISM
 
 # %% [markdown]
 # ## Fifteen steps

@@ -19,9 +19,11 @@
 import numpy as np
 import pandas as pd
 
-from course_lib import launch, plots, simulated, widgets
-from course_lib.assess.exercises.ranks import check, points
-from course_lib.plots import collectives
+from course_lib.collectives import simulated
+from course_lib.notebook import plots, widgets
+from course_lib.ranks import launch
+from labs.lab2_horovod.lessons import figures_2a as collectives
+from labs.lab2_horovod.lessons.checks_2a import check, points
 
 RANKS = 4
 

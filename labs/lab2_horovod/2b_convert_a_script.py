@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image
 
-from course_lib import data, launch, plots, widgets
-from course_lib.assess.conversion import check, points
-from course_lib.assess.partition import check_partition, partition_points
+from course_lib import data
+from course_lib.notebook import plots, widgets
+from course_lib.ranks import launch
+from labs.lab2_horovod.lessons.checks_2b import check, check_partition, partition_points, points
 
 fashion = data.load("fashion_mnist")
 print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} training images")
@@ -80,7 +81,7 @@ copies.epochs.pivot(index="epoch", columns="rank", values="val_accuracy").rename
 # <code>parser.parse_args()</code>.</details>
 
 # %% instructor=true
-from course_lib.classroom import scripts
+from course_lib.command.classroom import conversions as scripts
 
 scripts.write("fashion_mnist.py", upto="init")
 

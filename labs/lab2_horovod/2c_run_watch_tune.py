@@ -22,12 +22,13 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image, display
 
-from course_lib import launch, plots, terminal, timeline, widgets
-from course_lib.assess.exercises.tuning import check, points
-from course_lib.measure import pace
-from course_lib.plots import scaling
-from course_lib.plots import timeline as pictures
-from course_lib.widgets.filling import Filling
+from course_lib.notebook import plots, terminal, widgets
+from course_lib.notebook.plots import timeline as pictures
+from course_lib.notebook.widgets.growing_figure import Filling
+from course_lib.ranks import launch, timeline
+from labs.lab2_horovod.lessons import figures_2c as scaling
+from labs.lab2_horovod.lessons import step_time as pace
+from labs.lab2_horovod.lessons.checks_2c import check, points
 
 RANKS = 2
 CONTROLLERS = launch.controllers()

@@ -26,11 +26,16 @@ import numpy as np
 import pandas as pd
 from IPython.display import Code, Image, display
 
-from course_lib import checkpoint, crash, data, elastic, launch, plots, widgets
-from course_lib.assess.exercises.survival import check, points
-from course_lib.assess.report import Ticker
-from course_lib.errors import CourseError
-from course_lib.plots import survival
+from course_lib import data
+from course_lib.notebook import plots, widgets
+from course_lib.notebook.report import Ticker
+from course_lib.ranks import launch
+from course_lib.system.errors import CourseError
+from labs.lab2_horovod.lessons import checkpoint
+from labs.lab2_horovod.lessons import elastic_run as elastic
+from labs.lab2_horovod.lessons import fault_injection as crash
+from labs.lab2_horovod.lessons import figures_2d as survival
+from labs.lab2_horovod.lessons.checks_2d import check, points
 
 RANKS, K = 2, 40
 fashion = data.load("fashion_mnist")

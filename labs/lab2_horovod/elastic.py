@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from course_lib import data
-from course_lib.rank import tell
+from course_lib.ranks.channel import tell
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("loop", help="a file with a pickled function (state, advance, steps, every)")

@@ -23,11 +23,15 @@ import pandas as pd
 from IPython.display import display
 from tensorflow import keras
 
-from course_lib import landscape, models, plots, trial
-from course_lib.assess.exercises import minima as judge
-from course_lib.assess.exercises.large_batch import check, points
-from course_lib.plots import large_batch, minima, training
-from course_lib.widgets.filling import Filling
+from course_lib import landscape, models
+from course_lib.notebook import plots
+from course_lib.notebook.plots import training_curves as training
+from course_lib.notebook.widgets.growing_figure import Filling
+from labs.lab3_large_batch.lessons import checks_3a as judge
+from labs.lab3_large_batch.lessons import figures_3a as large_batch
+from labs.lab3_large_batch.lessons import figures_3a as minima
+from labs.lab3_large_batch.lessons import short_runs as trial
+from labs.lab3_large_batch.lessons.checks_3a import check, points
 
 fashion = trial.fashion(55_000)
 seen = trial.Part(*(part[:2_000] for part in fashion.validation))  # what accuracies are measured on

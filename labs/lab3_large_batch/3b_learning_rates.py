@@ -19,10 +19,12 @@ import pandas as pd
 from IPython.display import Image
 from tensorflow import keras
 
-from course_lib import plots, trial, widgets
-from course_lib.assess.exercises.large_rates import check, points
-from course_lib.plots import rates, stochastic
-from course_lib.widgets.filling import Filling
+from course_lib.notebook import plots, widgets
+from course_lib.notebook.plots import descent_paths as stochastic
+from course_lib.notebook.widgets.growing_figure import Filling
+from labs.lab3_large_batch.lessons import figures_3b as rates
+from labs.lab3_large_batch.lessons import short_runs as trial
+from labs.lab3_large_batch.lessons.checks_3b import check, points
 
 IMAGES, EPOCHS = 12_288, 8
 problem = trial.fashion(IMAGES)

@@ -20,10 +20,14 @@ import pandas as pd
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib import landscape, launch, layers, noise, plots, schedules, simulated, trial
-from course_lib.assess.exercises.normalisation import check, points
-from course_lib.plots import normalisation
-from course_lib.widgets.filling import Filling
+from course_lib import landscape, layers, noise, schedules
+from course_lib.collectives import simulated
+from course_lib.notebook import plots
+from course_lib.notebook.widgets.growing_figure import Filling
+from course_lib.ranks import launch
+from labs.lab3_large_batch.lessons import figures_3c as normalisation
+from labs.lab3_large_batch.lessons import short_runs as trial
+from labs.lab3_large_batch.lessons.checks_3c import check, points
 
 problem = trial.fashion()
 IMAGES = len(problem.train.labels)

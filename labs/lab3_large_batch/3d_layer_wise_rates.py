@@ -20,10 +20,14 @@ import numpy as np
 import pandas as pd
 from tensorflow import keras
 
-from course_lib import launch, optimizers, plots, trial, widgets
-from course_lib.assess.exercises.layerwise import check, points
-from course_lib.plots import layerwise, stochastic
-from course_lib.widgets.filling import Filling
+from course_lib import optimizers
+from course_lib.notebook import plots, widgets
+from course_lib.notebook.plots import descent_paths as stochastic
+from course_lib.notebook.widgets.growing_figure import Filling
+from course_lib.ranks import launch
+from labs.lab3_large_batch.lessons import figures_3d as layerwise
+from labs.lab3_large_batch.lessons import short_runs as trial
+from labs.lab3_large_batch.lessons.checks_3d import check, points
 
 problem = trial.fashion()
 EXAMPLES = len(problem.train.labels)

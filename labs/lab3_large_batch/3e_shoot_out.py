@@ -21,10 +21,13 @@ import pandas as pd
 from IPython.display import Image
 from tensorflow import keras
 
-from course_lib import compare, optimizers, plots, schedules, trial
-from course_lib.assess.exercises.shoot_out import check, points
-from course_lib.plots import shoot_out
-from course_lib.widgets.filling import Filling
+from course_lib import optimizers, schedules
+from course_lib.notebook import plots
+from course_lib.notebook.widgets.growing_figure import Filling
+from labs.lab3_large_batch.lessons import figures_3e as shoot_out
+from labs.lab3_large_batch.lessons import paired_difference as compare
+from labs.lab3_large_batch.lessons import short_runs as trial
+from labs.lab3_large_batch.lessons.checks_3e import check, points
 
 # %% [markdown]
 # ## How to win without being better

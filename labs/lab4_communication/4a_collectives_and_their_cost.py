@@ -18,13 +18,16 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image
 
-from course_lib import collectives, launch, plots, simulated, widgets
-from course_lib.assess.exercises.allreduce import check, points
+from course_lib import collectives
+from course_lib.collectives import simulated
+from course_lib.collectives.simulated import ring_among
 from course_lib.cost import allreduce
 from course_lib.cost.allreduce import Link
-from course_lib.measure import wire
-from course_lib.plots import communication
-from course_lib.simulated import ring_among
+from course_lib.notebook import plots, widgets
+from course_lib.ranks import launch
+from labs.lab4_communication.lessons import figures_4a as communication
+from labs.lab4_communication.lessons import message_times as wire
+from labs.lab4_communication.lessons.checks_4a import check, points
 
 # %% [markdown]
 # ## Two numbers for a network

@@ -21,13 +21,13 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image, Pretty, display
 
-from course_lib import plots, widgets
-from course_lib.assess.exercises.overlap import check, points
 from course_lib.cost import networks, stragglers
 from course_lib.cost.allreduce import Link, ring
 from course_lib.cost.overlap import ready_times
-from course_lib.measure import fusion
-from course_lib.plots import overlap
+from course_lib.notebook import plots, widgets
+from labs.lab4_communication.lessons import figures_4b as overlap
+from labs.lab4_communication.lessons import fused_steps as fusion
+from labs.lab4_communication.lessons.checks_4b import check, points
 
 MB = 1e6
 NETWORKS = {"ResNet-50": networks.resnet50(), "AlexNet": networks.alexnet()}
@@ -326,7 +326,7 @@ ways()
 #
 # Does a real step follow such a model? Two real ranks reduce ResNet-50's 161 gradients, 102 MB, with Horovod. Their
 # *accelerator* is a clock: it hands over each gradient when it would be ready, and meanwhile the processor is free to
-# communicate, as it is beside a GPU. All else is real (`course_lib.measure.fusion`).
+# communicate, as it is beside a GPU. All else is real (`labs.lab4_communication.lessons.fused_steps`).
 #
 # One thing differs from your simulation. On a CPU, Horovod's thread carries out the all-reduces *itself*, and the
 # next cycle waits for them. What became ready in the meantime goes together. (With NCCL the GPU does it, and cycles

@@ -20,10 +20,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from course_lib import widgets
-from course_lib.assess.exercises.prediction import check, points
 from course_lib.cost import networks, published, scaling, stragglers
-from course_lib.plots import prediction
+from course_lib.notebook import widgets
+from labs.lab4_communication.lessons import figures_4c as prediction
+from labs.lab4_communication.lessons.checks_4c import check, points
 
 resnet, alexnet = networks.resnet50(), networks.alexnet()
 SOURCE = "published: Jia et al. 2018, arXiv:1807.11205"

@@ -22,11 +22,13 @@ from pathlib import Path
 
 import pandas as pd
 
-from course_lib import data, experiments, launch
-from course_lib.assess import contract, grader
-from course_lib.assess.evaluator import Evaluator
-from course_lib.assess.sandbox import Sandbox
-from course_lib.places import ROOT
+from course_lib import data
+from course_lib.command.assess import contract, grader
+from course_lib.command.assess.evaluator import Evaluator
+from course_lib.command.assess.sandbox import Sandbox
+from course_lib.notebook import experiments
+from course_lib.ranks import launch
+from course_lib.system.paths import ROOT
 
 REFERENCE = ROOT / "assessment" / "reference" / "assessment.py"
 RESULTS = Path(__file__).parent / "results"

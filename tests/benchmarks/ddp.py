@@ -25,8 +25,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib import data, experiments, launch
-from course_lib.classroom import scripts
+from course_lib import data
+from course_lib.command.classroom import conversions
+from course_lib.notebook import experiments
+from course_lib.ranks import launch
 
 HERE = Path(__file__).parent
 RANKS = 2
@@ -38,7 +40,7 @@ def main() -> None:
     arguments.add_argument("--torch", required=True, help="a Python that has torch")
     arguments.add_argument("--repeats", type=int, default=3)
     chosen = arguments.parse_args()
-    reference = scripts.ASSESSMENT / "reference" / scripts.script(scripts.ASSESSMENT).name
+    reference = conversions.ASSESSMENT / "reference" / conversions.script(conversions.ASSESSMENT).name
     recipe = constants(reference)
     cifar = data.load("cifar10")
     if cifar.source == "stand-in":

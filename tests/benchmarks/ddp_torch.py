@@ -26,7 +26,7 @@ parser.add_argument("--rate", type=float, required=True)
 parser.add_argument("--layout", choices=("channels_last", "contiguous_format"), required=True)
 args = parser.parse_args()
 
-# Before Gloo starts its thread: pinned, and scheduled as the course's ranks are (see course_lib.rank).
+# Before Gloo starts its thread: pinned, and scheduled as the course's ranks are (see course_lib.ranks.rank).
 cores = sorted(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))

@@ -10,8 +10,8 @@ from __future__ import annotations
 import statistics
 import time
 
-from course_lib.launch import Event
-from course_lib.widgets import live as view
+from course_lib.notebook.widgets import live as view
+from course_lib.ranks.launch import Event
 
 STEPS = 900
 
@@ -29,7 +29,7 @@ def state(ranks: int, epochs: int, points: int) -> view.LiveState:
                 live.update(Event("batch", rank, moment, {"epoch": epoch, "step": step, "images": step, **metrics}))
             logs = {**metrics, "val_loss": 0.5, "val_accuracy": 0.7}
             live.update(Event("epoch", rank, moment, {"epoch": epoch, "images": STEPS, "logs": logs}))
-    for line in range(view.LINES):
+    for line in range(view.MAX_LINES):
         live.update(Event("output", line % ranks, 1, {"stream": "stdout", "text": f"line {line}"}))
     return live
 

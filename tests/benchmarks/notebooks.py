@@ -22,8 +22,10 @@ import nbformat
 import pandas as pd
 from nbclient import NotebookClient
 
-from course_lib import data, experiments
-from course_lib.classroom import ROOT, jupyter, masters, workspace
+from course_lib import data
+from course_lib.command.classroom import jupyter, masters, workspace
+from course_lib.notebook import experiments
+from course_lib.system.paths import ROOT
 
 RESULTS = Path(__file__).parent / "results"
 UNITS = {"second": 1, "minute": 60}
@@ -32,8 +34,8 @@ UNITS = {"second": 1, "minute": 60}
 TIMED = """
 def _replace():
     import gc, itertools, json, statistics, time
-    from course_lib import plots, widgets
-    from course_lib.widgets import controls
+    from course_lib.notebook import plots, widgets
+    from course_lib.notebook.widgets import controls
 
     def ends(control):
         widget = control.value

@@ -22,9 +22,10 @@ import pandas as pd
 from rich.progress import Progress
 from tensorflow import keras
 
-from course_lib import data, experiments, models, plots
+from course_lib import data, models
 from course_lib.data import shapes
 from course_lib.data.published import PUBLISHED
+from course_lib.notebook import experiments, plots
 
 RESULTS = Path(__file__).parent / "results"
 BATCH, LEARNING_RATE = 64, 0.001  # Adam

@@ -13,7 +13,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from course_lib import experiments
+from course_lib.notebook import experiments
 
 PAIRS = 5
 SCRIPT = "import horovod.tensorflow.keras as hvd\nhvd.init()\nprint(hvd.rank(), hvd.size())\n"

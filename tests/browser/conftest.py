@@ -77,7 +77,7 @@ class Lab:
             [
                 sys.executable,
                 "-m",
-                "course_lib.cli",
+                "course_lib.command.cli",
                 "lab",
                 "--no-browser",
                 "--dir",

@@ -6,7 +6,8 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from course_lib.classroom import ROOT, masters
+from course_lib.command.classroom import masters
+from course_lib.system.paths import ROOT
 
 # One of each lab, among those that take seconds: with sliders, a quiz, figures of all kinds. tests/notebooks runs all
 # of them without a browser.

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import places
+from course_lib.system import paths
 
 SETTINGS = re.compile(r"(PIP_|UV_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|(https?|no|all)_proxy$)", re.IGNORECASE)
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
@@ -26,7 +26,7 @@ class Debian:
 
     def unpack(self, folder: Path) -> None:
         """Unpack the smallest Debian 12 into `folder`; the first time, fetch it with debootstrap."""
-        kept = places.cache() / "tests" / "debian-12-minbase.tar"
+        kept = paths.cache() / "tests" / "debian-12-minbase.tar"
         if not kept.exists():
             kept.parent.mkdir(parents=True, exist_ok=True)
             include = "--include=ca-certificates"
@@ -55,15 +55,15 @@ class Debian:
         """Copy the files that git tracks or would track."""
         listing = subprocess.run(
             ["git", "ls-files", "-co", "--exclude-standard", "-z"],
-            cwd=places.ROOT,
+            cwd=paths.ROOT,
             capture_output=True,
             text=True,
             check=True,
         ).stdout
         for name in filter(None, listing.split("\0")):
-            if (places.ROOT / name).is_file():
+            if (paths.ROOT / name).is_file():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copy(places.ROOT / name, target / name)
+                shutil.copy(paths.ROOT / name, target / name)
 
 
 @pytest.fixture(scope="session")

@@ -21,9 +21,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib import places
+from course_lib.system import paths
 
-pytestmark = [pytest.mark.container, pytest.mark.slow]
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.rare(group="machines")]
 
 PATIENCE = 2400  # seconds for the set-up on a busy machine
 
@@ -79,7 +79,7 @@ def bare(debian) -> Iterator[Machine]:
 @pytest.fixture(scope="module")
 def machine(bare: Machine) -> Machine:
     """The machine with what the README asks for."""
-    packages = re.search(r"^ +sudo apt install (.+)$", (places.ROOT / "README.md").read_text(), re.MULTILINE).group(1)
+    packages = re.search(r"^ +sudo apt install (.+)$", (paths.ROOT / "README.md").read_text(), re.MULTILINE).group(1)
     install(bare, *packages.split())
     return bare
 
@@ -146,7 +146,14 @@ def open_and_stop_the_lab(machine: Machine) -> str:
 
 def test_the_second_command_runs_the_tests(machine):
     done = machine.run(
-        "./course", "test", "-m", "not slow", "-p", "no:cacheprovider", "tests/data", "tests/test_cli.py"
+        "./course",
+        "test",
+        "-m",
+        "not slow",
+        "-p",
+        "no:cacheprovider",
+        "tests/science/data",
+        "tests/command/test_cli.py",
     )
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert re.search(r"\d+ passed", done.stdout)

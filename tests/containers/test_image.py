@@ -19,16 +19,16 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import places
-from course_lib.classroom import handout, masters, workspace
-from course_lib.errors import CourseError
+from course_lib.command.classroom import handout, masters, workspace
+from course_lib.system import paths
+from course_lib.system.errors import CourseError
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-CONTAINERS = places.ROOT / "containers"
+CONTAINERS = paths.ROOT / "containers"
 DOCKERFILES = {name: (CONTAINERS / f"{name}.Dockerfile").read_text() for name in ("cpu", "gpu")}
 DEFINITION = (CONTAINERS / "apptainer.def").read_text()
 COMPILERS = ("gcc", "g++", "cc", "cmake", "ninja", "make")
@@ -40,29 +40,31 @@ PATIENCE = 1500  # seconds for a build on a busy machine that has to compile Hor
 # --- what needs no engine -----------------------------------------------------------------------------------
 
 
-def imported(module: str) -> set[str]:
-    """The files of the library that a top-level module of it imports, itself included."""
-    found, left = set(), [module]
+def imported(*modules: str) -> set[str]:
+    """The files of the project that these modules of it import, themselves included; paths from its root."""
+    found, left = set(), list(modules)
     while left:
-        name = left.pop()
-        path = places.ROOT / "course_lib" / f"{name}.py"
-        if name in found or not path.exists():
+        parts = left.pop().split(".")
+        path = "/".join(parts) + ".py"
+        if path in found or not (paths.ROOT / path).exists():
             continue
-        found.add(name)
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and node.module == "course_lib":
-                left += [alias.name for alias in node.names]
-            elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib."):
-                left.append(node.module.partition(".")[2])
+        found |= {path, *("/".join([*parts[:count], "__init__.py"]) for count in range(1, len(parts)))}
+        for node in ast.walk(ast.parse((paths.ROOT / path).read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("course_lib"):
+                left += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
     return found
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
 def test_the_stage_that_sets_up_gets_the_files_that_the_set_up_needs(name):
-    """All of them, and no other: a change of the others makes no new environment."""
-    copied = re.search(r"^COPY (course_lib/__init__.*?) course_lib/$", DOCKERFILES[name], re.MULTILINE | re.DOTALL)
-    modules = {Path(word).stem for word in copied.group(1).split() if word != "\\"}
-    assert modules == {"__init__"} | imported("bootstrap") | imported("install")
+    """A change of the others makes no new environment."""
+    copied = re.findall(r"^COPY (course_lib\S*) ", DOCKERFILES[name], re.MULTILINE)
+    setup = "course_lib.command.setup"
+    for path in imported(f"{setup}.bootstrap", f"{setup}.install"):
+        assert path in copied or str(Path(path).parent) in copied, path
+    assert set(copied) == {
+        *("course_lib/__init__.py", "course_lib/system", "course_lib/command/__init__.py", "course_lib/command/setup"),
+    }
 
 
 @pytest.mark.parametrize("name", DOCKERFILES)
@@ -82,7 +84,7 @@ def test_no_layer_of_the_learners_image_ever_held_an_answer(name):
 
 
 def test_versions_and_bases_agree():
-    version = tomllib.loads((places.ROOT / "pyproject.toml").read_text())["project"]["version"]
+    version = tomllib.loads((paths.ROOT / "pyproject.toml").read_text())["project"]["version"]
     for text in (*DOCKERFILES.values(), DEFINITION):
         assert re.search(r"org\.opencontainers\.image\.version[ =]\"?([^\s\"]+)", text).group(1) == version
     (base,) = re.findall(r"^ARG BASE=(\S+)", DOCKERFILES["gpu"], re.MULTILINE)
@@ -90,8 +92,8 @@ def test_versions_and_bases_agree():
 
 
 def test_the_definition_names_what_dockers_context_has():
-    allowed = re.findall(r"^!(\S+)$", (places.ROOT / ".dockerignore").read_text(), re.MULTILINE)
-    context = {path.name for pattern in allowed for path in places.ROOT.glob(pattern)}
+    allowed = re.findall(r"^!(\S+)$", (paths.ROOT / ".dockerignore").read_text(), re.MULTILINE)
+    context = {path.name for pattern in allowed for path in paths.ROOT.glob(pattern)}
     section = re.search(r"^%files\n(.*?)^%", DEFINITION, re.MULTILINE | re.DOTALL).group(1)
     files = [line.split() for line in section.splitlines() if line.strip()]
     assert {source for source, _ in files} == context
@@ -110,7 +112,7 @@ def test_a_learners_course_fills_the_same_workspace(tmp_path):
     handout.hand_out(tmp_path / "course")
     assert workspace.course_files(tmp_path / "course") == workspace.course_files()
     given = {path.name for path in (tmp_path / "course").iterdir()}
-    assert given == {"assessment", "course_lib", workspace.HANDOUT}
+    assert given == {"assessment", "course_lib", "labs", workspace.HANDOUT}
     assert [path.name for path in (tmp_path / "course" / "assessment").iterdir()] == ["contract.toml"]
     with pytest.raises(CourseError, match="exists already"):
         handout.hand_out(tmp_path / "course")
@@ -131,7 +133,7 @@ class Engine:
         assert self._holder.stdout.readline() == "ready\n"
 
     def _run(self, *command: str, timeout: float) -> subprocess.CompletedProcess:
-        enter = ["nsenter", "--mount", f"--wd={places.ROOT}", "--target", str(self._holder.pid)]
+        enter = ["nsenter", "--mount", f"--wd={paths.ROOT}", "--target", str(self._holder.pid)]
         env = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_")}
         env["DISABLE_HC_SYSTEMD"] = "true"  # health checks are asked for here, there is no timer
         return subprocess.run([*enter, *command], env=env, capture_output=True, text=True, timeout=timeout)
@@ -158,7 +160,7 @@ class Engine:
 
     def build(self, target: str) -> str:
         """Build a target of cpu.Dockerfile; return the image's name. Wheels of Horovod are this host's."""
-        wheels = places.cache() / "wheels"
+        wheels = paths.cache() / "wheels"
         wheels.mkdir(parents=True, exist_ok=True)
         name = f"one-model-many-gpus:cpu-{target}"
         self.buildah(
@@ -294,7 +296,7 @@ def passages(master: masters.Master) -> list[list[str]]:
 
 @pytest.mark.container
 @pytest.mark.slow
-@pytest.mark.rare
+@pytest.mark.rare(group="machines")
 class TestLearner:
     def test_no_answer_is_in_it(self, root):
         found = texts(root)
@@ -302,7 +304,7 @@ class TestLearner:
         for path in masters.find():
             master = masters.read(path)
             for name, text in found.items():
-                if not name.startswith("course/course_lib/"):
+                if not name.startswith(("course/course_lib/", "course/labs/")):
                     assert masters.leaks(master, [text]) == [], name
                     continue
                 # The library has the formulas, and a line or two in common with a solution here and there.
@@ -311,10 +313,12 @@ class TestLearner:
 
     def test_no_file_of_the_instructors_is_in_it_under_whatever_name(self, root):
         learners = set(workspace.course_files().values())
+        library = {paths.ROOT / "labs" / "__init__.py", *paths.ROOT.glob("labs/*/lessons/*.py")}
+        learners |= {path.read_bytes() for path in library}
         kept = {
             path.read_bytes()
             for part in ("labs", "assessment", "tests")
-            for path in (places.ROOT / part).rglob("*")
+            for path in (paths.ROOT / part).rglob("*")
             if path.is_file() and path.suffix != ".pyc" and path.stat().st_size > 60 and path.name != "contract.toml"
         }
         kept -= learners
@@ -396,7 +400,7 @@ class TestLearner:
 
 @pytest.mark.container
 @pytest.mark.slow
-@pytest.mark.rare
+@pytest.mark.rare(group="machines")
 class TestInstructor:
     def test_it_has_the_whole_project_and_nothing_of_this_host(self, engine, instructor, debian, tmp_path):
         root = engine.mount(instructor) / "course"

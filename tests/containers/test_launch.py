@@ -1,7 +1,4 @@
-"""containers/launch: what it would do, against what is recorded, and its refusals. No engine is needed.
-
-`python tests/containers/test_launch.py` records the dry runs anew.
-"""
+"""containers/launch: what its dry runs give to labs, and its refusals. No engine is needed."""
 
 from __future__ import annotations
 
@@ -16,6 +13,8 @@ import socket
 import stat
 import subprocess
 import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
@@ -24,149 +23,445 @@ from types import ModuleType
 import pytest
 import yaml
 
-from course_lib.places import ROOT
+from course_lib.system.paths import ROOT
 
 LAUNCH = ROOT / "containers" / "launch"
 GUIDE = ROOT / "containers" / "README.md"
 COMPOSE = ROOT / "containers" / "compose.yaml"
 FAKE = Path(__file__).with_name("fake_docker.py")
-RECORDED = Path(__file__).with_name("launch_dry_runs.txt")
 HOSTS = {"laptop": (0, 8, 16), "dgx": (8, 128, 1024)}  # GPUs, cores, GB of memory
-DRY_RUNS = (
-    ("laptop", "build"),
-    ("laptop", "lab"),
-    ("laptop", "lab --instructor --engine podman --volume teacher"),
-    ("laptop", "build --instructor --engine apptainer"),
-    ("laptop", "lab --engine apptainer --bind 0.0.0.0 --volume ada"),
-    ("dgx", "build --base nvcr.io/nvidia/tensorflow:25.02-tf2-py3 --image course:25.02"),
-    ("dgx", "build --engine podman"),
-    ("dgx", "lab"),
-    ("dgx", "lab --gpus 0,1 --port 9000 --volume ada --shm-size 4g --engine podman"),
-    ("dgx", "lab --gpus none"),
-    ("dgx", "lab --instructor --volume teacher --gpus 7"),
-    ("dgx", "lab --engine apptainer --gpus 2,3"),
-    ("dgx", "lab --learners 3 --gpus-each 2 --gpus 2,3,4,5,6,7"),
-    ("dgx", "lab --learners 2 --gpus-each 0 --port 9001 --volume autumn --engine podman"),
-)
+COURSE = "one-model-many-gpus"
 
 
-def load() -> ModuleType:
+@pytest.fixture(scope="module")
+def module() -> Iterator[ModuleType]:
     """The launcher as a module."""
     spec = spec_from_loader("launch", SourceFileLoader("launch", str(LAUNCH)))
-    module = module_from_spec(spec)
-    sys.modules["launch"] = module  # dataclasses look their module up
-    sys.dont_write_bytecode, before = True, sys.dont_write_bytecode
-    try:
-        spec.loader.exec_module(module)
-    finally:
-        sys.dont_write_bytecode = before
-    return module
-
-
-def pretend(launch: ModuleType, change, host: str) -> None:
-    """Make this a known host, with every port free and no engine."""
-    gpus, cores, memory = HOSTS[host]
-    change(launch, "gpus_of_host", lambda: list(range(gpus)))
-    change(launch, "cores_of_host", lambda: list(range(cores)))
-    change(launch, "memory_of_host", lambda: memory * 1024)
-    change(launch, "hard_limit", lambda name: {"nofile": 524288, "memlock": 8388608}.get(name, -1))
-    change(launch, "is_free", lambda port, address: True)
-    change(launch.Engine, "installed", lambda engine: False)
-    change(launch.Docker, "installed", lambda engine: False)
+    loaded = module_from_spec(spec)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "dont_write_bytecode", True)
+        patch.setitem(sys.modules, "launch", loaded)  # dataclasses look their module up
+        spec.loader.exec_module(loaded)
+        yield loaded
 
 
 @pytest.fixture
-def launch(monkeypatch, tmp_path) -> ModuleType:
+def launch(module, monkeypatch) -> ModuleType:
+    """The launcher, for an operator who has set nothing."""
     for name in ("COURSE_DATA_DIR", "XDG_DATA_HOME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", "/home/operator")
-    return load()
+    return module
 
 
-def dry_run(launch: ModuleType, command: str) -> str:
-    """What a dry run prints, with this project's folder as /srv/course."""
+def pretend(launch: ModuleType, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
+    """Make this a known host, with the course in /srv/course, every port free and no engine."""
+    gpus, cores, memory = HOSTS[host]
+    monkeypatch.setattr(launch, "ROOT", Path("/srv/course"))
+    monkeypatch.setattr(launch, "gpus_of_host", lambda: list(range(gpus)))
+    monkeypatch.setattr(launch, "cores_of_host", lambda: list(range(cores)))
+    monkeypatch.setattr(launch, "memory_of_host", lambda: memory * 1024)
+    monkeypatch.setattr(launch, "hard_limit", lambda name: {"nofile": 524288, "memlock": 8388608}.get(name, -1))
+    monkeypatch.setattr(launch, "is_free", lambda port, address: True)
+    monkeypatch.setattr(launch.Engine, "installed", lambda engine: False)
+    monkeypatch.setattr(launch.Docker, "installed", lambda engine: False)
+
+
+# --- what dry runs print ------------------------------------------------------------------------------------
+
+
+FLAGS = ("--containall", "--force", "--nv")  # options without a value
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a dry run, as a shell reads it."""
+
+    folder: str  # where it runs; "": anywhere
+    environment: dict[str, str]
+    argv: list[str]
+    engine: str
+    verb: str  # of one word or two, as in "volume create"
+    options: dict[str, list[str]]  # a flag has the value ""
+    words: list[str]  # what follows the options: the image, or a name
+
+    @classmethod
+    def parse(cls, line: str) -> Command:
+        """Take apart a line without continuations."""
+        folder, environment, argv = "", {}, shlex.split(line)
+        if argv[0] == "cd":
+            _, folder, _, *argv = argv  # cd FOLDER && …
+        while re.match(r"\w+=", argv[0]):
+            name, _, value = argv.pop(0).partition("=")
+            environment[name] = value
+        length = 2 if argv[1] in ("volume", "instance") else 1
+        verb, rest = " ".join(argv[1 : 1 + length]), argv[1 + length :]
+        options: dict[str, list[str]] = {}
+        while rest and rest[0].startswith("-"):
+            name, joined, value = rest.pop(0).partition("=")
+            if not joined and name not in FLAGS:
+                value = rest.pop(0)
+                assert not value.startswith("--"), f"{name} has no value: is it one of FLAGS?"
+            options.setdefault(name, []).append(value)
+        return cls(folder, environment, argv, argv[0], verb, options, rest)
+
+    def values(self, *names: str) -> list[str]:
+        """All that is given with these options."""
+        return [value for name in names for value in self.options.get(name, ())]
+
+
+def dry_run(launch: ModuleType, words: str) -> str:
+    """What a dry run prints."""
     with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert launch.main([*command.split(), "--dry-run"]) == 0
-    return out.getvalue().replace(str(ROOT), "/srv/course")
+        assert launch.main([*words.split(), "--dry-run"]) == 0
+    return out.getvalue()
 
 
-def recorded() -> dict[tuple[str, str], str]:
-    blocks = re.split(r"^(\w+)\$ containers/launch (.*) --dry-run\n", RECORDED.read_text(), flags=re.MULTILINE)[1:]
-    return {(host, words): text.strip() for host, words, text in zip(blocks[::3], blocks[1::3], blocks[2::3])}
+def commands(launch: ModuleType, words: str) -> list[Command]:
+    """The commands of a dry run."""
+    return [Command.parse(line) for line in dry_run(launch, words).replace("\\\n", " ").splitlines()]
 
 
-def recorded_commands(engine: str) -> list[list[str]]:
-    """Each command of an engine in the recorded dry runs, as its words."""
-    lines = "\n".join(recorded().values()).replace("\\\n", " ").splitlines()
-    return [shlex.split(found[1]) for line in lines if (found := re.match(rf"(?:\w+=.*?\" )?({engine} .*)", line))]
+def creations(launch: ModuleType, words: str) -> list[Command]:
+    """Those that make the labs' containers."""
+    return [command for command in commands(launch, words) if command.verb == "create"]
 
 
-# --- without an engine --------------------------------------------------------------------------------------
+# --- labs with Docker and Podman ----------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("host", "words"), DRY_RUNS, ids=lambda value: value.replace(" ", "_"))
-def test_a_dry_run_prints_what_is_recorded(launch, monkeypatch, host, words):
-    pretend(launch, monkeypatch.setattr, host)
-    assert dry_run(launch, words).strip() == recorded()[host, words]
+@dataclass(frozen=True)
+class Lab:
+    """What a lab is given."""
+
+    image: str
+    name: str = "course"
+    publish: str = "127.0.0.1:8888:8888"
+    gpus: str = ""
+    shared_memory: str = "1g"
+    cores: str = ""
+    memory: str = ""
 
 
-def test_every_recorded_dry_run_is_compared():
-    assert set(recorded()) == set(DRY_RUNS)
+CPU, GPU = f"{COURSE}:cpu-learner", f"{COURSE}:gpu-learner"
+CPU_INSTRUCTOR, GPU_INSTRUCTOR = f"{COURSE}:cpu-instructor", f"{COURSE}:gpu-instructor"
+HALF, THIRD = "471859m", "314572m"  # of nine tenths of the memory of a DGX
+LABS = (
+    ("laptop", "lab", [Lab(CPU)]),
+    ("laptop", "lab --instructor --volume teacher", [Lab(CPU_INSTRUCTOR, "teacher")]),
+    ("laptop", "lab --bind 0.0.0.0", [Lab(CPU, publish="0.0.0.0:8888:8888")]),
+    ("laptop", "lab --image mine:1", [Lab("mine:1")]),
+    ("dgx", "lab", [Lab(GPU, gpus="0,1,2,3,4,5,6,7")]),
+    ("dgx", "lab --gpus none", [Lab(CPU)]),
+    ("dgx", "lab --instructor --volume teacher --gpus 7", [Lab(GPU_INSTRUCTOR, "teacher", gpus="7")]),
+    (
+        "dgx",
+        "lab --gpus 0,1 --port 9000 --volume ada --shm-size 4g",
+        [Lab(GPU, "ada", "127.0.0.1:9000:8888", gpus="0,1", shared_memory="4g")],
+    ),
+    (
+        "dgx",
+        "lab --learners 3 --gpus-each 2 --gpus 2,3,4,5,6,7",
+        [
+            Lab(GPU, "course-01", "127.0.0.1:8888:8888", gpus="2,3", cores="0-41", memory=THIRD),
+            Lab(GPU, "course-02", "127.0.0.1:8889:8888", gpus="4,5", cores="42-83", memory=THIRD),
+            Lab(GPU, "course-03", "127.0.0.1:8890:8888", gpus="6,7", cores="84-125", memory=THIRD),
+        ],
+    ),
+    (
+        "dgx",
+        "lab --learners 2 --gpus-each 0 --port 9001 --volume autumn",
+        [
+            Lab(CPU, "autumn-01", "127.0.0.1:9001:8888", cores="0-63", memory=HALF),
+            Lab(CPU, "autumn-02", "127.0.0.1:9002:8888", cores="64-127", memory=HALF),
+        ],
+    ),
+)
+LIMITS = {
+    "docker": {"nofile=65536", "nproc=-1", "memlock=-1", "stack=67108864"},
+    "podman": {"nofile=65536", "nproc=-1", "memlock=8388608", "stack=67108864"},  # not above the user's own
+}
+SANDBOX = {
+    "docker": {"seccomp=unconfined", "apparmor=unconfined", "systempaths=unconfined"},
+    "podman": {"seccomp=unconfined", "apparmor=unconfined", "unmask=ALL"},
+}
+GPU_VALUES = {"docker": r'"device=([\d,]+)"', "podman": r"nvidia\.com/gpu=(\d+)"}
+# With these a container would have more of the host than what the launcher gives.
+MORE_OF_THE_HOST = {
+    *("--privileged", "--cap-add", "--mount", "--volumes-from", "--publish-all", "--device-cgroup-rule"),
+    *("--network", "--net", "--pid", "--ipc", "--uts", "--userns", "--cgroupns", "--group-add", "--user", "--runtime"),
+}
+
+with_each_engine = pytest.mark.parametrize("engine", ("docker", "podman"))
+for_each_lab = pytest.mark.parametrize(
+    ("host", "words", "labs"), LABS, ids=[f"{host}-{words.replace(' ', '_')}" for host, words, _ in LABS]
+)
 
 
-def test_dockers_own_client_understands_every_recorded_command():
+def gpus_of(create: Command) -> str:
+    """The GPUs that a container is given, as in 0,1."""
+    found = [re.fullmatch(GPU_VALUES[create.engine], value) for value in create.values("--gpus", "--device")]
+    assert all(found), create.argv
+    return ",".join(match[1] for match in found)
+
+
+def lab_of(create: Command) -> Lab:
+    """The lab that a container is made for."""
+    return Lab(
+        image=" ".join(create.words),  # nothing stands behind it
+        name=" ".join(create.values("--name")),
+        publish=" ".join(create.values("--publish", "-p")),
+        gpus=gpus_of(create),
+        shared_memory=" ".join(create.values("--shm-size")),
+        cores=" ".join(create.values("--cpuset-cpus")),
+        memory=" ".join(create.values("--memory")),
+    )
+
+
+@with_each_engine
+@for_each_lab
+def test_a_lab_is_given_what_was_asked_for(launch, monkeypatch, host, words, labs, engine):
+    pretend(launch, monkeypatch, host)
+    assert [lab_of(create) for create in creations(launch, f"{words} --engine {engine}")] == labs
+
+
+@with_each_engine
+@for_each_lab
+def test_a_lab_is_made_on_a_volume_of_its_name_and_then_started(launch, monkeypatch, host, words, labs, engine):
+    pretend(launch, monkeypatch, host)
+    printed = commands(launch, f"{words} --engine {engine}")
+    assert {command.engine for command in printed} == {engine}
+    assert [command.verb for command in printed] == ["volume create", "create", "start"] * len(labs)
+    for volume, create, start, lab in zip(printed[::3], printed[1::3], printed[2::3], labs):
+        assert volume.words == start.words == [lab.name]
+        assert volume.values("--label") == [f"{COURSE}.workspace={lab.name}"]
+        assert create.values("--volume", "-v") == [f"{lab.name}:/workspace"]
+
+
+@with_each_engine
+@for_each_lab
+def test_labels_tell_what_list_and_stop_ask_for(launch, monkeypatch, host, words, labs, engine):
+    pretend(launch, monkeypatch, host)
+    for create, lab in zip(creations(launch, f"{words} --engine {engine}"), labs):
+        address, port, _ = lab.publish.split(":")
+        expected = {"lab": lab.name, "address": address, "port": port, "gpus": lab.gpus}
+        assert {f"{COURSE}.{name}={value}" for name, value in expected.items()} <= set(create.values("--label"))
+
+
+@with_each_engine
+@for_each_lab
+def test_a_lab_has_limits_and_no_more_rights_than_it_needs(launch, monkeypatch, host, words, labs, engine):
+    pretend(launch, monkeypatch, host)
+    sandbox = SANDBOX[engine] if "--instructor" in words else set()
+    for create in creations(launch, f"{words} --engine {engine}"):
+        assert set(create.values("--ulimit")) == LIMITS[engine]
+        assert create.values("--pids-limit") == ["16384"]
+        assert create.values("--cap-drop") == ["ALL"]
+        assert set(create.values("--security-opt")) == {"no-new-privileges", *sandbox}
+        assert not MORE_OF_THE_HOST & set(create.options)
+
+
+@with_each_engine
+@for_each_lab
+def test_the_token_is_in_the_environment_alone(launch, monkeypatch, host, words, labs, engine):
+    pretend(launch, monkeypatch, host)
+    for create in creations(launch, f"{words} --engine {engine}"):
+        assert create.environment == {"COURSE_TOKEN": "$(openssl rand -hex 24)"}
+        assert "COURSE_TOKEN" in create.values("--env")
+        assert not any("openssl" in word or "COURSE_TOKEN=" in word for word in create.argv)
+
+
+def spread(cores: str) -> set[int]:
+    """The numbers in 0-3,8."""
+    ends = [part.split("-") for part in cores.split(",")]
+    return {core for first, *last in ends for core in range(int(first), int((last or [first])[0]) + 1)}
+
+
+@with_each_engine
+def test_learners_of_a_class_share_nothing(launch, monkeypatch, engine):
+    pretend(launch, monkeypatch, "dgx")
+    creates = creations(launch, f"lab --learners 4 --gpus-each 2 --engine {engine}")
+    labs = [lab_of(create) for create in creates]
+    assert len({lab.name for lab in labs}) == len({lab.publish for lab in labs}) == 4
+    assert len({volume for create in creates for volume in create.values("--volume")}) == 4
+    assert sorted(gpu for lab in labs for gpu in lab.gpus.split(",")) == list("01234567")
+    assert all(len(lab.gpus.split(",")) == 2 for lab in labs)
+    assert sorted(core for lab in labs for core in spread(lab.cores)) == list(range(128))
+    assert all(lab.publish.startswith("127.0.0.1:") for lab in labs)
+    assert 0.8 * 1024**2 < sum(int(lab.memory[:-1]) for lab in labs) < 1024**2  # MB; some is the host's own
+
+
+def test_a_shell_runs_what_a_dry_run_prints(launch, monkeypatch, tmp_path):
+    if not shutil.which("openssl"):
+        pytest.skip("openssl is not installed")
+    pretend(launch, monkeypatch, "dgx")
+    engine = Fake(tmp_path)
+    text = dry_run(launch, "lab --learners 2")
+    assert all(line.count(" --") <= 1 for line in text.splitlines())  # an option for each line, to be read
+    env = {**os.environ, "PATH": f"{engine.path}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run(["sh", "-euc", text], env=env, check=True)
+    assert engine.calls() == [command.argv[1:] for command in commands(launch, "lab --learners 2")]
+    tokens = {lab["token"] for lab in engine.state()["labs"].values()}
+    assert len(tokens) == 2 and all(re.fullmatch("[0-9a-f]{48}", token) for token in tokens)
+
+
+# --- labs with Apptainer ------------------------------------------------------------------------------------
+
+
+APPTAINER_LABS = (
+    # host, command, image, name, address, port, GPUs
+    ("laptop", "lab --bind 0.0.0.0 --volume ada", "cpu-learner", "ada", "0.0.0.0", "8888", None),
+    ("laptop", "lab --instructor --port 9000", "cpu-instructor", "course", "127.0.0.1", "9000", None),
+    ("dgx", "lab --gpus 2,3", "gpu-learner", "course", "127.0.0.1", "8888", "2,3"),
+)
+
+
+@pytest.mark.parametrize(("host", "words", "image", "name", "address", "port", "gpus"), APPTAINER_LABS)
+def test_a_lab_with_apptainer(launch, monkeypatch, host, words, image, name, address, port, gpus):
+    pretend(launch, monkeypatch, host)
+    folders, start = commands(launch, f"{words} --engine apptainer")
+    home = f"/home/operator/.local/share/{COURSE}/{name}"
+    assert (folders.engine, folders.verb) == ("mkdir", "-p")
+    assert set(folders.words) == {f"{home}/workspace", f"{home}/home", f"{home}/scratch"}
+    assert (start.engine, start.verb) == ("apptainer", "instance start")
+    assert start.words == [f"/srv/course/build/{image}.sif", name]
+    assert "--containall" in start.options
+    assert start.values("--home") == [f"{home}/home:/home/learner"]
+    assert start.values("--workdir") == [f"{home}/scratch"]
+    assert start.values("--bind") == [f"{home}/workspace:/workspace"]
+    assert ("--nv" in start.options) == bool(gpus)
+    assert start.environment["APPTAINERENV_COURSE_ADDRESS"] == address
+    assert start.environment["APPTAINERENV_COURSE_PORT"] == port
+    assert start.environment.get("APPTAINERENV_CUDA_VISIBLE_DEVICES") == gpus
+    assert start.environment["APPTAINERENV_COURSE_TOKEN"] == "$(openssl rand -hex 24)"
+    assert not any("openssl" in word or "TOKEN" in word for word in start.argv)
+
+
+def test_learners_of_a_class_share_nothing_with_apptainer(launch, monkeypatch):
+    pretend(launch, monkeypatch, "dgx")
+    printed = commands(launch, "lab --learners 4 --gpus-each 2 --engine apptainer")
+    folders = [folder for command in printed if command.engine == "mkdir" for folder in command.words]
+    assert len(set(folders)) == len(folders) == 12
+    starts = [command for command in printed if command.engine == "apptainer"]
+    binds = [bind for start in starts for bind in start.values("--bind", "--home", "--workdir")]
+    assert len(set(binds)) == len(binds) == 12
+    assert len({start.environment["APPTAINERENV_COURSE_PORT"] for start in starts}) == 4
+    gpus = ",".join(start.environment["APPTAINERENV_CUDA_VISIBLE_DEVICES"] for start in starts)
+    assert sorted(gpus.split(",")) == list("01234567")
+
+
+# --- images -------------------------------------------------------------------------------------------------
+
+
+NVIDIA = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+BUILDS = (
+    # host, command, file, target, image, arguments
+    ("laptop", "build", "cpu.Dockerfile", "learner", CPU, []),
+    ("laptop", "build --instructor", "cpu.Dockerfile", "instructor", CPU_INSTRUCTOR, []),
+    ("laptop", "build gpu", "gpu.Dockerfile", "learner", GPU, []),
+    ("dgx", "build", "gpu.Dockerfile", "learner", GPU, []),
+    (
+        "dgx",
+        f"build --base {NVIDIA} --image course:25.02",
+        "gpu.Dockerfile",
+        "learner",
+        "course:25.02",
+        [f"BASE={NVIDIA}"],
+    ),
+)
+DEBIAN = "docker.io/library/debian:bookworm-slim"
+APPTAINER_BUILDS = (
+    # host, command, image, arguments
+    ("laptop", "build --instructor", "cpu-instructor", {"TARGET=instructor", f"BASE={DEBIAN}"}),
+    ("dgx", "build", "gpu-learner", {"TARGET=learner"}),
+    ("dgx", f"build --base {NVIDIA}", "gpu-learner", {"TARGET=learner", f"BASE={NVIDIA}"}),
+)
+
+
+@with_each_engine
+@pytest.mark.parametrize(("host", "words", "file", "target", "image", "arguments"), BUILDS)
+def test_an_image_is_built(launch, monkeypatch, host, words, file, target, image, arguments, engine):
+    pretend(launch, monkeypatch, host)
+    [build] = commands(launch, f"{words} --engine {engine}")
+    assert (build.engine, build.verb) == (engine, "build")
+    assert build.words == ["/srv/course"]
+    assert build.values("--file") == [f"/srv/course/containers/{file}"]
+    assert build.values("--target") == [target]
+    assert build.values("--tag") == [image]
+    assert build.values("--build-arg") == arguments
+    assert build.values("--format") == (["docker"] if engine == "podman" else [])  # for the health check
+
+
+@pytest.mark.parametrize(("host", "words", "image", "arguments"), APPTAINER_BUILDS)
+def test_an_image_is_built_with_apptainer(launch, monkeypatch, host, words, image, arguments):
+    pretend(launch, monkeypatch, host)
+    [build] = commands(launch, f"{words} --engine apptainer")
+    assert (build.folder, build.engine, build.verb) == ("/srv/course", "apptainer", "build")
+    assert "--force" in build.options
+    assert set(build.values("--build-arg")) == arguments
+    assert build.words == [f"/srv/course/build/{image}.sif", "/srv/course/containers/apptainer.def"]
+
+
+# --- the engines' own clients -------------------------------------------------------------------------------
+
+
+def all_commands(launch: ModuleType, monkeypatch: pytest.MonkeyPatch, engine: str) -> list[Command]:
+    """Those of all dry runs with an engine."""
+    found = []
+    for host, words, *_ in (*BUILDS, *LABS):
+        pretend(launch, monkeypatch, host)
+        found += commands(launch, f"{words} --engine {engine}")
+    return found
+
+
+def test_dockers_own_client_understands_every_command(launch, monkeypatch):
     if not shutil.which("docker") or "podman" in subprocess.getoutput("docker --version").lower():
         pytest.skip("there is no Docker client here")
-    commands = recorded_commands("docker")
-    assert {command[1] for command in commands} == {"build", "volume", "create", "start"}
-    for command in commands:
-        if command[1] != "build":  # its parser runs after it has read the folder
-            done = subprocess.run(
-                command, env={**os.environ, "DOCKER_HOST": "unix:///nowhere"}, capture_output=True, text=True
-            )
+    printed = all_commands(launch, monkeypatch, "docker")
+    assert {command.verb for command in printed} == {"build", "volume create", "create", "start"}
+    env = {**os.environ, "DOCKER_HOST": "unix:///nowhere"}
+    for command in printed:
+        if command.verb != "build":  # its parser runs after it has read the folder
+            done = subprocess.run(command.argv, env=env, capture_output=True, text=True)
             assert "unix:///nowhere" in done.stderr, done.stderr
 
 
-def test_podman_has_the_options_of_every_recorded_command():
+def test_podman_has_the_options_of_every_command(launch, monkeypatch):
     if not shutil.which("podman"):
         pytest.skip("podman is not installed")
-    known = {}
-    for command in recorded_commands("podman"):
-        action = tuple(command[1:3] if command[1] == "volume" else command[1:2])
-        if action not in known:
-            known[action] = subprocess.run(["podman", *action, "--help"], capture_output=True, text=True).stdout
-        for option in (word for word in command if word.startswith("--")):
-            assert re.search(rf"{option}\b", known[action]), f"podman {' '.join(action)} has no {option}"
-    assert set(known) == {("build",), ("volume", "create"), ("create",), ("start",)}
+    used: dict[str, set[str]] = {}
+    for command in all_commands(launch, monkeypatch, "podman"):
+        used.setdefault(command.verb, set()).update(command.options)
+    assert set(used) == {"build", "volume create", "create", "start"}
+    for verb, options in used.items():
+        known = subprocess.run(["podman", *verb.split(), "--help"], capture_output=True, text=True).stdout
+        for option in options:
+            assert re.search(rf"{option}(?![\w-])", known), f"podman {verb} has no {option}"
 
 
-def test_learners_of_a_class_share_nothing(launch, monkeypatch):
-    pretend(launch, monkeypatch.setattr, "dgx")
-    commands = [
-        shlex.split(part)
-        for part in dry_run(launch, "lab --learners 4 --gpus-each 2").replace("\\\n", " ").splitlines()
-        if " create " in part and "--publish" in part
-    ]
-    seen = {option: [] for option in ("--name", "--publish", "--volume", "--gpus", "--cpuset-cpus")}
-    for words in commands:
-        for option, values in seen.items():
-            values.append(words[words.index(option) + 1])
-    assert all(len(set(values)) == 4 for values in seen.values()), seen
-    assert seen["--gpus"] == [f'"device={a},{a + 1}"' for a in (0, 2, 4, 6)]
-    assert seen["--cpuset-cpus"] == ["0-31", "32-63", "64-95", "96-127"]
-    assert all(value.startswith("127.0.0.1:") for value in seen["--publish"])
+# --- data sets, tokens and refusals -------------------------------------------------------------------------
+
+
+def test_docker_is_the_first_choice(launch, monkeypatch):
+    pretend(launch, monkeypatch, "laptop")
+    assert {command.engine for words in ("lab", "build") for command in commands(launch, words)} == {"docker"}
 
 
 def test_the_operators_data_sets_are_read_only_in_the_lab(launch, monkeypatch, tmp_path):
-    pretend(launch, monkeypatch.setattr, "laptop")
+    pretend(launch, monkeypatch, "laptop")
     monkeypatch.setenv("COURSE_DATA_DIR", str(tmp_path))
-    for engine, option in (("docker", "--volume"), ("podman", "--volume"), ("apptainer", "--bind")):
-        assert f"{option} {tmp_path}:/data:ro" in dry_run(launch, f"lab --engine {engine}")
+    for engine in ("docker", "podman"):
+        [create] = creations(launch, f"lab --engine {engine}")
+        assert f"{tmp_path}:/data:ro" in create.values("--volume")
+        assert "COURSE_DATA_DIR=/data" in create.values("--env")
+    start = commands(launch, "lab --engine apptainer")[-1]
+    assert f"{tmp_path}:/data:ro" in start.values("--bind")
+    assert start.environment["APPTAINERENV_COURSE_DATA_DIR"] == "/data"
 
 
 def test_no_token_is_on_a_command_line(launch, monkeypatch, tmp_path):
     engine = Fake(tmp_path)
-    pretend(launch, monkeypatch.setattr, "laptop")
+    pretend(launch, monkeypatch, "laptop")
     monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
     monkeypatch.setattr(launch.Lab, "answers", lambda lab: True)
     monkeypatch.setenv("PATH", engine.path)
@@ -214,7 +509,7 @@ REFUSALS = (
     ("host", "words", "code", "sentence"), REFUSALS, ids=[case[1] or "nothing" for case in REFUSALS]
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(launch, monkeypatch, capsys, host, words, code, sentence):
-    pretend(launch, monkeypatch.setattr, host)
+    pretend(launch, monkeypatch, host)
     dry = ["--dry-run"] if words.startswith(("lab", "build")) and not words.endswith("--volume") else []
     assert launch.main([*words.split(), *dry]) == code
     assert_sentence(*capsys.readouterr(), sentence)
@@ -335,7 +630,7 @@ def test_another_ones_container_and_an_older_volume_stay(tmp_path):
 
 def test_gpus_ports_and_names_of_running_labs_are_not_given_twice(launch, monkeypatch, capsys, tmp_path):
     engine = Fake(tmp_path)
-    pretend(launch, monkeypatch.setattr, "dgx")
+    pretend(launch, monkeypatch, "dgx")
     monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
     monkeypatch.setattr(launch.Lab, "answers", lambda lab: True)
     monkeypatch.setenv("PATH", engine.path)
@@ -372,7 +667,7 @@ def test_the_guides_commands_are_understood(launch):
 
 
 def test_the_guides_refusal_is_the_launchers(launch, monkeypatch, capsys):
-    pretend(launch, monkeypatch.setattr, "dgx")
+    pretend(launch, monkeypatch, "dgx")
     [(words, said)] = re.findall(r"^ +\$ containers/launch (.+)\n((?: {4}.+\n)+)", GUIDE.read_text(), re.MULTILINE)
     assert launch.main([*words.split(), "--dry-run"]) == 2
     assert capsys.readouterr().err == " ".join(said.split()) + "\n"
@@ -399,13 +694,3 @@ def test_compose_gives_a_lab_what_the_launcher_gives(launch):
         assert service["profiles"] == [name]
     devices = services["lab-gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]
-
-
-if __name__ == "__main__":
-    texts = []
-    os.environ.update(HOME="/home/operator", COURSE_DATA_DIR="", XDG_DATA_HOME="")
-    for host, words in DRY_RUNS:
-        module = load()
-        pretend(module, setattr, host)
-        texts.append(f"{host}$ containers/launch {words} --dry-run\n{dry_run(module, words)}")
-    RECORDED.write_text("\n".join(texts))

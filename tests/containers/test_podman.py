@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import places
+from course_lib.system import paths
 
-pytestmark = [pytest.mark.container, pytest.mark.slow]
+pytestmark = [pytest.mark.alone, pytest.mark.container, pytest.mark.slow]
 
-LAUNCH = places.ROOT / "containers" / "launch"
-DEBIAN = places.cache() / "tests" / "debian-12-minbase.tar"
+LAUNCH = paths.ROOT / "containers" / "launch"
+DEBIAN = paths.cache() / "tests" / "debian-12-minbase.tar"
 SERVER = """\
 use IO::Socket::INET;
 $SIG{TERM} = sub { exit };

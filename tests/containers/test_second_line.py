@@ -15,19 +15,23 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import bootstrap, install, places
-from course_lib.progress import Progress
+from course_lib.command.setup import install, plan
+from course_lib.command.setup.progress import Progress
+from course_lib.system import paths
 
-pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.ranks, pytest.mark.rare]
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.ranks, pytest.mark.rare(group="machines")]
 
 TENSORFLOW, TF_KERAS = "2.17.1", "2.17.0"
-TOUCH_KERAS = ("optimizers", "layers", "schedules", "models", "noise", "landscape", "trial", "fitting")
+TOUCH_KERAS = (
+    *(f"science/test_{name}" for name in ("optimizers", "layers", "schedules", "models", "noise", "landscape")),
+    *("labs/lab3/test_short_runs", "labs/lab1/test_timed_fit"),
+)
 PATIENCE = 900  # seconds for a step on a busy machine
 
 # What Keras 3 gets wrong without a word: equal ranks train with a DistributedOptimizer, each on its own images.
 REDUCES = """
 import horovod.tensorflow.keras as hvd, tensorflow as tf
-from course_lib.doctor import agreement
+from course_lib.command.doctor import agreement
 
 hvd.init()
 tf.keras.utils.set_random_seed(1)
@@ -94,8 +98,8 @@ def given(tmp_path_factory) -> Path:
 def add(python: str, *packages: str) -> None:
     """Install packages, in the versions of the lock where it has them."""
     config = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
-    env = {**os.environ, **bootstrap.package_index(config, os.environ)}
-    lock = str(places.ROOT / "requirements-given.lock")
+    env = {**os.environ, **plan.package_index(config, os.environ)}
+    lock = str(paths.ROOT / "requirements-given.lock")
     command = [f"{sys.prefix}/bin/uv", "pip", "install", "--python", python, "--break-system-packages", "-c", lock]
     done = subprocess.run([*command, *packages], env=env, capture_output=True, text=True, timeout=PATIENCE)
     assert done.returncode == 0, done.stderr
@@ -104,13 +108,13 @@ def add(python: str, *packages: str) -> None:
 def horovod(folder: Path) -> Path:
     """The wheel of Horovod for the Python in `folder`; compiled as the set-up does it, if it is not kept."""
     version = subprocess.run([folder / "bin" / "python3.12", "-V"], capture_output=True, text=True).stdout.split()[1]
-    machine = bootstrap.look()._replace(python=version, nvidia=False, given=False)
-    wheels = places.cache() / "wheels" / bootstrap.wheel_key(machine, TENSORFLOW)
+    machine = plan.look()._replace(python=version, nvidia=False, given=False)
+    wheels = paths.cache() / "wheels" / plan.wheel_key(machine, TENSORFLOW)
     if not any(wheels.glob("*.whl")):
         with pytest.MonkeyPatch.context() as patch, Progress(1, folder.parent / "build.log") as show:
             patch.setattr(install, "PYTHON", str(folder / "bin" / "python3.12"))
             patch.setattr(install, "VENV", folder)
-            patch.setattr(bootstrap, "VENV", folder)
+            patch.setattr(plan, "VENV", folder)
             with show.step(f"Horovod for TensorFlow {TENSORFLOW}"):
                 install._compile(machine, wheels, show)
     return next(wheels.glob("*.whl"))
@@ -121,7 +125,7 @@ def line(given, tmp_path_factory) -> Line:
     """The course, set up on that Python by its own command."""
     root = tmp_path_factory.mktemp("second line") / "course"
     skip = shutil.ignore_patterns(".*", "__pycache__", "*.egg-info", "workspace", "artefacts")
-    shutil.copytree(places.ROOT, root, ignore=skip)
+    shutil.copytree(paths.ROOT, root, ignore=skip)
     line = Line(root, given, tmp_path_factory.mktemp("cache"))
     done = line.run("./course", "setup", UV_CACHE_DIR=os.environ.get("UV_CACHE_DIR") or uv_cache())
     assert done.returncode == 0, done.stderr
@@ -158,14 +162,16 @@ def test_the_doctor_finds_it_healthy(line):
 def test_gradients_are_averaged_and_without_tf_keras_are_not(line, tmp_path, python, words):
     script = tmp_path / "train.py"
     script.write_text(REDUCES)
-    ask = f"from course_lib import doctor; print(repr(doctor.disagreement('gloo', doctor.Path({str(script)!r}))))"
+    ask = (
+        f"from course_lib.command import doctor; print(repr(doctor.disagreement('gloo', doctor.Path({str(script)!r}))))"
+    )
     folder = line.root / ".venv" if python == "line" else line.given
     done = line.run(str(folder / "bin" / "python3.12"), "-c", ask, PYTHONPATH=str(line.root))
     assert words in done.stdout, done.stderr
 
 
 def test_what_touches_keras_passes_its_tests(line):
-    files = [f"tests/test_{name}.py" for name in TOUCH_KERAS]
+    files = [f"tests/{name}.py" for name in TOUCH_KERAS]
     pytest_ = (str(line.root / ".venv" / "bin" / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider")
     done = line.run(*pytest_, "-m", "not ranks", *files)
     assert done.returncode == 0, done.stdout[-5000:]

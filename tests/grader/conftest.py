@@ -22,14 +22,14 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_lib.assess import calibration, contract, grader, sandbox, slots
-from course_lib.assess.evaluator import Evaluator
-from course_lib.classroom import scripts
-from course_lib.places import ROOT
+from course_lib.command.assess import calibration, contract, grader, sandbox, slots
+from course_lib.command.assess.evaluator import Evaluator
+from course_lib.command.classroom import conversions
+from course_lib.system.paths import ROOT
 
 CORPUS = Path(__file__).with_name("corpus")
 SECRET = "a file of the host's"
-GONE = 10  # seconds that processes may take to be gone after the grader's answer
+GONE_AFTER_S = 10  # processes may take so long to be gone after the grader's answer
 INCLUDE = re.compile(r"^#: (\w[\w /]*)\n((?:#:(?: [-+].*)?\n)*)", re.MULTILINE)
 
 
@@ -43,8 +43,8 @@ def complete(name: str) -> str:
     """
     whole, _, step = name.partition(" without ")
     if whole in ("reference", "starter"):
-        steps = scripts.steps(scripts.ASSESSMENT) if whole == "reference" else []
-        return scripts.converted([one for one in steps if one != step], folder=scripts.ASSESSMENT)
+        steps = conversions.steps(conversions.ASSESSMENT) if whole == "reference" else []
+        return conversions.converted([one for one in steps if one != step], folder=conversions.ASSESSMENT)
     path = CORPUS / ("honest/plain.py" if name == "plain" else f"{name}.py")
     if not path.exists():
         return complete(name.replace("broken/without_", "reference without "))
@@ -100,7 +100,7 @@ class Room:
         limits = replace(terms.limits, memory=memory or terms.limits.memory)
         return grader.assess(path, profile="short", contract=replace(terms, profiles={"short": short}, limits=limits))
 
-    def left(self, patience: float = GONE) -> list[str]:
+    def left(self, patience: float = GONE_AFTER_S) -> list[str]:
         """What is still there, after so many seconds, that the grader or the script has started, made or changed."""
         deadline = time.monotonic() + patience
         while (found := self._found()) and time.monotonic() < deadline:
@@ -155,7 +155,7 @@ def _prepare(folder: str) -> None:
     grader.Evaluator = lambda *_: contextlib.nullcontext(shared)
     calibration.known = lambda ranks: contract.read().images_per_second
     slots.take = lambda *_, **__: contextlib.nullcontext(sorted(os.sched_getaffinity(0)))
-    sandbox.computed = lambda _: None  # the other process would be to blame for every late script
+    sandbox.cores_cpu_seconds = lambda _: None  # the other process would be to blame for every late script
 
 
 def _grade(name: str, folder: Path, server: str, terms: dict[str, float]) -> Graded:

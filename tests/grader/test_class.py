@@ -12,30 +12,31 @@ import pandas
 import psutil
 import pytest
 
-from course_lib.assess import contract
-from course_lib.classroom import grading, masters, scripts
-from course_lib.places import ROOT
+from course_lib.command.assess import criteria
+from course_lib.command.classroom import conversions, grading, masters
+from course_lib.command.classroom.grading import runner
+from course_lib.system.paths import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
 
-pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook]
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook]
 
 MASTER = masters.read(ROOT / "assessment" / "master" / "assessment.py")
 NOTEBOOK = (ROOT / "assessment" / "assessment.ipynb").read_text()
 CHANGED = NOTEBOOK.replace("# In time: 10 points", "10.0")
 CORPUS = tomllib.loads(Path(__file__).with_name("marks.toml").read_text())
-NOTHING = [0] * len(contract.CRITERIA)
+NOTHING = [0] * len(criteria.IDS)
 
 
 def converted(without=""):
-    steps = [step for step in scripts.steps(scripts.ASSESSMENT) if step != without]
-    return scripts.converted(steps, folder=scripts.ASSESSMENT)
+    steps = [step for step in conversions.steps(conversions.ASSESSMENT) if step != without]
+    return conversions.converted(steps, folder=conversions.ASSESSMENT)
 
 
-STARTER = scripts.converted([], folder=scripts.ASSESSMENT)
+STARTER = conversions.converted([], folder=conversions.ASSESSMENT)
 
 # learner → files, points in the contract's order of the criteria, words of the feedback page
 GRADED = {
@@ -61,7 +62,7 @@ GRADED = {
             "assessment/json.py": "raise SystemExit\n",
             "assessment/contract.toml": "pass_points = 0\n",
             "assessment/reference/assessment.py": converted(),
-            "assessment/course_lib/assess/marks.py": "def points(name): return 100.0\n",
+            "assessment/course_lib/command/assess/notebook_points.py": "def points(name): return 100.0\n",
         },
         CORPUS["broken"]["serial"]["points"],
         "No process called hvd.init()",
@@ -154,7 +155,7 @@ def thirty(tmp_path_factory):
         patch.setenv("COURSE_SLICE", "64")  # for the labs' notebooks, not for the assessment
         patch.setenv("TMPDIR", str(temporary))
         patch.setattr(grading.tempfile, "tempdir", str(temporary))
-        command = [sys.executable, "-m", "course_lib.cli", "grade", str(directory), "--jobs", "2"]
+        command = [sys.executable, "-m", "course_lib.command.cli", "grade", str(directory), "--jobs", "2"]
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=folder) as process:
             while len(remembered(results)) < len(GRADED) // 2:
                 assert process.poll() is None
@@ -165,8 +166,8 @@ def thirty(tmp_path_factory):
         before = remembered(results)
         tables = (results / "grades.csv").exists()
         ran = []
-        run = grading._run
-        patch.setattr(grading, "_run", lambda *args: ran.append(1) or run(*args))
+        run = runner._run
+        patch.setattr(runner, "_run", lambda *args: ran.append(1) or run(*args))
         summary = grading.grade(directory, jobs=2)
         yield {
             "directory": directory,
@@ -210,7 +211,7 @@ def test_each_criterion_has_its_points(thirty):
         learner: dict(zip(rows.exercise, rows.score.astype(float)))
         for learner, rows in table[table.exercise != ""].groupby("learner")
     }
-    assert told == {learner: dict(zip(contract.CRITERIA, points)) for learner, (_, points, _) in GRADED.items()}
+    assert told == {learner: dict(zip(criteria.IDS, points)) for learner, (_, points, _) in GRADED.items()}
     lost = table[(table.exercise != "") & (table.score.astype(str) != table.max_score.astype(str))]
     assert (lost.reason != "").all()
 

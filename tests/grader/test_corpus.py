@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.assess import contract, sandbox
-from course_lib.classroom import scripts
-from course_lib.places import ROOT
+from course_lib.command.assess import criteria
+from course_lib.command.assess.sandbox import bubblewrap
+from course_lib.command.classroom import conversions
+from course_lib.system.paths import ROOT
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -30,8 +31,8 @@ MARKS = {
     for name, marks in names.items()
 }
 
-# One of each kind of fault and of cheat. The others take ten minutes more: `course test -m rare`.
-OFTEN = (
+# One of each kind of fault and of cheat. The others are rare (rare.toml).
+ONE_OF_EACH_KIND = (
     *("honest/reference", "honest/custom_loop", "broken/serial", "broken/without_optimizer", "broken/crash_on_rank_1"),
     *("broken/not_a_number", "slow/sleeps", "dishonest/one_rank_trains", "dishonest/forges_evidence"),
     *("dishonest/rewrites_the_probe", "dishonest/looks_for_answers", "dishonest/leaves_a_daemon"),
@@ -39,15 +40,16 @@ OFTEN = (
 )
 
 pytestmark = [
+    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.ranks,
-    pytest.mark.skipif(bool(sandbox.available()), reason="the corpus needs bubblewrap"),
+    pytest.mark.skipif(bool(bubblewrap.available()), reason="the corpus needs bubblewrap"),
 ]
 
 
 def test_each_script_has_marks():
     files = {f"{path.parent.name}/{path.stem}" for path in (HERE / "corpus").glob("*/*.py")}
-    omissions = {f"broken/without_{step}" for step in scripts.steps(scripts.ASSESSMENT)}
+    omissions = {f"broken/without_{step}" for step in conversions.steps(conversions.ASSESSMENT)}
     assert set(MARKS) == files | omissions
     assert len(MARKS) >= 40
 
@@ -56,7 +58,7 @@ def test_what_is_left_is_noticed(room):
     assert room.left(patience=0) == []
     room.temporary.joinpath("forgotten").touch()
     room.outside.write_text("something else")
-    confined = sandbox.command(["sleep", "60"], {room.folder: Path("/room")}, {}, room.folder)
+    confined = bubblewrap.command(["sleep", "60"], {room.folder: Path("/room")}, {}, room.folder)
     with socket.create_server(("127.0.0.1", 0)) as listening, subprocess.Popen(confined) as process:
         port = listening.getsockname()[1]
         try:
@@ -91,7 +93,7 @@ def _digests() -> dict[Path, str]:
 @pytest.mark.parametrize(
     ("name", "marks"),
     [
-        pytest.param(name, marks, id=name, marks=[] if name in OFTEN else pytest.mark.rare)
+        pytest.param(name, marks, id=name, marks=[] if name in ONE_OF_EACH_KIND else pytest.mark.rare(group="corpus"))
         for name, marks in MARKS.items()
     ],
 )
@@ -99,7 +101,7 @@ def test_script_gets_its_marks(name, marks, graded):
     done = graded[name].result()
     outcome, said = done.outcome, _told(done.outcome)
     got = {verdict.id: verdict for verdict in outcome.verdicts}
-    assert {id: verdict.points for id, verdict in got.items()} == dict(zip(contract.CRITERIA, marks["points"])), said
+    assert {id: verdict.points for id, verdict in got.items()} == dict(zip(criteria.IDS, marks["points"])), said
     assert outcome.passed is marks["passed"], said
     for id, words in marks.get("reasons", {}).items():
         assert words in got[id].reason, said

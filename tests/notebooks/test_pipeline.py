@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -10,8 +9,10 @@ from pathlib import Path
 
 import nbformat
 import pytest
+from nbgrader.utils import is_grade, is_solution
 
-from course_lib.classroom import ROOT, grading, jupyter, masters, workspace
+from course_lib.command.classroom import grading, jupyter, masters, preprocessors, workspace
+from course_lib.system.paths import ROOT
 
 FIXTURES = (Path(__file__).parent / "fixtures").resolve()
 MASTERS = [
@@ -59,54 +60,79 @@ def solve(directory, master):
 
 
 @pytest.fixture(scope="module", params=MASTERS, ids=lambda master: master.path.stem)
-def graded(request, tmp_path_factory):
-    """A class of two: `solved` did everything right, `untouched` did nothing. (master, summary)"""
-    master = request.param
+def master(request):
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def graded(master, tmp_path_factory):
+    """What `course grade` makes of a learner who has solved everything."""
     directory = tmp_path_factory.mktemp(master.path.stem) / "submitted"
     solve(directory, master)
-    hand_in(directory / "untouched", master, masters.learner(master), False)
-    root = master.path.parent.parent.parent
-    return master, grading.grade(directory, jobs=2, root=root)
+    return grading.grade(directory, jobs=1, root=master.path.parent.parent.parent)
 
 
-def rows(graded, learner):
-    return [row for row in graded[1].rows if row["learner"] == learner]
+def execute(notebook, place, folder):
+    """Run a notebook from top to bottom, over errors too; its code cells."""
+    from nbclient import NotebookClient
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in jupyter.environment(folder / "jupyter").items():
+            patch.setenv(name, value)
+        client = NotebookClient(
+            notebook, timeout=600, allow_errors=True, resources={"metadata": {"path": str(place)}}
+        )  # fmt: skip
+        client.execute()
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def errors(graded, learner):
-    """(cell id, error) for each error in the notebook that was run."""
-    master, summary = graded
-    path = summary.results / "autograded" / learner / master.assignment / master.notebook.name
-    cells = [cell for cell in json.loads(path.read_text())["cells"] if cell["cell_type"] == "code"]
-    return [(c["id"], out) for c in cells for out in c["outputs"] if out["output_type"] == "error"]
+@pytest.fixture(scope="module")
+def untouched(master, tmp_path_factory):
+    """Of the learner's notebook, as handed out: the imports, each exercise, its check and its hidden test. Run."""
+    folder = tmp_path_factory.mktemp(f"{master.path.stem}-untouched")
+    notebook, tests = masters.learner(master), {cell.id: cell.source for cell in masters.source(master).cells}
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    kept = {code[0].id}
+    for cell, after in zip(code, [*code[1:], None]):
+        if is_grade(cell):
+            cell.source = tests[cell.id]
+            kept.add(cell.id)
+        elif is_solution(cell):
+            kept.update(one.id for one in (cell, after) if one is not None)
+    place = hand_in(folder / "work", master, notebook, False)
+    if ROOT / "labs" in master.path.parents:  # the tiny notebook runs whole
+        notebook.cells = [cell for cell in notebook.cells if cell.id in kept]
+    return execute(notebook, place, folder)
 
 
-def test_everything_could_be_graded(graded):
-    assert graded[1].problems == []
+def errors(cells):
+    return [out for cell in cells for out in cell.outputs if out.output_type == "error"]
 
 
-def test_solved_gets_full_marks_without_an_error(graded):
-    assert errors(graded, "solved") == []
-    hidden = [cell for cell in graded[0].cells if cell.kind == "hidden"]
-    scores = [(row["exercise"], row["score"]) for row in rows(graded, "solved")]
+def test_solved_gets_full_marks_without_an_error(master, graded):
+    assert graded.problems == []
+    hidden = [cell for cell in master.cells if cell.kind == "hidden"]
+    scores = [(row["exercise"], row["score"]) for row in graded.rows]
     assert scores == [(cell.name, cell.points) for cell in hidden]
+    path = graded.results / "autograded" / "solved" / master.assignment / master.notebook.name
+    assert errors(cell for cell in nbformat.read(path, 4).cells if cell.cell_type == "code") == []
 
 
-def test_untouched_gets_nothing_and_fails_exactly_at_the_stubs(graded):
-    assert [row["score"] for row in rows(graded, "untouched")] == [0] * len(rows(graded, "solved"))
-    sources = {cell.id: cell.source for cell in masters.learner(graded[0]).cells}
-    stubs = [text for text in sources.values() if masters.STUB.split("\n")[0] in text]
-    for _, error in errors(graded, "untouched"):
-        assert error["ename"] == "NotImplementedError"
-        last_frame = re.sub(r"\x1b\[[\d;]*m", "", error["traceback"][-2])
-        assert "raise NotImplementedError()" in last_frame
-    assert bool(stubs) == bool(errors(graded, "untouched"))
+def test_untouched_gets_nothing_and_fails_exactly_at_the_stubs(master, untouched):
+    scores = [
+        preprocessors.judge(cell.outputs, cell.metadata.nbgrader.points)[0] for cell in untouched if is_grade(cell)
+    ]
+    assert scores == [0] * sum(cell.kind == "hidden" for cell in master.cells)
+    stubs = [cell for cell in untouched if masters.STUB.split("\n")[0] in cell.source]
+    for error in errors(untouched):
+        assert error.ename == "NotImplementedError"
+        assert "raise NotImplementedError()" in re.sub(r"\x1b\[[\d;]*m", "", error.traceback[-2])
+    assert bool(stubs) == bool(errors(untouched))
 
 
-def test_feedback_gives_no_hidden_test_away(graded):
-    pages = list((graded[1].results / "feedback").rglob("*.html"))
-    assert len(pages) == 2
-    assert masters.leaks(graded[0], [page.read_text() for page in pages], kinds=["hidden"]) == []
+def test_feedback_gives_no_hidden_test_away(master, graded):
+    (page,) = (graded.results / "feedback").rglob("*.html")
+    assert masters.leaks(master, [page.read_text()], kinds=["hidden"]) == []
 
 
 @pytest.mark.parametrize(
@@ -134,15 +160,12 @@ def test_full_marks_on_the_stand_in_too(master, tmp_path, monkeypatch):
     [master for master in MASTERS if any(cell.kind == "instructor" for cell in master.cells)],  # else it is `solved`
     ids=lambda master: master.path.stem,
 )
-def test_the_instructors_notebook_runs_from_top_to_bottom(master, tmp_path, monkeypatch):
-    from nbclient import NotebookClient
-
-    for name, value in jupyter.environment(tmp_path / "jupyter").items():
-        monkeypatch.setenv(name, value)
+def test_the_instructors_notebook_runs_from_top_to_bottom(master, tmp_path):
     notebook = masters.solution(master)
     place = hand_in(tmp_path, master, notebook, True)
-    NotebookClient(notebook, timeout=600, resources={"metadata": {"path": str(place)}}).execute()
-    for cell in notebook.cells:
-        if cell.metadata.get("nbgrader", {}).get("grade"):
+    cells = execute(notebook, place, tmp_path)
+    assert errors(cells) == []
+    for cell in cells:
+        if is_grade(cell):
             result = [out for out in cell.outputs if out.output_type == "execute_result"]
             assert [float(out.data["text/plain"]) for out in result] == [cell.metadata.nbgrader.points]

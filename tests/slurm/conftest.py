@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import namespaces
-from course_lib.errors import CourseError
+from course_lib.ranks import namespaces
+from course_lib.system.errors import CourseError
 
 PACKAGES = {"slurmctld": "slurmctld", "slurmd": "slurmd", "sbatch": "slurm-client", "munged": "munge"}
 CONFIGURATION = """\
@@ -61,7 +61,7 @@ class Cluster:
 
     nodes: list[namespaces.Host]
     folder: Path
-    COURSE = (sys.executable, "-m", "course_lib.cli")
+    COURSE = (sys.executable, "-m", "course_lib.command.cli")
 
     def run(self, command, timeout=120, **options) -> subprocess.CompletedProcess[str]:
         """Run a command on the first node."""

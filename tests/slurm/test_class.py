@@ -13,19 +13,19 @@ from pathlib import Path
 import pandas
 import pytest
 
-from course_lib.classroom import grading
-from course_lib.places import ROOT
+from course_lib.command.classroom import grading
+from course_lib.system.paths import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.notebook]
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook]
 
-TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "test_grading.py")
+TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "command" / "classroom" / "test_grading.py")
 tiny = importlib.util.module_from_spec(TINY)
 TINY.loader.exec_module(tiny)
 
 COMMAND = """
 import sys
 from pathlib import Path
-from course_lib.classroom import grading
+from course_lib.command.classroom import grading
 sys.exit(grading.grade(Path(sys.argv[1]), root=Path(sys.argv[2]), slurm=True).code)
 """
 SLOPE = tiny.SLOPE + "\nopen({trace!r}, 'a').write('graded\\n')"

@@ -10,7 +10,7 @@ import time
 
 import pytest
 
-from course_lib.places import ROOT
+from course_lib.system.paths import ROOT
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 

@@ -1,0 +1,278 @@
+"""The ten criteria of the assessment: of each its id, title, judge and hint. The contract gives them their points.
+
+What they judge was measured in two runs: `alone` on one rank with a slice of the data, and `together` on all ranks
+under the clock. What the probes and the timeline say was written beside the script, so it is a claim: what the script
+replaced, what the weights of the ranks or the kernel's count of bytes contradict, is not believed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+
+from course_lib.notebook import conduct
+from course_lib.notebook.conduct import with_end
+from course_lib.notebook.judging import Criterion, Wrong
+from course_lib.ranks.evidence import Evidence, RankEvidence
+
+MAX_EPOCHS = 1.25  # training sets that the ranks may read together in an epoch
+MIN_EPOCHS = 0.3  # and that they must read in the whole training
+MIN_TRAFFIC_SHARE = 0.8  # of the bytes that reductions make, which the kernel must have counted
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the evaluator found: accuracies of the saved weights, None where `problem` says why there are none."""
+
+    train_accuracy: float | None
+    test_accuracy: float | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Everything that was measured of one script, and what is asked of it.
+
+    Attributes:
+        alone, together: the runs on one rank and on all; None where one did not take place.
+        limit: seconds for the run on all ranks; `tolerance`: the part of it by which it may be exceeded.
+        images: to train on.
+        train_target, test_target: the accuracies to reach, from 0 to 1.
+    """
+
+    alone: Evidence | None
+    together: Evidence | None
+    weights: Weights | None
+    limit: float
+    tolerance: float
+    images: int
+    train_target: float
+    test_target: float
+
+
+Judge = Callable[[Measured], str]
+_criteria: list[Criterion] = []
+
+
+def with_points(points: Mapping[str, float]) -> list[Criterion]:
+    """The criteria, each with its points."""
+    return [replace(criterion, max_points=points[criterion.id]) for criterion in _criteria]
+
+
+def _criterion(title: str, hint: str) -> Callable[[Judge], Judge]:
+    """Make a judge a criterion, whose id is the judge's name."""
+
+    def add(judge: Judge) -> Judge:
+        def sceptical(measured: Measured) -> str:
+            try:
+                return judge(measured)
+            # Records that no probe writes must not keep a script from its verdict.
+            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError, MemoryError):
+                raise Wrong("The records of this run make no sense: something wrote into them.") from None
+
+        _criteria.append(Criterion(judge.__name__, title, 1.0, sceptical, hint))
+        return judge
+
+    return add
+
+
+@_criterion("Runs to the end on one rank", "See 2b, Step 1: with hvd.init() a script runs on one rank as before.")
+def serial(measured: Measured) -> str:
+    alone = measured.alone
+    if alone is None:
+        raise Wrong("The script did not run on one rank.")
+    if alone.result.code:
+        raise Wrong(f"On one rank: {conduct.failure(alone.result)}")
+    if not _savers(alone):
+        raise Wrong("On one rank the script came to its end, but saved no weights to the path in COURSE_WEIGHTS.")
+    return f"On one rank the script ran to its end in {alone.result.seconds:.0f} s and saved weights."
+
+
+@_criterion("Joins on all ranks", "See 2b, Step 1: call hvd.init() before anything else of Horovod.")
+def ranks(measured: Measured) -> str:
+    return conduct.initialised(_believed(measured))
+
+
+@_criterion(
+    "One device for each rank", "See 2b, Step 2: tf.config.set_visible_devices with the GPU of hvd.local_rank()."
+)
+def device(measured: Measured) -> str:
+    return conduct.one_gpu_each(_believed(measured))
+
+
+@_criterion(
+    "Gradients averaged on every step",
+    "See 2b, Step 4: hvd.DistributedOptimizer before compile; in a loop of your own hvd.DistributedGradientTape.",
+)
+def averaged(measured: Measured) -> str:
+    evidence = _believed(measured)
+    reduced = conduct.reductions(evidence)
+    _require_training_together(evidence)
+    difference = _difference_at_the_end(evidence)
+    if not reduced.complete:
+        raise Wrong(reduced.lack, 0.0 if difference else 0.5)
+    if difference:
+        raise Wrong(f"{reduced}, but {difference}", 0.5)
+    return f"{reduced}, and all ranks hold the same weights."
+
+
+@_criterion(
+    "Starts from the same weights",
+    "See 2b, Step 5: BroadcastGlobalVariablesCallback(0), or hvd.broadcast_variables in a loop of your own.",
+)
+def broadcast(measured: Measured) -> str:
+    return conduct.same_start(_believed(measured))
+
+
+@_criterion(
+    "Each rank reads its own part",
+    "See 2b, Step 6: partition the images by rank, and give all ranks equally many batches.",
+)
+def data(measured: Measured) -> str:
+    evidence = _believed(measured)
+    told = conduct.own_images(evidence, measured.images, MAX_EPOCHS)
+    read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
+    if not evidence.result.code and read < MIN_EPOCHS * measured.images:
+        raise Wrong(f"Together the ranks read only {read:,} of {measured.images:,} images.")
+    return told
+
+
+@_criterion("One rank saves", "See 2b, Step 7: only rank 0 saves, to the path in COURSE_WEIGHTS.")
+def checkpoint(measured: Measured) -> str:
+    evidence = _believed(measured)
+    nobody = "No rank saved weights to the path in COURSE_WEIGHTS."
+    conduct.one_saves(evidence, _savers(evidence), "the file of the weights", nobody)
+    paths = [{record.get("path") for record in rank.records.get("save", ())} for rank in evidence.ranks]
+    for rank, mine in zip(evidence.ranks[1:], paths[1:]):
+        if both := {path for path in paths[0] & mine if isinstance(path, str) and not path.startswith("/dev/")}:
+            name = min(both).rpartition("/")[2]
+            raise Wrong(f"Ranks 0 and {rank.rank} both saved to {name}; only rank 0 should.")
+    return "Only rank 0 saved."
+
+
+@_criterion("Training accuracy", "See 3b: learning rates for large batches; 2c: more images a second.")
+def train_accuracy(measured: Measured) -> str:
+    accuracy = measured.weights and measured.weights.train_accuracy
+    return _reached(measured, "training", accuracy, measured.train_target)
+
+
+@_criterion("Test accuracy", "See 3a: the generalisation gap; 3c: batch norm's averages need many updates.")
+def test_accuracy(measured: Measured) -> str:
+    accuracy = measured.weights and measured.weights.test_accuracy
+    return _reached(measured, "test", accuracy, measured.test_target)
+
+
+@_criterion("In time", "See 2c: run, watch, tune. Train fewer epochs, or more images a second.")
+def time(measured: Measured) -> str:
+    if measured.together is None:
+        raise Wrong("The script did not run on all ranks.")
+    if end := conduct.early_end(measured.together):
+        late = f"It was not done after {measured.limit:.0f} s, the time limit."
+        raise Wrong(late if "time limit" in end else end)
+    seconds = measured.together.result.seconds
+    took = f"It took {seconds:.1f} s; the limit is {measured.limit:.0f} s."
+    if why := _not_together(measured):
+        raise Wrong(f"{took} {why}")
+    if seconds > measured.limit * (1 + measured.tolerance):
+        raise Wrong(took)
+    return took
+
+
+IDS = tuple(criterion.id for criterion in _criteria)
+
+
+# What several criteria ask
+
+
+def _believed(measured: Measured) -> Evidence:
+    """The run on all ranks. Raises `Wrong` where there is none, or where what it says of itself can't be believed."""
+    evidence = measured.together
+    if evidence is None:
+        raise Wrong("The script did not run on all ranks.")
+    replaced = [str(record.get("name"))[:60] for rank in evidence.ranks for record in rank.records.get("tampered", ())]
+    if replaced:
+        names = ", ".join(dict.fromkeys(replaced[:3]))
+        raise Wrong(f"The script replaced {names}: what it did on the ranks cannot be measured any more.")
+    if evidence.traffic is not None and evidence.size > 1:
+        # Reductions of S bytes on N ranks make 2 (N - 1) S bytes of traffic in all, whatever the ring is cut into.
+        expected = 2 * (evidence.size - 1) * evidence.collectives.bytes.get("ALLREDUCE", 0)
+        if evidence.traffic < MIN_TRAFFIC_SHARE * expected:
+            raise Wrong(
+                f"The timeline tells of all-reduces that make {expected / 1e6:,.0f} MB of traffic, but only "
+                f"{evidence.traffic / 1e6:,.0f} MB went between the ranks: the timeline is not Horovod's."
+            )
+    return evidence
+
+
+def _savers(evidence: Evidence) -> list[int]:
+    """The ranks that wrote the file of the weights."""
+
+    def saved(rank: RankEvidence) -> bool:
+        weights = (rank.first("start") or {}).get("weights")
+        return any(record.get("path") == weights for record in rank.records.get("save", ()))
+
+    return [rank.rank for rank in evidence.ranks if saved(rank)]
+
+
+def _require_training_together(evidence: Evidence) -> None:
+    """Ranks that end with the same weights, but went different ways before, did not train together.
+
+    Weights that are broadcast late make ranks equal from then on. That is another fault.
+    """
+    moments = evidence.agreement()
+    apart = [updates for (_, before), (updates, equal) in zip(moments, moments[1:]) if before and not equal]
+    apart += [updates for updates, equal in moments[-1:] if not equal]
+    if apart and evidence.size > 1 and _end_equal(evidence):
+        raise Wrong(
+            f"After update {apart[-1]:,} the ranks held different weights, at the end the same: each trained on its "
+            "own, and the weights were copied."
+        )
+
+
+def _end_equal(evidence: Evidence) -> bool:
+    return evidence.weights_differ(trainable=True) == 0.0
+
+
+def _difference_at_the_end(evidence: Evidence) -> str:
+    """How, and why, the trainable weights of the ranks differ after training; "" where they are equal bit for bit."""
+    moments = evidence.agreement()
+    if evidence.size == 1 or _end_equal(evidence):
+        return ""
+    if not moments and evidence.weights_differ() is None:
+        return with_end("the ranks left no weights that could be compared.", evidence)
+    if moments and all(equal for _, equal in moments):
+        # Ended in the middle of a step, or a rank has changed its weights after training: they do not count.
+        return ""
+    gap = evidence.weights_differ(trainable=True)
+    by = "" if gap is None else f" by up to {gap:.2g}"
+    why = ""
+    if moments and not moments[0][1]:
+        why = ", because the ranks started apart and averaged gradients keep the distance"
+    elif moments:
+        update = next(updates for updates, equal in moments if not equal)
+        why = f"; by update {update:,} something else than averaged gradients had changed them"
+    return f"the ranks end with different weights: they differ{by}{why}."
+
+
+def _reached(measured: Measured, kind: str, accuracy: float | None, target: float) -> str:
+    if accuracy is None:
+        raise Wrong((measured.weights and measured.weights.problem) or "There are no weights to measure.")
+    reached = f"The saved weights reach {accuracy:.3f} on {kind} images; the target is {target:.2f}."
+    if why := _not_together(measured):
+        raise Wrong(f"{reached} {why}")
+    if accuracy < target:
+        raise Wrong(reached)
+    return reached
+
+
+def _not_together(measured: Measured) -> str:
+    """Why accuracy and time do not count: they are asked of a training of all ranks together."""
+    try:
+        ranks(measured)
+    except Wrong:
+        return "It does not count: the ranks did not join."
+    try:
+        averaged(measured)
+    except Wrong as wrong:
+        return "" if wrong.share else "It does not count: the ranks did not train together."
+    return ""

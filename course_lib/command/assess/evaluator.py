@@ -1,0 +1,165 @@
+"""Accuracy of saved weights, measured by a process that no learner's code runs in.
+
+    python -m course_lib.command.assess.evaluator DATA INBOX [IMAGES]
+
+The process is started early: while a script trains on one rank, TensorFlow is loaded here, the network is built and
+the images are read. Then one evaluation takes a second or two. It is confined too (no network; nothing to read but
+the data and the weights), because the weights are bytes from a stranger. It takes what is put into its inbox and
+answers in JSON lines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import resource
+import secrets
+import select
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from course_lib import data
+from course_lib.command.assess.criteria import Weights
+from course_lib.command.assess.sandbox import bubblewrap
+from course_lib.data import shapes
+from course_lib.ranks import environment
+from course_lib.system.errors import CourseError
+from course_lib.system.processes import Supervised
+
+MAX_IMAGES = 10_000  # of each split, on which is measured
+BATCH_SIZE = 500
+ANSWER_LIMIT_S = 180.0  # for loading, and for one evaluation, on a slow and busy host
+MAX_FILE_BYTES = 64 * 2**20  # of weights
+MAX_MEMORY_BYTES = 6 * 2**30  # that the process may use
+POLL_INTERVAL_S = 0.05
+
+
+class Evaluator:
+    """Evaluates weights of the assessment's network; a context manager.
+
+    Training accuracy is that on 10,000 training images, drawn at random; test accuracy that on the 10,000 published
+    test images, for the stand-in on images drawn with a seed that nobody knows. With `images`, only so many of each
+    split are used, at most. `folder` is a private one, which is gone with the evaluator, even if it is killed.
+
+    Raises CourseError: as `data.load` does; code 2 where the process can't be started or doesn't answer.
+    """
+
+    def __init__(self, name: str, images: int | None = None) -> None:
+        with contextlib.ExitStack() as stack:
+            self.folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="course-assess-")))
+            self._inbox = self.folder / "inbox"
+            self._inbox.mkdir()
+            bundle = data.bundle(name, self.folder, limit=images)
+            self.data = bundle.name
+            command = [sys.executable, "-m", "course_lib.command.assess.evaluator", name, str(self._inbox)]
+            env = {"CUDA_VISIBLE_DEVICES": "-1", **environment.SILENT, **bundle.env}
+            if images:
+                command.append(str(images))
+                if bundle.source == "stand-in":  # of which only the slice need be drawn
+                    env[environment.SLICE] = str(images)
+            readable = {**bundle.files, self._inbox: self._inbox}
+            confined = bubblewrap.command(command, readable, env, self.folder / "links")
+            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+            self._process = stack.enter_context(Supervised(confined, temporary=self.folder, cwd="/", **pipes))
+            self._asked = 0
+            self._ready = False
+            self._stack = stack.pop_all()
+
+    def __enter__(self) -> Evaluator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def wait(self) -> None:
+        """Return when the process has loaded all that it needs, and uses no core until it is asked."""
+        if self._ready:
+            return
+        if self._answer() is None:
+            raise CourseError("The process that evaluates the weights ended; see `course doctor`.", code=2)
+        self._ready = True
+
+    def evaluate(self, weights: Path) -> Weights:
+        """Measure the accuracy of the weights in a file; what is wrong with the file is in the answer.
+
+        Raises CourseError (code 2) where the process does not answer: that says nothing about the file.
+        """
+        if not weights.is_file():
+            return Weights(None, None, "No weights were saved.")
+        if weights.stat().st_size > MAX_FILE_BYTES:
+            return Weights(None, None, f"The file of weights is larger than {MAX_FILE_BYTES >> 20} MB.")
+        self.wait()
+        self._asked += 1
+        part = self._inbox / "part"
+        shutil.copyfile(weights, part)
+        part.rename(self._inbox / f"{self._asked}.h5")
+        answer = self._answer()
+        if answer is None:  # it was well until it was given these
+            return Weights(None, None, "The file of weights cannot be read: reading it ended the process that did.")
+        return Weights(answer["train_accuracy"], answer["test_accuracy"], answer["problem"])
+
+    def _answer(self) -> dict | None:
+        """What the process says next; None where it has ended. CourseError (code 2) where it says nothing for long."""
+        ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_LIMIT_S)
+        if not ready:
+            late = f"did not answer within {ANSWER_LIMIT_S:.0f} s"
+            raise CourseError(f"The process that evaluates the weights {late}; see `course doctor`.", code=2)
+        line = self._process.stdout.readline()
+        return json.loads(line) if line else None
+
+
+def serve(name: str, inbox: Path, images: int | None) -> None:
+    """Load everything, say so, then answer every file in the inbox in turn; never returns."""
+    # A small file can ask for any amount of memory.
+    resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
+    import tensorflow as tf
+
+    from course_lib import models
+
+    dataset = data.load(name)
+    number = min(images or MAX_IMAGES, MAX_IMAGES)
+    mine = np.random.default_rng().permutation(min(images or len(dataset.x_train), len(dataset.x_train)))[:number]
+    splits = [(dataset.x_train[mine], dataset.y_train[mine]), (dataset.x_test[:number], dataset.y_test[:number])]
+    if dataset.name == "shapes":  # whose published test images anyone can draw
+        shape = dataset.x_train.shape[1:]
+        splits[1] = shapes.draw(number, shape, split="test", seed=secrets.randbits(64))
+    model = models.assessment_cnn(dataset.x_train.shape[1:], len(dataset.classes))
+    images = tf.TensorSpec([None, *model.input_shape[1:]], tf.uint8)
+    predict = tf.function(lambda batch: tf.argmax(model(batch, training=False), axis=-1), input_signature=[images])
+    predict(splits[0][0][:BATCH_SIZE])  # compiles
+
+    def accuracy(x: np.ndarray, y: np.ndarray) -> float:
+        guesses = [predict(x[start : start + BATCH_SIZE]) for start in range(0, len(x), BATCH_SIZE)]
+        return float(np.mean(np.concatenate(guesses) == y))
+
+    print(json.dumps({"ready": True}), flush=True)
+    for asked in itertools.count(1):
+        path = inbox / f"{asked}.h5"
+        while not path.exists():
+            time.sleep(POLL_INTERVAL_S)
+        problem = _load(model, path)
+        train, test = (None, None) if problem else (accuracy(*split) for split in splits)
+        print(json.dumps({"train_accuracy": train, "test_accuracy": test, "problem": problem}), flush=True)
+
+
+def _load(model: object, path: Path) -> str:
+    """Load weights into the network; return what is wrong with them."""
+    try:
+        model.load_weights(path)
+    except Exception:  # whatever HDF5 and Keras make of a stranger's bytes
+        return "The saved weights are not those of the assessment's network: save them with model.save_weights()."
+    broken = sum(int((~np.isfinite(values)).sum()) for values in model.get_weights())
+    return (
+        f"{broken:,} of the saved weights are not numbers (NaN or infinite): the training diverged." if broken else ""
+    )
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]) if len(sys.argv) > 3 else None)

@@ -1,0 +1,150 @@
+"""Measure, from outside, what runs in a sandbox: its processes, memory, files, processor time and traffic."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # of the kernel's clock
+
+_NUMBER = re.compile(r"^(RssAnon|RssShmem|Threads):\s+(\d+)", re.MULTILINE)
+_CORES = re.compile(r"^Cpus_allowed_list:\s+(\S+)", re.MULTILINE)
+_RECEIVED = re.compile(r"^\s*lo:\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Usage:
+    """What all processes of a sandbox use together.
+
+    Attributes:
+        processes, threads: how many there are.
+        memory: bytes.
+        cpu_seconds: of all cores, with what those that have ended had used when they were last seen.
+    """
+
+    processes: int = 0
+    threads: int = 0
+    memory: int = 0
+    cpu_seconds: float = 0.0
+
+
+def disk_bytes(folder: Path) -> int:
+    """Bytes that the files below a folder take."""
+    total = 0
+    for place, _, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                total += 512 * os.lstat(os.path.join(place, name)).st_blocks
+    return total
+
+
+def cores_cpu_seconds(cores: Iterable[int]) -> float | None:
+    """Seconds for which these cores have computed since the host started; None where that is not known.
+
+    What a virtual machine waits for while others have its core counts too, the kernel's work for devices does not.
+    """
+    wanted = {f"cpu{core}" for core in cores}
+    try:
+        lines = [line.split() for line in Path("/proc/stat").read_text().splitlines()]
+    except OSError:
+        return None
+    found = [[int(ticks) for ticks in line[1:]] for line in lines if line[0] in wanted]
+    if not found or len(found) < len(wanted):
+        return None
+    return sum(user + nice + system + stolen for user, nice, system, _, _, _, _, stolen, *_ in found) / TICKS_PER_S
+
+
+class ProcessTree:
+    """The processes below `root`: all of its descendants or, where one is the first of a namespace, all in that.
+
+    Nothing can leave a namespace, and a look at it costs a few files: it lists its own processes only.
+    """
+
+    def __init__(self, root: int, namespace: bool) -> None:
+        self._root, self._namespace = root, namespace
+        self._first: psutil.Process | None = None
+        self._cpu_seconds: dict[int, float] = {}
+
+    def usage(self, max_processes: int) -> Usage:
+        """What they use; where there are more than `max_processes`, only how many there are."""
+        proc = self._inside("/proc") or Path("/proc")
+        numbers = self._numbers(proc)
+        if len(numbers) > max_processes:
+            return Usage(len(numbers))
+        threads = memory = 0
+        for number in numbers:
+            with contextlib.suppress(OSError):
+                found = {
+                    name: int(n)
+                    for name, n in _NUMBER.findall((proc / str(number) / "status").read_text(errors="replace"))
+                }
+                threads += found.get("Threads", 0)
+                memory += 1024 * (found.get("RssAnon", 0) + found.get("RssShmem", 0))
+                after_name = (proc / str(number) / "stat").read_text(errors="replace").rpartition(")")[2].split()
+                self._cpu_seconds[number] = (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
+        return Usage(len(numbers), threads, memory, sum(self._cpu_seconds.values()))
+
+    def cores(self) -> set[int]:
+        """The cores that any of their threads may run on; the first process of a namespace only waits."""
+        proc = self._inside("/proc") or Path("/proc")
+        found: set[int] = set()
+        for number in self._numbers(proc):
+            with contextlib.suppress(OSError):
+                for thread in os.listdir(proc / str(number) / "task") if number > 1 else ():
+                    text = (proc / str(number) / "task" / thread / "status").read_text(errors="replace")
+                    for part in ",".join(_CORES.findall(text)).split(","):
+                        first, _, last = part.partition("-")
+                        found.update(range(int(first), int(last or first) + 1) if first else ())
+        return found
+
+    def bytes_written(self, folders: Iterable[str]) -> int:
+        """Bytes in the fullest of the file systems that the namespace has at `folders`."""
+        most = 0
+        for folder in filter(None, map(self._inside, folders)):
+            with contextlib.suppress(OSError):
+                about = os.statvfs(folder)
+                most = max(most, (about.f_blocks - about.f_bfree) * about.f_frsize)
+        return most
+
+    def traffic(self) -> int | None:
+        """Bytes that the loopback device of the namespace has received; None where there is no namespace."""
+        if not self._inside("/"):
+            return None
+        with contextlib.suppress(OSError):
+            if found := _RECEIVED.search(Path(f"/proc/{self._first.pid}/net/dev").read_text(errors="replace")):
+                return int(found.group(1))
+        return None
+
+    def kill(self) -> None:
+        """End a namespace at once, however many processes it has."""
+        if self._first:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                self._first.kill()
+
+    def _numbers(self, proc: Path) -> list[int]:
+        with contextlib.suppress(OSError, psutil.NoSuchProcess):
+            if self._first:
+                return [int(name) for name in os.listdir(proc) if name.isdigit()]
+            return [child.pid for child in psutil.Process(self._root).children(recursive=True)]
+        return []
+
+    def _inside(self, folder: str) -> Path | None:
+        """A folder as the first process of the namespace has it; None as long as there is none."""
+        if self._namespace and not self._first:
+            self._first = self._find()
+        return Path(f"/proc/{self._first.pid}/root{folder}") if self._first else None
+
+    def _find(self) -> psutil.Process | None:
+        ours, here = os.readlink("/proc/self/ns/pid"), os.stat("/proc").st_dev
+        with contextlib.suppress(psutil.Error, OSError):
+            for process in psutil.Process(self._root).children(recursive=True):
+                if os.readlink(f"/proc/{process.pid}/ns/pid") != ours:
+                    ready = os.stat(f"/proc/{process.pid}/root/proc").st_dev != here
+                    return process if ready else None
+        return None

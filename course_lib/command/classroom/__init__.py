@@ -1,0 +1,1 @@
+"""The classroom: masters → notebooks, the learner's lab, grading a class."""

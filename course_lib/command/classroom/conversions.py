@@ -1,0 +1,73 @@
+"""A script that learners convert, in every stage of its conversion: serial, with some steps done, with all of them.
+
+`<folder>/reference/steps.toml` names the script and holds its conversion as edits (`old` → `new`), grouped in steps
+that can be taken one by one or left out one by one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+LAB2 = ROOT / "labs" / "lab2_horovod"
+ASSESSMENT = ROOT / "assessment"
+
+
+def steps(folder: Path = LAB2) -> dict[str, list[dict[str, str]]]:
+    """The conversion's steps in order: name → edits, each with `old` and `new`."""
+    return {step["name"]: step["edit"] for step in _conversion(folder)["step"]}
+
+
+def script(folder: Path = LAB2) -> Path:
+    """The script that learners start from."""
+    return folder / _conversion(folder)["script"]
+
+
+def converted(done: Iterable[str] | None = None, folder: Path = LAB2) -> str:
+    """The script's text with the steps in `done` taken (default: all).
+
+    Raises CourseError for an unknown step, or an edit whose `old` is not found exactly once.
+    """
+    known = steps(folder)
+    done = list(known) if done is None else list(done)
+    path = script(folder)
+    text = path.read_text(encoding="utf-8")
+    for name in done:
+        if name not in known:
+            raise CourseError(f"There is no step '{name}' in {folder.name}: it is one of {', '.join(known)}.")
+        for edit in known[name]:
+            if text.count(edit["old"]) != 1:
+                raise CourseError(
+                    f"Step '{name}' of {folder.name} does not fit {path.name}: mend reference/steps.toml."
+                )
+            text = text.replace(edit["old"], edit["new"])
+    return text
+
+
+def write(target: str | Path, upto: str | None = None, without: str | None = None, folder: Path = LAB2) -> None:
+    """Write the script with the steps up to and including `upto` (default: all), less `without`."""
+    names = list(steps(folder))
+    done = names[: names.index(upto) + 1] if upto else names
+    text = converted([name for name in done if name != without], folder)
+    Path(target).write_text(text, encoding="utf-8")
+
+
+def references(root: Path = ROOT) -> list[tuple[Path, str]]:
+    """Producer for `build`: every converted script."""
+    found = sorted([*root.glob("labs/*/reference/steps.toml"), *root.glob("assessment/reference/steps.toml")])
+    folders = [path.parent.parent for path in found]
+    return [(folder / "reference" / script(folder).name, converted(folder=folder)) for folder in folders]
+
+
+def _conversion(folder: Path) -> dict[str, Any]:
+    return tomllib.loads((folder / "reference" / "steps.toml").read_text(encoding="utf-8"))

@@ -1,0 +1,39 @@
+"""The course as learners may hold it, for images: the library, what the lab hands out, and the contract's file.
+
+python -m course_lib.command.classroom.handout FOLDER
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from pathlib import Path
+
+from course_lib.command.assess import contract
+from course_lib.command.classroom import workspace
+from course_lib.system.errors import CourseError
+from course_lib.system.files import write
+from course_lib.system.paths import ROOT
+
+
+def hand_out(target: Path, root: Path = ROOT) -> None:
+    """Write the learner's course into the folder `target`, which must not exist yet.
+
+    It has no masters, solutions, hidden tests, references, experiments and tests: `course lab` fills workspaces from
+    its folder `handout/`. Raises CourseError (code 2) where `target` exists.
+    """
+    if target.exists():
+        raise CourseError(f"{target} exists already; name a folder that does not.", code=2)
+    shutil.copytree(root / "course_lib", target / "course_lib", ignore=shutil.ignore_patterns("__pycache__"))
+    for lessons in root.glob("labs/*/lessons"):
+        shutil.copytree(lessons, target / lessons.relative_to(root), ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copyfile(root / "labs" / "__init__.py", target / "labs" / "__init__.py")
+    for name, content in workspace.course_files(root).items():
+        write(target / workspace.HANDOUT / name, content)
+    agreed = contract.CONTRACT.relative_to(ROOT)  # the Assess button needs it
+    (target / agreed).parent.mkdir()
+    shutil.copyfile(root / agreed, target / agreed)
+
+
+if __name__ == "__main__":
+    hand_out(Path(sys.argv[1]))

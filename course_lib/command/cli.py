@@ -1,0 +1,203 @@
+"""The `course` command: thin; each command calls one function of the library."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import List, Optional
+
+import typer
+
+from course_lib.system import interrupt
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+app = typer.Typer(
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="One Model, Many GPUs: a hands-on course on training one neural network on many GPUs.",
+)
+
+
+@app.command()
+def setup() -> None:
+    """Set everything up, or repair it: environment, packages, Horovod."""
+    from course_lib.command.setup import bootstrap
+
+    raise SystemExit(bootstrap.main([]))
+
+
+@app.command()
+def lab(
+    directory: Path = typer.Option(Path("workspace"), "--dir", help="The learner's workspace; made if missing."),
+    port: Optional[int] = typer.Option(None, help="Port of JupyterLab; default: a free one."),
+    browser: bool = typer.Option(True, "--browser/--no-browser", help="Open a browser window."),
+) -> None:
+    """Open JupyterLab on a workspace with the notebooks."""
+    from course_lib.command.classroom import workspace
+
+    raise typer.Exit(workspace.open_lab(directory, port, browser))
+
+
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
+def test(context: typer.Context) -> None:
+    """Run the tests; every argument goes to pytest."""
+    import os
+
+    import pytest
+
+    os.chdir(ROOT)
+    raise typer.Exit(int(pytest.main(context.args)))
+
+
+@app.command()
+def doctor(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
+    """Say what this machine can do, and what is wrong with it."""
+    from course_lib.command import doctor
+
+    report = doctor.diagnose()
+    if as_json:
+        print(json.dumps(report, indent=2))
+    else:
+        doctor.show(report)
+    raise typer.Exit(1 if report["problems"] else 0)
+
+
+@app.command()
+def data(
+    names: Optional[List[str]] = typer.Argument(None, metavar="[NAME]...", help="Default: all."),
+) -> None:
+    """Get the data sets, verify them, say where they come from."""
+    from course_lib import data
+
+    data.show(data.fetch(names or None))
+
+
+@app.command(context_settings={"allow_interspersed_args": True})
+def run(
+    script: Path = typer.Argument(..., help="A Python script that uses Horovod."),
+    args: Optional[List[str]] = typer.Argument(None, metavar="[-- ARGS]...", help="The script's arguments."),
+    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: all slots, one per GPU, else 2."),
+    timeout: Optional[float] = typer.Option(None, help="Seconds after which everything is ended (exit code 124)."),
+    hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; default: this host."),
+    hostfile: Optional[Path] = typer.Option(None, help="The same from a file: a line `host slots=N` for each."),
+    gloo: bool = typer.Option(False, "--gloo", help="Use the Gloo controller."),
+    mpi: bool = typer.Option(False, "--mpi", help="Use the MPI controller."),
+    slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
+    nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
+) -> None:
+    """Run a script on N Horovod ranks."""
+    from course_lib.command import console
+    from course_lib.ranks import launch, remote
+
+    if gloo and mpi:
+        raise CourseError("Choose one of --gloo and --mpi.", code=2)
+    hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
+    controller = "gloo" if gloo else "mpi" if mpi else None
+    run = launch.start(script, args or (), ranks, controller=controller, hosts=hosts, timeout=timeout)
+    raise typer.Exit(console.follow(run))
+
+
+@app.command()
+def assess(
+    script: Path = typer.Argument(Path("assessment.py"), help="A Python script; see assessment/README.md."),
+    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: the profile's, on GPUs one for each."),
+    hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; this host comes first."),
+    hostfile: Optional[Path] = typer.Option(None, help="The same from a file: a line `host slots=N` for each."),
+    slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
+    nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
+    profile: Optional[str] = typer.Option(None, help="A profile of the contract; default: gpu or cpu."),
+    json_file: Optional[Path] = typer.Option(None, "--json", help="Write the outcome here, as one JSON object."),
+) -> None:
+    """Assess a script: run it on N ranks, measure, give points with reasons."""
+    from course_lib.command import console
+    from course_lib.command.assess import grader, report
+    from course_lib.ranks import remote
+    from course_lib.system.files import write
+
+    hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
+    with console.stages() as follow:
+        outcome = grader.assess(script, ranks=ranks, profile=profile, hosts=hosts, on_event=follow)
+    if json_file:
+        write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
+    report.show(outcome)
+    raise typer.Exit(0 if outcome.passed else 1)
+
+
+@app.command()
+def build(
+    check: bool = typer.Option(False, "--check", help="Write nothing; fail if a file is stale."),
+) -> None:
+    """Make the learner's notebooks from the masters."""
+    from course_lib.command.classroom import masters
+
+    paths = masters.build(check=check)
+    for path in paths:
+        print(f"{'stale' if check else 'wrote'} {path}")
+    raise typer.Exit(1 if check and paths else 0)
+
+
+@app.command()
+def reproduce(
+    name: Optional[str] = typer.Argument(None, help="An experiment; see --list."),
+    show: bool = typer.Option(False, "--list", help="Name the experiments."),
+) -> None:
+    """Run an experiment of the labs again; write its table and figure."""
+    from course_lib.notebook import experiments
+
+    if show or name is None:
+        for known, path in experiments.find().items():
+            print(f"{known:<14} {experiments.title(path)}")
+    else:
+        print(f"wrote into {experiments.reproduce(name)}")
+
+
+@app.command()
+def grade(
+    directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
+    jobs: Optional[int] = typer.Option(None, help="Submissions graded at the same time; default: 1, with --slurm all."),
+    slurm: bool = typer.Option(False, "--slurm", help="Each as a job of Slurm."),
+) -> None:
+    """Grade a class: gradebook, CSV, feedback pages."""
+    from course_lib.command.classroom import grading
+
+    raise typer.Exit(grading.grade(directory, jobs, slurm=slurm).code)
+
+
+def _slurm(
+    script: Path, slurm: bool, nodes: Optional[int], ranks: Optional[int], hosts: Optional[str]
+) -> Optional[str]:
+    """The hosts to run on. With --slurm: those of this job; outside of any, the whole command becomes a job."""
+    if not slurm and nodes is None:
+        return hosts
+    if not slurm:
+        raise CourseError("-N is for jobs of Slurm: give --slurm too.", code=2)
+    if hosts is not None:
+        raise CourseError("With --slurm, Slurm chooses the hosts: leave them out.", code=2)
+    from course_lib.ranks import slurm as cluster
+
+    if cluster.inside():
+        return cluster.hosts(nodes)
+    if not script.is_file():
+        raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
+    raise typer.Exit(cluster.run(sys.argv[1:], nodes, ranks))
+
+
+def main() -> None:
+    """Entry point of the console script: problems that the user can mend are one sentence, never a traceback."""
+    interrupt.raise_on_signals()
+    try:
+        app()
+    except CourseError as error:
+        print(f"course: {error}", file=sys.stderr)
+        sys.exit(error.code)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        sys.exit(141)
+
+
+if __name__ == "__main__":
+    main()

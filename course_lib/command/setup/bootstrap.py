@@ -1,0 +1,97 @@
+"""Set up the course for this machine: `.venv`, pinned packages, Horovod, the `course` command.
+
+`./course` runs this file before each command, with the standard library alone. After a completed set-up it
+only compares a few strings and becomes `.venv/bin/course`. Otherwise it takes the steps that are missing
+(`course_lib.command.setup.install`):
+
+    environment   `.venv`, with the `uv` that installs the rest
+    packages      requirements.lock; requirements-gpu.lock on a host with NVIDIA GPUs
+    horovod       compiled for this machine; the wheel stays in the user's cache for the next environment
+    course        this project, editable
+
+With COURSE_TENSORFLOW=given (NVIDIA's TensorFlow images) the Python that runs this file has TensorFlow and Horovod
+already: `.venv` sees them, the other packages are those of requirements-given.lock, and from TensorFlow 2.16 on
+`tf_keras` takes the place of Keras 3 (`course_lib.command.setup.legacy_keras`).
+
+Each step that is done is noted in `.venv/course-setup.json` together with what it was done for, so that a
+set-up that was interrupted, or whose ground has changed, is repaired by running it again.
+
+Everything about GPUs is untested on hardware.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+if __name__ == "__main__":  # `./course` runs this file alone, before the project is installed
+    sys.path.insert(0, str(Path(__file__).resolve().parents[3]))
+
+from course_lib.command.setup import plan
+from course_lib.command.setup.plan import VENV
+from course_lib.system import interrupt
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+
+def main(argv: Sequence[str] = ()) -> int:
+    """Complete the set-up; then become `course ARGV`.
+
+    Without arguments, or with `setup` alone, also check what is installed, and say that all is in place.
+    Raises CourseError where the machine lacks something that the user has to install.
+    """
+    machine = plan.look()
+    asked_for = list(argv) in ([], ["setup"])
+    if asked_for and not (os.access(ROOT, os.W_OK) and plan.lock_file(machine).exists()):
+        raise CourseError(
+            f"The course in {ROOT} was set up for you, and you cannot change that here: a new image is made by "
+            "`containers/launch build`."
+        )
+    if machine.given:
+        _check_given_python()
+    elif not plan.OLDEST_PYTHON <= sys.version_info[:2] <= plan.NEWEST_PYTHON:
+        from course_lib.command.setup import install
+
+        python = install.older_python(machine)
+        os.execv(python, [python, "-IS", __file__, *argv])
+    wanted = plan.wanted(machine)
+    if asked_for or plan.outdated(plan.read_notes(), wanted):
+        from course_lib.command.setup import install
+
+        install.set_up(machine, wanted, check=asked_for)
+    if asked_for:
+        print(f"Everything is in place in {VENV}: {plan.describe(machine)}.")
+        return 0
+    command = VENV / "bin" / "course"
+    os.execv(command, [str(command), *argv])
+
+
+def _check_given_python() -> None:
+    python = sys.version_info[:2]
+    if not plan.GIVEN_OLDEST_PYTHON <= python <= plan.GIVEN_NEWEST_PYTHON:
+        raise CourseError(
+            f"With COURSE_TENSORFLOW=given the course runs on Python 3.10 to 3.12, and python3 is Python "
+            f"{'.'.join(map(str, python))} here: use another image, or unset COURSE_TENSORFLOW."
+        )
+
+
+def _start() -> int:
+    """`./course`: problems that the user can mend are one sentence, never a traceback."""
+    interrupt.raise_on_signals()
+    try:
+        return main(sys.argv[1:] or ["--help"])
+    except CourseError as error:
+        print(f"course: {error}", file=sys.stderr)
+        return error.code
+    except OSError as error:
+        print(f"course: The set-up stopped: {error.strerror}: {error.filename}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ncourse: Interrupted; run it again to complete the set-up.", file=sys.stderr)
+        return 130
+
+
+if __name__ == "__main__":
+    sys.exit(_start())

@@ -1,0 +1,211 @@
+"""What the set-up has to do on this machine, and what of it is done. With the standard library alone."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 9), (3, 11)  # the Pythons that TensorFlow 2.15 has
+GIVEN_OLDEST_PYTHON, GIVEN_NEWEST_PYTHON = (3, 10), (3, 12)  # those of NVIDIA's images
+VENV = ROOT / ".venv"
+NOTES = VENV / "course-setup.json"
+STEPS = ("environment", "packages", "horovod", "course")
+CONTROLLER_NAMES = {"gloo": "Gloo", "mpi": "MPI", "nccl": "NCCL"}
+HOROVOD_VERSION = "0.28.1"
+
+
+class Machine(NamedTuple):
+    """What of a machine decides how the course is set up on it."""
+
+    python: str  # "3.11.7"
+    platform: str  # "linux_x86_64-glibc2.36"
+    mpi: str = ""  # path of MPI's compiler wrapper, links resolved; "" where there is none
+    nvidia: bool = False  # the driver shows a GPU
+    nvcc: str = ""  # path of CUDA's compiler; "" where there is none
+    given: bool = False  # TensorFlow and Horovod are there already, and are used as they are
+
+
+def look() -> Machine:
+    """Look at this machine. Cheap: a few file look-ups, no process. Raises CourseError for a bad COURSE_TENSORFLOW."""
+    system = os.uname()
+    libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
+    platform = f"{system.sysname.lower()}_{system.machine}" + (f"-{libc.replace(' ', '')}" if libc else "")
+    given = os.environ.get("COURSE_TENSORFLOW", "")
+    if given not in ("", "given"):
+        raise CourseError(f"COURSE_TENSORFLOW is '{given}': set it to given, or unset it.", code=2)
+    mpi, nvcc = which("mpicxx"), which("nvcc", "/usr/local/cuda/bin") or which("nvcc")
+    return Machine(
+        python=".".join(map(str, sys.version_info[:3])),
+        platform=platform,
+        mpi=os.path.realpath(mpi) if mpi else "",
+        nvidia=_has_entries("/proc/driver/nvidia/gpus") or os.path.exists("/usr/lib/wsl/lib/libcuda.so.1"),
+        nvcc=os.path.realpath(nvcc) if nvcc else "",
+        given=bool(given),
+    )
+
+
+def which(command: str, path: str | None = None) -> str:
+    """The full path of a command; "" where there is none. (shutil.which costs an import of 10 ms.)"""
+    folders = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
+    candidates = (os.path.join(folder, command) for folder in folders if folder)
+    return next((c for c in candidates if os.access(c, os.X_OK) and os.path.isfile(c)), "")
+
+
+def _has_entries(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
+
+
+def wanted(machine: Machine) -> dict[str, str]:
+    """For each step, what it has to be done for. A step is done again when this changes."""
+    lock = lock_file(machine).read_bytes()
+    return {
+        "environment": f"{VENV} {machine.python} {machine.platform} {variant(machine)}",
+        "packages": hashlib.sha256(lock).hexdigest(),
+        "horovod": "given" if machine.given else wheel_key(machine, pinned("tensorflow", lock.decode())),
+        "course": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
+    }
+
+
+def outdated(done: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
+    """The steps to take, in order: those never completed and those whose ground has changed.
+
+    Without its packages complete, an environment is made afresh: a package cut short looks installed.
+    """
+    if done.get("environment") != wanted["environment"] or "packages" not in done:
+        return list(STEPS)
+    return [step for step in STEPS if done.get(step) != wanted[step]]
+
+
+def variant(machine: Machine) -> str:
+    """Which TensorFlow this machine gets: "gpu" (with CUDA) or "cpu"; "given": the one that it has."""
+    return "given" if machine.given else "gpu" if machine.nvidia else "cpu"
+
+
+def lock_file(machine: Machine) -> Path:
+    """The pinned packages of the machine's TensorFlow."""
+    names = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "given": "requirements-given.lock"}
+    return ROOT / names[variant(machine)]
+
+
+def controllers(machine: Machine) -> list[str]:
+    """What Horovod is built with: Gloo; MPI where its compiler is; NCCL where GPUs and nvcc are."""
+    return ["gloo"] + ["mpi"] * bool(machine.mpi) + ["nccl"] * (machine.nvidia and bool(machine.nvcc))
+
+
+def wheel_key(machine: Machine, tensorflow: str) -> str:
+    """The name of a kind of Horovod wheel: all that is baked into the compiled library."""
+    tag = "cp" + "".join(machine.python.split(".")[:2])
+    which_mpi = [hashlib.sha256(machine.mpi.encode()).hexdigest()[:8]] * bool(machine.mpi)
+    framework = f"tensorflow{tensorflow}-{variant(machine)}"
+    return "-".join([f"horovod{HOROVOD_VERSION}", tag, machine.platform, framework, *controllers(machine), *which_mpi])
+
+
+def build_environment(machine: Machine, environ: Mapping[str, str], jobs: int, nccl: Path) -> dict[str, str]:
+    """The environment that compiles Horovod, `jobs` files at a time; `nccl` is the folder of NCCL."""
+    env = {name: value for name, value in environ.items() if not name.startswith("HOROVOD_")}
+    env.update(
+        PATH=f"{VENV / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
+        HOROVOD_WITH_TENSORFLOW="1",
+        HOROVOD_WITHOUT_PYTORCH="1",
+        HOROVOD_WITHOUT_MXNET="1",
+        HOROVOD_WITH_GLOO="1",
+        CMAKE_GENERATOR="Ninja",
+        CMAKE_BUILD_PARALLEL_LEVEL=str(jobs),
+        MAKEFLAGS="-",  # set at all, it keeps Horovod from passing options of make, which Ninja does not know
+    )
+    env["HOROVOD_WITH_MPI" if machine.mpi else "HOROVOD_WITHOUT_MPI"] = "1"
+    if "nccl" in controllers(machine):
+        env.update(
+            HOROVOD_GPU_OPERATIONS="NCCL",
+            HOROVOD_CUDA_HOME=str(Path(machine.nvcc).parent.parent),
+            HOROVOD_NCCL_INCLUDE=str(nccl / "include"),
+            HOROVOD_NCCL_LIB=str(nccl / "lib"),
+            HOROVOD_NCCL_LINK="SHARED",
+            # The wheel serves other environments too: it finds NCCL from where it is installed, beside Horovod.
+            LDFLAGS=f"{environ.get('LDFLAGS', '')} -Wl,-rpath,\\$ORIGIN/../../nvidia/nccl/lib",
+        )
+    return env
+
+
+def parallel_jobs(cores: int, gibibytes: float) -> int:
+    """How many compilers fit: one for each core, and 2 GiB of memory for each."""
+    return max(1, min(cores, int(gibibytes / 2)))
+
+
+def lacking(machine: Machine, commands: Iterable[str], modules: Iterable[str], compile_horovod: bool) -> str:
+    """What has to be installed first, in one sentence, given what is there; "" for nothing."""
+    version = "python" + ".".join(machine.python.split(".")[:2])
+    packages, names = [], []
+    if not {"venv", "ensurepip"} <= set(modules):
+        packages.append(f"{version}-venv")
+        names.append(f"the venv module of {version}")
+    if compile_horovod and not {"gcc", "g++"} <= set(commands):
+        packages.append("g++")
+        names.append("a C++ compiler (gcc and g++)")
+    if not packages:
+        return ""
+    install = f"on Debian or Ubuntu with `sudo apt install {' '.join(packages)}`"
+    return f"The set-up needs {' and '.join(names)}: install it, {install}, and start again."
+
+
+def pinned(package: str, lock: str) -> str:
+    """The version of `package` in a lock file's text (`tensorflow` also stands for `tensorflow-cpu`)."""
+    return re.search(rf"^{package}(?:-cpu)?==([^\s;]+)", lock, re.MULTILINE).group(1)
+
+
+def package_index(pip_config: str, environ: Mapping[str, str]) -> dict[str, str]:
+    """pip's index and certificate, from the output of `pip config list`, as the variables that uv reads."""
+    settings = dict(re.findall(r"^(?:\w+|:env:)\.([\w-]+)='(.*)'$", pip_config, re.MULTILINE))
+    translated = {"UV_DEFAULT_INDEX": settings.get("index-url"), "SSL_CERT_FILE": settings.get("cert")}
+    return {name: value for name, value in translated.items() if value and name not in environ}
+
+
+def describe(machine: Machine) -> str:
+    """The set-up in a few words."""
+    if machine.given:
+        return f"Python {machine.python}, TensorFlow and Horovod as they were there"
+    tensorflow = pinned("tensorflow", lock_file(machine).read_text())
+    return f"Python {machine.python}, TensorFlow {tensorflow}, {describe_horovod(machine)}"
+
+
+def describe_horovod(machine: Machine) -> str:
+    """Horovod with its controllers in a few words."""
+    *first, last = [CONTROLLER_NAMES[name] for name in controllers(machine)]
+    return f"Horovod {HOROVOD_VERSION} with {', '.join(first)}{' and ' * bool(first)}{last}"
+
+
+def about_gpus(machine: Machine) -> str:
+    """What the set-up makes of the NVIDIA GPUs that it found."""
+    if machine.nvcc:
+        return "NVIDIA GPUs: TensorFlow with CUDA, Horovod with NCCL (untested on hardware)."
+    return (
+        "NVIDIA GPUs, but no CUDA compiler (nvcc): Horovod will reduce through the CPU. For NCCL, install "
+        "the CUDA toolkit and start again (untested on hardware)."
+    )
+
+
+def read_notes() -> dict[str, str]:
+    """The steps that are done, each with what it was done for."""
+    try:
+        return json.loads(NOTES.read_text())
+    except (OSError, ValueError):
+        return {}
+
+
+def write_notes(notes: Mapping[str, str]) -> None:
+    """Replace the notes, in one piece."""
+    from course_lib.system.files import write  # here: reading them must be quick
+
+    write(NOTES, (json.dumps(notes, indent=2) + "\n").encode())

@@ -1,1 +1,0 @@
-"""What real ranks take: single messages, fused all-reduces, whole training steps."""

@@ -1,0 +1,260 @@
+"""What the ranks of one training must do, each rule once: judges of the evidence that a run left.
+
+Notebook 2b asks them about a short run, the assessment about a whole training. As `Criterion` wants it, a judge returns
+what is right in a sentence, or raises `Wrong`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from course_lib.notebook.judging import Wrong
+from course_lib.ranks.evidence import Evidence
+from course_lib.ranks.launch import Result
+from course_lib.system.supervise import TIMED_OUT
+
+COMPLETE_SHARE = 0.95  # of the values that must be reduced or broadcast; the trace of a killed run lacks its last ones
+UNREDUCED_SHARE = 0.02  # of the gradient values: averages of metrics at most
+# Correlation of the examples' brightness on two ranks above which both read the same images in the same step. Measured
+# on CIFAR-10, the same images on both: mirrored 1.00, moved by up to 4 pixels 0.93, with a quarter cut out 0.86, made
+# darker and lighter by a fifth 0.63. Of other images on each rank, in 300 drawings: at most 0.15 with 640 of them.
+SAME_IMAGES_CORRELATION = 0.5
+MIN_EXAMPLES = 256  # for a correlation or an overlap
+MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks
+
+
+# How a run ended
+
+
+def failure(result: Result) -> str:
+    """How a failed run ended, with the reason that the failed rank gave: the line that names its exception."""
+    lines = [line.strip() for line in result.tail if line.strip()]
+    exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
+    words = result.reason or next(reversed(exceptions or lines), "")
+    return f"{result.message.rstrip('.')}: {words}" if words else result.message
+
+
+def early_end(evidence: Evidence) -> str:
+    """A sentence for a run that did not come to its end, "" for one that did."""
+    result = evidence.result
+    if evidence.ended_by:
+        return evidence.ended_by
+    if not result.code:
+        return ""
+    return failure(result) if result.failed_rank is not None else result.message
+
+
+def with_end(sentence: str, evidence: Evidence) -> str:
+    """A sentence, and how the run ended, where it did not come to its end."""
+    return f"{sentence} {early_end(evidence)}".rstrip()
+
+
+def _deadlocked(evidence: Evidence) -> bool:
+    return evidence.result.code == TIMED_OUT and "wait for each other" in evidence.result.message
+
+
+def _ranks(numbers: Sequence[int]) -> str:
+    *most, last = map(str, numbers)
+    return f"Ranks {', '.join(most)} and {last}" if most else f"Rank {last}"
+
+
+# The rules
+
+
+def initialised(evidence: Evidence) -> str:
+    """All ranks have called `hvd.init()` and found each other."""
+    inits = [rank.last("init") for rank in evidence.ranks]
+    if not any(inits):
+        nobody = f"No process called hvd.init(): they are {evidence.size} strangers, each rank 0 of 1."
+        raise Wrong(with_end(nobody, evidence))
+    if not all(inits):
+        raise Wrong(with_end(f"Rank {inits.index(None)} never called hvd.init().", evidence))
+    if not evidence.joined:
+        sizes = sorted({str(init.get("size")) for init in inits})
+        raise Wrong(f"The ranks found {' and '.join(sizes)} processes in place of {evidence.size}.")
+    return f"All {evidence.size} ranks found each other." if evidence.size > 1 else "The one rank called hvd.init()."
+
+
+def one_gpu_each(evidence: Evidence) -> str:
+    """Each rank keeps the GPU of its local rank only."""
+    choices = [rank.last("gpus") for rank in evidence.ranks]
+    if not any(choices):
+        raise Wrong("Every rank sees all GPUs of the host, so that all would train on the first one.")
+    for rank, choice in zip(evidence.ranks, choices):
+        own = (rank.last("init") or {}).get("local_rank")
+        visible = [str(name).rpartition(":")[2] for name in choice["visible"]] if choice else ["all"]
+        if own is None or visible != [str(own)]:
+            place = "its own" if own is None else f"{own}, its own"
+            raise Wrong(f"Rank {rank.rank} keeps GPU {', '.join(visible) or 'none'} in place of {place}.")
+    return "Each rank keeps the GPU with the number of its local rank, and no other."
+
+
+@dataclass(frozen=True)
+class Reductions:
+    """How many gradient `values` were all-reduced, how many the `updates` need, and whether that is all of them."""
+
+    values: int
+    needed: int
+    updates: int
+    complete: bool
+
+    def __str__(self) -> str:
+        return f"{self.values:,} gradient values were all-reduced for {self.updates:,} updates"
+
+    @property
+    def lack(self) -> str:
+        """The sentence for reductions that are not complete."""
+        return f"Only {self}, which need {self.needed:,}: not every step averages every gradient."
+
+
+def reductions(evidence: Evidence) -> Reductions:
+    """What was all-reduced. Raises `Wrong` where that is less than half of the gradients."""
+    if not evidence.joined:
+        raise Wrong("The ranks do not know of each other, so that nothing can be averaged.")
+    if not any(rank.number("progress", "steps") for rank in evidence.ranks):
+        raise Wrong(with_end("No training step was seen on any rank.", evidence))
+    updates, needed = _needed(evidence)
+    done = evidence.collectives.elements.get("ALLREDUCE", 0) if evidence.size > 1 else needed
+    if done < needed * UNREDUCED_SHARE:
+        raise Wrong(with_end("No gradients were all-reduced: each rank trains a network of its own.", evidence))
+    if done < needed * 0.5:
+        share = f"{done / needed:.0%} of what {updates:,} updates need"
+        raise Wrong(with_end(f"Only {done:,} gradient values were all-reduced, {share}.", evidence))
+    # Ended by force, a rank may have begun an update that the others never came to.
+    unfinished = needed / max(1, updates) if evidence.result.code else 0
+    return Reductions(done, needed, updates, done >= needed * COMPLETE_SHARE - unfinished)
+
+
+def _needed(evidence: Evidence) -> tuple[int, int]:
+    """Updates of the rank that made most, and how many gradient values they take."""
+    counts = []
+    for rank in evidence.ranks:
+        updates, values = (rank.number("progress", name) for name in ("updates", "values"))
+        if not updates:  # no optimizer: the script changes the weights itself, once for each step
+            updates = rank.number("progress", "steps")
+            values = updates * rank.values
+        counts.append((values, updates))
+    values, updates = max(counts)
+    return updates, max(1, values)
+
+
+def same_start(evidence: Evidence) -> str:
+    """Rank 0's weights were broadcast, so that all ranks held the same ones from the first step on."""
+    if not evidence.joined:
+        raise Wrong("The ranks do not know of each other, so that nothing can be broadcast.")
+    if evidence.size > 1 and not evidence.broadcasts:
+        raise Wrong("Nothing was broadcast: the ranks start from different random weights and never agree.")
+    values = max((rank.values for rank in evidence.ranks), default=0)
+    sent = min(
+        sum(int(record.get("bytes", 0)) for record in rank.records.get("broadcast", ())) for rank in evidence.ranks
+    )
+    if evidence.size > 1 and sent < COMPLETE_SHARE * 4 * values:
+        raise Wrong(f"Only {sent:,} bytes were broadcast; the network's {values:,} values have {4 * values:,}.")
+    if evidence.size == 1:
+        return "The one rank has nobody to differ from."
+    firsts = [rank.first("first-step") for rank in evidence.ranks]
+    after_first = all(firsts) and len({str(record.get("digest")) for record in firsts}) == 1
+    moments = evidence.agreement()
+    if after_first or (moments and moments[0][1]) or (not moments and evidence.weights_differ(trainable=True) == 0.0):
+        return "Rank 0's weights were broadcast; after the first step all ranks held the same ones."
+    if not moments:
+        raise Wrong(with_end("There was a broadcast, but no training after it was seen on all ranks.", evidence))
+    raise Wrong(f"There was a broadcast, but after update {moments[0][0]} the ranks held different weights.")
+
+
+def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
+    """Each rank reads its own part of the images, in as many batches as the others.
+
+    Args:
+        images: how many there are to train on.
+        max_epochs: how many times so many images the ranks may read together in what one of them takes for an epoch.
+    """
+    if not evidence.joined:
+        raise Wrong("Every process reads all the images, as if it were alone.")
+    if unread := [rank.rank for rank in evidence.ranks if not rank.examples]:
+        raise Wrong(with_end(f"{_ranks(unread)} read no training images.", evidence))
+    _require_equal_batches(evidence)
+    _require_other_images(evidence)
+    _require_no_more_than(evidence, images, max_epochs)
+    _require_other_parts(evidence)
+    read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
+    steps = len(evidence.ranks[0].examples)
+    return f"Each rank read images of its own, together {read:,} in {steps:,} steps."
+
+
+def _require_equal_batches(evidence: Evidence) -> None:
+    expected = [(rank.last("fit") or {}).get("steps") for rank in evidence.ranks]
+    for epoch in range(max(len(rank.epochs) for rank in evidence.ranks) or 1):
+        steps = [rank.epochs[epoch] if epoch < len(rank.epochs) else n for rank, n in zip(evidence.ranks, expected)]
+        if None not in steps and len(set(steps)) > 1:
+            raise Wrong(f"Unequal numbers of batches in an epoch {_unequal(steps)}")
+    steps = [len(rank.examples) for rank in evidence.ranks]
+    # Ended by force, one rank may be a step ahead; waiting for ever, that one step is the fault.
+    if _deadlocked(evidence):
+        spare = 0
+    elif all(rank.records.get("end") for rank in evidence.ranks):
+        spare = 1 if evidence.result.code else 0
+    else:
+        spare = 10 + max(steps) // 20  # of a rank that was ended, the last moments are not written down
+    if max(steps) - min(steps) > spare:
+        raise Wrong(f"Unequal numbers of batches {_unequal(steps)}")
+
+
+def _unequal(steps: Sequence[int]) -> str:
+    ran = ", ".join(f"rank {rank}: {n}" for rank, n in enumerate(steps))
+    return f"({ran}): the rank with more waits for the others for ever."
+
+
+def _require_other_images(evidence: Evidence) -> None:
+    """In no step does another rank read what rank 0 reads."""
+    first, *others = evidence.ranks
+    for other in others:
+        pairs = [(a, b) for a, b in zip(first.examples, other.examples) if len(a) == len(b) > 0]
+        if not pairs:
+            continue
+        mine, theirs = (np.concatenate(side).astype(float) for side in zip(*pairs))
+        same = np.mean([np.isin(a, b).mean() for a, b in pairs])
+        if same > 0.5:
+            who = f"ranks 0 and {other.rank}"
+            raise Wrong(f"In the same step {who} read the same images ({same:.0%} of a batch): nothing is shared.")
+        with np.errstate(all="ignore"):
+            correlation = np.corrcoef(mine, theirs)[0, 1]
+        if len(mine) >= MIN_EXAMPLES and correlation > SAME_IMAGES_CORRELATION:
+            raise Wrong(
+                f"In the same step ranks 0 and {other.rank} read the same images, changed or not (their brightness "
+                f"correlates by {correlation:.2f}): nothing is shared."
+            )
+
+
+def _require_no_more_than(evidence: Evidence, images: int, max_epochs: float) -> None:
+    for epoch in range(min(len(rank.epochs) for rank in evidence.ranks)):
+        read = sum(len(rank.epoch_examples(epoch)) for rank in evidence.ranks)
+        if read > images * max_epochs:
+            raise Wrong(
+                f"Together the ranks read {read:,} images in epoch {epoch + 1}, {read / images:.1f} times the "
+                f"{images:,} that there are: no rank reads less than before."
+            )
+
+
+def _require_other_parts(evidence: Evidence) -> None:
+    """No other rank reads, in another order, the part that rank 0 reads."""
+    first, *others = evidence.ranks
+    for other in others:
+        own, foreign = first.epoch_examples(0), other.epoch_examples(0)
+        overlap = np.isin(foreign, own).mean() if len(foreign) >= MIN_EXAMPLES else 0.0
+        if overlap > MAX_OVERLAP:
+            who = f"Ranks 0 and {other.rank}"
+            raise Wrong(f"{who} read the same part of the images ({overlap:.0%} of it), though in another order.")
+
+
+def one_saves(evidence: Evidence, savers: Sequence[int], what: str, nobody: str) -> None:
+    """Of the ranks that saved `what`, there is rank 0 only; `nobody` is the sentence for none."""
+    if not savers:
+        raise Wrong(with_end(nobody, evidence))
+    if list(savers) != [0]:
+        verb = "wrote" if len(savers) > 1 else "alone wrote"
+        raise Wrong(f"{_ranks(savers)} {verb} {what}; only rank 0 should.")

@@ -1,0 +1,80 @@
+"""Experiments of the labs: run again by name, with their results recorded beside the lab.
+
+An experiment is a file `labs/<lab>/experiments/<lesson>_<name>.py`, as `3e_shoot_out.py`. Its docstring's first line
+says what it shows, and its `main(folder)` writes `<name>.csv` and `<name>.png` into `folder`.
+"""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+import re
+import runpy
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+def find(root: Path = ROOT) -> dict[str, Path]:
+    """All experiments: name → file."""
+    return {path.stem.partition("_")[2]: path for path in sorted(root.glob("labs/*/experiments/[0-9]*_*.py"))}
+
+
+def title(path: Path) -> str:
+    """The first line of an experiment's docstring."""
+    return path.read_text(encoding="utf-8").split('"""', 2)[1].strip().splitlines()[0]
+
+
+def reproduce(name: str, root: Path = ROOT) -> Path:
+    """Run experiment `name`; return the folder with its table and figure.
+
+    Raises CourseError for an unknown name.
+    """
+    known = find(root)
+    if name not in known:
+        raise CourseError(f"There is no experiment '{name}'; there are: {', '.join(known) or 'none'}.")
+    folder = known[name].parent.parent / "recorded"
+    folder.mkdir(exist_ok=True)
+    runpy.run_path(str(known[name]))["main"](folder)
+    return folder
+
+
+def machine() -> str:
+    """This machine in a few words: cores and processor."""
+    try:
+        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+    except OSError:
+        found = None
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return f"{cores} cores, {found.group(1) if found else platform.machine()}"
+
+
+def write_table(path: Path, table: pd.DataFrame, **provenance: object) -> None:
+    """Write `table` as CSV behind comment lines that say where it comes from.
+
+    `provenance` needs at least command, data, seeds and seconds; date, machine and versions are added.
+    """
+    facts: Mapping[str, object] = {
+        **provenance,
+        "date": datetime.date.today().isoformat(),
+        "machine": machine(),
+        "versions": ", ".join(f"{p} {_version(p)}" for p in ("tensorflow-cpu", "tensorflow", "horovod") if _version(p)),
+    }
+    with path.open("w", encoding="utf-8") as file:
+        file.writelines(f"# {name}: {value}\n" for name, value in facts.items())
+        table.to_csv(file, index=False)
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except ImportError:
+        return ""

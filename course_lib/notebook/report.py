@@ -1,0 +1,99 @@
+"""What a check says to a learner: `Report` has the verdicts, `Ticker` a line that shows that a run is alive."""
+
+from __future__ import annotations
+
+import html
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from course_lib.notebook.judging import Verdict
+
+if TYPE_CHECKING:
+    from course_lib.ranks.launch import Event
+
+_STYLE = "border:1px solid var(--jp-border-color2,#ccc);border-radius:6px;padding:.6em 1em;max-width:52em"
+
+
+@dataclass(frozen=True)
+class Report:
+    """Verdicts on one run; `focus` is the id of the criterion that the learner is working on."""
+
+    verdicts: Sequence[Verdict]
+    focus: str | None = None
+    error: str = ""
+
+    @property
+    def score(self) -> float:
+        """Points of all criteria together."""
+        return sum(verdict.points for verdict in self.verdicts)
+
+    def _order(self) -> list[tuple[Verdict, bool]]:
+        """Each verdict, and whether to tell its reason: of all where there is no focus, else of that one only."""
+        return [(verdict, self.focus in (None, verdict.id)) for verdict in self.verdicts]
+
+    def __str__(self) -> str:
+        lines = []
+        for verdict, told in self._order():
+            lines.append(f"{'✓' if verdict.passed else '·'} {verdict.title}" + (f": {verdict.reason}" if told else ""))
+            if told and verdict.hint and verdict.id == self.focus:
+                lines.append(f"  Hint: {verdict.hint}")
+        return "\n".join([*lines, *([self.error] if self.error else [])])
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        rows = []
+        for verdict, told in self._order():
+            mark = "✅" if verdict.passed else "❌" if told else "▫️"
+            text = f"<b>{html.escape(verdict.title)}</b>"
+            if told:
+                text += f"<br>{html.escape(verdict.reason)}"
+                if verdict.hint and verdict.id == self.focus:
+                    text += f"<br><i>{html.escape(verdict.hint)}</i>"
+            rows.append(f"<div style='margin:.25em 0;opacity:{1 if told else 0.75}'>{mark} {text}</div>")
+        if self.error:
+            rows.append(
+                "<div style='margin-top:.5em'>The script failed; its last lines:</div>"
+                f"<pre style='white-space:pre-wrap;font-size:85%'>{html.escape(self.error)}</pre>"
+            )
+        return f"<div style='{_STYLE}'>{''.join(rows)}</div>"
+
+
+class Ticker:
+    """One line in a notebook that says how far a run is; nothing where there is no notebook."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._handle = None
+        self._shown = 0.0
+        self._stage = "starting"
+
+    def __enter__(self) -> Ticker:
+        from IPython import get_ipython
+        from IPython.display import HTML, display
+
+        if get_ipython() is not None:
+            self._html = HTML
+            self._handle = display(HTML(self._line()), display_id=True)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._handle:
+            self._handle.update(self._html(""))
+
+    def follow(self, event: Event) -> None:
+        """Note what an event says of the run's progress."""
+        if event.kind in ("fit", "batch"):
+            self._stage = "training"
+        elif event.kind == "step":
+            self._stage = f"step {event.data['step']}"
+        elif event.kind == "epoch":
+            self._stage = f"epoch {event.data['epoch'] + 1} done"
+        if self._handle and time.monotonic() - self._shown > 0.5:
+            self._shown = time.monotonic()
+            self._handle.update(self._html(self._line(event.time)))
+
+    def _line(self, seconds: float = 0.0) -> str:
+        return f"<i>⏳ {html.escape(self._what)}: {self._stage}, {seconds:.0f} s …</i>"

@@ -1,0 +1,110 @@
+"""Many runs of one experiment, one on each core, and the fair choice of a setting.
+
+How a claim is tested: every method tries the same number of settings on validation data (`best`), then runs again
+with its best one and with seeds that were not used for the choice.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from typing import Any
+
+import cloudpickle
+import pandas as pd
+
+from course_lib.ranks import environment
+from course_lib.system.errors import CourseError
+
+
+def run(
+    function: Callable[..., Mapping[str, Any]],
+    plan: Iterable[Mapping[str, Any]],
+    *,
+    workers: int | None = None,
+    tell: Callable[[dict[str, Any], int, int], Any] | None = None,
+) -> pd.DataFrame:
+    """Call `function(**settings)` for each of the plan, each worker on one thread; a row for each, in the plan's order.
+
+    A row holds the settings and what the function returns. An interrupt, or a run that fails, ends all workers. Raises
+    what a failing run raised, or CourseError where a worker died.
+
+    Args:
+        function: imports TensorFlow, if it needs it, when it is called.
+        workers: processes; one for each core unless given.
+        tell: called with each row when it is there, with the number of rows done and their total.
+    """
+    plan = [dict(settings) for settings in plan]
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    rows: list[dict[str, Any]] = [{}] * len(plan)
+    with _environment(), _workers(workers or cores) as pool:
+        jobs = {
+            pool.submit(_call, cloudpickle.dumps((function, settings))): number for number, settings in enumerate(plan)
+        }
+        for done, job in enumerate(as_completed(jobs), 1):
+            number = jobs[job]
+            rows[number] = {**plan[number], **job.result()}
+            if tell:
+                tell(rows[number], done, len(plan))
+    return pd.DataFrame(rows)
+
+
+def say(row: Mapping[str, Any], done: int, total: int) -> None:
+    """Print a row as one line."""
+    print(f"[{done}/{total}] " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+
+def best(table: pd.DataFrame, by: Sequence[str], choose: str, score: str) -> pd.DataFrame:
+    """For each combination of the columns `by` the value of column `choose` with the highest mean `score`.
+
+    The mean is over the runs with that value; a run whose score is missing counts as the worst. Of equals the
+    smallest value is taken. Returns the columns `by` and `choose`.
+    """
+    worst = table.assign(**{score: table[score].fillna(float("-inf"))})
+    means = worst.groupby([*by, choose], as_index=False)[score].mean()
+    ranked = means.sort_values([score, choose], ascending=[False, True], kind="stable")
+    return ranked.groupby(list(by), as_index=False, sort=False).first()[[*by, choose]]
+
+
+def _call(pickled: bytes) -> Mapping[str, Any]:
+    function, settings = cloudpickle.loads(pickled)
+    return function(**settings)
+
+
+@contextlib.contextmanager
+def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
+    """A pool that does not wait for its workers where something is raised."""
+    others = set(multiprocessing.active_children())
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _ignore_interrupt) as pool:
+        try:
+            yield pool
+        except BaseException as error:
+            for worker in set(multiprocessing.active_children()) - others:
+                worker.terminate()
+            if isinstance(error, BrokenProcessPool):
+                raise CourseError(
+                    "A worker process died in the middle of a run, perhaps for lack of memory: close other programs, "
+                    "or run fewer workers at once."
+                ) from None
+            raise
+
+
+def _ignore_interrupt() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent ends its workers
+
+
+@contextlib.contextmanager
+def _environment() -> Iterator[None]:
+    settings = {**environment.ONE_THREAD, **environment.QUIET}
+    before = {name: os.environ.get(name) for name in settings}
+    os.environ.update(settings)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name) if value is None else os.environ.__setitem__(name, value)

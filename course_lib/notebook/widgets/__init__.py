@@ -1,0 +1,6 @@
+"""What is interactive in the notebooks; behind each widget stands a plain function."""
+
+from course_lib.notebook.widgets.controls import animation, choice, explore, slider
+from course_lib.notebook.widgets.live import Record, train
+
+__all__ = ["Record", "animation", "choice", "explore", "slider", "train"]

@@ -1,0 +1,51 @@
+"""The environment of ranks: the course's own variables by name, and the settings of threads, Open MPI, TensorFlow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+# What the launcher tells each rank (see `rank`).
+EVENTS = "COURSE_EVENTS"  # set where a launcher reads events from the rank's standard error
+PROBE = "COURSE_PROBE"  # the folder for the evidence that the rank records
+FOLDER = "COURSE_FOLDER"  # the folder that the script runs in
+ARGUMENTS = "COURSE_ARGUMENTS"  # the script's arguments, a JSON list
+TOLD_BY_LAUNCHER = (EVENTS, PROBE, FOLDER, ARGUMENTS)
+
+# What else a rank may be told.
+TRAINING_EVENTS = "COURSE_TRAINING_EVENTS"  # set where a view wants to know how training goes on; PROBE tells it too
+CORES = "COURSE_CORES"  # the cores of this host's ranks, one for each: "0,1"
+WEIGHTS = "COURSE_WEIGHTS"  # the file that an assessed script saves its weights to
+FAKE_GPUS = "COURSE_FAKE_GPUS"  # how many GPUs a rank is made to see that are not there
+
+# What users set (see README.md).
+DATA_DIR = "COURSE_DATA_DIR"  # the folder with the data sets' published files
+SLICE = "COURSE_SLICE"  # how many training images `data.load` gives
+REMOTE_SHELL = "COURSE_REMOTE_SHELL"  # the command that reaches the host {host}, in the place of ssh
+
+THREADS = ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS")
+ONE_THREAD = dict.fromkeys(THREADS, "1")
+OPEN_MPI = {
+    # It refuses to run as root, as in containers, unless told twice.
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    # Horovod's thread spins while it waits for a message: it must let the thread that computes have the core.
+    "OMPI_MCA_mpi_yield_when_idle": "1",
+}
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}  # TensorFlow's errors alone
+SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # not even these
+TENSORFLOW = {**QUIET, "TF_ENABLE_ONEDNN_OPTS": "1"}  # the same kernels on every processor
+
+
+def of_ranks(local_ranks: int, probe: Path | None = None, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment of ranks of which this host has `local_ranks`, which share its cores.
+
+    `probe` is the folder for their evidence. What this process has set itself comes before the course's settings, and
+    `extra` before both.
+    """
+    threads = str(max(1, len(os.sched_getaffinity(0)) // local_ranks))
+    env = {**OPEN_MPI, **dict.fromkeys(THREADS, threads), **TENSORFLOW, **os.environ, EVENTS: "1"}
+    if probe is not None:
+        env[PROBE] = str(Path(probe).absolute())
+    return {**env, **(extra or {})}

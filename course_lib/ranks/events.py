@@ -1,0 +1,197 @@
+"""Tell whoever watches a run how its ranks train: `fit`, `batch` and `epoch` of each `Model.fit`, or `images`, of a
+script that has its own loop.
+
+`rank` installs this before the script starts, where the launcher is asked for it (`environment.TRAINING_EVENTS`); the
+script needs no change. It counts steps and images, and keeps nothing. What is to be judged takes more: see `probe`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import threading
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+from course_lib.ranks import channel
+
+INTERVAL_S = 0.2  # between two events of a rank
+
+# (owner, name, wrap): put what `wrap` makes of `owner.name` in its place
+Replace = Callable[[object, str, Callable[[Callable], Callable]], None]
+
+
+class Progress:
+    """Training steps and images of this rank so far. TensorFlow calls `count` from threads of its own."""
+
+    def __init__(self) -> None:
+        self.steps = self.images = 0
+        self.fitting = 0  # calls of `fit` that are running: these tell more
+        self._lock = threading.Lock()
+        self._told = 0
+
+    def count(self, images: int) -> None:
+        """A training step begins, on so many images."""
+        with self._lock:
+            self.steps += 1
+            self.images += images
+
+    def flush(self) -> None:
+        """Tell what is new."""
+        if self.steps != self._told:
+            self._told = self.steps
+            if not self.fitting:
+                channel.tell("images", images=self.images, steps=self.steps)
+
+
+def install() -> None:
+    """Patch Keras in this process so that the launcher is told of its training."""
+    import tensorflow as tf
+
+    progress = Progress()
+
+    def replace(owner: object, name: str, wrap: Callable[[Callable], Callable]) -> None:
+        setattr(owner, name, wrap(getattr(owner, name)))
+
+    on_training_steps(
+        tf, replace, lambda examples: tf.shape(examples)[0], lambda _, images: progress.count(int(images))
+    )
+    report_fits(tf, replace, progress)
+    atexit.register(progress.flush)
+    flush_for_ever(progress)
+
+
+def flush_for_ever(progress: Progress) -> None:
+    """Call `progress.flush` again and again, in a thread."""
+    sleep = time.sleep
+
+    def flush() -> None:
+        while True:
+            sleep(INTERVAL_S)
+            with contextlib.suppress(ValueError):  # files that are closed, at the very end
+                progress.flush()
+
+    threading.Thread(target=flush, daemon=True).start()
+
+
+def on_training_steps(
+    tf: object, replace: Replace, measure: Callable[[object], object], step: Callable[[object, np.ndarray], None]
+) -> None:
+    """Before each call of a model under a gradient tape, which is a training step, call `step(model, measured)`.
+
+    `measure` makes, of the tensor of the step's examples, the tensor whose value is `measured`. A step that XLA
+    compiles is passed over: it cannot call Python.
+    """
+    from tensorflow.python.eager import record
+    from tensorflow.python.ops import control_flow_util
+
+    inside = threading.local()
+
+    def tap(model: object, inputs: object) -> object:
+        examples = tf.nest.flatten(inputs)[0]
+        if tf.executing_eagerly():
+            with record.stop_recording():
+                step(model, measure(examples).numpy())
+            return inputs
+        if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            return inputs
+        call = tf.numpy_function(functools.partial(step, model), [measure(examples)], [], stateful=True)
+        with tf.control_dependencies([call]):  # before any of the weights change
+            return tf.nest.map_structure(tf.identity, inputs)
+
+    def tapped(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def __call__(self: object, *args: object, **kwargs: object) -> object:
+            tensors = tf.nest.flatten(args[0]) if args else []
+            if (
+                getattr(inside, "model", False)
+                or not record.could_possibly_record()
+                or not tensors
+                or not isinstance(tensors[0], (tf.Tensor, np.ndarray))
+            ):
+                return original(self, *args, **kwargs)
+            inside.model = True
+            try:
+                return original(self, tap(self, args[0]), *args[1:], **kwargs)
+            finally:
+                inside.model = False
+
+        return __call__
+
+    replace(tf.keras.Model, "__call__", tapped)
+
+
+def in_each_fit(tf: object, replace: Replace, callback: Callable[[int], object]) -> None:
+    """Add `callback(initial_epoch)` to each `Model.fit`, behind all other callbacks: it sees what they made of the
+    metrics. When the fit has ended, however it did, the callback's method `close` is called."""
+
+    def with_callback(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def fit(self: object, *args: object, callbacks: object = None, **kwargs: object) -> object:
+            added = callback(kwargs.get("initial_epoch", 0))
+            args = list(args)
+            if len(args) > 5:  # callbacks by position
+                callbacks, args[5] = args[5], None
+            if isinstance(callbacks, tf.keras.callbacks.CallbackList):
+                callbacks.append(added)
+            else:
+                given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks] if callbacks else []
+                callbacks = [*given, added]
+            if len(args) > 5:
+                args[5] = callbacks
+            else:
+                kwargs["callbacks"] = callbacks
+            try:
+                return original(self, *args, **kwargs)
+            finally:
+                added.close()
+
+        return fit
+
+    replace(tf.keras.Model, "fit", with_callback)
+
+
+def report_fits(tf: object, replace: Replace, progress: Progress) -> None:
+    """Tell of each `Model.fit`: that it begins, now and then of a batch, of each epoch."""
+
+    class Reporter(tf.keras.callbacks.Callback):
+        def __init__(self, initial_epoch: int) -> None:
+            super().__init__()
+            self._initial_epoch = initial_epoch
+            self._supports_tf_logs = True  # no copy from the device at each step
+            self._images_before = progress.images
+            self._last_event = 0.0
+            progress.fitting += 1
+
+        def on_train_begin(self, logs: object = None) -> None:
+            epochs, steps = self.params.get("epochs"), self.params.get("steps")
+            channel.tell("fit", epochs=epochs, steps=steps, initial_epoch=self._initial_epoch)
+
+        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+            self._epoch = epoch
+
+        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+            if time.monotonic() - self._last_event >= INTERVAL_S:
+                self._last_event = time.monotonic()
+                channel.tell("batch", epoch=self._epoch, step=batch, images=self._images, **numbers(logs))
+
+        def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+            channel.tell("epoch", epoch=epoch, images=self._images, logs=numbers(logs))
+
+        def close(self) -> None:
+            progress.fitting -= 1
+            progress.flush()
+
+        @property
+        def _images(self) -> int:
+            return progress.images - self._images_before
+
+    in_each_fit(tf, replace, Reporter)
+
+
+def numbers(logs: object) -> dict[str, float]:
+    """Of what Keras tells a callback, the metrics that are single numbers."""
+    return {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}

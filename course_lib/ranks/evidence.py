@@ -1,0 +1,310 @@
+"""What a script really did on N ranks: gathered from a probe in each rank and from Horovod's own timeline.
+
+What the script prints is no evidence of anything but that it prints. All files are read as the work of strangers:
+what makes no sense is left out, nothing is believed to have the size that it claims, and nothing raises.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from course_lib.ranks import launch
+
+COLLECTIVES = ("ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLTOALL", "REDUCESCATTER")
+
+MAX_FILE_BYTES = 256 * 2**20  # what a file has beyond that is not read
+MAX_RECORD_CHARACTERS = 100_000
+WEIGHT_TYPES = ("<f2", "<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
+# A tensor's row gets its name; a collective begins; a collective ends and tells what it has reduced.
+_TRACE = re.compile(
+    rb'"process_name", "ph": "M", "pid": (?P<row>\d+), "args": \{"name": (?P<tensor>"[^"]*")'
+    rb'|"ph": "B", "name": "(?P<operation>' + "|".join(COLLECTIVES).encode() + rb')",[^{}]*?"pid": (?P<begun>\d+)'
+    rb'|"pid": (?P<ended>\d+), "args": \{"dtype": "(?P<type>\w+)", "shape": "\[(?P<shape>[\d, ]*)\]"'
+)
+
+
+@dataclass(frozen=True)
+class RankEvidence:
+    """One rank: its records by kind, the lines it printed, the examples it read, its weights after training."""
+
+    rank: int
+    records: Mapping[str, list[dict]] = field(default_factory=dict)
+    printed: tuple[str, ...] = ()
+    examples: tuple[np.ndarray, ...] = ()  # for each training step the brightness (float32) of its examples
+    weights: tuple[np.ndarray, ...] = ()
+    trainable: tuple[bool, ...] = ()  # of the weights
+
+    def first(self, kind: str) -> dict | None:
+        """The first record of `kind`, None where there is none."""
+        return next(iter(self.records.get(kind, ())), None)
+
+    def last(self, kind: str) -> dict | None:
+        """The last record of `kind`, None where there is none."""
+        return next(reversed(self.records.get(kind, ())), None)
+
+    def number(self, kind: str, name: str) -> int:
+        """A whole number in the last record of `kind`; 0 where there is none."""
+        value = (self.last(kind) or {}).get(name)
+        return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+    @property
+    def epochs(self) -> tuple[int, ...]:
+        """Training steps of each epoch that `fit` has ended."""
+        return tuple(n for record in self.records.get("epoch", ()) if isinstance(n := record.get("steps"), int))
+
+    def epoch_examples(self, epoch: int) -> np.ndarray:
+        """Brightness of the examples that this rank trained on in `epoch`."""
+        records = self.records.get("epoch", ())
+        if epoch >= len(records):
+            return np.zeros(0, np.float32)
+        first, steps = (records[epoch].get(name) for name in ("first", "steps"))
+        if not (isinstance(first, int) and isinstance(steps, int) and 0 <= first <= first + steps):
+            return np.zeros(0, np.float32)
+        return np.concatenate([np.zeros(0, np.float32), *self.examples[first : first + steps]])
+
+    @property
+    def digests(self) -> dict[tuple[int, int], str]:
+        """(updates, 0), or (0, steps) where no optimizer updates → digest of the trainable weights after them."""
+        found = {}
+        for record in self.records.get("digest", ()):
+            updates = record.get("updates")
+            found[updates, 0 if updates else record.get("steps")] = record.get("digest")
+        return found
+
+    @property
+    def values(self) -> int:
+        """Number of values that training can change."""
+        return sum(w.size for w, trained in zip(self.weights, self.trainable) if trained)
+
+
+@dataclass(frozen=True)
+class Collectives:
+    """What Horovod did, by operation: to which tensor how often, and to how many elements and bytes in all.
+
+    The sizes are those that the timeline has: of all-reduces on every rank, of broadcasts on receiving ranks only.
+    """
+
+    times: Mapping[str, Counter] = field(default_factory=dict)
+    elements: Mapping[str, int] = field(default_factory=dict)
+    bytes: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A run on `len(ranks)` ranks: how it ended, each rank, and what Horovod did.
+
+    Attributes:
+        traffic: bytes that the ranks received from each other over the network, as the kernel counts them; None where
+            they were not counted or where gradients travel another way (MPI on one host, NCCL).
+        ended_by: the sentence that says which limit ended the run, if one did.
+    """
+
+    result: launch.Result
+    ranks: tuple[RankEvidence, ...]
+    collectives: Collectives = Collectives()
+    traffic: int | None = None
+    ended_by: str = ""
+
+    @property
+    def size(self) -> int:
+        """Number of ranks that were started."""
+        return len(self.ranks)
+
+    @property
+    def joined(self) -> bool:
+        """Whether all ranks called `hvd.init()` and found each other."""
+        inits = [rank.last("init") or {} for rank in self.ranks]
+        whole = all(init.get("size") == self.size for init in inits)
+        return whole and {init.get("rank") for init in inits} == set(range(self.size))
+
+    @property
+    def operations(self) -> Mapping[str, Counter]:
+        """Operation → tensor name → times."""
+        return self.collectives.times
+
+    @property
+    def broadcasts(self) -> int:
+        """Number of tensors that were broadcast at least once."""
+        return len(self.operations.get("BROADCAST", ()))
+
+    def agreement(self) -> list[tuple[int, bool]]:
+        """(updates, whether all ranks held the same trainable weights) for each moment of which all ranks have told."""
+        first, *others = (rank.digests for rank in self.ranks)
+        common = [moment for moment in first if all(moment in other for other in others)]
+        return [(max(moment), all(other[moment] == first[moment] for other in others)) for moment in sorted(common)]
+
+    def weights_differ(self, trainable: bool = False) -> float | None:
+        """Largest difference of any (with `trainable`: trainable) weight between ranks after training; None where a
+        rank has no weights."""
+        if any(not rank.weights for rank in self.ranks):
+            return None
+        first, *others = (
+            [w for i, w in enumerate(rank.weights) if not trainable or rank.trainable[i : i + 1] == (True,)]
+            for rank in self.ranks
+        )
+        if any([w.shape for w in other] != [w.shape for w in first] for other in others):
+            return float("inf")
+        # NaN on every rank alike is no disagreement, NaN on one is.
+        with np.errstate(all="ignore"):
+            gaps = [
+                np.where(np.isnan(a) & np.isnan(b), 0, np.nan_to_num(np.abs(a - b), nan=np.inf)).max(initial=0.0)
+                for other in others
+                for a, b in zip((w.astype(float) for w in first), (w.astype(float) for w in other))
+            ]
+        return float(max(gaps, default=0.0))
+
+
+def collect(
+    script: str | Path,
+    args: Sequence[str] = (),
+    ranks: int = 2,
+    *,
+    controller: str | None = None,
+    timeout: float | None = None,
+    patience: float = float("inf"),
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    on_event: Callable[[launch.Event], None] | None = None,
+) -> Evidence:
+    """Run `script` on `ranks` ranks under the probe and gather what it did; `cwd` is where the script runs; the
+    other arguments are those of `launch.start`.
+
+    Raises CourseError where the run cannot be started; a script that fails is evidence too.
+    """
+    with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
+        probe = Path(folder)
+        settings = {"HOROVOD_TIMELINE": str(probe / "timeline.json"), **(env or {})}
+        printed: dict[int, list[str]] = {}
+        with launch.start(
+            script,
+            args,
+            ranks,
+            controller=controller,
+            timeout=timeout,
+            patience=patience,
+            probe=probe,
+            env=settings,
+            cwd=cwd,
+        ) as run:
+            for event in run:
+                if event.kind == "output" and event.data["stream"] == "stdout":
+                    printed.setdefault(event.rank, []).append(event.data["text"])
+                if on_event:
+                    on_event(event)
+            result = run.wait()
+        return read(probe, ranks, result, printed=printed)
+
+
+def read(
+    folder: Path,
+    ranks: int,
+    result: launch.Result,
+    *,
+    printed: Mapping[int, Sequence[str]] | None = None,
+    traffic: int | None = None,
+    ended_by: str = "",
+) -> Evidence:
+    """The evidence that a run on `ranks` ranks left in `folder`: the probes' files and `timeline.json`.
+
+    Args:
+        printed: rank → the lines that it printed.
+        traffic, ended_by: see `Evidence`.
+    """
+    printed = printed or {}
+    return Evidence(
+        result,
+        tuple(_read_rank(folder, rank, tuple(printed.get(rank, ()))) for rank in range(ranks)),
+        read_timeline(folder / "timeline.json"),
+        traffic,
+        ended_by,
+    )
+
+
+def read_timeline(path: Path) -> Collectives:
+    """Count, in Horovod's trace file, the collectives done.
+
+    A file cut short (a rank was killed) is read as far as it goes; a missing one gives an empty answer. It is
+    scanned, not parsed: a training of minutes writes tens of megabytes.
+    """
+    names: dict[bytes, str] = {}
+    doing: dict[bytes, str] = {}
+    times: dict[str, Counter] = {}
+    sizes: Counter = Counter()
+    for found in _TRACE.finditer(_bytes(path)):
+        kind = found.lastgroup
+        if kind == "tensor":
+            names[found["row"]] = found["tensor"][1:-1].decode(errors="replace")
+        elif kind == "begun":
+            operation = doing[found["begun"]] = found["operation"].decode()
+            times.setdefault(operation, Counter())[names.get(found["begun"], "?")] += 1
+        elif kind == "shape" and found["ended"] in doing:
+            sizes[doing[found["ended"]], found["type"], found["shape"]] += 1
+    elements, octets = Counter(), Counter()
+    for (operation, kind, shape), number in sizes.items():
+        size = math.prod(int(side) for side in shape.split(b",") if side.strip()) * number
+        elements[operation] += size
+        octets[operation] += size * _size(kind)
+    return Collectives(times, elements, octets)
+
+
+def _size(kind: bytes) -> int:
+    """Bytes of an element of Horovod's types: float32, float16, uint8, bool, …"""
+    digits = re.sub(rb"\D", b"", kind)
+    return int(digits) // 8 if digits in (b"8", b"16", b"32", b"64") else 1
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES)
+    except OSError:
+        return b""
+
+
+def _read_rank(folder: Path, rank: int, printed: tuple[str, ...]) -> RankEvidence:
+    records: dict[str, list[dict]] = {}
+    for line in _bytes(folder / f"rank-{rank}.jsonl").decode(errors="replace").split("\n"):
+        try:
+            record = json.loads(line) if len(line) < MAX_RECORD_CHARACTERS else None
+        except (ValueError, RecursionError):
+            continue  # cut short by a kill
+        if isinstance(record, dict) and isinstance(kind := record.pop("kind", None), str):
+            records.setdefault(kind, []).append(record)
+    weights, trainable = _read_weights(_bytes(folder / f"rank-{rank}.weights"), records.get("weights", [{}])[-1])
+    return RankEvidence(rank, records, printed, _read_steps(folder, rank), weights, trainable)
+
+
+def _read_steps(folder: Path, rank: int) -> tuple[np.ndarray, ...]:
+    sizes, examples = (_bytes(folder / f"rank-{rank}.{name}") for name in ("steps", "examples"))
+    sizes = np.frombuffer(sizes[: len(sizes) // 4 * 4], "<i4")
+    examples = np.frombuffer(examples[: len(examples) // 4 * 4], "<f4")
+    ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
+    ends = ends[ends <= len(examples)]
+    return tuple(np.split(examples[: ends[-1]], ends[:-1])) if len(ends) else ()
+
+
+def _read_weights(content: bytes, record: dict) -> tuple[tuple[np.ndarray, ...], tuple[bool, ...]]:
+    """The arrays that a record `weights` tells of; none at all where the record and the file do not fit together."""
+    shapes, types, trainable = (record.get(name) for name in ("shapes", "types", "trainable"))
+    if not all(isinstance(entry, list) for entry in (shapes, types, trainable)):
+        return (), ()
+    weights, position = [], 0
+    for shape, kind in zip(shapes, types):
+        whole = isinstance(shape, list) and all(type(side) is int and 0 <= side < 2**32 for side in shape)
+        if not whole or kind not in WEIGHT_TYPES or len(shape) > 8:
+            return (), ()
+        length = math.prod(shape) * np.dtype(kind).itemsize
+        if position + length > len(content):
+            return (), ()
+        weights.append(np.frombuffer(content[position : position + length], kind).reshape(shape))
+        position += length
+    return tuple(weights), tuple(one is True for one in trainable)

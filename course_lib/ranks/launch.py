@@ -1,0 +1,233 @@
+"""Start a script or a function on N Horovod ranks, follow it as a stream of events, leave nothing running.
+
+    with start("train.py", ranks=2) as run:
+        for event in run:
+            ...
+    run.wait().code
+
+    results = call(function, ranks=2)
+
+Horovod's own launchers do the starting (`horovodrun` over Gloo or MPI). Around them stand `supervise`, which
+ends the whole process tree, and `rank`, which runs the script in each rank and reports how it ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+
+from course_lib.ranks import environment, remote
+from course_lib.ranks.environment import ONE_THREAD
+from course_lib.ranks.run import PROGRAM_FOLDER, STOPPED, Event, RankCommand, Result, Run, rank_program
+from course_lib.system import paths, supervise
+from course_lib.system.errors import CourseError, last_line
+from course_lib.system.files import write
+from course_lib.system.gpus import names as gpus
+from course_lib.system.supervise import GRACE_S, TIMED_OUT
+
+__all__ = ["ONE_THREAD", "STOPPED", "TIMED_OUT", "Confine", "Event", "RankCommand", "Result", "Run", "call"]
+__all__ += ["controllers", "default_ranks", "gpus", "start"]
+
+Confine = Callable[[RankCommand], RankCommand]
+
+GLOO_TIMEOUT_S = 5  # of silence, after which ranks of an elastic run take another for lost; Horovod's default is 30
+CONFINED_GRACE_S = 8.0  # for what is confined to hand out what it has, at the end
+
+
+def start(
+    script: str | Path,
+    args: Sequence[str] = (),
+    ranks: int | None = None,
+    *,
+    controller: str | None = None,
+    hosts: str | None = None,
+    min_ranks: int | None = None,
+    timeout: float | None = None,
+    patience: float = float("inf"),
+    probe: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    confine: Confine | None = None,
+    output_limit: int | None = None,
+) -> Run:
+    """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
+
+    `controller` is "gloo" or "mpi" (default: the first that Horovod was built with); `hosts` is Horovod's
+    `host:slots,…` (default: this host), of which the first slots are taken, all where no `ranks` are given;
+    `min_ranks` makes the run elastic: it goes on while so many ranks are left,
+    and succeeds if they reach the end; `timeout` in seconds; `patience` the seconds without a training
+    step on any rank after which the ranks count as deadlocked and are ended (it needs a
+    `probe`, or `environment.TRAINING_EVENTS` in `env`); `probe` a folder
+    for the evidence that each rank records (see `course_lib.ranks.probe`); `env` adds to the environment of the ranks;
+    `confine` makes of the command what is run in its place; `output_limit` in bytes, where each line counts
+    LINE_OVERHEAD_BYTES more than it has.
+
+    Raises CourseError for a script that is not there, an impossible number of ranks, a missing controller, or a host
+    that can't be reached or does not see what this one sees.
+    """
+    path = Path(script).absolute()
+    ranks, named = _ranks(ranks, hosts)
+    if not path.is_file():
+        raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
+    _check_numbers(ranks, timeout)
+    used = remote.first(named, ranks) if named else ()
+    hosts = remote.written(used if min_ranks is None else named) or None  # an elastic run may move to the others
+    variables = environment.of_ranks(_local_ranks(ranks, hosts), probe, env)
+    if min_ranks is not None:
+        _check_elastic(ranks, min_ranks)
+        controller, hosts = "gloo", hosts or _one_rank_each(ranks)
+        variables.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(GLOO_TIMEOUT_S))
+    controller = _choose(controller)
+    launcher = [sys.executable, "-u", str(PROGRAM_FOLDER / "horovodrun.py"), f"--{controller}", "-np", str(ranks)]
+    launcher += ["--disable-cache"]  # one file for all runs of a user, also of those on other hosts
+    launcher += ["-H", hosts] if hosts else []
+    launcher += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
+    folder = os.path.abspath(cwd or os.getcwd())
+    program: Sequence[str] = rank_program(path)
+    if not confine and not all(remote.here(host.name) for host in named):
+        shared = "give the command in a folder that all hosts share."
+        needed = {path: remote.SHARED_FOLDER_ADVICE, Path(folder): shared}
+        remote.check(named if min_ranks is not None else used, needed, gloo=controller == "gloo")
+        # On another host nobody else ends what a rank leaves; the lease is the connection that reads its errors.
+        program = supervise.command_line(program, lease=supervise.STDERR)
+    variables[environment.FOLDER] = folder
+    # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
+    variables[environment.ARGUMENTS] = json.dumps([str(arg) for arg in args])
+    command = RankCommand(tuple(launcher), tuple(program), variables)
+    return Run(
+        confine(command) if confine else command,
+        ranks,
+        timeout=timeout or 0,
+        patience=patience,
+        spare=ranks - (min_ranks or ranks),
+        output_limit=output_limit,
+        grace=CONFINED_GRACE_S if confine else GRACE_S,
+    )
+
+
+def call(
+    function: Callable[[], Any],
+    ranks: int | None = None,
+    *,
+    controller: str | None = None,
+    hosts: str | None = None,
+    timeout: float | None = None,
+    env: Mapping[str, str] | None = None,
+) -> list[Any]:
+    """What `function()` returns on each of `ranks` ranks (default as in `start`), by Horovod's own `horovod.run`.
+
+    The function goes to the ranks by cloudpickle, with all that it refers to; it calls `hvd.init()` itself. What the
+    ranks print is printed here. An interrupt ends all of them.
+
+    Raises CourseError for bad input as `start` does, and with a rank's last words where one fails.
+    """
+    ranks, named = _ranks(ranks, hosts)
+    _check_numbers(ranks, timeout)
+    used = remote.first(named, ranks) if named else ()
+    hosts = remote.written(used) or None
+    controller = _choose(controller)
+    remote.check(used, gloo=controller == "gloo")
+    with tempfile.TemporaryDirectory(prefix="course-") as folder:
+        (Path(folder) / "function.pkl").write_bytes(cloudpickle.dumps(function))
+        launcher = [sys.executable, str(PROGRAM_FOLDER / "run_function.py"), folder, str(ranks), controller]
+        launcher += [hosts] if hosts else []
+        variables = environment.of_ranks(_local_ranks(ranks, hosts), extra=env)
+        with Run(RankCommand(tuple(launcher), (), variables), ranks, timeout=timeout or 0) as run:
+            for event in run:
+                if event.kind == "output" and event.data["stream"] == "stdout":
+                    print(f"[{event.rank}] {event.data['text']}", flush=True)
+        result = run.wait()
+        if result.code:
+            words = result.reason or next((line for line in reversed(result.tail) if line.strip()), "")
+            raise CourseError(f"{result.message} {words}".strip(), result.code)
+        return cloudpickle.loads((Path(folder) / "results.pkl").read_bytes())
+
+
+def default_ranks() -> int:
+    """One rank for each GPU of this host; two where there is none."""
+    return len(gpus()) or 2
+
+
+def controllers() -> tuple[str, ...]:
+    """The controllers that the installed Horovod was built with: of "gloo" and "mpi", best first.
+
+    Horovod answers only after TensorFlow is loaded (four seconds), so its answer is kept until the build changes.
+    Raises CourseError where Horovod is missing or cannot be loaded.
+    """
+    spec = find_spec("horovod")
+    if spec is None:
+        raise CourseError("Horovod is not installed in this environment: run `course setup`.", code=2)
+    build = next(Path(spec.origin).parent.glob("tensorflow/mpi_lib*.so"), Path(spec.origin))
+    key = f"{build}:{build.stat().st_mtime_ns}"
+    cache = paths.cache() / "controllers.json"
+    try:
+        known = json.loads(cache.read_text())
+    except (OSError, ValueError):
+        known = {}
+    if key not in known:
+        known = {key: _ask_horovod()}
+        with contextlib.suppress(OSError):  # without the cache, it takes longer the next time
+            write(cache, json.dumps(known).encode())
+    return tuple(known[key])
+
+
+def _ask_horovod() -> list[str]:
+    ask = "import horovod.tensorflow as h; print('built', *['gloo'] * h.gloo_built(), *['mpi'] * h.mpi_built())"
+    env = {**environment.TENSORFLOW, **os.environ}
+    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=env)
+    lines = [line.split()[1:] for line in answer.stdout.splitlines() if line.startswith("built")]
+    if not lines or not lines[0]:
+        reason = last_line(answer.stderr)
+        raise CourseError(f"Horovod does not load ({reason}): run `course setup` to build it again.", code=2)
+    return lines[0]
+
+
+def _choose(controller: str | None) -> str:
+    built = controllers()
+    if controller is None:
+        return built[0]
+    if controller not in built:
+        raise CourseError(f"Horovod was built without {controller} here; it has {' and '.join(built)}.", code=2)
+    return controller
+
+
+def _check_numbers(ranks: int, timeout: float | None) -> None:
+    if ranks < 1:
+        raise CourseError(f"A run needs at least one rank, not {ranks}: give -np 1 or more.", code=2)
+    if timeout is not None and timeout <= 0:
+        raise CourseError(f"The time limit must be more than 0 seconds, not {timeout:g}.", code=2)
+
+
+def _check_elastic(ranks: int, min_ranks: int) -> None:
+    if not 1 <= min_ranks <= ranks or ranks < 2:
+        raise CourseError(
+            f"An elastic run needs two ranks or more and min_ranks from 1 to all, not {min_ranks} of {ranks}.", code=2
+        )
+    if "gloo" not in controllers():
+        raise CourseError("Elastic runs need Gloo, and Horovod was built without it here.", code=2)
+
+
+def _ranks(ranks: int | None, hosts: str | None) -> tuple[int, tuple[remote.Host, ...]]:
+    """How many ranks there are to be, and the hosts that are named for them."""
+    named = () if hosts is None else remote.parse(hosts)
+    return ranks if ranks is not None else sum(host.slots for host in named) or default_ranks(), named
+
+
+def _local_ranks(ranks: int, hosts: str | None) -> int:
+    """How many of the ranks are on the first of the hosts, which the others are taken to be like."""
+    return min(ranks, remote.parse(hosts)[0].slots) if hosts else ranks
+
+
+def _one_rank_each(ranks: int) -> str:
+    """As many names of this host as there are ranks: Horovod gives a host up, with all its ranks, when one fails."""
+    return ",".join(f"{name}:1" for name in ("localhost", *(f"127.0.0.{'0' * i}1" for i in range(ranks - 1))))

@@ -1,0 +1,35 @@
+"""Record, inside a rank, what a Keras script does: what it initialises, sees, reads, reduces into, saves.
+
+`rank` installs the probe before the script starts, where somebody judges the run; the script needs no change, and it
+may train with `Model.fit` or in a loop of its own. Beside the live events (see `events`), evidence comes of it, in a
+folder:
+
+    rank-R.jsonl      one record a line: init, gpus, fit, first-step, epoch, fit-end, progress, digest, weights, save,
+                      tampered
+    rank-R.steps      int32: how many examples each training step held
+    rank-R.examples   float32: the mean brightness of each of these examples, in order
+    rank-R.weights    the weights after training; their shapes are in the record `weights`
+
+Everything is written as it happens, so that a rank that is killed leaves its evidence. With COURSE_FAKE_GPUS=N the
+script sees N GPUs that are not there, so that its choice can be checked on a CPU.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from course_lib.ranks import environment
+from course_lib.ranks.probe import joining, saving, training
+from course_lib.ranks.probe.patches import Patches
+from course_lib.ranks.probe.recorder import Recorder
+
+
+def install(folder: Path) -> None:
+    """Patch TensorFlow, Keras and Horovod in this process so that they report to `folder`."""
+    import tensorflow as tf
+
+    recorder, patches = Recorder(folder), Patches()
+    joining.watch(tf, recorder, patches, int(os.environ.get(environment.FAKE_GPUS, "0")))
+    saving.watch(tf, recorder, patches)
+    training.watch(tf, recorder, patches)

@@ -1,0 +1,123 @@
+"""Watch who joins, which GPU a rank keeps, and how much it broadcasts."""
+
+from __future__ import annotations
+
+import functools
+import os
+from collections.abc import Callable
+
+import numpy as np
+
+from course_lib.ranks.probe.patches import Patches
+from course_lib.ranks.probe.recorder import Recorder
+
+_NAMES = ("rank", "size", "local_rank", "local_size")
+
+
+def watch(tf: object, recorder: Recorder, patches: Patches, fakes: int) -> None:
+    """Patch Horovod and TensorFlow's choice of devices."""
+    _watch_init(recorder, patches)
+    _watch_broadcasts(recorder, patches)
+    _watch_gpus(tf, recorder, patches, fakes)
+
+
+def _watch_init(recorder: Recorder, patches: Patches) -> None:
+    import horovod.tensorflow as hvd
+    import horovod.tensorflow.keras as hvd_keras
+    from horovod.tensorflow import mpi_ops
+
+    original = hvd.init
+    timeline = os.environ.get("HOROVOD_TIMELINE")
+
+    @functools.wraps(original)
+    def init(*args: object, **kwargs: object) -> object:
+        if timeline is not None:
+            os.environ["HOROVOD_TIMELINE"] = timeline  # evidence: a script may not send it elsewhere
+        outcome = original(*args, **kwargs)
+        recorder.note("init", **{name: getattr(mpi_ops, name)() for name in _NAMES})
+        return outcome
+
+    for module in (hvd, hvd_keras, mpi_ops):
+        patches.put(module, "init", lambda _: init)
+        patches.guard(module, *_NAMES, "shutdown", "is_initialized", "allreduce", "broadcast", "broadcast_variables")
+        patches.guard(module, "_allreduce", "_grouped_allreduce", "DistributedOptimizer", "DistributedGradientTape")
+
+
+def _watch_broadcasts(recorder: Recorder, patches: Patches) -> None:
+    """Note the bytes of each broadcast that is asked for; rank 0's timeline has the names and times, not the sizes."""
+    from horovod.tensorflow import mpi_ops
+
+    def size(tensor: object) -> int:
+        elements = tensor.shape.num_elements() if hasattr(tensor, "shape") else np.size(tensor)
+        return (elements or 0) * getattr(getattr(tensor, "dtype", None), "size", 4)
+
+    def watched(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def broadcast(tensor: object, *args: object, **kwargs: object) -> object:
+            recorder.note("broadcast", bytes=size(tensor))
+            return original(tensor, *args, **kwargs)
+
+        return broadcast
+
+    def watched_in_place(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def broadcast_(variables: list, *args: object, **kwargs: object) -> object:
+            recorder.note("broadcast", bytes=sum(map(size, variables)))
+            return original(variables, *args, **kwargs)
+
+        return broadcast_
+
+    import horovod.tensorflow as hvd
+    import horovod.tensorflow.functions as functions
+
+    broadcast, broadcast_ = watched(mpi_ops.broadcast), watched_in_place(mpi_ops.broadcast_)
+    for module in (mpi_ops, hvd, functions):
+        patches.put(module, "broadcast", lambda _: broadcast)
+        patches.put(module, "broadcast_", lambda _: broadcast_)
+
+
+def _watch_gpus(tf: object, recorder: Recorder, patches: Patches, fakes: int) -> None:
+    """Note which GPUs the script keeps for this rank; with `fakes`, let it choose among GPUs that are not there."""
+    modules = (tf.config, tf.config.experimental)
+    fake = [tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(fakes)]
+    kept = list(fake)
+    real_list, real_visible, real_set, real_growth = (
+        tf.config.list_physical_devices,
+        tf.config.get_visible_devices,
+        tf.config.set_visible_devices,
+        tf.config.experimental.set_memory_growth,
+    )
+
+    def list_physical_devices(device_type: str | None = None) -> list:
+        devices = list(real_list(device_type))
+        return devices + fake if device_type in (None, "GPU") else devices
+
+    def get_visible_devices(device_type: str | None = None) -> list:
+        devices = list(real_visible(device_type))
+        return devices + kept if device_type in (None, "GPU") else devices
+
+    def set_visible_devices(devices: object, device_type: str | None = None) -> None:
+        chosen = [devices] if hasattr(devices, "device_type") else list(devices)
+        if device_type in (None, "GPU"):
+            recorder.note("gpus", visible=[d.name for d in chosen if d.device_type == "GPU"])
+            kept[:] = [d for d in chosen if d in fake]
+        if not fakes:
+            real_set(devices, device_type)
+        elif device_type is None:
+            real_set([d for d in chosen if d not in fake], None)
+
+    def set_memory_growth(device: object, enable: bool) -> None:
+        if device not in fake:
+            real_growth(device, enable)
+
+    for module in modules:
+        for function in (list_physical_devices, get_visible_devices, set_visible_devices, set_memory_growth):
+            if hasattr(module, function.__name__):
+                patches.put(module, function.__name__, lambda _, function=function: function)
+
+
+def note_cuda_choice(recorder: Recorder, before: str | None) -> None:
+    """Note the GPUs that the script has chosen by CUDA_VISIBLE_DEVICES, where it has."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is not None and chosen != before:
+        recorder.note("gpus", visible=[f"GPU:{name.strip()}" for name in chosen.split(",") if name.strip()])

@@ -1,0 +1,212 @@
+"""Watch training: which examples each step reads, how many updates are made, what the weights become."""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import functools
+import hashlib
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from course_lib.ranks import channel, events
+from course_lib.ranks.probe import joining, saving
+from course_lib.ranks.probe.patches import Patches
+from course_lib.ranks.probe.recorder import Recorder
+
+DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; there are more at the beginning
+
+
+class Training(events.Progress):
+    """What this rank has trained so far. TensorFlow calls `step` and `update` from threads of its own."""
+
+    def __init__(self, recorder: Recorder, replaced: Callable[[], list[str]]) -> None:
+        super().__init__()
+        self.recorder = recorder
+        self.updates = self.values = 0
+        self.model: object = None  # the outermost one that was trained last
+        self.replaced = replaced
+        self._cuda = os.environ.get("CUDA_VISIBLE_DEVICES")
+        self._unwritten: list[np.ndarray] = []
+        self._written = self._digested = self._saved = 0  # steps and updates by then
+
+    def step(self, model: object, brightness: np.ndarray) -> None:
+        """A training step begins, on examples of this brightness."""
+        self.model = model
+        if self.steps == 0:
+            joining.note_cuda_choice(self.recorder, self._cuda)
+        # Before the step: the weights are those after the last update, on every rank alike.
+        done = self.updates or self.steps
+        if done != self._digested and (done % DIGEST_INTERVAL_UPDATES == 0 or done & (done - 1) == 0):
+            self._digested = done
+            self.recorder.note(
+                "digest", updates=self.updates, steps=self.steps, digest=digest(_values(model.trainable_variables))
+            )
+        with self._lock:
+            self.steps += 1
+            self.images += len(brightness)
+            self._unwritten.append(brightness)
+
+    def update(self, values: int) -> None:
+        """An optimizer has changed so many values."""
+        self.updates += 1
+        self.values += values
+
+    def flush(self) -> None:
+        """Write down, and tell, what is new."""
+        with self._lock:
+            steps, self._unwritten = self._unwritten, []
+        if steps:
+            self.recorder.append(steps)
+        if self.steps + self.updates != self._written:
+            self._written = self.steps + self.updates
+            self.recorder.note(
+                "progress", steps=self.steps, images=self.images, updates=self.updates, values=self.values
+            )
+        super().flush()
+        if replaced := self.replaced():
+            self.recorder.tampered(*replaced)
+
+    def save_weights(self) -> None:
+        """Write down the weights, where training has changed them since the last time."""
+        if self.model is None or self._saved == self.steps + self.updates:
+            return
+        self._saved = self.steps + self.updates
+        trained = {id(variable) for variable in self.model.trainable_variables}
+        variables = self.model.weights
+        self.recorder.save_weights(_values(variables), [id(variable) in trained for variable in variables])
+
+    def end(self) -> None:
+        """The script has ended."""
+        self.flush()
+        if self.model is not None:
+            self.save_weights()
+        self.recorder.tampered()
+        self.recorder.note("end")
+
+
+def watch(tf: object, recorder: Recorder, patches: Patches) -> None:
+    """Patch Keras's models and optimizers, and begin to look at what becomes of all patches."""
+    training = Training(recorder, list)
+    _watch_steps(tf, training, patches)
+    _watch_updates(tf, training, patches)
+    events.report_fits(tf, patches.put, training)
+    _watch_fits(tf, training, patches)
+    for owner, names in (
+        (time, ("time", "monotonic", "perf_counter", "sleep")),
+        (builtins, ("open",)),
+        (json, ("dumps",)),
+        (np, ("concatenate", "ascontiguousarray", "array")),
+        (hashlib, ("sha256",)),
+        (channel, ("tell",)),
+        (tf.keras.Model, ("evaluate", "compile", "train_on_batch", "make_train_function")),
+        (tf, ("numpy_function", "reduce_mean")),
+    ):
+        patches.guard(owner, *names)
+    classes = (events.Progress, Training, Recorder, Patches)
+    modules = [sys.modules[one.__module__] for one in classes]
+    patches.guard_all(joining, saving, *modules, *classes)
+    training.replaced = patches.seal()
+    atexit.register(training.end)
+    events.flush_for_ever(training)
+
+
+def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
+    """Note the examples of each training step."""
+
+    def brightness(examples: object) -> object:
+        examples = tf.cast(examples, tf.float32)
+        return tf.reduce_mean(tf.reshape(examples, [tf.shape(examples)[0], -1]), axis=1)
+
+    events.on_training_steps(tf, patches.put, brightness, training.step)
+
+
+def _watch_updates(tf: object, training: Training, patches: Patches) -> None:
+    from tensorflow.python.ops import control_flow_util
+
+    def watched(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def apply_gradients(self: object, grads_and_vars: Iterable, *args: object, **kwargs: object) -> object:
+            pairs = list(grads_and_vars)
+            values = sum(variable.shape.num_elements() for gradient, variable in pairs if gradient is not None)
+            outcome = original(self, pairs, *args, **kwargs)
+            if tf.executing_eagerly():
+                training.update(values)
+            elif not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+                averaged = [gradient for gradient, _ in pairs if gradient is not None]
+                with tf.control_dependencies(averaged):  # an update that waits for other ranks is none yet
+                    tf.numpy_function(lambda: training.update(values), [], [], stateful=True)
+            return outcome
+
+        return apply_gradients
+
+    for owner in (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer):
+        patches.put(owner, "apply_gradients", watched)
+
+
+def _watch_fits(tf: object, training: Training, patches: Patches) -> None:
+    """Note the epochs of each `Model.fit`, its first step and its learning rate."""
+    recorder = training.recorder
+
+    class Watch(tf.keras.callbacks.Callback):
+        def __init__(self, initial_epoch: int) -> None:
+            super().__init__()
+            self._supports_tf_logs = True  # no copy from the device at each step
+            self._images_before = training.images
+            self._batches = self._steps = 0  # of this epoch, of this fit
+            self._last_rate = 0.0  # when it was noted
+            self._rates: list[float] = []
+
+        def on_train_begin(self, logs: object = None) -> None:
+            self._rates.append(self._rate())
+            recorder.note("fit", epochs=self.params.get("epochs"), steps=self.params.get("steps"))
+
+        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+            self._batches, self._first = 0, training.steps
+
+        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+            self._steps += 1
+            self._batches += 1
+            if self._steps == 1:
+                # Only now has every model its weights: some are built by their first batch.
+                recorder.note(
+                    "first-step",
+                    digest=digest(_values(self.model.trainable_variables)),
+                    trainable=len(self.model.trainable_variables),
+                    weights=len(self.model.weights),
+                )
+            if time.monotonic() - self._last_rate >= events.INTERVAL_S:
+                self._last_rate = time.monotonic()
+                self._rates.append(self._rate())
+
+        def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+            self._rates.append(self._rate())
+            images, steps = training.images - self._images_before, self._batches
+            metrics = events.numbers(logs)
+            recorder.note("epoch", epoch=epoch, images=images, logs=metrics, first=self._first, steps=steps)
+
+        def close(self) -> None:
+            if not self._steps:
+                return
+            training.flush()
+            training.save_weights()
+            recorder.note("fit-end", learning_rate=max(self._rates, default=None))
+
+        def _rate(self) -> float:
+            return float(tf.convert_to_tensor(self.model.optimizer.learning_rate))
+
+    events.in_each_fit(tf, patches.put, Watch)
+
+
+def digest(weights: Iterable[np.ndarray]) -> str:
+    """A short name for the bits of weights."""
+    return hashlib.sha256(b"".join(np.ascontiguousarray(w).tobytes() for w in weights)).hexdigest()[:16]
+
+
+def _values(variables: Iterable) -> list[np.ndarray]:
+    return [variable.numpy() for variable in variables]

@@ -1,0 +1,264 @@
+"""Other hosts: how they are written, reached and looked at before ranks are started there.
+
+A remote shell reaches them: `ssh`, which must work without a password, or what COURSE_REMOTE_SHELL says, as
+`srun --overlap -N1 -n1 -w {host}` does inside a Slurm job. The course, its environment and what a run reads lie at
+the same place on all hosts, on a file system that they share.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from course_lib.ranks.environment import REMOTE_SHELL
+from course_lib.system.errors import CourseError, last_line
+
+CONNECT_TIMEOUT_S = 10  # whole seconds
+ANSWER_TIMEOUT_S = 60.0
+SSH = (
+    *("ssh", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=accept-new", "-o", "LogLevel=ERROR"),
+    *("-o", f"ConnectTimeout={CONNECT_TIMEOUT_S}", "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"),
+)
+SHARED_FOLDER_ADVICE = "it must be in a folder that all hosts share."
+
+_NAME = r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}(?:\.[A-Za-z0-9_-]{1,63})*"
+_HOST = re.compile(rf"({_NAME}):(\d{{1,6}})")
+_LINE = re.compile(rf"({_NAME})(?:\s+slots\s*=\s*|:)(\d{{1,6}})(?:\s+max[_-]slots\s*=\s*\d+)?")
+_PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "horovod")
+
+
+@dataclass(frozen=True)
+class Host:
+    """A host's name and the number of ranks that it takes."""
+
+    name: str
+    slots: int
+
+    def __str__(self) -> str:
+        return f"{self.name}:{self.slots}"
+
+
+def parse(text: str) -> tuple[Host, ...]:
+    """The hosts of `host:slots,host:slots`. Raises CourseError (code 2) for anything else."""
+    found = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
+    if not all(found):
+        raise CourseError(f"Hosts are written host:slots,host:slots, not '{text}'.", code=2)
+    return _checked([Host(name, int(slots)) for name, slots in (match.groups() for match in found)])
+
+
+def read(path: Path) -> tuple[Host, ...]:
+    """The hosts of a file with a line `host slots=N` for each, as Open MPI and horovodrun read it.
+
+    Raises CourseError (code 2) for a file that can't be read, and for a line that is something else.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is no text"
+        raise CourseError(f"The hostfile {path} cannot be read: {reason}.", code=2) from None
+    hosts = []
+    for number, line in enumerate(lines, 1):
+        line = line.partition("#")[0].strip()
+        match = _LINE.fullmatch(line)
+        if line and not match:
+            raise CourseError(f"Line {number} of {path} must read `host slots=N`, not '{line}'.", code=2)
+        if match:
+            hosts.append(Host(match[1], int(match[2])))
+    if not hosts:
+        raise CourseError(f"The hostfile {path} names no host: write a line `host slots=N` for each.", code=2)
+    return _checked(hosts)
+
+
+def chosen(hosts: str | None, hostfile: Path | None) -> str | None:
+    """The hosts of the options -H and --hostfile as `host:slots,…`; None where neither was given."""
+    if hosts is not None and hostfile is not None:
+        raise CourseError("Choose one of -H and --hostfile.", code=2)
+    return hosts if hostfile is None else written(read(hostfile))
+
+
+def written(hosts: Sequence[Host]) -> str:
+    """The hosts as `parse` reads them."""
+    return ",".join(map(str, hosts))
+
+
+def first(hosts: Sequence[Host], ranks: int) -> tuple[Host, ...]:
+    """The first `ranks` slots: each host is filled before the next.
+
+    Raises CourseError (code 2) where there are fewer.
+    """
+    there = sum(host.slots for host in hosts)
+    if there < ranks:
+        raise CourseError(
+            f"{ranks} ranks do not fit into the {there} slots of {written(hosts)}: "
+            "ask for fewer ranks or give more slots.",
+            code=2,
+        )
+    found = []
+    for host in hosts:
+        if ranks > 0:
+            found.append(Host(host.name, min(host.slots, ranks)))
+        ranks -= host.slots
+    return tuple(found)
+
+
+def here(name: str) -> bool:
+    """True for a name of this host: Horovod starts its ranks without a remote shell."""
+    try:
+        address = socket.gethostbyname(name)
+    except (OSError, UnicodeError):
+        return False
+    interfaces = psutil.net_if_addrs().values()
+    return address.startswith("127.") or any(address == one.address for addresses in interfaces for one in addresses)
+
+
+def shell(host: str) -> list[str]:
+    """The words before a command (one word, for a shell) that is to run on `host`."""
+    given = os.environ.get(REMOTE_SHELL)
+    if not given:
+        return [*SSH, host]
+    # Like ssh: what follows is joined and read by a shell.
+    return [*(word.replace("{host}", host) for word in shlex.split(given)), "sh", "-c", 'eval "$*"', "sh"]
+
+
+def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, gloo: bool = True) -> None:
+    """Raise CourseError (code 2) unless each host can be reached and sees what this one sees.
+
+    That is the course, the same versions of what trains, and each of `paths` (a file or a folder) → the end of the
+    sentence that says what to do where it is missing there. For Gloo each host must know its own address.
+    """
+    paths = paths or {}
+    others = [host.name for host in hosts if not here(host.name)]
+    if not others:
+        return
+    mine = look(map(str, paths))
+    answers = ask(others, [sys.executable, __file__, *map(str, paths)])
+    for name, theirs in answers.items():
+        for path, to_do in paths.items():
+            if theirs["paths"].get(str(path)) != mine["paths"][str(path)]:
+                how = "has another" if theirs["paths"].get(str(path)) else "does not see"
+                raise CourseError(f"{name} {how} {path}: {to_do}", code=2)
+        for package, version in mine["versions"].items():
+            if theirs["versions"].get(package) != version:
+                raise CourseError(
+                    f"{name} has {package} {theirs['versions'].get(package) or 'not'}, this host "
+                    f"{version or 'not'}: all hosts need the same environment, best on a file system that they share.",
+                    code=2,
+                )
+    for seen in ([mine] if len(others) < len(hosts) else []) + list(answers.values()) if gloo else []:
+        name, address = seen["own"]["name"], seen["own"]["address"]
+        if not address or address.startswith("127."):
+            raise CourseError(
+                f"{name} takes its own name for {address or 'no address'}, where no other host finds it: give it the "
+                "address by which they do, in its /etc/hosts.",
+                code=2,
+            )
+
+
+def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
+    """Run `command` on all `hosts` at the same time; the JSON object that each one prints.
+
+    Raises CourseError (code 2) for a host that can't be reached or prints none.
+    """
+    running: dict[str, subprocess.Popen] = {}
+    try:
+        for host in hosts:
+            running[host] = open_on(host, command, stdin=subprocess.DEVNULL)
+        deadline = time.monotonic() + ANSWER_TIMEOUT_S
+        return {host: _answer(host, process, deadline) for host, process in running.items()}
+    finally:
+        for process in running.values():
+            with contextlib.suppress(OSError):
+                process.kill()
+            process.communicate()
+
+
+def open_on(host: str, command: Sequence[str], **options: object) -> subprocess.Popen:
+    """Start `command` on `host`; `options` as for subprocess.Popen. Raises CourseError without a remote shell."""
+    words = [*shell(host), shlex.join(command)]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
+    try:
+        return subprocess.Popen(words, start_new_session=True, **{**pipes, **options})
+    except OSError as error:
+        raise CourseError(
+            f"{words[0]}, which reaches the other hosts, cannot be run here ({error.strerror}): install it, on Debian "
+            "or Ubuntu with `sudo apt install openssh-client`.",
+            code=2,
+        ) from None
+
+
+def refusal(host: str, code: int, said: str) -> CourseError:
+    """What to say of a host where the course's Python ended with `code` and no answer; `said` are its errors."""
+    last = last_line(said, f"exit code {code}").strip().rstrip(".")
+    if any(sign in last for sign in (sys.executable, "can't open file", "No module named")):
+        return CourseError(f"{host} does not have the course ({last}): {SHARED_FOLDER_ADVICE}", code=2)
+    if os.environ.get(REMOTE_SHELL):
+        return CourseError(f"The host {host} cannot be reached ({last}).", code=2)
+    advice = f"check its name, and that `ssh {host}` works without a password."
+    return CourseError(f"The host {host} cannot be reached by ssh ({last}): {advice}", code=2)
+
+
+def look(paths: Sequence[str]) -> dict[str, dict[str, str]]:
+    """What `check` looks at: versions; for each path its size and beginning, "folder", or "" where it is not; this
+    host's own name, and the address that it stands for."""
+    versions = {"python": ".".join(map(str, sys.version_info[:3]))}
+    for package in _PACKAGES:
+        try:
+            versions[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            versions[package] = ""
+    own = {"name": socket.gethostname(), "address": ""}
+    with contextlib.suppress(OSError, UnicodeError):
+        own["address"] = socket.gethostbyname(own["name"])
+    return {"versions": versions, "paths": {path: _digest(Path(path)) for path in paths}, "own": own}
+
+
+def _checked(hosts: Sequence[Host]) -> tuple[Host, ...]:
+    names = [host.name for host in hosts]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise CourseError(f"The host {twice[0]} is there twice: give all its slots at once.", code=2)
+    if empty := [host.name for host in hosts if not host.slots]:
+        raise CourseError(f"The host {empty[0]} has no slots: give it one or more, or leave it out.", code=2)
+    return tuple(hosts)
+
+
+def _answer(host: str, process: subprocess.Popen, deadline: float) -> dict:
+    try:
+        out, said = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        raise CourseError(
+            f"The host {host} did not answer within {ANSWER_TIMEOUT_S:g} s: look at it, or leave it out.", 2
+        ) from None
+    lines = [line for line in out.splitlines() if line.startswith("{")]  # a login may greet
+    with contextlib.suppress(ValueError, IndexError):
+        if isinstance(found := json.loads(lines[-1]), dict) and process.returncode == 0:
+            return found
+    raise refusal(host, process.returncode, said)
+
+
+def _digest(path: Path) -> str:
+    if path.is_dir():
+        return "folder"
+    try:
+        with path.open("rb") as file:
+            beginning = hashlib.sha256(file.read(2**20)).hexdigest()
+        return f"{path.stat().st_size} {beginning}"
+    except OSError:
+        return ""
+
+
+if __name__ == "__main__":
+    print(json.dumps(look(sys.argv[1:])))

@@ -1,0 +1,307 @@
+"""A run of a script on N ranks: its processes, followed as a stream of events until nothing of it is left."""
+
+from __future__ import annotations
+
+import queue
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from course_lib.ranks import output
+from course_lib.ranks.output import signal_name
+from course_lib.system.processes import Supervised
+from course_lib.system.supervise import GRACE_S, TIMED_OUT
+
+PROGRAM_FOLDER = Path(__file__).parent
+STOPPED = 130  # exit code, as after Ctrl-C
+TAIL_LINES = 20  # kept of each rank
+LINE_OVERHEAD_BYTES = 100  # that a line counts beside its own: so much it takes in memory, however short it is
+FAILURE_GRACE_S = 4.0  # for the other ranks to end by themselves, once one has failed
+SHUTDOWN_LIMIT_S = 10.0  # for the launcher to end after the last script; what is left then is ended
+MAX_EXIT_CODE = 255
+_RUN_KINDS = ("output", "exit", "stage")  # kinds of events that no rank can report
+_STEP_KINDS = ("batch", "epoch", "images")  # events that show a rank to go on
+
+
+@dataclass(frozen=True)
+class RankCommand:
+    """What starts the ranks: Horovod's launcher with its options, what it starts as each rank, their environment.
+
+    `temporary` is a folder that is removed where this process dies before the run.
+    """
+
+    launcher: tuple[str, ...]
+    rank: tuple[str, ...]
+    env: dict[str, str]
+    temporary: Path | None = None
+
+
+def rank_program(script: str | Path) -> tuple[str, ...]:
+    """What runs `script` as a rank; see `course_lib.ranks.rank`."""
+    return sys.executable, str(PROGRAM_FOLDER / "rank.py"), str(script)
+
+
+@dataclass(frozen=True)
+class Event:
+    """One thing that happened: `kind`, the rank it happened in (None: the run as a whole), seconds since the start.
+
+    Kinds: `output` (stream, text), `exit` (code, message; always the last) and, from ranks that tell
+    how they train, `fit`, `batch`, `epoch` and `images` (see `course_lib.ranks.events`).
+    """
+
+    kind: str
+    rank: int | None
+    time: float
+    data: dict
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a run ended: exit code, seconds, the rank that failed (None: none did), one sentence, that rank's tail
+    and the reason that it gave itself."""
+
+    code: int
+    seconds: float
+    failed_rank: int | None = None
+    message: str = ""
+    tail: tuple[str, ...] = ()
+    reason: str = ""
+
+
+@dataclass
+class Failures:
+    """What is known of failed ranks, from the ranks themselves and from the launcher."""
+
+    told: dict[int, tuple[float, int]] = field(default_factory=dict)  # rank → when it failed, code
+    seen: dict[int, int] = field(default_factory=dict)  # rank → code, as the launcher saw it
+
+    def count(self) -> int:
+        """How many ranks failed, or were ended by the launcher."""
+        return len(self.told.keys() | self.seen.keys())
+
+    def first(self) -> tuple[int, int] | None:
+        """The rank that failed first and its exit code. The failures of the others follow from the first."""
+        told = {r: code for r, (_, code) in sorted(self.told.items(), key=lambda item: item[1][0])}
+        by_launcher = (128 + signal.SIGTERM, -signal.SIGTERM)  # which ends the others, or their shells
+        ended = [(rank, code) for rank, code in self.seen.items() if code not in by_launcher]
+        # A rank that was killed had no time to tell, but ended before those that its end made fail. The launcher too
+        # kills, in the end, a rank that ignores SIGTERM: after the rank that failed first.
+        if ended and ended[0][0] not in told:
+            return ended[0]
+        return next(iter((told or self.seen).items()), None)
+
+
+class Run:
+    """A script running on N ranks: iterate over it for its events, `stop()` it, `wait()` for its `Result`.
+
+    Events that nobody reads wait in memory; several readers share them.
+    """
+
+    def __init__(
+        self,
+        command: RankCommand,
+        ranks: int,
+        timeout: float = 0.0,
+        patience: float = float("inf"),
+        spare: int = 0,
+        output_limit: int | None = None,
+        grace: float = GRACE_S,
+    ) -> None:
+        """Start `command`. `timeout` (0: none), `patience` and `output_limit` as in `launch.start`.
+
+        `spare` is how many ranks may fail; `grace` the seconds that the processes have to end by themselves.
+        """
+        self._started = time.time()
+        self._ranks, self._spare = ranks, spare
+        self._unfinished = set(range(ranks))
+        self._timeout, self._patience = timeout, patience
+        self._last_step: float | None = None
+        self._events: queue.Queue[Event] = queue.Queue()
+        self._failures = Failures()
+        self._tails: dict[int | None, deque[str]] = {}
+        self._reasons: dict[int, str] = {}  # in a failed rank's own words, where it gave any
+        self._ending = ""  # why we end the run: "stopped", "stalled" or "late"; what ranks do after that is no failure
+        self._stop_reason = "Stopped."
+        self._output_limit, self._printed = output_limit, 0
+        self._result: Result | None = None
+        self._process = Supervised(
+            [*command.launcher, *command.rank],
+            timeout=timeout,
+            grace=grace,
+            temporary=command.temporary,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=command.env,
+            cwd="/",  # `rank` goes to the script's folder; the launchers must not import what lies there
+        )
+        streams = (self._process.stdout, self._process.stderr)
+        self._readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
+        self._closer = threading.Thread(target=self._close, daemon=True)
+        for thread in (*self._readers, self._closer):
+            thread.start()
+
+    def __iter__(self) -> Iterator[Event]:
+        while self._result is None or not self._events.empty():
+            try:
+                event = self._events.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            yield event
+            if event.kind == "exit":
+                return
+
+    def __enter__(self) -> Run:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.wait()
+
+    @property
+    def started(self) -> float:
+        """When the run was started, in seconds since the epoch: the zero of the events' times."""
+        return self._started
+
+    @property
+    def running(self) -> bool:
+        """True until the run and all its processes have ended."""
+        return self._result is None
+
+    @property
+    def pid(self) -> int:
+        """Process number of `supervise`, the root of the run's process tree."""
+        return self._process.pid
+
+    def stop(self, reason: str = "Stopped.") -> None:
+        """End the run and its whole process tree; return at once (`wait` for the end). Any thread may call it.
+
+        `reason` becomes the message of the result, unless a rank has failed before.
+        """
+        if not self._ending:
+            self._stop_reason = reason
+        self._end("stopped")
+
+    def wait(self) -> Result:
+        """Wait until every process of the run has ended; return how it went."""
+        while self._closer.is_alive():
+            self._closer.join(0.2)  # in slices, so that Ctrl-C is noticed
+        assert self._result is not None
+        return self._result
+
+    def join(self, seconds: float) -> None:
+        """Wait until the run has ended, `seconds` at most."""
+        self._closer.join(seconds)
+
+    def _end(self, why: str = "") -> None:
+        self._ending = self._ending or why
+        self._process.end()
+
+    def _end_after(self, seconds: float, why: str = "") -> None:
+        timer = threading.Timer(seconds, self._end, [why])
+        timer.daemon = True
+        timer.start()
+
+    def _read(self, stream: IO[bytes]) -> None:
+        for printed in output.lines(stream):
+            self._printed += len(printed) + LINE_OVERHEAD_BYTES
+            if self._output_limit is not None and self._printed > self._output_limit:
+                self.stop(f"It printed more than {self._output_limit / 2**20:g} MB.")
+                continue  # read on, so that what prints can end
+            line = output.parse_line(printed, self._ranks)
+            if line.record:
+                self._record(line.rank, line.text)
+                continue
+            self._tails.setdefault(line.rank, deque(maxlen=TAIL_LINES)).append(line.text)
+            if line.rank is not None:
+                self._put("output", line.rank, time.time(), {"stream": line.stream, "text": line.text})
+            elif not self._ending:
+                for rank, code in output.reported_failures(line.text):
+                    self._note_launcher(rank, code)
+
+    def _record(self, rank: int, text: str) -> None:
+        record = output.parse_record(text)
+        if record is None:
+            return
+        kind, when = record.pop("kind"), record.pop("time")
+        if kind == "rank-exit":
+            self._note_exit(rank, when, record.get("code"), record.get("reason", ""))
+        elif kind not in _RUN_KINDS:
+            self._put(kind, rank, when, record)
+
+    def _note_exit(self, rank: int, when: float, code: object, reason: object) -> None:
+        """What a rank says of its own end. Its word is the script's: it may say anything."""
+        self._unfinished.discard(rank)
+        if code and not self._ending:
+            code = int(code) if isinstance(code, int) and abs(code) <= MAX_EXIT_CODE else 1
+            self._failures.told.setdefault(rank, (when, code))
+            self._reasons[rank] = reason if isinstance(reason, str) else ""
+            self._end_if_failed()
+        if not self._unfinished and not self._failed:
+            self._end_after(SHUTDOWN_LIMIT_S, "late")  # a daemon that holds the output open would delay the launcher
+
+    def _note_launcher(self, rank: int, code: int) -> None:
+        """What the launcher says of a rank's end."""
+        if rank < self._ranks:
+            self._failures.seen.setdefault(rank, code)
+            self._unfinished.discard(rank)
+            self._end_if_failed()
+
+    @property
+    def _failed(self) -> bool:
+        return self._failures.count() > self._spare
+
+    def _end_if_failed(self) -> None:
+        if self._failed:
+            self._end_after(FAILURE_GRACE_S)
+
+    def _put(self, kind: str, rank: int | None, when: float, data: dict) -> None:
+        if kind in _STEP_KINDS:
+            self._last_step = time.monotonic()
+        self._events.put(Event(kind, rank, when - self._started, data))
+
+    def _close(self) -> None:
+        while True:
+            try:
+                code = self._process.wait(0.5)
+                break
+            except subprocess.TimeoutExpired:
+                if self._last_step and time.monotonic() - self._last_step > self._patience:
+                    self._end("stalled")
+        for reader in self._readers:
+            reader.join(5)
+        self._end()
+        result = self._judge(code, time.time() - self._started)
+        self._put("exit", None, time.time(), {"code": result.code, "message": result.message})
+        self._result = result
+
+    def _judge(self, code: int, seconds: float) -> Result:
+        if code == TIMED_OUT and self._timeout:
+            return Result(TIMED_OUT, seconds, message=f"Stopped at the time limit of {self._timeout:g} s.")
+        failed = self._failures.first()
+        if failed and (self._failed or (code and self._ending != "late")):
+            rank, rank_code = failed
+            how = f"failed with exit code {rank_code}"
+            if rank_code > 128 and rank not in self._failures.told:
+                how = f"was killed by {signal_name(rank_code - 128)}"
+            tail, reason = tuple(self._tails.get(rank, ())), self._reasons.get(rank, "")
+            return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tail, reason)
+        if self._ending == "stalled":
+            waited = f"No rank made a step for {self._patience:g} s: the ranks wait for each other."
+            return Result(TIMED_OUT, seconds, message=waited)
+        if self._ending == "stopped":
+            return Result(STOPPED, seconds, message=self._stop_reason)
+        if code == 0 or self._ending == "late":
+            return Result(0, seconds)
+        tail = tuple(self._tails.get(None, ()))
+        if code == 128 + signal.SIGKILL:
+            return Result(code, seconds, None, f"Horovod's launcher was killed by {signal_name(code - 128)}.", tail)
+        reason = output.launcher_error(tail, code)
+        return Result(code, seconds, None, f"Horovod could not start the ranks: {reason}", tail)

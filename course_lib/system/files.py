@@ -1,0 +1,30 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """A new name beside `path`, whose folder is made if missing; what the block writes there becomes `path` in the end.
+
+    Where the block fails, `path` stays as it was. Of several writers at the same time, the last to end counts.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    try:
+        yield draft
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all. Raises OSError where it can't be written."""
+    with replacing(path) as draft:
+        draft.write_bytes(content)

@@ -1,0 +1,1 @@
+"""The labs: notebooks, and in each lab's folder `lessons/` what they import."""

@@ -1,0 +1,158 @@
+"""What each forgotten step of the conversion costs: fashion_mnist.py on two ranks, less one step at a time.
+
+Every variant trains three times on the first 12,799 images (an odd number: the parts differ by one image), with
+first weights that the ranks draw for themselves. Nothing is tuned. The validation accuracies are those that each
+rank reports of itself; the largest difference between the ranks' weights is measured after training.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from pathlib import Path
+
+import pandas as pd
+from matplotlib.lines import Line2D
+
+from course_lib import data
+from course_lib.command.classroom import conversions
+from course_lib.notebook import experiments, plots
+from course_lib.ranks.evidence import Evidence, collect
+from course_lib.system.supervise import TIMED_OUT
+
+REPEATS = 3
+IMAGES = 12_799
+ARGUMENTS = ["--epochs", 3, "--batch-size", 64, "--lr", 0.02, "--seed", 0]
+EQUAL_BATCHES = "    dataset = dataset.take(len(images) // (batch_size * hvd.size()))\n"
+LABELS = {
+    "": "nothing left out",
+    "init": "1 initialise",
+    "gpu": "2 one GPU each",
+    "rate": "3 scale the rate",
+    "optimizer": "4 average gradients",
+    "broadcast": "5 same first weights",
+    "data": "6 share out the data",
+    "equal": "6 equal batches",
+    "rank0": "7 one rank saves",
+    "metrics": "8 average metrics",
+}
+
+
+def variant(name: str) -> str:
+    """The converted script without step `name` ("": whole; "equal": only the cut to equal batches is missing)."""
+    if name == "equal":
+        return conversions.converted().replace(EQUAL_BATCHES, "")
+    return conversions.converted([step for step in conversions.steps() if step != name])
+
+
+def run(name: str, folder: Path) -> Evidence:
+    script = folder / conversions.script().name
+    script.write_text(variant(name), encoding="utf-8")
+    return collect(script, ARGUMENTS, 2, cwd=folder, patience=20, env={"COURSE_SLICE": str(IMAGES)})
+
+
+def row(name: str, repeat: int, evidence: Evidence) -> dict:
+    logs = [rank.last("epoch") for rank in evidence.ranks]
+    done = evidence.result.code == 0
+    differ = evidence.weights_differ() if done else None
+    error = next((line for line in reversed(evidence.result.tail) if line.strip()), "")
+    outcome = "runs" if done else "hangs" if evidence.result.code == TIMED_OUT else "stops"
+    return {
+        "left out": LABELS[name],
+        "run": repeat + 1,
+        "outcome": outcome,
+        "seconds": round(evidence.result.seconds, 1),
+        **{
+            f"accuracy of rank {i}": log and round(log["logs"]["val_accuracy"], 4) for i, log in enumerate(logs) if done
+        },
+        "images read by each rank": logs[0]["images"] if done else None,
+        "weights differ by": differ if differ is None else float(f"{differ:.3g}"),
+        "ranks that save": ", ".join(str(r.rank) for r in evidence.ranks if r.records.get("save")) if done else "",
+        "last words": "" if done else (error or evidence.result.message)[:120],
+    }
+
+
+def main(folder: Path) -> None:
+    began = time.time()
+    rows = []
+    for name in LABELS:
+        for repeat in range(REPEATS):
+            with tempfile.TemporaryDirectory() as work:
+                rows.append(row(name, repeat, run(name, Path(work))))
+            print(
+                f"{LABELS[name]}, run {repeat + 1}: {rows[-1]['outcome']}, {rows[-1]['seconds']} s",
+                flush=True,
+            )
+    table = pd.DataFrame(rows)
+    source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} images"
+    experiments.write_table(
+        folder / "omissions.csv",
+        table,
+        command="course reproduce omissions",
+        data=source,
+        seeds="none: every run draws its own first weights",
+        seconds=round(time.time() - began),
+    )
+    draw(table, f"{source} · 2 ranks · {REPEATS} runs each · {experiments.machine()}").savefig(
+        folder / "omissions.png", dpi=150
+    )
+
+
+def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+    """Accuracy of both ranks, difference of their weights, seconds: one line for each omission."""
+    names = list(LABELS.values())
+    with plots.style():
+        figure, axes = plots.card(height=470, columns=3, caption=caption)
+        for name, group in table.groupby("left out"):
+            y = names.index(name)
+            failed = group["outcome"] != "runs"
+            for rank in (0, 1):
+                axes[0].plot(
+                    group[f"accuracy of rank {rank}"], [y + 0.16 * (2 * rank - 1)] * len(group),
+                    plots.MARKERS[rank], color=plots.colour(rank), markersize=5,
+                )  # fmt: skip
+            axes[1].plot(
+                group["weights differ by"].clip(lower=1e-9),
+                [y] * len(group),
+                "D",
+                color=plots.INK,
+                markersize=5,
+            )
+            axes[2].plot(
+                group["seconds"],
+                [y] * len(group),
+                "|" if failed.all() else "o",
+                color=plots.INK,
+                markersize=7,
+            )
+            if failed.all():
+                word = group["outcome"].iloc[0]
+                axes[0].text(
+                    0.5,
+                    y,
+                    word,
+                    transform=axes[0].get_yaxis_transform(),
+                    ha="center",
+                    va="center",
+                    style="italic",
+                )
+        axes[1].set_xscale("log")
+        axes[1].set_xlim(3e-10, 30)
+        axes[1].set_xticks([1e-9, 1e-6, 1e-3, 1], ["0", "10⁻⁶", "10⁻³", "1"])
+        axes[2].set_xlim(left=0)
+        for axis, title, label in zip(
+            axes,
+            ("What each rank reports", "Do the ranks agree?", "How long does it take?"),
+            ("validation accuracy", "largest difference of a weight", "seconds, with start-up"),
+        ):
+            axis.set_yticks(range(len(names)), names if axis is axes[0] else [])
+            axis.set_ylim(len(names) - 0.5, -0.5)
+            axis.set_title(title)
+            axis.set_xlabel(label)
+        handles = [
+            Line2D([], [], color=plots.colour(r), marker=plots.MARKERS[r], linestyle="", label=f"rank {r}")
+            for r in (0, 1)
+        ]
+        figure.legend(handles=handles, loc="upper left", ncols=2)
+        figure.subplots_adjust(left=150 / plots.WIDTH, wspace=0.08)
+    return figure

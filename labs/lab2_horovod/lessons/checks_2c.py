@@ -1,0 +1,314 @@
+"""Checks of notebook 2c: what a timeline tells, equal numbers of steps, and how training scales."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from course_lib.notebook.answers import array, case, compare, number, returned, same, several, shown, unchanged
+from course_lib.notebook.exercises import Exercise, Exercises
+from course_lib.notebook.judging import Criterion, Wrong
+
+
+def _compare(got: Any, expected: Any, told: str, mistakes: Mapping[str, Any], **tolerances: float) -> None:
+    """As `compare`, with both values beside the mistake's name."""
+    values = f"{told} should be {shown(expected)}; it is {shown(got)}."
+    compare(got, expected, told, {f"{values} {name}": wrong for name, wrong in mistakes.items()}, **tolerances)
+
+
+# covered
+
+
+def _covered(answer: Callable, start: Sequence[float], seconds: Sequence[float]) -> float:
+    start, seconds = np.array(start), np.array(seconds)
+    with unchanged(start, seconds):
+        return number(answer(start, seconds))
+
+
+def _bars(
+    start: Sequence[float], seconds: Sequence[float], expected: float, end_before: float | None = None
+) -> Callable:
+    """A judge by these bars. `end_before`: what comes out with the end of the bar before, not the latest end so far."""
+    ends = np.add(start, seconds)
+    in_order = list(zip(*sorted(zip(start, seconds))))
+
+    def judge(answer: Callable) -> None:
+        with case("bars " + ", ".join(f"{a:g} to {b:g}" for a, b in zip(start, ends))):
+            got = _covered(answer, start, seconds)
+            mistakes = {
+                "That is milliseconds; the table has seconds.": 1000 * expected,
+                "Where bars overlap, the time counts twice: count only what no earlier bar has covered.": sum(seconds),
+                "The gaps, in which there is no bar, are counted too.": max(ends) - min(start),
+                "Remember the latest end so far: a bar may go on behind the next one.": end_before,
+            }
+            if not same(got, expected) and same(_covered(answer, *in_order), expected):
+                mistakes["It is right only if they come in order of their starts: sort them first."] = got
+            _compare(got, expected, "the number of seconds", mistakes)
+
+    return judge
+
+
+# lateness
+
+
+def _arrivals() -> pd.DataFrame:
+    """Three ranks, two tensors, three steps, in a shuffled order. Rank 2 comes late, rank 1 first."""
+    random = np.random.default_rng(3)
+    rows = []
+    for step in range(3):
+        for place, tensor in enumerate(("kernel", "bias")):
+            for rank, late in enumerate((0.25, 0.0, 1.0)):
+                rows.append((tensor, step, rank, 10 * step + place + late + 0.5 * rank * (step == 2)))
+    table = pd.DataFrame(rows, columns=["tensor", "step", "rank", "start"])
+    return table.iloc[random.permutation(len(table))].reset_index(drop=True)
+
+
+def _by_rank(result: Any) -> list[float]:
+    returned(result)
+    try:
+        return [float(result[rank]) for rank in range(3)]
+    except (KeyError, IndexError, TypeError, ValueError):
+        what = f"an array of shape {np.shape(result)}" if np.ndim(result) else repr(result)
+        raise Wrong(f"result[rank] should be the mean lateness of that rank, but the result is {what}.") from None
+
+
+def _after_first(table: pd.DataFrame, keys: list[str], how: str = "mean") -> list[float]:
+    first = table.groupby(keys)["start"].transform("min") if keys else table["start"].min()
+    return list((table["start"] - first).groupby(table["rank"]).agg(how))
+
+
+def _mean_lateness(answer: Callable) -> None:
+    table = _arrivals()
+    got, expected = _by_rank(answer(table.copy())), [1 / 6, 1 / 12, 1.25]
+    by_rank = table.pivot(index=["tensor", "step"], columns="rank", values="start")
+    mistakes = {
+        "That is milliseconds; return seconds.": [1000 * seconds for seconds in expected],
+        "The sign is wrong: who comes later has the larger number.": [-seconds for seconds in expected],
+        "It counts from the very first arrival of all: group by tensor and step.": _after_first(table, []),
+        "It counts from the step's first arrival of any tensor. Group by tensor too.": _after_first(table, ["step"]),
+        "It counts from the tensor's first arrival in any step: group by step too.": _after_first(table, ["tensor"]),
+        "It compares each rank with itself: the first of all ranks is what counts.": _after_first(table, ["rank"]),
+        "That is the sum over tensors and steps; return the mean.": _after_first(table, ["tensor", "step"], "sum"),
+        "That is the worst case; return the mean.": _after_first(table, ["tensor", "step"], "max"),
+        "It counts from rank 0; the first may be another rank.": list(by_rank.sub(by_rank[0], axis=0).mean()),
+    }
+    _compare(got, expected, "the lateness of three ranks", mistakes)
+
+
+def _keeps_table(answer: Callable) -> None:
+    table = _arrivals()
+    given = table.copy()
+    got = _by_rank(answer(given))
+    if not given.equals(table):
+        raise Wrong("it changes the table that it is given: add no columns to it, work on a copy.")
+    if min(got) < 0:
+        raise Wrong("nobody can come before the first: no lateness is below 0.")
+
+
+# steps_per_epoch
+
+# examples, ranks, batch
+EPOCH_CASES = ((100, 3, 10), (1279, 2, 32), (2561, 2, 64), (60000, 4, 64), (7, 4, 2), (5, 2, 8))
+
+
+def _each_epoch(judge: Callable) -> Callable:
+    """A judge by EPOCH_CASES; `judge` gets what is returned, the numbers of examples, ranks, batch, and the shares."""
+
+    def judge_all(answer: Callable) -> None:
+        for examples, ranks, batch in EPOCH_CASES:
+            with case(f"{examples:,} examples, {ranks} ranks, batches of {batch}"):
+                result = several(answer(examples, ranks, batch), "batches", "steps", "left")
+                judge(result, examples, ranks, batch, [len(range(rank, examples, ranks)) for rank in range(ranks)])
+
+    return judge_all
+
+
+def _batches(result: tuple, examples: int, ranks: int, batch: int, shares: list[int]) -> None:
+    batches = result[0]
+    if np.shape(batches) != (ranks,):
+        raise Wrong(f"`batches` should have a number for each rank; it is {batches!r}.")
+    mistakes = {
+        "The examples don't divide: the first ranks have one more.": [-(-(examples // ranks) // batch)] * ranks,
+        "The last, smaller batch of a rank counts too.": [share // batch for share in shares],
+        "A part of a batch is a batch: round up.": [share / batch for share in shares],
+        "Where the batch size divides, there is no further batch.": [share // batch + 1 for share in shares],
+        "These are examples; divide by the batch size.": shares,
+        "A rank has its share of the examples only.": [-(-examples // batch)] * ranks,
+    }
+    _compare(list(batches), [-(-share // batch) for share in shares], "`batches`", mistakes)
+
+
+def _steps(result: tuple, examples: int, ranks: int, batch: int, shares: list[int]) -> None:
+    steps = result[1]
+    if np.ndim(steps):
+        raise Wrong(f"`steps` is one number, the same for all ranks; it is {steps!r}.")
+    mistakes = {
+        "A rank with fewer examples has not so many.": max(shares) // batch,
+        "The last of them is smaller on some rank; count full batches.": -(-min(shares) // batch),
+        "Some rank has not so many: the others would wait for it.": -(-max(shares) // batch),
+        "A rank has its share of the examples only.": examples // batch,
+    }
+    _compare(steps, min(shares) // batch, "`steps`", mistakes)
+
+
+def _left(result: tuple, examples: int, ranks: int, batch: int, shares: list[int]) -> None:
+    steps = min(shares) // batch
+    mistakes = {
+        "Each step uses a batch on every rank.": examples - steps * batch,
+        "These are the examples that are used.": steps * ranks * batch,
+        "That is what does not divide among the ranks; the last batches are left out too.": examples % ranks,
+        "That is left on one rank; add up all ranks.": min(shares) - steps * batch,
+    }
+    _compare(result[2], examples - steps * ranks * batch, "`left`", mistakes)
+
+
+# bytes_per_step
+
+ELEMENTS = 1200
+
+
+def _ring_bytes(*cases: tuple[int, int, int]) -> Callable:
+    """A judge by these numbers of ranks, bytes of an element, passes."""
+
+    def judge(answer: Callable) -> None:
+        for ranks, itemsize, passes in cases:
+            size = ELEMENTS * itemsize
+            expected = 2 * (ranks - 1) / ranks * size / passes
+            mistakes = {
+                "That is the number of elements; how many bytes has one?": expected / itemsize,
+                "A ring does a reduce-scatter and then an all-gather: twice (N−1)/N.": expected / 2,
+                "That is N times as much: a message is a chunk, a N-th part of the gradient, and asked is one rank.": (
+                    ranks * expected
+                ),
+                "2 is the limit for many ranks; with N ranks it is 2(N−1)/N.": 2 * size / passes,
+                "That is everybody to everybody; a ring takes 2(N−1)/N.": (ranks - 1) * size / passes,
+                "Only one in `passes` steps exchanges anything.": expected * passes,
+                "More passes mean fewer exchanges: divide.": expected * passes**2,
+                "The element size is an argument: 2 for fp16.": expected / itemsize * 4,
+            }
+            with case(f"{ELEMENTS} elements of {itemsize} bytes, {ranks} ranks, passes = {passes}"):
+                _compare(number(answer(ELEMENTS, ranks, itemsize, passes)), expected, "the number of bytes", mistakes)
+
+    return judge
+
+
+# efficiency
+
+RANKS = np.array([1, 2, 4, 8])
+STRONG = np.array([0.8, 0.5, 0.4, 0.4])  # seconds of a step
+WEAK = np.array([0.8, 1.0, 1.6, 2.0])
+
+
+def _efficiency(answer: Callable, weak: bool, order: Sequence[int]) -> None:
+    ranks, seconds = RANKS[list(order)], (WEAK if weak else STRONG)[list(order)]
+    with case(f"{'weak' if weak else 'strong'} scaling, ranks {_few(ranks)}, seconds {_few(seconds)}"):
+        with unchanged(ranks, seconds):
+            got = array(answer(ranks, seconds, weak), (4,))
+        strong = 0.8 / seconds / ranks
+        expected = strong * ranks if weak else strong
+        mistakes = {
+            "All do N times the work here: with equal seconds the efficiency is 1. Don't divide by N.": strong,
+            "That is the speed-up. Efficiency is the speed-up divided by N.": expected * ranks,
+            "Upside down: T(1) belongs on top.": 1 / expected,
+            "Divide by N, don't multiply.": expected * ranks**2,
+            "As a fraction, not in per cent.": 100 * expected,
+            "Compare with the entry of one rank, wherever it stands, not with the first.": expected * seconds[0] / 0.8,
+        }
+        _compare(list(got), list(expected), "the efficiency", {name: list(wrong) for name, wrong in mistakes.items()})
+
+
+def _few(values: np.ndarray) -> str:
+    return "[" + ", ".join(f"{value:.3g}" for value in values) + "]"
+
+
+def _any_order(answer: Callable) -> None:
+    _efficiency(answer, False, (2, 0, 3, 1))
+    _efficiency(answer, True, (3, 1, 0, 2))
+
+
+# serial_fraction
+
+COUNTS = np.array([1, 2, 4, 8, 16])
+
+
+def _amdahl(serial: float, ranks: np.ndarray) -> np.ndarray:
+    return 1 / (serial + (1 - serial) / ranks)
+
+
+def _fitted(answer: Callable, ranks: np.ndarray, speedup: np.ndarray) -> float:
+    with unchanged(ranks, speedup):
+        return number(answer(ranks, speedup))
+
+
+def _exact(answer: Callable) -> None:
+    for serial, ranks in ((0.1, COUNTS), (0.02, np.array([1, 3, 5])), (0.3, np.array([2])), (0.0, COUNTS)):
+        speedup = _amdahl(serial, ranks)
+        a, b = 1 - 1 / ranks, 1 / speedup - 1 / ranks
+        mistakes = {
+            "That is the parallel share, 1 − s.": 1 - serial,
+            "The law is linear in s for 1/S, not for S.": a @ (speedup - 1 / ranks) / (a @ a),
+            "Upside down: divide by the sum of the squares of a.": a @ b / (b @ b) if b.any() else None,
+            "The 1/N of the right-hand side is missing: b = 1/S − 1/N.": a @ (1 / speedup) / (a @ a),
+            "The sum of a² below is missing.": a @ b,
+        }
+        with case(f"speed-ups {_few(speedup)} on {_few(ranks)} ranks follow the law"):
+            _compare(_fitted(answer, ranks, speedup), serial, "s", mistakes, atol=1e-9)
+
+
+def _least_squares(answer: Callable) -> None:
+    speedup = _amdahl(0.05, COUNTS) * np.array([1.0, 0.9, 1.1, 0.95, 0.8])
+    a, b = 1 - 1 / COUNTS, 1 / speedup - 1 / COUNTS
+    each = b[1:] / a[1:]
+    mistakes = {
+        "That is the mean of each point's own s; least squares gives points with large a more weight.": each.mean(),
+        "That is the last point's own s: use all points.": each[-1],
+        "That is the second point's own s: use all points.": each[0],
+        "That is the median of each point's own s; asked are least squares.": np.median(each),
+        "A line with a free intercept; the law's line goes through 0.": np.polyfit(a, b, 1)[0],
+        "A line with a free slope; the law has one number only, s.": np.polyfit(1 / COUNTS, 1 / speedup, 1)[1],
+    }
+    with case(f"with measuring errors, ranks {_few(COUNTS)}, speed-ups {_few(speedup)}"):
+        _compare(_fitted(answer, COUNTS, speedup), a @ b / (a @ a), "s", mistakes, rtol=1e-4)
+
+
+EXERCISES = Exercises(
+    Exercise(
+        "covered",
+        Criterion("in-a-row", "Bars one after the other", 0.25, _bars([0.0, 2.0, 5.0], [1.0, 2.0, 0.5], 3.5)),
+        Criterion("overlap", "Bars that overlap", 0.25, _bars([0.0, 1.0, 6.0], [3.0, 3.0, 1.0], 5.0)),
+        Criterion("nested", "A bar within another", 0.25, _bars([0.0, 1.0, 4.0], [5.0, 1.0, 2.0], 6.0, end_before=7.0)),
+        Criterion("any-order", "In any order", 0.25, _bars([6.0, 0.0, 1.0], [1.0, 3.0, 3.0], 5.0)),
+    ),
+    Exercise(
+        "lateness",
+        Criterion("mean-lateness", "Mean lateness of each rank", 0.75, _mean_lateness),
+        Criterion("table-kept", "The table stays as it is", 0.25, _keeps_table),
+    ),
+    Exercise(
+        "steps_per_epoch",
+        Criterion("batches", "Batches of each rank", 0.4, _each_epoch(_batches)),
+        Criterion("steps", "Steps that all can take", 0.4, _each_epoch(_steps)),
+        Criterion("left", "Examples left out", 0.2, _each_epoch(_left)),
+    ),
+    Exercise(
+        "bytes_per_step",
+        Criterion("ring", "The ring's 2(N−1)/N", 0.5, _ring_bytes((5, 4, 1), (3, 4, 1), (8, 4, 1), (1, 4, 1))),
+        Criterion("itemsize", "Elements of any size", 0.25, _ring_bytes((5, 2, 1), (3, 8, 1))),
+        Criterion("passes", "Several passes for each exchange", 0.25, _ring_bytes((5, 4, 3), (3, 2, 4))),
+    ),
+    Exercise(
+        "efficiency",
+        Criterion("strong", "Strong scaling", 0.4, lambda answer: _efficiency(answer, False, range(4))),
+        Criterion("weak", "Weak scaling", 0.4, lambda answer: _efficiency(answer, True, range(4))),
+        Criterion("any-order", "Compared with one rank, wherever it stands", 0.2, _any_order),
+    ),
+    Exercise(
+        "serial_fraction",
+        Criterion("exact", "Speed-ups that follow the law", 0.6, _exact),
+        Criterion("least-squares", "Least squares where they don't quite", 0.4, _least_squares),
+    ),
+)
+check, points = EXERCISES.check, EXERCISES.points

@@ -1,0 +1,168 @@
+"""Ghost batch norm, batch norm across two ranks, and decay without bias and batch norm, each on and off.
+
+The network is `models.quick_cnn`, momentum .9, a quarter of the run as warm-up, then cosine decay. Two regimes,
+because a large batch can fail in two ways: *few updates* (the slice and the epochs of the course's other large-batch
+runs) and *overfitting* (a quarter of the images, nearly all of them learned at the end). Regimes and ranges of
+settings were set beforehand by single runs that were judged on validation data.
+
+*ghost*: batch norm over the whole batch against ghost batch norm, and a batch of 64 for comparison. Each tries the
+same number of learning rates with the tuning seed; validation data choose. *decay*: the recipe stays as it was chosen
+for batch norm, and ½ λ Σ w² is added to the loss, over all variables or over the kernels only. *ranks*: two real
+ranks, each normalising its own half or both together (`hvd.SyncBatchNormalization`), one learning rate by batch size
+for both, not tuned; each rank's network is scored, with its own moving averages. Test data are used by the runs of the
+result seeds only.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pandas as pd
+
+from course_lib import data
+from course_lib.notebook import experiments, plots, sweep
+from course_lib.ranks import launch
+from labs.lab3_large_batch.lessons import figures_3c
+
+REGIMES = {"few updates": (12_800, 1_280, 8), "overfitting": (3_200, 640, 20)}  # images, batch, epochs
+SMALL_BATCH = 64
+GHOSTS = {"few updates": (16, 64, 256), "overfitting": (16,)}
+RATES = (0.1, 0.2, 0.4)  # for the large batch
+SMALL_RATE_FACTOR = 0.4  # of RATES, for the small batch
+DECAYS = (0.01, 0.03)
+TUNING_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
+
+RANKS, RANK_SEEDS = 2, (1, 2, 3)
+RANK_RUNS = {8: (0.01, 200), 640: (0.2, 60)}  # examples of both ranks → learning rate, updates
+
+EXCLUDED = ("bias", "gamma", "beta")
+BATCH_NORM_MOMENTUM = 0.8  # of the moving averages
+
+
+def run(
+    regime: str, batch: int, ghost: int, rate: float, seed: int, use: str, decay: float = 0.0, decayed: str = "all"
+) -> dict:
+    """One training; ghost 0 is batch norm."""
+    from tensorflow import keras
+
+    from course_lib import layers, schedules
+    from labs.lab3_large_batch.lessons import short_runs
+
+    images, _, epochs = REGIMES[regime]
+    problem = short_runs.fashion(images)
+    model = problem.model(seed, (lambda: layers.GhostBatchNormalization(ghost, BATCH_NORM_MOMENTUM)) if ghost else None)
+    updates = images // batch * epochs
+    optimizer = keras.optimizers.SGD(schedules.cosine(rate, updates, warm_up=updates // 4), momentum=0.9)
+    exclude = EXCLUDED if decayed == "kernels" else ()
+    training = short_runs.Run(model, optimizer, problem.train, seed=seed, decay=decay, exclude=exclude)
+    training.train(updates, batch)
+    parts = {"train": problem.train, "validation": problem.validation}
+    if use == "result":
+        parts["test"] = problem.test
+    return {f"{name} accuracy": training.score(part).accuracy for name, part in parts.items()}
+
+
+def on_ranks() -> list[dict]:
+    """On each of the ranks: all runs, one after the other; a row for each."""
+    import itertools
+
+    import horovod.tensorflow as hvd
+    import numpy as np
+    import tensorflow as tf
+    from tensorflow import keras
+
+    from course_lib import schedules
+    from labs.lab3_large_batch.lessons import short_runs
+
+    hvd.init()
+    problem = short_runs.fashion(REGIMES["few updates"][0])
+    images, labels = (tf.constant(values) for values in problem.train)
+
+    def train(batch: int, kind: str, seed: int) -> keras.Model:
+        number = itertools.count()
+
+        def synchronised() -> keras.layers.Layer:
+            return hvd.SyncBatchNormalization(momentum=BATCH_NORM_MOMENTUM, name=f"synchronised_{next(number)}")
+
+        model = problem.model(seed, synchronised if kind == "synchronised" else None)
+        rate, updates = RANK_RUNS[batch]
+        optimizer = keras.optimizers.SGD(schedules.cosine(rate, updates, warm_up=updates // 4), momentum=0.9)
+        variables = model.trainable_variables
+        optimizer.build(variables)
+
+        @tf.function
+        def step(at: tf.Tensor) -> None:
+            with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+                predicted = model(tf.cast(tf.gather(images, at), tf.float32), training=True)
+                each = keras.losses.sparse_categorical_crossentropy(tf.gather(labels, at), predicted)
+                loss = tf.reduce_mean(each)
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+
+        random, each = np.random.default_rng(seed), batch // hvd.size()
+        order = np.concatenate([random.permutation(len(labels)) for _ in range(updates * batch // len(labels) + 1)])
+        for first in range(hvd.rank() * each, updates * batch, batch):
+            step(tf.constant(order[first : first + each], tf.int32))
+        return model
+
+    rows = []
+    for batch, kind, seed in itertools.product(RANK_RUNS, ("per rank", "synchronised"), RANK_SEEDS):
+        model = train(batch, kind, seed)
+        same = {"batch": batch, "rate": RANK_RUNS[batch][0], "statistics": kind, "rank": hvd.rank(), "seed": seed}
+        rows.append({**same, "test accuracy": short_runs.score(model, problem.test).accuracy})
+    return rows
+
+
+def main(folder: Path) -> None:
+    began = time.monotonic()
+    plan = [
+        {"regime": regime, "batch": batch, "ghost": ghost, "rate": rate, "seed": TUNING_SEED, "use": "tuning"}
+        for regime, (_, large, _) in REGIMES.items()
+        for batch, ghosts in ((SMALL_BATCH, (0,)), (large, (0, *GHOSTS[regime])))
+        for ghost in ghosts
+        for rate in (RATES if batch == large else [round(SMALL_RATE_FACTOR * rate, 4) for rate in RATES])
+    ]
+    tuning = sweep.run(run, plan, tell=sweep.say)
+    chosen = sweep.best(tuning, ["regime", "batch", "ghost"], "rate", "validation accuracy").to_dict("records")
+    decays = [
+        {**setting, "decay": decay, "decayed": decayed}
+        for setting in chosen
+        if setting["ghost"] == 0 and setting["batch"] != SMALL_BATCH
+        for decay in DECAYS
+        for decayed in ("all", "kernels")
+    ]
+    plan = [{**setting, "seed": seed, "use": "result"} for setting in chosen + decays for seed in SEEDS]
+    results = sweep.run(run, plan, tell=sweep.say)
+    by_rank = launch.call(on_ranks, RANKS, env={"HOROVOD_CYCLE_TIME": "0.2"})
+    ranks = pd.DataFrame([row for rows in by_rank for row in rows])
+    table = pd.concat(
+        [
+            tuning.assign(part="ghost"),
+            results.assign(part=["ghost" if missing else "decay" for missing in results["decay"].isna()]),
+            ranks.assign(part="ranks", use="result"),
+        ]
+    )
+    table = table[["part", "use", *(column for column in table if column not in ("part", "use"))]]
+    for column in ("batch", "ghost", "rank"):
+        table[column] = table[column].astype("Int64")
+    source = data.load("fashion_mnist").name
+    experiments.write_table(
+        folder / "normalisation.csv",
+        table.round(4),
+        command="course reproduce normalisation",
+        data=f"{source}, {', '.join(f'{name}: {n:,} images' for name, (n, _, _) in REGIMES.items())}",
+        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results; "
+        f"on ranks {RANK_SEEDS[0]} to {RANK_SEEDS[-1]}",
+        seconds=round(time.monotonic() - began),
+    )
+    for name, figure in draw(table, f"{source} · {experiments.machine()}").items():
+        figure.savefig(folder / f"{name}.png", dpi=150)
+
+
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+    """The three figures, by the names of their files."""
+    return {
+        "normalisation": figures_3c.ghosts(table, caption),
+        "normalisation_ranks": figures_3c.across_ranks(table, caption),
+        "normalisation_decay": figures_3c.decays(table, caption),
+    }

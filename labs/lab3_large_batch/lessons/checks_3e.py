@@ -1,0 +1,185 @@
+"""Checks of notebook 3e: the fair choice of a learning rate, a paired interval, the expected best of a budget."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import combinations
+
+import numpy as np
+import pandas as pd
+
+from course_lib.notebook.answers import compare, number, several, unchanged
+from course_lib.notebook.exercises import Exercise, Exercises
+from course_lib.notebook.judging import Criterion, Wrong
+from labs.lab3_large_batch.lessons import paired_difference
+
+# --- choose
+
+MISSING = float("nan")
+
+
+def _runs(*rows: tuple[float, int, float, float]) -> pd.DataFrame:
+    return pd.DataFrame(rows, columns=["rate", "seed", "validation", "test"])
+
+
+ONE_SEED = _runs((0.1, 0, 0.80, 0.79), (0.2, 0, 0.84, 0.80), (0.4, 0, 0.82, 0.85), (0.8, 0, 0.10, 0.10))
+# Mean .833 at 0.2; a lucky seed at 0.1, even runs at 0.4; the rows in no order.
+THREE_SEEDS = _runs(
+    (0.4, 0, 0.81, 0.80), (0.2, 1, 0.79, 0.80), (0.1, 0, 0.88, 0.80), (0.1, 1, 0.75, 0.80), (0.2, 0, 0.86, 0.80),
+    (0.4, 1, 0.81, 0.80), (0.1, 2, 0.74, 0.80), (0.2, 2, 0.85, 0.80), (0.4, 2, 0.81, 0.80),
+)  # fmt: skip
+SOME_DIVERGED = _runs(
+    (0.1, 0, 0.80, 0.8), (0.1, 1, 0.81, 0.8), (0.2, 0, 0.83, 0.8), (0.2, 1, 0.83, 0.8), (0.4, 0, 0.87, 0.8),
+    (0.4, 1, MISSING, MISSING), (0.8, 0, MISSING, MISSING), (0.8, 1, MISSING, MISSING),
+)  # fmt: skip
+
+
+def _chooses_0_2(choose: Callable, runs: pd.DataFrame, mistakes: dict[str, float]) -> None:
+    """`mistakes`: sentence → the rate that it leads to."""
+    given, rates = runs.copy(), sorted(set(runs["rate"]))
+    chosen = number(choose(given))
+    if not given.equals(runs):
+        raise Wrong("it changes the table that it is given: work on a copy.")
+    if chosen not in rates:
+        raise Wrong(f"it returns {chosen:g}, which is none of the rates {rates}: return the rate itself.")
+    compare(chosen, 0.2, "the rate with the best mean validation accuracy", mistakes)
+
+
+def _on_validation(choose: Callable) -> None:
+    mistakes = {
+        "0.4 is best on the *test* images: the choice must not look at them.": 0.4,
+        "it chooses the worst rate.": 0.8,
+    }
+    _chooses_0_2(choose, ONE_SEED, mistakes)
+
+
+def _mean_over_seeds(choose: Callable) -> None:
+    mistakes = {
+        "it takes the rate of the single best run, 0.88 by one seed: take the mean over a rate's seeds.": 0.1,
+        "it takes the rate with the best *worst* seed, or the last.": 0.4,
+    }
+    _chooses_0_2(choose, THREE_SEEDS, mistakes)
+
+
+def _counts_diverged(choose: Callable) -> None:
+    mistakes = {
+        "one of the two runs with 0.4 diverged. It counts as 0, and may not be left out of the mean.": 0.4,
+        "0.8 diverged with every seed, and is chosen nevertheless: a missing score counts as 0.": 0.8,
+    }
+    _chooses_0_2(choose, SOME_DIVERGED, mistakes)
+
+
+# --- interval
+
+OURS, THEIRS = (0.853, 0.861, 0.842, 0.850, 0.847), (0.846, 0.849, 0.841, 0.838, 0.844)
+
+
+def _mean_and_half(interval: Callable, ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    ours, theirs = np.array(ours), np.array(theirs)
+    with unchanged(ours, theirs):
+        found = interval(ours, theirs, paired_difference.T95[len(ours) - 1])
+    mean, half = several(found, "the mean difference", "half the width")
+    return number(mean, "for the mean it"), number(half, "for the half width it")
+
+
+def _difference(interval: Callable) -> None:
+    got = _mean_and_half(interval, OURS, THEIRS)
+    mean, half = paired_difference.interval(OURS, THEIRS)
+    if np.allclose(got, (mean - half, mean + half)):
+        raise Wrong("it returns both ends of the interval; asked for are the mean and half the width.")
+    mistakes = {"the difference has the wrong sign: ours − theirs, positive where ours is better.": -mean}
+    compare(got[0], mean, "in the example the mean of ours − theirs", mistakes)
+
+
+def _width(interval: Callable) -> None:
+    _, got = _mean_and_half(interval, OURS, THEIRS)
+    _, half = paired_difference.interval(OURS, THEIRS)
+    pairs = len(OURS)
+    t = paired_difference.T95[pairs - 1]
+    unpaired = np.hypot(np.std(OURS, ddof=1), np.std(THEIRS, ddof=1)) / np.sqrt(pairs)
+    mistakes = {
+        "the spreads of both are added up as if they had no seeds in common: take the differences first.": t * unpaired,
+        "1.96 is for many pairs; with few of them use the `t` that is given.": half * 1.96 / t,
+        "the factor t is missing: this is one standard error, within which only some two thirds fall.": half / t,
+        "that is the spread of single differences; their mean's is smaller by the root of their number.": half
+        * np.sqrt(pairs),
+        "the spread is divided by n in place of √n.": half / np.sqrt(pairs),
+        "the variance is divided by n in place of n − 1 (`ddof=1`).": half * np.sqrt((pairs - 1) / pairs),
+        "that is the whole width; half of it is asked for.": 2 * half,
+    }
+    compare(got, half, "in the example half the width", mistakes)
+
+
+def _cancels(interval: Callable) -> None:
+    _, half = _mean_and_half(interval, (0.70, 0.80, 0.90), (0.69, 0.79, 0.89))
+    if not half < 1e-6:
+        raise Wrong("ours is better by exactly 0.01 with each of three seeds: the interval has no width then.")
+
+
+# --- expected_best
+
+SCORES = (0.84, 0.70, 0.10, 0.86, 0.80)
+
+
+def _best(expected_best: Callable, scores: Sequence[float], budget: int) -> float:
+    given = np.array(scores)
+    with unchanged(given):
+        return number(expected_best(given, budget))
+
+
+def _one_draw(expected_best: Callable) -> None:
+    mistakes = {
+        "who can try one setting gets the mean of all, not the best of them.": max(SCORES),
+        "the probabilities come out as 0: i / N, for i from 0 to N, are N + 1 numbers.": 0,
+        "the power is one too high: for a budget of n it is n.": paired_difference.expected_best(SCORES, 2),
+    }
+    compare(_best(expected_best, SCORES, 1), np.mean(SCORES), f"the mean of one draw from {SCORES}", mistakes)
+
+
+def _more_draws(expected_best: Callable) -> None:
+    scores, ascending = np.array(SCORES), np.sort(SCORES)
+    share = np.arange(len(scores) + 1) / len(scores)
+    for budget in (3, 10):
+        at_most = share**budget
+        mistakes = {
+            "this is the best of all. With few draws one may miss it.": max(scores),
+            "the mean does not depend on the budget.": scores.mean(),
+            "the scores must be in order, the lowest first: they are not sorted.": np.diff(at_most) @ scores,
+            "the scores must be in order, the lowest first.": np.diff(at_most) @ ascending[::-1],
+            "(i/N)ⁿ is the chance of *at most* this score; subtract the one before.": at_most[1:] @ ascending,
+            "this is right for one draw less.": paired_difference.expected_best(SCORES, budget - 1),
+            "this is right for one draw more.": paired_difference.expected_best(SCORES, budget + 1),
+        }
+        if budget <= len(scores):
+            sentence = "this is right if no setting is drawn twice; here each draw is from all."
+            mistakes[sentence] = np.mean([max(drawn) for drawn in combinations(SCORES, budget)])
+        expected = paired_difference.expected_best(SCORES, budget)
+        told = f"the mean of the best of {budget} draws from {SCORES}"
+        compare(_best(expected_best, SCORES, budget), expected, told, mistakes)
+
+
+def _equal_scores(expected_best: Callable) -> None:
+    compare(_best(expected_best, (0.5, 0.5, 0.5), 4), 0.5, "if all scores are 0.5, the best of 4")
+
+
+EXERCISES = Exercises(
+    Exercise(
+        "choose",
+        Criterion("validation", "On validation data", 0.4, _on_validation),
+        Criterion("seeds", "The mean over the seeds", 0.3, _mean_over_seeds),
+        Criterion("diverged", "A diverged run counts", 0.3, _counts_diverged),
+    ),
+    Exercise(
+        "interval",
+        Criterion("mean", "The mean difference", 0.3, _difference),
+        Criterion("width", "Half the width", 0.5, _width),
+        Criterion("cancels", "What the seed does to both cancels", 0.2, _cancels),
+    ),
+    Exercise(
+        "expected_best",
+        Criterion("one", "A budget of one", 0.3, _one_draw),
+        Criterion("more", "Larger budgets", 0.5, _more_draws),
+        Criterion("equal", "Equal scores", 0.2, _equal_scores),
+    ),
+)
+check, points = EXERCISES.check, EXERCISES.points

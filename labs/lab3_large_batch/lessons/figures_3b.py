@@ -1,0 +1,287 @@
+"""Figures of notebook 3b: learning rates for large batches, warm-up, and the batch that grows in place of a decay."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+
+from course_lib.notebook.plots.descent_paths import Ground
+from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+
+RULE_COLOURS = {
+    "linear": PALETTE[0],
+    "√": PALETTE[1],
+    "LEGW": PALETTE[2],
+    "tuned": PALETTE[3],
+    "the same rate": PALETTE[6],
+}
+ACCURACY_TOLERANCE = 0.01  # below the best: a rate of such an accuracy still counts as good
+
+
+def _look(rule: str) -> dict:
+    """A rule's line: its colour, and dashes with an open mark where it warms up."""
+    name, _, warm = rule.partition(", ")
+    number = list(RULE_COLOURS).index(name) if name in RULE_COLOURS else 5
+    look = {"color": RULE_COLOURS.get(name, PALETTE[5]), "marker": MARKERS[number]}
+    return {**look, "linestyle": (0, (4, 2)), "markerfacecolor": CARD} if warm else look
+
+
+def steps(one: pd.DataFrame, many: pd.DataFrame, *, caption: str = "") -> Card:
+    """The noise of one step by batch size, and one large step beside the k small ones that it stands for.
+
+    Args:
+        one: rule, batch, measured and predicted: the trace of the covariance of a step.
+        many: rule, k, mean and covariance: those of a step with k times the batch, divided by those of k steps.
+    """
+    with style():
+        figure, axes = card(height=390, columns=3, caption=caption)
+        for axis, table, x, columns in (
+            (axes[0], one, "batch", ("measured", "predicted")),
+            (axes[1], many, "k", ("mean",)),
+            (axes[2], many, "k", ("covariance",)),
+        ):
+            for rule, rows in table.groupby("rule", sort=False):
+                look = _look(rule)
+                axis.plot(rows[x], rows[columns[0]], label=rule, **{**look, "linestyle": ""})
+                axis.plot(rows[x], rows[columns[-1]], color=look["color"], linewidth=1.2)
+            if x == "k":
+                axis.axhline(1, color=FAINT, linewidth=1, linestyle=":")
+            axis.set_xscale("log", base=2)
+            axis.set_yscale("log")
+            axis.yaxis.set_minor_formatter(NullFormatter())
+            ticks = sorted(set(table[x]))[:: 2 if table[x].nunique() > 5 else 1]
+            axis.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
+            axis.xaxis.set_minor_locator(NullLocator())
+            axis.set_xlabel("batch size B" if x == "batch" else "k")
+        axes[0].set_title("one step: trace of cov(Δw)", fontsize=10)
+        axes[1].set_title("1 large / k small: mean", fontsize=10)
+        axes[2].set_title("1 large / k small: covariance", fontsize=10)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=3)
+        figure.subplots_adjust(left=64 / WIDTH, wspace=0.28)
+    return figure
+
+
+def quadratic(
+    scene: Ground,
+    walked: np.ndarray,
+    etas: np.ndarray,
+    losses: Mapping[int, np.ndarray],
+    *,
+    eta: float,
+    batch: int,
+    edge: float,
+    title: str = "",
+    caption: str = "",
+) -> Card:
+    """SGD on a noisy quadratic: one path, and the expected loss at its end over the learning rate.
+
+    Args:
+        scene: see `descent_paths.ground`.
+        walked: weights [steps + 1, 2] of a run with `eta` and `batch`.
+        etas: learning rates [n].
+        losses: batch size → expected loss after as many examples, for each of `etas`.
+        edge: 2/λ_max, from where on it diverges.
+    """
+    with style():
+        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        scene.draw(left)
+        diverged = np.flatnonzero(~(np.abs(walked).max(axis=1) < 1e3))
+        shown = walked[: diverged[0] if len(diverged) else None][:400]
+        left.plot(*shown.T, color=PALETTE[1], linewidth=1, marker="o", markersize=2.5)
+        left.plot(*walked[0], "o", color=PALETTE[0], markersize=7)
+        left.plot(0, 0, "+", color=INK, markersize=10, markeredgewidth=1.5)
+        left.set_xlabel("w₁")
+        left.set_ylabel("w₂", labelpad=0)
+        left.set_title(title)
+        for size, values in losses.items():
+            chosen = size == batch
+            right.plot(etas, values, color=PALETTE[0] if chosen else FAINT, linewidth=2.2 if chosen else 0.8)
+            lowest = int(np.argmin(values))
+            right.plot(etas[lowest], values[lowest], "v", color=PALETTE[0] if chosen else FAINT, markersize=7)
+            right.annotate(
+                f"{size:,}", (etas[lowest], values[lowest]), (0, -9), textcoords="offset points", ha="center", va="top",
+                color=PALETTE[0] if chosen else FAINT, fontsize=8.5,
+            )  # fmt: skip
+        right.plot(eta, np.interp(eta, etas, losses[batch]), "o", color=PALETTE[1], markersize=9, zorder=4)
+        right.axvline(edge, color=INK, linewidth=1, linestyle="--")
+        right.set_xscale("log")
+        right.xaxis.set_major_locator(FixedLocator([1e-4, 1e-3, 1e-2, 1e-1, 1]))
+        right.xaxis.set_major_formatter("{x:g}")
+        right.xaxis.set_minor_locator(NullLocator())
+        right.set_xlim(etas[0], etas[-1])
+        powers_of_ten(right)
+        top = max(values[0] for values in losses.values())
+        right.set_ylim(min(values.min() for values in losses.values()) / 4, 30 * top)
+        right.text(edge, 12 * top, "2/λ_max ", ha="right", fontsize=9)
+        right.set_xlabel("learning rate η")
+        right.set_title("expected loss in the end, by B; triangle: best η")
+        figure.subplots_adjust(left=60 / WIDTH, wspace=0.16)
+    return figure
+
+
+def optimum(best: Mapping[int, float], *, edge: float | None = None, caption: str = "") -> Card:
+    """The best learning rate by batch size, and the two rules from the smallest batch on; `edge`: 2/λ_max."""
+    with style():
+        figure, (axis,) = card(height=360, caption=caption)
+        _draw_best_rates(axis, list(best), list(best.values()))
+        if edge:
+            axis.axhline(edge, color=INK, linewidth=1, linestyle="--")
+            axis.text(min(best), edge * 1.1, "2/λ_max", fontsize=9)
+            axis.set_ylim(top=edge * 20)
+        axis.set_title("The best learning rate by batch size")
+        axis.legend(loc="lower right")
+        figure.subplots_adjust(left=64 / WIDTH)
+    return figure
+
+
+def shapes(schedules: Mapping[str, tuple[np.ndarray, np.ndarray]], *, title: str = "", caption: str = "") -> Card:
+    """Learning rates over a run: name → (epochs [updates], rates [updates])."""
+    with style():
+        figure, (axis,) = card(height=370, caption=caption)
+        for name, (epochs, rates) in schedules.items():
+            look = _look(name)
+            dots = look["marker"] if len(rates) <= 100 else ""
+            axis.plot(epochs, rates, **{**look, "marker": dots, "markersize": 4.5}, label=name)
+        axis.set_xlabel("epoch")
+        axis.set_ylabel("learning rate η")
+        axis.set_ylim(bottom=0)
+        axis.set_xlim(left=0)
+        axis.locator_params(nbins=6)
+        figure.legend(*axis.get_legend_handles_labels(), loc="upper right", ncols=4)
+        figure.text(14 / WIDTH, 1 - 22 / 370, title, fontsize=10.5)
+        figure.subplots_adjust(left=70 / WIDTH)
+    return figure
+
+
+def losses(runs: Mapping[str, Sequence[float]], *, title: str = "", caption: str = "") -> Card:
+    """The training loss of each update, a line for each rule; a line ends where its run diverged."""
+    with style():
+        figure, (axis,) = card(height=380, caption=caption)
+        for rule, values in runs.items():
+            look = _look(rule)
+            axis.plot(range(len(values)), values, **{**look, "markersize": 4.5}, label=rule)
+        axis.set_yscale("log")
+        axis.yaxis.set_major_formatter("{x:g}")
+        axis.yaxis.set_minor_formatter(NullFormatter())
+        axis.set_xlabel("update")
+        axis.set_ylabel("training loss of the batch")
+        axis.set_title(title)
+        figure.legend(*axis.get_legend_handles_labels(), loc="upper left", ncols=6, columnspacing=1.4)
+        figure.subplots_adjust(left=64 / WIDTH)
+    return figure
+
+
+def rules(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """Test error by batch size for each rule (dots: seeds, lines: their medians), and the rates behind it.
+
+    Args:
+        table: of the experiment rate_scaling: use, rule, batch, eta, epochs, seed, validation, test.
+    """
+    results = table[(table["use"] == "result") & (table["epochs"] == table["epochs"].min())]
+    results = results.assign(error=100 * (1 - results["test"]))
+    tuned = results[results["rule"] == "tuned"]
+    base = tuned["batch"].min()
+    start = tuned.loc[tuned["batch"] == base, "error"]
+    height = 440
+    with style():
+        figure, (left, right) = card(height=height, columns=2, caption=caption)
+        for number, (rule, rows) in enumerate(results.groupby("rule", sort=False)):
+            look, shift = _look(rule), 1.06 ** (number - 3)
+            middle = rows.groupby("batch")["error"].median()
+            if "tuned" not in rule:
+                middle = pd.concat([pd.Series({base: start.median()}), middle])
+            left.plot(
+                rows["batch"] * shift, rows["error"], look["marker"], color=look["color"], alpha=0.4, markersize=4
+            )
+            left.plot(middle.index * shift, middle, **{**look, "linewidth": 1.4}, label=rule)
+        _batch_ticks(left, sorted(tuned["batch"].unique()))
+        left.set_yscale("log")
+        left.yaxis.set_major_locator(FixedLocator([10, 15, 20, 30, 40, 60, 90]))
+        left.yaxis.set_major_formatter("{x:g} %")
+        left.yaxis.set_minor_locator(NullLocator())
+        left.set_title("test error; dots: seeds, lines: medians")
+        tuning = table[(table["use"] == "tuning") & (table["rule"] == "tuned")]
+        spans = []
+        for _, rows in tuning.groupby("batch"):
+            good = rows.loc[rows["validation"] >= rows["validation"].max() - ACCURACY_TOLERANCE, "eta"]
+            spans.append((good.min(), good.max()))
+        best = tuned.groupby("batch")["eta"].first()
+        _draw_best_rates(right, list(best.index), list(best), spans)
+        warm = results[results["rule"] == "tuned, warm-up"].drop_duplicates("batch")
+        if len(warm):
+            right.plot(warm["batch"], warm["eta"], **{**_look("tuned, warm-up"), "linestyle": ""}, label="with warm-up")
+        right.set_title(f"best rate; bar: within {100 * ACCURACY_TOLERANCE:g} point of it")
+        right.legend(loc="upper left")
+        figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=4, columnspacing=1.4)
+        figure.subplots_adjust(left=60 / WIDTH, top=1 - 84 / height, wspace=0.16)
+    return figure
+
+
+def stages(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """Validation accuracy by epochs and by updates (means over the seeds), and the accuracy of each run in the end.
+
+    Args:
+        table: of the experiment batch_growth: method, updates, test, and for each epoch n the validation accuracy in
+            the column "after n"; without a column test the last of those stands for it. For the panel by updates,
+            "updates after n".
+    """
+    epochs = [int(name.removeprefix("after ")) for name in table.columns if name.startswith("after ")]
+    end = "test" if "test" in table.columns else f"after {epochs[-1]}"
+    has_intervals = bool(table.groupby("method").size().min() > 2)
+    height = 430
+    with style():
+        figure, axes = card(height=height, columns=3, caption=caption)
+        for number, (method, rows) in enumerate(table.groupby("method", sort=False)):
+            look = {"color": PALETTE[number % 7], "marker": MARKERS[number % 7]}
+            accuracy = [rows[f"after {epoch}"].mean() for epoch in epochs]
+            updates = [rows[f"updates after {epoch}"].iloc[0] for epoch in epochs]
+            axes[0].plot(epochs, accuracy, **look, markersize=4.5, label=method)
+            axes[1].plot(updates, accuracy, **look, markersize=4.5)
+            axes[2].plot(rows["updates"], rows[end], look["marker"], color=look["color"], alpha=0.45, markersize=5)
+            half_width = 1.96 * rows[end].std() / len(rows) ** 0.5 if len(rows) > 2 else 0
+            axes[2].errorbar(rows["updates"].iloc[0], rows[end].mean(), half_width, **look, capsize=5)
+        for axis, title, label in zip(
+            axes,
+            (
+                "validation accuracy",
+                "the same, by updates",
+                f"{'test' if end == 'test' else 'last'} accuracy, mean{' ± 1.96 s.e.' * has_intervals}",
+            ),
+            ("epoch", "updates", "updates in all"),
+        ):
+            axis.set_title(title)
+            axis.set_xlabel(label)
+            if axis is not axes[0]:
+                axis.set_xlim(left=0)
+                axis.locator_params(axis="x", nbins=5)
+        axes[1].set_ylim(axes[0].get_ylim())
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=5, columnspacing=1.2)
+        figure.subplots_adjust(left=60 / WIDTH, wspace=0.24)
+    return figure
+
+
+def _batch_ticks(axis: Axes, sizes: Sequence[int]) -> None:
+    axis.set_xscale("log", base=2)
+    axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
+    axis.xaxis.set_minor_locator(NullLocator())
+    axis.set_xlabel("batch size B")
+
+
+def _draw_best_rates(
+    axis: Axes, sizes: Sequence[int], best: Sequence[float], spans: Sequence[tuple[float, float]] = ()
+) -> None:  # fmt: skip
+    """The best rates by batch size, with spans of rates that are as good, and where the rules lead from the first."""
+    ratio = np.array(sizes) / sizes[0]
+    for rule, power in (("linear", 1.0), ("√", 0.5)):
+        axis.plot(sizes, best[0] * ratio**power, color=RULE_COLOURS[rule], linewidth=1.4, label=rule)
+    for size, span in zip(sizes, spans):
+        axis.plot([size, size], span, color=RULE_COLOURS["tuned"], linewidth=7, alpha=0.35, solid_capstyle="butt")
+    axis.plot(sizes, best, label="best", **{**_look("tuned"), "linewidth": 1.2})
+    _batch_ticks(axis, sizes)
+    axis.set_yscale("log")
+    axis.yaxis.set_major_formatter("{x:g}")
+    axis.yaxis.set_minor_formatter(NullFormatter())

@@ -1,0 +1,288 @@
+"""Notebook 3c: batch norm's moving averages, ghost batches, ranks, decay, and gradient noise."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator
+
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, style
+
+DASHED = (0, (4, 3))
+MIN_SEEDS = 3  # for an interval
+
+
+def moving_averages(
+    curves: Mapping[float, pd.DataFrame], estimated: Mapping[float, float], *, caption: str = ""
+) -> Card:
+    """Validation accuracy by batch norm's momentum, and how much of the moving averages is still their start.
+
+    Args:
+        curves: momentum → columns updates, accuracy.
+        estimated: momentum → accuracy at the end, when the statistics are estimated anew.
+    """
+    with style():
+        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        for number, (momentum, curve) in enumerate(curves.items()):
+            look = {"color": PALETTE[number], "marker": MARKERS[number]}
+            left.plot(curve["updates"], curve["accuracy"], **look, markersize=5, label=f"momentum {momentum:g}")
+            left.plot(
+                curve["updates"].iloc[-1], estimated[momentum], **look, markersize=12, markerfacecolor="none",
+                markeredgewidth=1.6,
+            )  # fmt: skip
+            updates = np.arange(curve["updates"].iloc[-1] + 1)
+            right.plot(updates, momentum**updates, color=PALETTE[number])
+        left.set_title("validation accuracy (open: estimated anew)")
+        left.set_ylim(0, 1)
+        right.set_title("share of their start in the averages: momentumᵗ")
+        right.set_ylim(0, 1)
+        for axis in (left, right):
+            axis.set_xlabel("updates t")
+        figure.legend(loc="upper left", ncols=len(curves))
+    return figure
+
+
+def spread(ghosts: Sequence[int], measured: Sequence[float], *, caption: str = "") -> Card:
+    """How much an example's normalised values change with its companions, by the size of the ghost batch, log-log.
+
+    Args:
+        ghosts: sizes. measured: the standard deviation of the same values over many batches, one for each size.
+    """
+    with style():
+        figure, (axis,) = card(height=360, caption=caption)
+        axis.loglog(ghosts, measured, "o-", color=PALETTE[0], label="your ghost_batch_norm")
+        line = measured[len(measured) // 2] * np.sqrt(ghosts[len(ghosts) // 2] / np.array(ghosts, float))
+        axis.loglog(ghosts, line, color=FAINT, linestyle=DASHED, linewidth=1.2, label="in proportion to 1 / √ghost")
+        axis.set_xticks(ghosts, [f"{ghost:,}" for ghost in ghosts])
+        axis.minorticks_off()
+        _plain_ticks(axis)
+        axis.set_xlabel("examples in a ghost batch")
+        axis.set_ylabel("standard deviation")
+        axis.set_title("The same example in 200 batches: how much does what comes out vary?")
+        figure.legend(loc="upper left", ncols=2)
+        figure.subplots_adjust(left=72 / WIDTH)
+    return figure
+
+
+def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """The variance of a batch that is shared out among ranks, by the examples on each.
+
+    Args:
+        table: columns b (examples on each rank), yours (synchronised), own (mean of the ranks' own variances).
+    """
+    with style():
+        figure, (axis,) = card(height=340, caption=caption)
+        sizes = table["b"].to_numpy(float)
+        axis.plot(sizes, table["yours"], "o-", color=PALETTE[0], label="your synchronised_statistics")
+        axis.plot(sizes, table["own"], "s", color=PALETTE[1], label="mean of the ranks' own variances")
+        fine = np.geomspace(sizes.min(), sizes.max(), 100)
+        line = table["yours"].iloc[-1] * (fine - 1) / fine
+        axis.plot(fine, line, color=FAINT, linestyle=DASHED, linewidth=1.2, label="(b − 1) / b")
+        axis.set_xscale("log")
+        axis.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        axis.minorticks_off()
+        axis.set_ylim(0, 1.15)
+        axis.set_xlabel("examples on each rank, b")
+        axis.set_ylabel("variance")
+        axis.set_title(f"Variance of {sizes.max():g} examples that are shared out")
+        figure.legend(loc="upper left", ncols=3)
+    return figure
+
+
+def by_setting(
+    panels: Mapping[str, pd.DataFrame], *, x: str, y: str, hue: str | None = None, note: str = "", caption: str = ""
+) -> Card:
+    """A dot for each seed, and their mean, by a setting; of three seeds or more with its 95 % interval (1.96 s.e.).
+
+    Args:
+        panels: title → one row for each run; x, y, hue: its columns. Settings stand in the order of the rows.
+        note: put before the caption.
+    """
+    with style():
+        seeds = max(table.groupby([x, hue] if hue else x)[y].count().max() for table in panels.values())
+        marks = "dots: seeds; " + ("bars: mean ± 1.96 s.e." if seeds >= MIN_SEEDS else "large: their mean")
+        caption = " · ".join(part for part in (note, marks, caption) if part)
+        figure, axes = card(height=380, columns=len(panels), caption=caption)
+        labels: dict[str, None] = {}
+        for axis, (title, table) in zip(axes, panels.items()):
+            kinds = list(dict.fromkeys(table[hue])) if hue else [""]
+            settings = list(dict.fromkeys(table[x]))
+            for number, kind in enumerate(kinds):
+                rows = table[table[hue] == kind] if hue else table
+                shift = 0.24 * (number - (len(kinds) - 1) / 2)
+                _draw_seeds(axis, rows, x, y, settings, shift, number, kind)
+                labels[kind] = None
+            axis.set_xticks(range(len(settings)), settings)
+            axis.set_xlim(-0.6, len(settings) - 0.4)
+            axis.grid(False, axis="x")
+            axis.set_title(title)
+        axes[0].set_ylabel(y)
+        if hue:
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=len(labels))
+        figure.subplots_adjust(left=84 / WIDTH, wspace=0.2, top=1 - (62 if hue else 36) / 380)
+    return figure
+
+
+def _draw_seeds(
+    axis: Axes, rows: pd.DataFrame, x: str, y: str, settings: list, shift: float, number: int, label: str
+) -> None:
+    look = {"color": PALETTE[number], "linestyle": "none"}
+    for place, setting in enumerate(settings):
+        values = rows.loc[rows[x] == setting, y].dropna()
+        if len(values) == 0:
+            continue
+        axis.plot([place + shift] * len(values), values, marker=".", alpha=0.5, **look)
+        error = 1.96 * values.std(ddof=1) / np.sqrt(len(values)) if len(values) >= MIN_SEEDS else 0
+        first = {"label": label} if label and place == 0 else {}
+        axis.errorbar(
+            [place + shift + 0.09], [values.mean()], error, marker=MARKERS[number], capsize=3, markersize=6, **look,
+            **first,
+        )  # fmt: skip
+
+
+def ghosts(table: pd.DataFrame, caption: str = "") -> Card:
+    """The recorded experiment `normalisation`: test accuracy by size of the ghost batch, in both regimes."""
+    rows = table.query("part == 'ghost' and use == 'result'")
+    panels = {}
+    for regime, part in rows.groupby("regime"):
+        large = part["batch"].max()
+        of = part["ghost"].where(part["ghost"] > 0, large)
+        part = part.assign(of=of).sort_values(["batch", "of", "seed"], ascending=[True, False, True])
+        names = [
+            f"B = {batch:,}" if ghost == 0 else f"ghosts\nof {ghost:g}"
+            for batch, ghost in zip(part["batch"], part["ghost"])
+        ]
+        panels[f"{regime}: B = {large:,}"] = part.assign(setting=names)
+    return by_setting(panels, x="setting", y="test accuracy", caption=caption)
+
+
+def across_ranks(table: pd.DataFrame, caption: str = "") -> Card:
+    """The recorded experiment `normalisation`: batch norm of each rank's own share and of both together."""
+    rows = table.query("part == 'ranks'")
+    words = {"per rank": "each rank its own share", "synchronised": "all ranks together"}
+    return by_setting(
+        {
+            f"{batch:,} examples on two ranks, {batch // 2:,} on each": part.assign(
+                statistics=part["statistics"].map(words), scored=[f"rank {rank:g}'s network" for rank in part["rank"]]
+            )
+            for batch, part in rows.groupby("batch")
+        },
+        x="scored",
+        y="test accuracy",
+        hue="statistics",
+        caption=caption,
+    )
+
+
+def differences(table: pd.DataFrame, score: str = "test accuracy") -> pd.DataFrame:
+    """For each regime, decay and seed: the accuracy with decay of the kernels only less that with decay of all."""
+    rows = table.query("part == 'decay' and use == 'result'")
+    wide = rows.pivot(index=["regime", "decay", "seed"], columns="decayed", values=score)
+    return (wide["kernels"] - wide["all"]).rename("difference").reset_index()
+
+
+def decays(table: pd.DataFrame, caption: str = "") -> Card:
+    """The recorded experiment `normalisation`: decay of all variables and of the kernels only."""
+    rows = table.query("part == 'decay' and use == 'result'")
+    words = {"all": "½ λ Σ w² over all variables", "kernels": "over the kernels only: not bias, γ, β"}
+    plain = table.query("part == 'ghost' and use == 'result' and ghost == 0")
+    plain = plain[plain["batch"] == plain.groupby("regime")["batch"].transform("max")].groupby("regime")[
+        "test accuracy"
+    ]
+    figure = by_setting(
+        {
+            regime: part.assign(decayed=part["decayed"].map(words), λ=[f"λ = {decay:g}" for decay in part["decay"]])
+            for regime, part in rows.groupby("regime")
+        },
+        x="λ",
+        y="test accuracy",
+        hue="decayed",
+        note="dashed: mean without decay",
+        caption=caption,
+    )
+    for axis in figure.axes:
+        axis.axhline(plain.mean()[axis.get_title(loc="left")], color=FAINT, linestyle=DASHED, linewidth=1.2, zorder=1)
+    return figure
+
+
+def noisy_training(table: pd.DataFrame, caption: str = "") -> Card:
+    """The recorded experiment `gradient_noise`: test accuracy of a large batch made as noisy as smaller ones."""
+    rows = table.query("part == 'training' and use == 'result'")
+    panels = {}
+    for regime, part in rows.groupby("regime"):
+        large = part["batch"].max()
+        part = part.sort_values(["batch", "base", "seed"], ascending=[True, False, True])
+        names = [
+            f"B = {batch:,}" if batch == base else f"as noisy\nas {base:g}"
+            for batch, base in zip(part["batch"], part["base"])
+        ]
+        panels[f"{regime}: B = {large:,}"] = part.assign(noise=names)
+    return by_setting(panels, x="noise", y="test accuracy", caption=caption)
+
+
+def variances(table: pd.DataFrame, base: int, caption: str = "") -> Card:
+    """The total variance of a batch's gradient by its size, without and with multiplicative noise, log-log.
+
+    Args:
+        table: columns batch, noise (bool), variance, statistics (what batch norm uses: a panel for each).
+        base: the batch size that the noise imitates.
+    """
+    panels = dict(list(table.groupby("statistics", sort=False)))
+    with style():
+        figure, axes = card(height=380, columns=len(panels), caption=caption)
+        for axis, (statistics, rows) in zip(axes, panels.items()):
+            _draw_variances(axis, rows, base)
+            axis.set_title(f"batch norm uses {statistics}")
+        axes[0].set_ylabel("total variance of the gradient")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=4)
+        figure.subplots_adjust(left=76 / WIDTH, wspace=0.2)
+    return figure
+
+
+def kept(table: pd.DataFrame, base: int, spectra: Mapping[str, np.ndarray], *, caption: str = "") -> Card:
+    """The total variance by batch size as in `variances`, and the variance along the main directions of C.
+
+    Args:
+        table: of `variances`, with one kind of statistics.
+        spectra: name → variances along the first, second, … main direction; the first is drawn as a line.
+    """
+    with style():
+        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        _draw_variances(left, table, base)
+        left.set_title("total variance, by batch size")
+        for number, (name, values) in enumerate(spectra.items()):
+            look = {"color": FAINT} if number == 0 else {"color": PALETTE[number - 1], "marker": MARKERS[number - 1]}
+            line = "-" if number == 0 else "none"
+            right.semilogy(np.arange(1, len(values) + 1), values, linestyle=line, markersize=5, label=name, **look)
+        right.set_xlabel("main direction of C, by rank")
+        right.set_title("variance along a direction")
+        right.legend(loc="upper right")
+        figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=4)
+        figure.subplots_adjust(left=76 / WIDTH, wspace=0.22)
+    return figure
+
+
+def _draw_variances(axis: Axes, rows: pd.DataFrame, base: int) -> None:
+    sizes = np.array(sorted(rows["batch"].unique()), float)
+    noisy = rows["noise"].astype(bool)
+    start = rows.loc[(rows["batch"] == sizes[0]) & ~noisy, "variance"].iloc[0]
+    axis.loglog(sizes, start * sizes[0] / sizes, color=FAINT, linestyle=DASHED, linewidth=1.2, label="∝ 1/M")
+    axis.axhline(start * sizes[0] / base, color=FAINT, linestyle=":", linewidth=1.4, label=f"of a batch of {base}")
+    for number, (group, label) in enumerate(
+        ((rows[~noisy], "all weights 1"), (rows[noisy], f"z ~ N(1, M/{base} − 1)"))
+    ):
+        look = {"color": PALETTE[number], "marker": MARKERS[number], "linestyle": "none"}
+        axis.loglog(group["batch"], group["variance"], **look, label=label)
+    axis.set_xticks(sizes, [f"{size:,.0f}" for size in sizes])
+    axis.minorticks_off()
+    _plain_ticks(axis)
+    axis.set_xlabel("examples in a batch, M")
+
+
+def _plain_ticks(axis: Axes) -> None:
+    """1, 2 and 5 on a log axis, in plain text."""
+    axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.yaxis.set_major_formatter("{x:g}")

@@ -1,0 +1,300 @@
+"""Checks of notebook 4a: what a ring costs, the hierarchical all-reduce, where they cross, α and β fitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+import numpy as np
+
+from course_lib.collectives import simulated
+from course_lib.collectives.simulated import DeadlockError, Outcome
+from course_lib.cost import allreduce
+from course_lib.cost.allreduce import Link
+from course_lib.notebook import answers
+from course_lib.notebook.exercises import Exercise, Exercises
+from course_lib.notebook.judging import Criterion, Wrong
+
+# ring_seconds
+
+
+def _ring_costs(cases: Iterable[tuple[int, float, float, float]], answer: Callable) -> None:
+    for n, nbytes, alpha, beta in cases:
+        rounds, chunk, whole = n - 1, alpha + beta * nbytes / n, alpha + beta * nbytes  # rounds of one half
+        with answers.case(f"{n} ranks, {nbytes:g} bytes, α = {alpha:g} s, β = {beta:g} s per byte"):
+            answers.compare(
+                answers.number(answer(n, nbytes, alpha, beta)),
+                allreduce.ring(n, nbytes, Link(alpha, beta)),
+                "the number of seconds",
+                {
+                    "that is the reduce-scatter alone: the all-gather takes as long again.": rounds * chunk,
+                    "the messages are chunks: a round carries n/N bytes.": 2 * rounds * whole,
+                    "two halves, and the messages are chunks of n/N bytes.": rounds * whole,
+                    "a chunk needs one round fewer than there are ranks, in each half.": 2 * n * chunk,
+                    "the ranks send at the same time: count rounds, not messages.": 2 * n * rounds * chunk,
+                    "the ranks send at the same time: count rounds, not messages. And both halves.": n * rounds * chunk,
+                    "each round has its own α.": alpha + 2 * rounds * beta * nbytes / n,
+                    "over all rounds it is 2(N−1) chunks of n/N bytes that pass.": 2 * rounds * alpha + beta * nbytes,
+                    "the latency α is missing.": 2 * rounds * beta * nbytes / n,
+                    "the time for the bytes is missing.": 2 * rounds * alpha,
+                    "β is seconds per byte: multiply.": 2 * rounds * (alpha + nbytes / n / beta),
+                    "only the bytes are divided by N; every round has a whole α.": 2 * rounds / n * whole,
+                },
+            )
+
+
+def _ring_one_rank_and_arrays(answer: Callable) -> None:
+    _ring_costs([(1, 1000.0, 3.0, 0.01)], answer)
+    ranks, nbytes = np.array([[1], [4], [64]]), np.array([1.0, 1e6])
+    with answers.unchanged():
+        got = answers.array(answer(ranks.copy(), nbytes.copy(), 1e-5, 1e-9), (3, 2), "for ranks [3, 1], bytes [2] it")
+    if not answers.same(got, allreduce.ring(ranks, nbytes, Link(1e-5, 1e-9))):
+        raise Wrong("right for single numbers, wrong for arrays: use no `if` and no `int` on them.")
+
+
+# hierarchical_all_reduce
+
+
+def _run(answer: Callable, values: Sequence[np.ndarray], group: int) -> Outcome:
+    def program(me: simulated.Rank, x: np.ndarray) -> np.ndarray:
+        with answers.unchanged():  # each rank is a thread, and NumPy silences warnings in one thread only
+            return answer(me, x, group)
+
+    try:
+        return simulated.run(program, values)
+    except DeadlockError as error:
+        sentence = "Whoever receives needs a sender: follow one member and its leader through all steps."
+        raise Wrong(f"{error} {sentence}") from None
+
+
+def _mistakes(result: np.ndarray, values: Sequence[np.ndarray], rank: int, group: int) -> dict:
+    first = rank - rank % group
+    own, leaders = sum(values[first : first + group]), sum(values[::group])
+    average = np.mean(values, axis=0).astype(result.dtype)
+    return {
+        f"rank {rank} still has only its own numbers.": values[rank],
+        f"rank {rank} has the sum of its own group only: the leaders must add up theirs.": own,
+        f"rank {rank} has the sum of the leaders' own numbers: first they take in those of their members.": leaders,
+        f"rank {rank} has the average; an all-reduce is a sum here.": average,
+    }
+
+
+def _two_groups(answer: Callable) -> None:
+    values = [simulated.marked(rank, 3) for rank in range(8)]
+    with answers.case("8 ranks in groups of 4"):
+        for rank, result in enumerate(_run(answer, [value.copy() for value in values], 4).results):
+            result = answers.array(result, (3,), f"rank {rank}")
+            mistakes = _mistakes(result, values, rank, 4)
+            mistakes[f"rank {rank} {_tally(result[0])}"] = result  # whatever it is
+            answers.compare(result, sum(values), f"rank {rank}", mistakes, rtol=1e-8)
+
+
+def _tally(number: float) -> str:
+    """Which ranks' first marked numbers are not in a sum, or more than once."""
+    try:
+        counts = np.bincount(simulated.origin(number)[1], minlength=8)
+    except (ValueError, OverflowError):
+        return f"has {number}, which is no sum of the ranks' numbers."
+    for rank in np.flatnonzero(counts > 1):
+        return f"has the numbers of rank {rank} {counts[rank]} times."
+    missing = " and ".join(map(str, np.flatnonzero(counts == 0)))
+    return f"lacks the numbers of rank {missing}." if missing else f"has {number} in place of 11111111."
+
+
+def _sums(answer: Callable, ranks: int, group: int, length: int, dtype: type = np.int64) -> None:
+    random = np.random.default_rng([ranks, group, length])
+    values = [random.integers(-9, 10, length).astype(dtype) for _ in range(ranks)]
+    with answers.case(f"{ranks} ranks in groups of {group}, {length} numbers"):
+        for rank, result in enumerate(_run(answer, [value.copy() for value in values], group).results):
+            result = answers.array(result, (length,), f"rank {rank}")
+            if result.dtype != dtype:
+                raise Wrong(f"rank {rank} is given numbers of type {np.dtype(dtype)} and returns {result.dtype}.")
+            answers.compare(result, sum(values), f"rank {rank}", _mistakes(result, values, rank, group), rtol=0)
+
+
+def _any_ranks(answer: Callable) -> None:
+    for group in (1, 2, 3, 4):
+        for ranks in (1, 2, 4, 5, 6, 9):
+            _sums(answer, ranks, group, 12)
+    _sums(answer, 3, 8, 12)
+
+
+def _any_numbers(answer: Callable) -> None:
+    for length in (0, 1, 5, 33):
+        _sums(answer, 6, 2, length)
+    for dtype in (np.float64, np.float16):
+        _sums(answer, 6, 3, 10, dtype)
+    given = [np.arange(6.0) for _ in range(6)]
+    with answers.unchanged(*given):
+        _run(answer, given, 3)
+
+
+def _traffic(answer: Callable) -> None:
+    ranks, group, length = 12, 3, 48
+    with answers.case(f"{ranks} ranks in groups of {group}, {length} numbers"):
+        outcome = _run(answer, [np.ones(length) for _ in range(ranks)], group)
+        trace = outcome.trace
+        across = trace.source // group != trace.target // group
+        for source, target in zip(trace.source[across], trace.target[across]):
+            if source % group or target % group:
+                raise Wrong(f"rank {source} sends to rank {target}: between groups only leaders talk.")
+        sent = np.bincount(trace.source[across], trace.elements[across], ranks).max(initial=0)
+        groups = ranks // group
+        needed = 2 * (groups - 1) * length // groups
+        if sent == 0:
+            raise Wrong("no message passes between groups.")
+        if sent > needed:
+            raise Wrong(f"a leader sends {sent:.0f} numbers to other leaders; with their ring it is {needed}.")
+        inside = np.bincount(trace.source[~across], trace.elements[~across], ranks)
+        if inside[1] > 2 * length:
+            raise Wrong(f"rank 1, a member, sends {inside[1]:.0f} numbers within its group; {length} are enough.")
+        if outcome.unread:
+            raise Wrong(f"{outcome.unread} messages were sent that nobody received.")
+
+
+# crossing
+
+
+def _crossing(cases: Iterable[tuple[int, int, float, float]], answer: Callable) -> None:
+    for n, k, alpha, beta in cases:
+        groups = n / k
+        ring, leaders = 2 * (n - 1), 2 * (groups - 1)  # rounds of all ranks, and of the leaders
+        saved, lost = alpha * (ring - leaders - 4 * (k - 1)), beta * (4 * (k - 1) / k + leaders / groups - ring / n)
+        half_saved, half_lost = saved + alpha * 2 * (k - 1), lost - beta * 2 * (k - 1) / k
+        whole_lost = lost + beta * (4 * (k - 1) - 4 * (k - 1) / k)
+        small_lost = lost + beta * (leaders / n - leaders / groups)
+        nbytes = saved / lost
+        with answers.case(f"{n} ranks in groups of {k}, α = {alpha:g} s, β = {beta:g} s per byte"):
+            answers.compare(
+                answers.number(answer(n, k, alpha, beta)),
+                nbytes,
+                "the number of bytes",
+                {
+                    "α and β are exchanged: latency saved over time per byte lost.": nbytes * (beta / alpha) ** 2,
+                    "that is a time: divide by β.": nbytes * beta,
+                    "α/β is missing.": nbytes * beta / alpha,
+                    "the sign is wrong: the ring has more rounds, the hierarchical one more bytes.": -nbytes,
+                    "upside down: rounds saved over bytes lost.": (alpha / beta) ** 2 / nbytes,
+                    "within a group there are a reduction and a broadcast, of 2(k−1) rounds each.": (
+                        half_saved / half_lost
+                    ),
+                    "within a group there are 4(k−1) rounds.": half_saved / lost,
+                    "4(k−1) messages of n/k bytes pass within a group.": saved / half_lost,
+                    "the leaders are N/k: their chunks have n·k/N bytes.": saved / small_lost,
+                    "within a group the messages have n/k bytes.": saved / whole_lost,
+                    "that is what it comes to for very many ranks; here it should be exact.": alpha / beta * n / 2,
+                },
+            )
+
+
+def _no_crossing(answer: Callable) -> None:
+    for ranks, rounds in ((16, "no more"), (8, "fewer")):
+        if abs(answers.number(answer(ranks, 8, 1e-5, 1e-10))) >= 1e-6:
+            raise Wrong(f"{ranks} ranks in groups of 8: a ring has {rounds} rounds here, so it always wins: return 0.")
+
+
+# fit_link
+
+
+def _found(answer: Callable, ranks: int, nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
+    with answers.unchanged():
+        found = answers.several(answer(ranks, nbytes.copy(), seconds.copy()), "α", "β")
+    return tuple(map(answers.number, found))
+
+
+def _exact_times(answer: Callable) -> None:
+    nbytes, alpha, beta = 4.0 ** np.arange(1, 13), 3e-4, 2e-9
+    for ranks in (5, 2):
+        with answers.case(f"{ranks} ranks, times of a ring with α = {alpha:g} s and β = {beta:g} s per byte"):
+            found = _found(answer, ranks, nbytes, allreduce.ring(ranks, nbytes, Link(alpha, beta)))
+            rounds = 2 * (ranks - 1)
+            answers.compare(
+                found,
+                (alpha, beta),
+                "the pair (α, β)",
+                {
+                    "they are exchanged: α first.": (beta, alpha),
+                    "these α and β belong to the whole all-reduce: it has 2(N−1) messages.": (
+                        rounds * alpha,
+                        rounds / ranks * beta,
+                    ),
+                    "that α belongs to the whole all-reduce: it has 2(N−1) rounds.": (rounds * alpha, beta),
+                    "that β belongs to the whole tensor: 2(N−1) messages of n/N bytes pass.": (
+                        alpha,
+                        rounds / ranks * beta,
+                    ),
+                    "a message has n/N bytes.": (alpha, beta / ranks),
+                    "both halves count: 2(N−1) rounds.": (alpha * 2, beta * 2),
+                    "β is seconds per byte, not bytes per second.": (alpha, 1 / beta),
+                },
+                rtol=1e-3,
+            )
+
+
+def _noisy_times(answer: Callable) -> None:
+    nbytes = 4.0 ** np.arange(1, 13)
+    noise = np.random.default_rng(1).lognormal(0, 0.15, len(nbytes))
+    seconds = allreduce.ring(2, nbytes, Link(3e-4, 2e-9)) * noise
+    found = _found(answer, 2, nbytes, seconds)
+    best = allreduce.fit(2, nbytes, seconds)
+    in_seconds = np.linalg.lstsq(np.stack([np.full_like(nbytes, 2.0), nbytes], 1), seconds, rcond=None)[0]
+    if answers.same(found, (seconds[0] / 2, seconds[-1] / nbytes[-1]), rtol=0.02):
+        raise Wrong("this uses the smallest and the largest tensor only; let all of them count.")
+    answers.compare(
+        found,
+        (best.alpha, best.beta),
+        "with noisy times the least squares of the relative errors, (α, β),",
+        {
+            f"these are the least squares of the errors in seconds: α = {found[0]:.2g} s, where the small tensors say "
+            f"{best.alpha:.2g} s. The largest tensor decides alone; take errors relative to the measured seconds.": (
+                tuple(in_seconds)
+            ),
+        },
+        rtol=1e-3,
+    )
+
+
+EXERCISES = Exercises(
+    Exercise(
+        "ring_seconds",
+        Criterion(
+            "latency",
+            "Latency",
+            0.4,
+            partial(_ring_costs, [(5, 0.0, 3.0, 0.01), (2, 0.0, 1e-5, 1e-9), (1024, 0.0, 1e-5, 1e-10)]),
+        ),
+        Criterion(
+            "bytes",
+            "Bytes",
+            0.4,
+            partial(_ring_costs, [(5, 1000.0, 3.0, 0.01), (2, 1e6, 1e-5, 1e-9), (1000, 1e8, 1e-5, 1e-10)]),
+        ),
+        Criterion("one-rank-and-arrays", "One rank, and arrays", 0.2, _ring_one_rank_and_arrays),
+    ),
+    Exercise(
+        "hierarchical_all_reduce",
+        Criterion("two-groups", "Eight ranks in two groups", 0.35, _two_groups),
+        Criterion("any-ranks", "Any number of ranks and any group", 0.25, _any_ranks),
+        Criterion("any-numbers", "Any length and type", 0.15, _any_numbers),
+        Criterion("traffic", "Between groups: only leaders, in a ring", 0.25, _traffic),
+    ),
+    Exercise(
+        "crossing",
+        Criterion(
+            "many-ranks", "Many ranks", 0.4, partial(_crossing, [(2048, 16, 2e-6, 1e-9), (1024, 8, 1e-5, 1e-10)])
+        ),
+        Criterion(
+            "few-ranks",
+            "Few ranks",
+            0.4,
+            partial(_crossing, [(12, 3, 1.0, 1.0), (64, 4, 1e-5, 1e-9), (64, 8, 1e-5, 1e-9)]),
+        ),
+        Criterion("no-crossing", "Where the ring always wins", 0.2, _no_crossing),
+    ),
+    Exercise(
+        "fit_link",
+        Criterion("exact-times", "Exact times", 0.5, _exact_times),
+        Criterion("noisy-times", "Noisy times, relative errors", 0.5, _noisy_times),
+    ),
+)
+check, points = EXERCISES.check, EXERCISES.points

@@ -1,0 +1,341 @@
+"""Figures of notebook 4c: how efficient training on many GPUs is, why, and how long it takes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from matplotlib.colors import ListedColormap
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FixedLocator, NullLocator
+
+from course_lib.cost.roofline import attainable, ridge
+from course_lib.notebook.plots.canvas import Canvas, Panel
+from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+
+COLOURS = {64: PALETTE[0], 32: PALETTE[1], 128: PALETTE[2]}  # the colours of runs by images per GPU
+
+
+def hidden(
+    communication: np.ndarray,
+    efficiency: Mapping[int, np.ndarray],
+    published: Mapping[int, float],
+    within: float,
+    caption: str = "",
+) -> Card:
+    """Efficiency over the seconds of communication, a line for each number of images per GPU, with published values.
+
+    Args:
+        communication: in seconds, [n].
+        efficiency: images per GPU → [n].
+        within: the distance from the published value that counts as agreement; where all lines agree is shaded.
+    """
+    with style():
+        figure, (axis,) = card(height=380, caption=caption)
+        agree = np.ones(len(communication), bool)
+        for images, values in efficiency.items():
+            agree &= np.abs(values - published[images]) <= within
+            axis.plot(1e3 * communication, 100 * values, color=COLOURS[images], label=f"{images} images per GPU")
+            axis.axhline(100 * published[images], color=COLOURS[images], linestyle="--", linewidth=1.1)
+            above = images == max(published)
+            axis.text(
+                4, 100 * published[images] + (1.5 if above else -1.5), f"published: {100 * published[images]:.1f} %",
+                color=COLOURS[images], fontsize=9.5, va="bottom" if above else "top",
+            )  # fmt: skip
+        axis.fill_between(
+            1e3 * communication, 0, 1, agree, transform=axis.get_xaxis_transform(), color=PALETTE[2], alpha=0.18, lw=0
+        )
+        axis.set_xlim(0, 1e3 * communication[-1])
+        axis.set_ylim(0, 112)
+        figure.subplots_adjust(left=68 / WIDTH)
+        axis.set_xlabel("all all-reduces of a step, ms")
+        axis.set_ylabel("scaling efficiency, %")
+        handles, labels = axis.get_legend_handles_labels()
+        shade = Patch(color=PALETTE[2], alpha=0.18, label=f"both within {100 * within:.0f} points")
+        figure.legend([*handles, shade], [*labels, shade.get_label()], loc="upper left", ncols=3)
+    return figure
+
+
+def efficiencies(
+    ranks: Sequence[int],
+    curves: Mapping[int, Mapping[str, Sequence[float]]],
+    published: Mapping[int, float],
+    guess: Mapping[str, float | None] | None = None,
+    caption: str = "",
+) -> Card:
+    """Efficiency over the number of GPUs: a panel for each number of images per GPU, a line for each algorithm.
+
+    Args:
+        curves: images per GPU → algorithm → [ranks].
+        published: images per GPU → efficiency on 1,024 GPUs.
+        guess: algorithm → the reader's guess for 1,024 GPUs in the first panel, in percent.
+    """
+    with style():
+        figure, axes = card(height=390, columns=len(curves), caption=caption)
+        for axis, (images, by_name) in zip(axes, curves.items()):
+            for number, (name, values) in enumerate(by_name.items()):
+                # Hierarchical and hybrid lie on each other in ResNet-50: the second is dashed over the first.
+                look = {
+                    "linestyle": (0, (4, 3)) if number == len(by_name) - 1 else "-",
+                    "linewidth": 2.4 - 0.3 * number,
+                }
+                axis.plot(ranks, 100 * np.asarray(values), color=PALETTE[number], label=name, **look)
+                if axis is axes[0] and guess and guess.get(name) is not None:
+                    axis.plot([1024], [guess[name]], "x", color=PALETTE[number], markersize=9)
+            axis.plot([1024], [100 * published[images]], "*", color=INK, markersize=13, label="published", zorder=5)
+            axis.set_xscale("log", base=2)
+            axis.xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))
+            axis.xaxis.set_major_formatter("{x:,.0f}")
+            axis.xaxis.set_minor_locator(NullLocator())
+            axis.set_ylim(0, 106)
+            axis.set_xlabel("GPUs (log axis)")
+            axis.set_title(f"{images} images per GPU")
+        axes[0].set_ylabel("scaling efficiency, %")
+        figure.subplots_adjust(left=68 / WIDTH)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=len(by_name) + 1)
+    return figure
+
+
+def agreement(
+    alphas: np.ndarray, thresholds: np.ndarray, fields: Mapping[str, np.ndarray], chosen: tuple[float, float],
+    caption: str = "",
+) -> Card:  # fmt: skip
+    """Which pairs of α and fusion threshold explain which published figure: a region for each.
+
+    Args:
+        alphas: seconds, [a]; thresholds: bytes, [b].
+        fields: what a region says → distance from the published figure, [b, a]; the region is where it is at most 1.
+        chosen: the pair (α, threshold) that is used.
+    """
+    with style():
+        figure, (axis,) = card(height=430, caption=caption)
+        figure.subplots_adjust(left=68 / WIDTH)
+        x, y = 1e6 * alphas, thresholds / 1e6
+        handles = []
+        for number, (name, distance) in enumerate(fields.items()):
+            # Cells, not contours: the number of messages jumps where one more gradient fits under the threshold.
+            holds = np.ma.masked_where(np.asarray(distance) > 1, np.ones(np.shape(distance)))
+            axis.pcolormesh(x, y, holds, shading="nearest", cmap=ListedColormap([PALETTE[number]]), alpha=0.35, lw=0)
+            handles.append(Patch(facecolor=PALETTE[number], alpha=0.5, label=name))
+        axis.plot([1e6 * chosen[0]], [chosen[1] / 1e6], "*", color=INK, markersize=14)
+        axis.annotate(
+            "the pair used here",
+            (1e6 * chosen[0], chosen[1] / 1e6),
+            (14, -16),
+            textcoords="offset points",
+            fontsize=9.5,
+        )
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        for one, ticks in ((axis.xaxis, [1, 2, 5, 10, 20, 50, 100]), (axis.yaxis, [0.1, 0.3, 1, 3, 10, 30])):
+            one.set_major_locator(FixedLocator(ticks))
+            one.set_major_formatter("{x:g}")
+            one.set_minor_locator(NullLocator())
+        axis.set_xlim(x[0], x[-1])
+        axis.set_ylim(y[0], y[-1])
+        axis.set_xlabel("α, µs for each message (log axis)")
+        axis.set_ylabel("fusion threshold, MB (log axis)")
+        figure.legend(handles=handles, loc="upper left", ncols=len(handles))
+    return figure
+
+
+def tornado(
+    rows: Sequence[tuple[str, Mapping[int, tuple[float, float]]]], base: Mapping[int, float],
+    published: Mapping[int, float], caption: str = "",
+) -> Card:  # fmt: skip
+    """How far each parameter moves the predicted efficiency: a bar from its low value to its high one.
+
+    Args:
+        rows: (label with both values, images per GPU → (efficiency at the low value, at the high one)).
+        base: images per GPU → efficiency with all parameters as used.
+    """
+    rows = sorted(rows, key=lambda row: sum(abs(high - low) for low, high in row[1].values()))
+    with style():
+        figure, axes = card(height=130 + 36 * len(rows), columns=len(base), caption=caption)
+        figure.subplots_adjust(left=236 / WIDTH, wspace=0.1)
+        for axis, images in zip(axes, base):
+            for place, (_, ends) in enumerate(rows):
+                low, high = (100 * value for value in ends[images])
+                middle = 100 * base[images]
+                axis.barh(place, low - middle, left=middle, height=0.62, color=PALETTE[5])
+                axis.barh(place, high - middle, left=middle, height=0.62, color=PALETTE[4])
+            axis.axvline(100 * base[images], color=INK, linewidth=1)
+            axis.axvline(100 * published[images], color=PALETTE[1], linewidth=1.4, linestyle="--")
+            axis.set_yticks(range(len(rows)), [label for label, _ in rows] if axis is axes[0] else [""] * len(rows))
+            axis.set_xlim(55, 102)
+            axis.set_xlabel("efficiency, %")
+            axis.set_title(f"{images} images per GPU")
+            axis.grid(axis="y", visible=False)
+        handles = [
+            Patch(color=PALETTE[5], label="at the low value"),
+            Patch(color=PALETTE[4], label="at the high value"),
+            Line2D([], [], color=INK, linewidth=1, label="as used"),
+            Line2D([], [], color=PALETTE[1], linestyle="--", linewidth=1.4, label="published"),
+        ]
+        figure.legend(handles=handles, loc="upper left", ncols=4)
+    return figure
+
+
+def roofline(
+    points: Sequence[tuple[str, float, Mapping[str, float]]], roofs: Mapping[str, float], peak: float, bandwidth: float,
+    caption: str = "",
+) -> Card:  # fmt: skip
+    """The roofline of distributed training: FLOP/s of a GPU over FLOP for each byte that it sends.
+
+    Args:
+        points: (name, FLOP per byte, roof's name → FLOP/s predicted with latency).
+        roofs: name → FLOP/s that the GPU reaches alone; marks of the first are filled, of the second hollow.
+        peak: FLOP/s of the data sheet.
+        bandwidth: bytes/s of the wire.
+    """
+    with style():
+        figure, (axis,) = card(height=450, caption=caption)
+        figure.subplots_adjust(left=68 / WIDTH)
+        low, high, top = 70, 20_000, max(roofs.values())
+        axis.axhline(peak / 1e12, color=FAINT, linestyle=":", linewidth=1.4)
+        axis.text(high / 1.05, peak / 1e12 * 0.97, f"P40, data sheet: {peak / 1e12:.0f} TFLOP/s", ha="right", va="top",
+                  fontsize=9.5)  # fmt: skip
+        for name, roof in roofs.items():
+            first = roof == top
+            reach = np.array([low, ridge(roof, bandwidth), high])
+            axis.plot(
+                reach, attainable(reach, roof, bandwidth) / 1e12, color=INK if first else FAINT,
+                linewidth=2 if first else 1.4, linestyle="-" if first else "--", zorder=1 + first,
+            )  # fmt: skip
+            axis.text(
+                high / 1.05, roof / 1e12 * (1.04 if first else 0.96), f"{name}: {roof / 1e12:.1f} TFLOP/s", ha="right",
+                va="bottom" if first else "top", fontsize=9.5,
+            )  # fmt: skip
+        knee = ridge(top, bandwidth)
+        axis.axvline(knee, color=FAINT, linestyle=":", linewidth=1.2, zorder=1)
+        axis.text(knee * 1.04, 0.56, f"ridge: {knee:,.0f} FLOP/byte", color=FAINT, fontsize=9.5)
+        for number, (name, at, reached) in enumerate(points):
+            look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 8, "linestyle": "none"}
+            for place, (precision, real) in enumerate(reached.items()):
+                roof = attainable(at, roofs[precision], bandwidth)
+                if place == 0:
+                    axis.plot([at, at], [roof / 1e12, real / 1e12], color=PALETTE[number], linewidth=1)
+                hollow = {"markerfacecolor": CARD, "zorder": 2.5} if place else {"label": name, "zorder": 3}
+                axis.plot([at], [real / 1e12], **look, **hollow)
+        axis.set_xscale("log")
+        axis.set_yscale("log")
+        for one, ticks in ((axis.xaxis, [100, 200, 500, 1000, 2000, 5000, 10_000]), (axis.yaxis, [0.5, 1, 2, 5, 10])):
+            one.set_major_locator(FixedLocator(ticks))
+            one.set_major_formatter("{x:,g}")
+            one.set_minor_locator(NullLocator())
+        axis.set_xlim(low, high)
+        axis.set_ylim(0.5, 16)
+        (x_0, y_0), (x_1, y_1) = axis.transData.transform([(100, 1), (1000, 10)])
+        axis.text(
+            low * 1.4, low * 1.4 * bandwidth / 1e12 * 1.14, f"wire: {bandwidth / 1e9:.1f} GB/s",
+            rotation=np.degrees(np.arctan2(y_1 - y_0, x_1 - x_0)), rotation_mode="anchor", fontsize=9.5,
+        )  # fmt: skip
+        axis.set_xlabel("FLOP for each byte that a GPU sends (log axis)")
+        axis.set_ylabel("TFLOP/s of a GPU (log axis)")
+        filled, hollow = roofs
+        handles, labels = axis.get_legend_handles_labels()
+        for label, face in ((filled, FAINT), (hollow, CARD)):
+            handles.append(
+                Line2D([], [], marker="o", linestyle="none", color=FAINT, markerfacecolor=face, markersize=8)
+            )
+            labels.append(label)
+        figure.legend(handles, labels, loc="upper left", ncols=4)
+    return figure
+
+
+def tables(rows: Sequence[tuple[str, float | None]], within: float, caption: str = "") -> Card:
+    """Recomputed over published time of each line, with a band of ± `within`.
+
+    Args:
+        rows: (label, error of the recomputed time, None for a line that is the input).
+    """
+    with style():
+        figure, (axis,) = card(height=130 + 27 * len(rows), caption=caption)
+        figure.subplots_adjust(left=306 / WIDTH)
+        axis.axvspan(-100 * within, 100 * within, color=PALETTE[2], alpha=0.15, lw=0)
+        axis.axvline(0, color=INK, linewidth=1)
+        for place, (_, error) in enumerate(rows):
+            if error is None:
+                axis.text(1, place, "input", va="center", fontsize=9.5, color=FAINT)
+                continue
+            inside = abs(error) <= within
+            colour = PALETTE[2] if inside else PALETTE[1]
+            axis.plot([0, 100 * error], [place, place], color=colour, linewidth=2)
+            axis.plot([100 * error], [place], "o" if inside else "D", color=colour, markersize=7)
+            axis.text(
+                100 * error + (1 if error >= 0 else -1), place, f"{100 * error:+.1f} %".replace("-", "−"),
+                ha="left" if error >= 0 else "right", va="center", fontsize=9.5,
+            )  # fmt: skip
+        axis.set_yticks(range(len(rows)), [label for label, _ in rows])
+        axis.set_ylim(len(rows) - 0.4, -0.6)
+        axis.set_xlim(-44, 20)
+        axis.grid(axis="y", visible=False)
+        axis.set_xlabel("recomputed time against the published one, %")
+        axis.set_title(f"shaded: within {100 * within:.0f} %")
+    return figure
+
+
+def honest(
+    ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float], caption: str = ""
+) -> Card:
+    """The same throughputs on linear axes and on two log axes.
+
+    Args:
+        curves: name → images/s, [ranks]; ideal: images/s with perfect scaling, [ranks].
+    """
+    with style():
+        figure, axes = card(height=370, columns=2, caption=caption)
+        figure.subplots_adjust(left=66 / WIDTH, wspace=0.22)
+        for axis, title in zip(axes, ("linear axes", "both axes log")):
+            axis.plot(ranks, np.asarray(ideal) / 1e3, color=FAINT, linestyle="--", linewidth=1.3, label="ideal")
+            for number, (name, values) in enumerate(curves.items()):
+                axis.plot(
+                    ranks, np.asarray(values) / 1e3, color=PALETTE[number], marker=MARKERS[number], markersize=5,
+                    label=name,
+                )  # fmt: skip
+            axis.set_xlabel("GPUs" if axis is axes[0] else "GPUs (log axis)")
+            axis.set_title(title)
+        axes[1].set_xscale("log", base=2)
+        axes[1].set_yscale("log")
+        for axis in (axes[1].xaxis, axes[1].yaxis):
+            axis.set_major_formatter("{x:,.6g}")
+        axes[1].xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))
+        axes[1].xaxis.set_minor_locator(NullLocator())
+        axes[0].set_ylabel("thousand images/s")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=3)
+    return figure
+
+
+_TIME_TICKS = ((10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (36_000, "10 h"))
+_GPU_TICKS = tuple((4**power, f"{4**power:,}") for power in range(3, 9))
+_MIN_S, _MAX_S = 6.0, 36_000.0  # of the axis
+
+
+def minute(
+    ranks: np.ndarray, seconds: np.ndarray, perfect: np.ndarray, now: tuple[float, float], notes: Sequence[str],
+    caption: str = "",
+) -> Card:  # fmt: skip
+    """Time to train over the number of GPUs, with the chosen place, and what it means in words. For sliders.
+
+    Args:
+        ranks: from 64 to 65,536, [n]; seconds: of the run, [n]; perfect: with perfect scaling, [n].
+        now: (GPUs, seconds) at the sliders' place.
+        notes: lines of text beside the axes.
+    """
+    with style():
+        canvas = Canvas(380)
+        panel = Panel(canvas, (86, 88, 490, 250), (64, 65536), (_MIN_S, _MAX_S), logx=True, logy=True)
+        panel.axes(_GPU_TICKS, _TIME_TICKS, title="90 epochs of ResNet-50 on ImageNet", xlabel="GPUs (both axes log)")
+        panel.line([64, 65536], [60, 60], "--", color=PALETTE[1], linewidth=1.4)
+        panel.line(ranks, _on_axis(perfect), ":", color=FAINT, linewidth=1.3)
+        panel.line(ranks, _on_axis(seconds), color=PALETTE[0], linewidth=2)
+        panel.marks([now[0]], _on_axis([now[1]]), "o", color=PALETTE[0], markersize=9)
+        for number, note in enumerate(notes):
+            canvas.text(606, 326 - 26 * number, note, size=10, bold=number == 0)
+        canvas.text(14, 12, caption, size=8.5, colour=FAINT)
+        return canvas.figure()
+
+
+def _on_axis(seconds: Sequence[float]) -> np.ndarray:
+    return np.clip(seconds, _MIN_S, _MAX_S)

@@ -1,0 +1,418 @@
+"""The assessment's criteria on evidence that is made up: each mistake costs what it should, and says why."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from course_lib.command.assess import contract, criteria
+from course_lib.command.assess.criteria import Measured, Weights
+from course_lib.notebook.judging import judge
+from course_lib.ranks import evidence
+from course_lib.ranks.evidence import Collectives, Evidence, RankEvidence
+from course_lib.ranks.launch import Result
+
+CONTRACT = contract.read()
+PROFILE = CONTRACT.profile("short")
+IMAGES, BATCH, STEPS, UPDATES = PROFILE.images, 64, 20, 40
+WEIGHTS = (np.arange(6, dtype=np.float32).reshape(2, 3), np.ones(4, np.float32), np.zeros(2, np.float32))
+TRAINABLE = (True, True, False)
+VALUES = 10
+WHERE = "/box/weights.h5"
+FULL = dict(CONTRACT.points)
+
+
+def brightness(seed: int) -> np.ndarray:
+    """Of all images of the set, as one rank after another reads them."""
+    return np.random.default_rng(seed).normal(120, 30, IMAGES).astype(np.float32)
+
+
+def steps(examples: np.ndarray, size: int = BATCH) -> tuple[np.ndarray, ...]:
+    return tuple(examples[i : i + size] for i in range(0, len(examples), size))
+
+
+def digests() -> list[dict]:
+    """What a rank tells of its weights while it trains with the others."""
+    return [{"updates": n, "steps": n, "digest": f"after {n}"} for n in (1, 2, 4, 8, 16, 32)]
+
+
+def apart(rank: int, since: int, until: int = 99) -> list[dict]:
+    """Digests that are another rank's own from one update on, until another."""
+    return [{**d, "digest": f"rank {rank}"} if since <= d["updates"] < until else d for d in digests()]
+
+
+def rank(number: int, *, order: np.ndarray | None = None, size: int = 2, **records) -> RankEvidence:
+    """One of `size` ranks that does all that it should; `records` take the place of its own."""
+    order = brightness(0) if order is None else order
+    mine = order[number * IMAGES // size : (number + 1) * IMAGES // size]
+    n = len(mine) // BATCH  # steps of an epoch
+    updates = UPDATES // STEPS * n
+    found = {
+        "start": [{"weights": WHERE}],
+        "init": [{"rank": number, "size": size, "local_rank": number, "local_size": size}],
+        "gpus": [{"visible": [f"/physical_device:GPU:{number}"]}],
+        "fit": [{"epochs": 2, "steps": n}],
+        "broadcast": [{"bytes": 4 * w.size} for w in WEIGHTS],
+        "first-step": [{"digest": "first", "trainable": 2, "weights": 3}],
+        "digest": digests(),
+        "epoch": [{"epoch": e, "first": e * n, "steps": n, "logs": {}} for e in (0, 1)],
+        "progress": [{"steps": updates, "images": updates * BATCH, "updates": updates, "values": updates * VALUES}],
+        "save": [{"path": WHERE}] if number == 0 else [],
+        "end": [{}],
+    }
+    return RankEvidence(number, {**found, **records}, (), steps(np.tile(mine, 2)), WEIGHTS, TRAINABLE)
+
+
+def collectives(reduced: int = UPDATES * VALUES, broadcasts: int = 3, size: int = 4) -> Collectives:
+    return Collectives(
+        {"ALLREDUCE": Counter({"grads_0": UPDATES}), "BROADCAST": Counter({f"w{i}": 1 for i in range(broadcasts)})},
+        {"ALLREDUCE": reduced},
+        {"ALLREDUCE": reduced * size},
+    )
+
+
+DONE = Result(0, 30.0)
+
+
+def run(*ranks: RankEvidence, result: Result = DONE, traffic: int | None = None, **settings) -> Evidence:
+    return Evidence(result, ranks or (rank(0), rank(1)), collectives(**settings), traffic)
+
+
+ALONE = Evidence(Result(0, 9.0), (rank(0, init=[{"rank": 0, "size": 1, "local_rank": 0, "local_size": 1}]),))
+
+
+def verdicts(together: Evidence | None, **settings) -> dict:
+    targets = PROFILE.train_accuracy, PROFILE.test_accuracy
+    measured = Measured(ALONE, together, Weights(0.9, 0.8), 60.0, 0.1, IMAGES, *targets)
+    return {v.id: v for v in judge(replace(measured, **settings), criteria.with_points(CONTRACT.points))}
+
+
+def lost(together: Evidence | None, **settings) -> dict[str, float]:
+    """Points lost, by criterion."""
+    found = verdicts(together, **settings)
+    assert list(found) == list(FULL)
+    return {name: FULL[name] - v.points for name, v in found.items() if v.points < FULL[name]}
+
+
+def test_a_script_without_fault_gets_everything():
+    assert lost(run()) == {}
+    assert verdicts(run())["averaged"].hint == ""
+
+
+def four(**changed: RankEvidence) -> Evidence:
+    """A run on four ranks, in which `rank2=…` takes the place of that rank."""
+    ranks = [changed.get(f"rank{number}", rank(number, size=4)) for number in range(4)]
+    return run(*ranks, reduced=UPDATES * VALUES // 2)
+
+
+def test_four_ranks_without_fault_get_everything():
+    assert lost(four()) == {}
+    assert verdicts(four())["ranks"].reason == "All 4 ranks found each other."
+
+
+QUARTER = brightness(0)[: IMAGES // 4]
+OF_FOUR = {
+    "a rank with another's GPU": (
+        four(rank2=rank(2, size=4, gpus=[{"visible": ["/physical_device:GPU:1"]}])),
+        "device", "Rank 2 keeps GPU 1 in place of 2, its own.",
+    ),
+    "a rank that never initialised": (
+        four(rank3=rank(3, size=4, init=[])), "ranks", "Rank 3 never called hvd.init().",
+    ),
+    "a rank that found two": (
+        four(rank1=rank(1, size=4, init=[{"rank": 1, "size": 2, "local_rank": 1, "local_size": 2}])),
+        "ranks", "The ranks found 2 and 4 processes in place of 4.",
+    ),
+    "a rank with rank 0's images": (
+        four(rank2=rank(2, size=4, order=np.tile(QUARTER, 4))),
+        "data", "In the same step ranks 0 and 2 read the same images (100% of a batch)",
+    ),
+    "a rank with rank 0's images in another order": (
+        four(rank3=rank(3, size=4, order=np.tile(np.random.default_rng(1).permutation(QUARTER), 4))),
+        "data", "Ranks 0 and 3 read the same part of the images (100% of it)",
+    ),
+    "a rank with fewer batches": (
+        four(rank2=replace(rank(2, size=4), examples=rank(2, size=4).examples[:17])),
+        "data", "Unequal numbers of batches (rank 0: 20, rank 1: 20, rank 2: 17, rank 3: 20)",
+    ),
+    "two ranks that save beside rank 0": (
+        four(rank1=rank(1, size=4, save=[{"path": WHERE}]), rank3=rank(3, size=4, save=[{"path": WHERE}])),
+        "checkpoint", "Ranks 0, 1 and 3 wrote the file of the weights",
+    ),
+    "a rank that trains apart": (
+        four(rank3=replace(rank(3, size=4, digest=apart(3, 4)), weights=tuple(w + 1 for w in WEIGHTS))),
+        "averaged", "they differ by up to 1; by update 4 something else",
+    ),
+    "a rank without the broadcast": (
+        four(rank2=rank(2, size=4, digest=apart(2, 1), **{"first-step": [{"digest": "own"}]})),
+        "broadcast", "after update 1 the ranks held different weights",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", OF_FOUR)
+def test_the_rank_at_fault_is_named_among_four(mistake):
+    together, criterion, reason = OF_FOUR[mistake]
+    found = verdicts(together)[criterion]
+    assert not found.passed
+    assert reason in found.reason
+
+
+FIT_ONLY = ("fit", "epoch", "first-step")
+
+
+def test_a_loop_of_its_own_is_as_good():
+    """No epochs, no fit: the digests between the updates say what the callback says of fit."""
+    own = {kind: [] for kind in FIT_ONLY}
+    assert lost(run(rank(0, **own), rank(1, **own))) == {}
+
+
+def test_updates_without_an_optimizer_are_counted_by_their_steps():
+    own = {"progress": [{"steps": UPDATES, "images": 1, "updates": 0, "values": 0}]}
+    assert lost(run(rank(0, **own), rank(1, **own))) == {}
+    assert lost(run(rank(0, **own), rank(1, **own), reduced=UPDATES * VALUES // 3))["averaged"] == 20
+
+
+def test_half_precision_is_as_good():
+    assert lost(run(size=2, traffic=2 * UPDATES * VALUES * 2)) == {}
+
+
+def test_option_2_and_mirrored_images_are_as_good():
+    other = np.random.default_rng(5).permutation(brightness(0))
+    mirrored = np.nextafter(other, np.float32(0))  # the same image, summed up in another order
+    assert lost(run(rank(0), rank(1, order=mirrored))) == {}
+
+
+def test_micro_batches_need_a_reduction_for_each_update_only():
+    slower = {"progress": [{"steps": UPDATES, "images": 1, "updates": 20, "values": 20 * VALUES}]}
+    assert lost(run(rank(0, **slower), rank(1, **slower), reduced=20 * VALUES)) == {}
+
+
+SAME = {"order": np.tile(brightness(0)[: IMAGES // 2], 2)}
+NOBODY = {kind: [] for kind in ("init", "gpus", "broadcast")}
+DARKER = np.tile(brightness(0)[: IMAGES // 2], 2) + np.random.default_rng(1).normal(0, 12, IMAGES).astype(np.float32)
+HALF = np.tile(brightness(0)[: IMAGES // 2], 2)
+SHUFFLED = np.concatenate([HALF[: IMAGES // 2], np.random.default_rng(2).permutation(HALF[IMAGES // 2 :])])
+OTHERS = tuple(w + 1 for w in WEIGHTS)
+
+MISTAKES = {
+    "gpu": (
+        run(rank(0, gpus=[]), rank(1, gpus=[])),
+        {"device": 5}, "device", "Every rank sees all GPUs",
+    ),
+    "the first gpu for all": (
+        run(rank(0), rank(1, gpus=[{"visible": ["/physical_device:GPU:0"]}])),
+        {"device": 5}, "device", "Rank 1 keeps GPU 0 in place of 1",
+    ),
+    "no averaging": (
+        run(rank(0, digest=apart(0, 2)), replace(rank(1, digest=apart(1, 2)), weights=OTHERS), reduced=4),
+        {"averaged": 20, "train_accuracy": 10, "test_accuracy": 10, "time": 10}, "averaged", "No gradients were",
+    ),
+    "a step in two": (
+        run(reduced=UPDATES * VALUES * 6 // 10),
+        {"averaged": 10}, "averaged", "not every step averages every gradient",
+    ),
+    "no broadcast": (
+        run(
+            rank(0, broadcast=[], digest=apart(0, 1), **{"first-step": [{"digest": "a"}]}),
+            replace(rank(1, broadcast=[], digest=apart(1, 1), **{"first-step": [{"digest": "b"}]}), weights=OTHERS),
+            broadcasts=0,
+        ),
+        {"averaged": 10, "broadcast": 10}, "averaged", "by up to 1, because the ranks started apart",
+    ),
+    "weights changed on one rank later": (
+        run(rank(0), replace(rank(1, digest=apart(1, 16)), weights=OTHERS)),
+        {"averaged": 10}, "averaged", "by update 16 something else than averaged gradients had changed them",
+    ),
+    "trained apart, copied at the end": (
+        run(rank(0, digest=apart(0, 1), **{"first-step": []}), rank(1, digest=apart(1, 1), **{"first-step": []})),
+        {"averaged": 20, "broadcast": 10, "train_accuracy": 10, "test_accuracy": 10, "time": 10},
+        "averaged", "the weights were copied",
+    ),
+    "copied again and again": (
+        run(rank(0, digest=apart(0, 8, 32)), rank(1, digest=apart(1, 8, 32))),
+        {"averaged": 20, "train_accuracy": 10, "test_accuracy": 10, "time": 10}, "averaged", "After update 8 the ranks",
+    ),
+    "a late broadcast": (
+        run(rank(0, digest=apart(0, 1, 8), **{"first-step": []}), rank(1, digest=apart(1, 1, 8), **{"first-step": []})),
+        {"broadcast": 10}, "broadcast", "after update 1 the ranks held different weights",
+    ),
+    "half a broadcast": (
+        run(rank(0, broadcast=[{"bytes": 8}]), rank(1, broadcast=[{"bytes": 8}])),
+        {"broadcast": 10}, "broadcast", "Only 8 bytes were broadcast; the network's 10 values have 40",
+    ),
+    "the same images": (
+        run(rank(0), rank(1, **SAME)),
+        {"data": 15}, "data", "the same images (100% of a batch): nothing is shared",
+    ),
+    "the same images, each changed by chance": (
+        run(rank(0), rank(1, order=DARKER)),
+        {"data": 15}, "data", "changed or not (their brightness correlates by 0.9",
+    ),
+    "the same half, shuffled": (
+        run(rank(0), rank(1, order=SHUFFLED)),
+        {"data": 15}, "data", "read the same part of the images (100% of it)",
+    ),
+    "all images on every rank": (
+        run(*(
+            replace(
+                rank(r, epoch=[{"epoch": 0, "first": 0, "steps": UPDATES}]),
+                examples=steps(np.random.default_rng(r).permutation(brightness(0))),
+            )
+            for r in (0, 1)
+        )),
+        {"data": 15}, "data", "Together the ranks read 5,120 images in epoch 1, 2.0 times the 2,560",
+    ),
+    "unequal batches": (
+        run(
+            replace(rank(0), examples=rank(0).examples[:20]), replace(rank(1), examples=rank(1).examples[:19]),
+            result=Result(124, 40.0, message="No rank made a step for 8 s: the ranks wait for each other."),
+        ),
+        {"data": 15, "time": 10}, "data", "Unequal numbers of batches (rank 0: 20, rank 1: 19)",
+    ),
+    "unequal batches, told by fit": (
+        run(
+            rank(0, fit=[{"epochs": 2, "steps": 21}], epoch=[]), rank(1, epoch=[]),
+            result=Result(124, 40.0, message="No rank made a step for 8 s: the ranks wait for each other."),
+        ),
+        {"data": 15, "time": 10}, "data", "in an epoch (rank 0: 21, rank 1: 20)",
+    ),
+    "all ranks save": (
+        run(rank(0), rank(1, save=[{"path": WHERE}])),
+        {"checkpoint": 5}, "checkpoint", "Ranks 0 and 1 wrote the file of the weights",
+    ),
+    "all ranks save another file": (
+        run(rank(0, save=[{"path": WHERE}, {"path": "/box/best.keras"}]), rank(1, save=[{"path": "/box/best.keras"}])),
+        {"checkpoint": 5}, "checkpoint", "both saved to best.keras",
+    ),
+    "only rank 1 saves": (
+        run(rank(0, save=[]), rank(1, save=[{"path": WHERE}])),
+        {"checkpoint": 5}, "checkpoint", "Rank 1 alone wrote",
+    ),
+    "a replaced function": (
+        run(rank(0), rank(1, tampered=[{"name": "time.time"}])),
+        {"ranks": 10, "device": 5, "averaged": 20, "broadcast": 10, "data": 15, "checkpoint": 5,
+         "train_accuracy": 10, "test_accuracy": 10, "time": 10}, "ranks", "The script replaced time.time",
+    ),
+    "a forged timeline": (
+        run(traffic=1000),
+        {"ranks": 10, "device": 5, "averaged": 20, "broadcast": 10, "data": 15, "checkpoint": 5,
+         "train_accuracy": 10, "test_accuracy": 10, "time": 10}, "averaged", "the timeline is not Horovod's",
+    ),
+    "too slow": (
+        run(result=Result(0, 66.1)), {"time": 10}, "time", "It took 66.1 s; the limit is 60 s.",
+    ),
+    "unequal batches, and yet an end": (
+        run(replace(rank(0), examples=rank(0).examples[:38]), rank(1)),
+        {"data": 15}, "data", "Unequal numbers of batches (rank 0: 38, rank 1: 40)",
+    ),
+    "an exception of many lines": (
+        run(result=Result(1, 9.0, 0, "Rank 0 failed with exit code 1.", ("OSError: no space ('w'", ", errno = 28)"))),
+        {"time": 10}, "time", "Rank 0 failed with exit code 1: OSError: no space",
+    ),
+    "a crash on rank 1": (
+        run(result=Result(1, 20.0, 1, "Rank 1 failed with exit code 1.", ("Traceback …", "ValueError: boom"))),
+        {"time": 10}, "time", "Rank 1 failed with exit code 1: ValueError: boom",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_costs_what_it_should(mistake):
+    together, points, criterion, reason = MISTAKES[mistake]
+    assert lost(together) == points
+    found = verdicts(together)[criterion]
+    assert reason in found.reason
+    assert found.hint
+
+
+def test_ranks_that_do_not_know_of_each_other_get_nothing_but_their_savings():
+    alone = [rank(r, **NOBODY, save=[]) for r in (0, 1)]
+    found = verdicts(Evidence(Result(0, 9.0), tuple(alone)))
+    assert {name: v.points for name, v in found.items() if v.points} == {"serial": 5}
+    assert "strangers" in found["ranks"].reason
+    assert "the ranks did not join" in found["test_accuracy"].reason
+    assert "reach 0.800" in found["test_accuracy"].reason  # measured all the same
+
+
+def test_a_run_ended_by_the_time_limit_is_judged_by_what_is_there():
+    half = [replace(rank(r, epoch=[], end=[]), examples=rank(r).examples[: 17 + 3 * r]) for r in (0, 1)]
+    done = [{"steps": 18, "images": 9, "updates": 18, "values": 18 * VALUES}]  # the last reduction never came
+    half = [replace(r, records={**r.records, "progress": done}, weights=(), trainable=()) for r in half]
+    ended = Result(124, 60.0, message="Stopped at the time limit of 60 s.")
+    cut = run(*half, result=ended, reduced=17 * VALUES)
+    assert lost(cut) == {"time": 10}
+    assert "not done after 60 s" in verdicts(cut)["time"].reason
+
+
+def test_accuracy_counts_from_its_target_on():
+    assert lost(run(), weights=Weights(PROFILE.train_accuracy, PROFILE.test_accuracy)) == {}
+    assert lost(run(), weights=Weights(0.19, 0.19)) == {"train_accuracy": 10, "test_accuracy": 10}
+    nothing = verdicts(run(), weights=Weights(None, None, "No weights were saved."))
+    assert nothing["test_accuracy"].reason == "No weights were saved."
+
+
+def test_the_time_limit_forgives_its_tolerance():
+    assert lost(run(result=Result(0, 65.9))) == {}
+
+
+def test_the_run_on_one_rank_must_end_and_save():
+    crashed = replace(ALONE, result=Result(1, 3.0, 0, "Rank 0 failed with exit code 1.", ("NameError: hvd",)))
+    assert "NameError: hvd" in verdicts(run(), alone=crashed)["serial"].reason
+    unsaved = replace(ALONE, ranks=(rank(0, save=[]),))
+    assert "saved no weights" in verdicts(run(), alone=unsaved)["serial"].reason
+
+
+def test_without_runs_there_are_reasons():
+    assert sum(v.points for v in verdicts(None, alone=None, weights=None).values()) == 0
+
+
+HOSTILE = [
+    {},
+    {"size": "2"},
+    {"visible": 7},
+    {"steps": 10**30, "first": -1},
+    {"updates": [1], "digest": {}},
+    {"path": 3},
+]
+
+
+@pytest.mark.parametrize("kind", sorted(rank(0).records))
+def test_records_that_make_no_sense_raise_nothing(kind):
+    for record in HOSTILE:
+        assert sum(v.points for v in verdicts(run(rank(0, **{kind: [record]}), rank(1))).values()) <= 100
+
+
+def test_files_that_make_no_sense_are_left_out(tmp_path):
+    (tmp_path / "rank-0.jsonl").write_bytes(
+        b'{"kind": "init", "size": 2}\n' + b"[" * 50_000 + b'\n"x"\n{"kind": 3}\n' + b'{"kind": "init", "si'
+    )
+    (tmp_path / "rank-0.steps").write_bytes(np.array([2, -5, 2**31 - 1], "<i4").tobytes() + b"x")
+    (tmp_path / "rank-0.examples").write_bytes(np.arange(3, dtype="<f4").tobytes())
+    (tmp_path / "rank-1.jsonl").write_text(
+        '{"kind": "weights", "shapes": [[1000000, 1000000]], "types": ["<f4"], "trainable": [true]}\n'
+    )
+    (tmp_path / "rank-1.weights").write_bytes(b"1234")
+    (tmp_path / "timeline.json").mkdir()
+    found = evidence.read(tmp_path, 2, Result(0, 1.0))
+    assert found.ranks[0].records == {"init": [{"size": 2}]}
+    assert [list(step) for step in found.ranks[0].examples] == [[0, 1], []]
+    assert found.ranks[1].weights == ()
+    assert found.operations == {}
+
+
+def test_the_timeline_tells_what_was_reduced(tmp_path):
+    (tmp_path / "timeline.json").write_text(
+        '[\n{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "grads_0"}},\n'
+        '{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 1, "pid": 1},{"ph": "E", "ts": 2, "pid": 1},'
+        '{"ph": "B", "name": "ALLREDUCE", "ts": 3, "pid": 1},{"ph": "B", "name": "GLOO_ALLREDUCE", "ts": 4, "pid": 1},'
+        '{"ph": "E", "ts": 5, "pid": 1},'
+        '{"ph": "E", "ts": 6, "pid": 1, "args": {"dtype": "float16", "shape": "[3, 4]"}},'
+        '{"ph": "B", "name": "ALLREDUCE", "ts": 7, "pid": 1},{"ph": "E", "ts": 8, "pid": 1, "args": {"dtype": "flo'
+    )
+    found = evidence.read(tmp_path, 0, Result(0, 1.0)).collectives
+    assert found.times == {"ALLREDUCE": {"grads_0": 2}}
+    assert (found.elements["ALLREDUCE"], found.bytes["ALLREDUCE"]) == (12, 24)

@@ -1,0 +1,64 @@
+"""The command's surface: its names are a contract, its help is quick, its errors are sentences."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+COURSE = [sys.executable, "-m", "course_lib.command.cli"]
+
+
+def course(*arguments: str) -> subprocess.CompletedProcess:
+    return subprocess.run([*COURSE, *arguments], capture_output=True, text=True)
+
+
+def test_help_names_every_command():
+    done = course("--help")
+    assert done.returncode == 0
+    for command in ("setup", "lab", "test", "doctor", "data", "run", "build", "grade", "reproduce"):
+        assert f" {command} " in done.stdout
+
+
+@pytest.mark.parametrize(
+    "modules",
+    [
+        "course_lib.command.cli",
+        "course_lib.ranks.launch, course_lib.data, course_lib.command.doctor",
+        "course_lib.notebook.plots, course_lib.notebook.widgets",
+        "course_lib.command.classroom.masters, course_lib.command.classroom.workspace",
+        "course_lib.command.classroom.grading",
+        "labs.lab2_horovod.lessons.checks_2b, course_lib.ranks.evidence",
+    ],
+)
+def test_tensorflow_is_imported_only_by_what_trains(modules):
+    code = f"import sys, {modules}; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+def test_help_imports_no_heavy_library():
+    code = (
+        "import sys; sys.argv = ['course', '--help']\n"
+        "from course_lib.command import cli\n"
+        "try: cli.main()\n"
+        "except SystemExit: pass\n"
+        "print({'pandas', 'matplotlib', 'nbformat', 'IPython', 'numpy'} & set(sys.modules), file=sys.stderr)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.stderr.strip() == "set()"
+
+
+def test_list_of_experiments_and_an_unknown_one():
+    assert "omissions" in course("reproduce", "--list").stdout
+    done = course("reproduce", "perpetuum-mobile")
+    assert done.returncode == 1
+    assert done.stderr.startswith("course: There is no experiment 'perpetuum-mobile'")
+    assert "Traceback" not in done.stderr
+
+
+def test_unknown_command_and_option_are_usage_errors():
+    for arguments in (["dance"], ["run"], ["run", "x.py", "-np", "many"]):
+        done = course(*arguments)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr and done.stderr

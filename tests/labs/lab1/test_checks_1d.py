@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import pytest
+
+from labs.lab1_gradient_descent.lessons import checks_1d
+
+NOTEBOOK = "1d_data_and_model_parallelism"
+MEMORY = """return {"weights": learned, "gradients": learned, "state": state_per_weight * learned,
+                 "activations": 4 * activations * batch}"""
+NAMES = ("place", "data_parallel", "memory", "bytes_data_parallel", "bytes_model_parallel")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_solution_gets_full_points(answer, name, capsys):
+    assert checks_1d.points(answer(NOTEBOOK, name), 2) == 2.0
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "edits", "points", "reason"),
+    [
+        # The loss on the host; the transport to the device forgotten; the first step counted as a transport.
+        ("place", [("[1, 3, 4, 15]", "[1, 3, 4, 9, 15]"), ("list(range(6, 15))", "[6, 7, 8, *range(10, 15)]")], 1.0,
+         "Step 9 does not happen on the host: the output is already there"),
+        ("place", [("[2, 5]", "[2]")], 1.5, "Step 5 stands nowhere"),
+        ("place", [("[1, 3, 4, 15]", "[3, 4, 15]"), ("[2, 5]", "[1, 2, 5]")], 1.5, "Step 1 does not happen"),
+        ("place", [("[2, 5]", "[2, 5, 14]")], 1.0, "Step 14 does not happen on the wire"),
+        ("place", [("[2, 5]", "[2, 16]")], 0.0, "step numbers from 1 to 15"),
+        ("place", [('"wire"', '"cable"')], 0.0, "keys"),
+        ("place", [("[2, 5]", "[2, 5, 5, 15]"), ("[1, 3, 4, 15]", "[15, 1, 3, 4]")], 1.5, "more than one place"),
+        # Every device reads all images; the update differs; averaged too early or too late.
+        ("data_parallel", [("range(1, 13)", "range(6, 13)")], 1.0, "images of its own"),
+        ("data_parallel", [("range(1, 13)", "range(1, 15)")], 1.0, "drift apart"),
+        ("data_parallel", [("range(1, 13)", "range(1, 10)")], 1.0, "own gradients"),
+        ("data_parallel", [("differs, 12", "differs, 14")], 1.0, "the optimizer must see the average"),
+        ("data_parallel", [("differs, 12", "differs, 10")], 1.0, "earlier layers are still missing"),
+        ("data_parallel", [("differs, 12", "differs, 9")], 1.0, "no gradient yet"),
+        ("data_parallel", [("differs, 12", "differs")], 0.0, "two things"),
+        ("data_parallel", [("differs, 12", "differs, {12}")], 0.0, "number of one step"),
+        # Optimizer state forgotten, fixed, or kept for activations; batch forgotten, or counted for gradients.
+        ("memory", [("state_per_weight * learned", "0")], 1.3, "was forgotten"),
+        ("memory", [("state_per_weight * learned", "learned")], 1.3, "says how many numbers"),
+        ("memory", [("state_per_weight * learned", "4 * state_per_weight * activations * batch")], 1.3,
+         "not to the activations"),
+        ("memory", [("4 * activations * batch", "4 * activations")], 1.2, "multiply by the batch"),
+        ("memory", [("4 * activations * batch", "activations * batch")], 1.2, "each takes 4 bytes"),
+        ("memory", [(MEMORY, MEMORY.replace('"gradients": learned', '"gradients": learned * batch'))], 1.5,
+         "summed over the batch"),
+        ("memory", [("learned = 4 * weights", "learned = 32 * weights")], 0.8, "bits"),
+        ("memory", [("learned = 4 * weights", "learned = weights")], 0.8, "each takes 4 bytes"),
+        ("memory", [("state_per_weight * learned", "None")], 1.3, "should be 0; it is None"),
+        # The factor 2, the (N − 1)/N, bits, numbers for bytes, all devices together.
+        ("bytes_data_parallel", [("2 * (devices - 1)", "(devices - 1)")], 0.4, "the factor 2 is missing"),
+        ("bytes_data_parallel", [("(devices - 1)", "devices")], 0.0, "the factor (N − 1)/N is missing"),
+        ("bytes_data_parallel", [("4 * weights / devices", "4 * weights")], 0.4, "all devices together"),
+        ("bytes_data_parallel", [("4 * weights", "weights")], 0.4, "each takes 4 bytes"),
+        ("bytes_data_parallel", [("4 * weights", "32 * weights")], 0.4, "bits"),
+        ("bytes_data_parallel", [("(devices - 1)", "(devices + 1)")], 0.0, "(N + 1)/N"),
+        ("bytes_data_parallel", [("return 2 * (devices - 1) * piece", "pass")], 0.0, "is a `return` missing?"),
+        ("bytes_data_parallel", [("2 * (devices - 1) * piece", "4 * weights")], 0.0, "nobody to send to"),
+        # Forward only, one image only, one cut only, numbers for bytes.
+        ("bytes_model_parallel", [("2 * one_way", "one_way")], 0.0, "forward only"),
+        ("bytes_model_parallel", [("4 * batch", "4")], 0.0, "multiply by the batch"),
+        ("bytes_model_parallel", [("sum(crossing)", "crossing[0]")], 1.0, "not the first alone"),
+        ("bytes_model_parallel", [("sum(crossing)", "max(crossing)")], 1.0, "not the largest alone"),
+        ("bytes_model_parallel", [("4 * batch", "batch")], 0.0, "each takes 4 bytes"),
+        ("bytes_model_parallel", [("sum(crossing)", "crossing.pop()")], 0.0, "changed the list"),
+    ],
+)  # fmt: skip
+def test_a_mistake_costs_points_and_is_named(answer, capsys, name, edits, points, reason):
+    assert checks_1d.points(answer(NOTEBOOK, name, *edits), 2) == points
+    assert reason in capsys.readouterr().out
+
+
+def test_the_steps_that_the_pictures_mark():
+    places = {"host": [1, 3, 4, 9, 15], "wire": [2, 5], "device": [5, 6, 7, 8, 10, 11, 12, 13, 14]}
+    assert checks_1d.misplaced(places) == {5, 9}
+    assert checks_1d.misjudged(range(1, 13), 12) == set()
+    assert checks_1d.misjudged([*range(2, 13), 13, 15], 9) == {0, 1, 13}

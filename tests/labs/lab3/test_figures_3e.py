@@ -1,0 +1,51 @@
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labs.lab3_large_batch.lessons import figures_3e, paired_difference
+
+
+def titles(figure):
+    return [axis.get_title(loc="left") for axis in figure.axes]
+
+
+def test_winners_say_how_often_b_is_ahead():
+    figure = figures_3e.winners({"lucky": np.array([1.0, 2.0, -1.0, 3.0]), "fresh": np.array([-1.0, 1.0])})
+    assert titles(figure) == ["lucky: B wins 75%", "fresh: B wins 50%"]
+
+
+def test_valleys_mark_the_best_rate_and_end_where_runs_diverge():
+    scores = pd.Series({0.1: 0.80, 0.3: 0.85, 1.0: float("nan")})
+    (axis,) = figures_3e.valleys({"batch 64": {"SGD": scores, "LARS": scores - 0.5}}).axes
+    line, chosen = axis.lines[:2]
+    np.testing.assert_array_equal(line.get_ydata(), scores)
+    assert (list(chosen.get_xdata()), list(chosen.get_ydata())) == ([0.3], [0.85])
+    assert axis.get_ylim()[0] == pytest.approx(0.6)  # far below, details are of no interest
+
+
+def test_methods_show_each_seed_and_the_mean_on_one_scale():
+    rows = [
+        {"use": "result", "recipe": recipe, "rule": "", "method": method, "batch": batch, "test": 0.8 + 0.01 * seed}
+        for recipe in ("", "warm-up") for batch in (64, 1280) for method in figures_3e.METHODS for seed in range(3)
+    ]  # fmt: skip
+    figure = figures_3e.methods(pd.DataFrame(rows))
+    assert titles(figure) == ["batch 64", "batch 1,280"]
+    assert figure.axes[0].get_ylim() == figure.axes[1].get_ylim()
+    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), [0.80, 0.81, 0.82])
+    assert len(figure.axes[0].lines) == len(figures_3e.METHODS)
+
+
+def test_gains_are_differences_in_points_with_the_given_interval():
+    ours, theirs = [0.85, 0.86, 0.88], [0.84, 0.84, 0.85]
+    figure = figures_3e.gains({"batch 64": {"LARS": (ours, theirs)}}, paired_difference.interval, against="SGD")
+    each, mean = figure.axes[0].lines[:2]
+    np.testing.assert_allclose(each.get_xdata(), [1, 2, 3])
+    assert float(mean.get_xdata()[0]) == pytest.approx(2)
+    assert "SGD" in figure.axes[0].get_xlabel()
+
+
+def test_budgets_begin_with_one():
+    (axis,) = figures_3e.budgets({"SGD": [0.7, 0.8], "LARS": [0.75, 0.78]}).axes
+    assert [list(line.get_xdata()) for line in axis.lines] == [[1, 2], [1, 2]]

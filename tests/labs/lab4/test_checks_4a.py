@@ -1,0 +1,182 @@
+"""Notebook 4a: the solutions, and mistakes that learners make in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from labs.lab4_communication.lessons.checks_4a import check, points
+
+NOTEBOOK = "4a_collectives_and_their_cost"
+
+
+@pytest.mark.parametrize("exercise", ["ring_seconds", "hierarchical_all_reduce", "crossing", "fit_link"])
+def test_the_solution_gets_full_points(answer, exercise):
+    solution = answer(NOTEBOOK, exercise)
+    assert points(solution, 6) == 6.0
+    assert all(verdict.passed for verdict in check(solution).verdicts)
+
+
+RING, HIERARCHICAL, CROSSING, FIT = "ring_seconds", "hierarchical_all_reduce", "crossing", "fit_link"
+
+WRONG = {
+    "half a ring": (RING, [("2 * (ranks - 1)", "(ranks - 1)")], "reduce-scatter alone"),
+    "whole tensors go round": (RING, [("nbytes / ranks", "nbytes")], "n/N bytes"),
+    "a round too many": (RING, [("(ranks - 1)", "ranks")], "one round fewer"),
+    "messages counted, not rounds": (RING, [("2 * (ranks - 1)", "2 * (ranks - 1) * ranks")], "count rounds"),
+    "one latency for all": (
+        RING,
+        [("rounds * (alpha + beta * message)", "alpha + rounds * beta * message")],
+        "its own α",
+    ),
+    "beta as a bandwidth": (RING, [("beta * message", "message / beta")], "per byte"),
+    "the leaders don't meet": (
+        HIERARCHICAL,
+        [("total = ring_among(me, total, range(0, me.size, group))", "pass")],
+        "own group only",
+    ),
+    "the members are not asked": (
+        HIERARCHICAL,
+        [("total += me.receive(member)", "me.receive(member)")],
+        "leaders' own numbers",
+    ),
+    "the group is never full": (
+        HIERARCHICAL,
+        [("min(leader + group, me.size)", "leader + group")],
+        "can't receive",
+    ),
+    "a ring of all": (
+        HIERARCHICAL,
+        [("range(0, me.size, group)", "range(me.size)")],
+        "wait",
+    ),
+    "members get nothing": (HIERARCHICAL, [("return me.receive(leader)", "return None")], "rank 1 returns nothing"),
+    "the leader adds in place": (HIERARCHICAL, [("np.array(x)", "x")], "changed in place"),
+    "everybody to everybody between leaders": (
+        HIERARCHICAL,
+        [
+            (
+                "total = ring_among(me, total, range(0, me.size, group))",
+                "others = [r for r in range(0, me.size, group) if r != me.rank]\n"
+                "for other in others:\n    me.send(total, other)\n"
+                "total = (total + sum(me.receive(other) for other in others)).astype(x.dtype)",
+            )
+        ],
+        "with their ring it is",
+    ),
+    "a member forgotten": (
+        HIERARCHICAL,
+        [
+            (
+                "for member in members:\n    total += me.receive(member)",
+                "for member in members[1:]:\n    total += me.receive(member)",
+            )
+        ],
+        "lacks the numbers of rank 1 and 5",
+    ),
+    "a member added twice": (
+        HIERARCHICAL,
+        [("total += me.receive(member)", "total += me.receive(member) * (2 if member == 5 else 1)")],
+        "has the numbers of rank 5 2 times",
+    ),
+    "the average": (HIERARCHICAL, [("return total", "return total / me.size")], "has the average"),
+    "another type": (HIERARCHICAL, [("np.array(x)", "np.array(x, np.float64)")], "returns float64"),
+    "upside down": (
+        CROSSING,
+        [("max(more_rounds, 0) * alpha / (more_bytes * beta)", "max(more_rounds, 0) * beta / (more_bytes * alpha)")],
+        "exchanged",
+    ),
+    "the broadcast forgotten": (
+        CROSSING,
+        [("4 * (group - 1)", "2 * (group - 1)")],
+        "a reduction and a broadcast",
+    ),
+    "leaders with small chunks": (CROSSING, [("2 * (groups - 1) / groups", "2 * (groups - 1) / ranks")], "N/k"),
+    "a negative size": (CROSSING, [("max(more_rounds, 0)", "more_rounds")], "return 0"),
+    "only for very many": (
+        CROSSING,
+        [("max(more_rounds, 0) * alpha / (more_bytes * beta)", "alpha / beta * ranks / 2")],
+        "should be exact",
+    ),
+    "errors in seconds": (
+        FIT,
+        [
+            ("np.ones(len(seconds))", "seconds"),
+            ("rounds / seconds", "rounds * np.ones(len(seconds))"),
+            ("rounds * nbytes / ranks / seconds", "rounds * nbytes / ranks"),
+        ],
+        "relative to the measured",
+    ),
+    "of the whole all-reduce": (FIT, [("2 * (ranks - 1)", "1"), ("rounds * nbytes / ranks", "nbytes")], "belong"),
+    "one round": (FIT, [("2 * (ranks - 1)", "(ranks - 1)")], "2(N−1) rounds"),
+    "whole tensors in each round": (FIT, [("rounds * nbytes / ranks", "rounds * nbytes")], "n/N bytes"),
+    "exchanged": (FIT, [("return alpha, beta", "return beta, alpha")], "α first"),
+}
+
+
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_costs_points_and_is_named(answer, mistake, capsys):
+    exercise, edits, word = WRONG[mistake]
+    assert points(answer(NOTEBOOK, exercise, *edits), 6) < 6
+    assert word in capsys.readouterr().out
+
+
+def numbers(alpha_rounds, volume):
+    """A ring that takes so many α, and β for so many times the bytes."""
+
+    def ring_seconds(ranks, nbytes, alpha, beta):
+        return alpha_rounds(ranks) * alpha + volume(ranks) * beta * nbytes
+
+    return ring_seconds
+
+
+@pytest.mark.parametrize(
+    ("alpha_rounds", "volume", "said"),
+    [
+        (lambda n: n - 1, lambda n: n - 1, "two halves, and the messages are chunks"),
+        (lambda n: 2 * n - 2, lambda n: 1, "2(N−1) chunks of n/N bytes"),
+        (lambda n: 0, lambda n: (2 * n - 2) / n, "the latency α is missing"),
+        (lambda n: 2 * n - 2, lambda n: 0, "the time for the bytes is missing"),
+        (lambda n: (2 * n - 2) / n, lambda n: (2 * n - 2) / n, "every round has a whole α"),
+        (lambda n: 2 * n - 2, lambda n: 3 * (n - 1) / n, "the number of seconds should be"),
+    ],
+)
+def test_mistakes_in_the_terms_of_the_ring_are_named(alpha_rounds, volume, said):
+    reasons = [verdict.reason for verdict in check(numbers(alpha_rounds, volume)).verdicts]
+    assert any(said in reason for reason in reasons), reasons
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda saved, lost, a, b: a * saved / lost, "divide by β"),
+        (lambda saved, lost, a, b: saved / lost, "α/β is missing"),
+        (lambda saved, lost, a, b: -a * saved / (b * lost), "the sign is wrong"),
+        (lambda saved, lost, a, b: a * lost / (b * saved), "rounds saved over bytes lost"),
+    ],
+)
+def test_mistakes_in_the_crossing_are_named(wrong, said):
+    def crossing(n, k, alpha, beta):
+        saved = 2 * (n - 1) - 4 * (k - 1) - 2 * (n / k - 1)
+        lost = 4 * (k - 1) / k + 2 * (n / k - 1) * k / n - 2 * (n - 1) / n
+        return wrong(saved, lost, alpha, beta)
+
+    assert said in check(crossing).verdicts[0].reason
+
+
+def test_nothing_but_a_return_missing_is_said():
+    def ring_seconds(ranks, nbytes, alpha, beta):
+        ranks - 1
+
+    def fit_link(ranks, nbytes, seconds):
+        return 3.0
+
+    assert "return" in check(ring_seconds).verdicts[0].reason
+    assert "2 values are expected" in check(fit_link).verdicts[0].reason
+
+
+def test_a_fit_to_the_two_ends_is_named():
+    def fit_link(ranks, nbytes, seconds):
+        beta = seconds[-1] / nbytes[-1]
+        return seconds[0] / 2, beta
+
+    assert "smallest and the largest" in check(fit_link).verdicts[1].reason

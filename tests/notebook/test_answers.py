@@ -1,0 +1,189 @@
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+import pytest
+
+from course_lib.notebook import answers
+from course_lib.notebook.judging import Wrong
+
+
+def sentence(function, *arguments, **named):
+    """What is found wrong."""
+    with pytest.raises(Wrong) as error:
+        function(*arguments, **named)
+    return str(error.value)
+
+
+def test_what_is_returned_is_passed_on():
+    assert answers.returned(0) == 0
+    assert sentence(answers.returned, None) == "it returns nothing: is a `return` missing?"
+    assert sentence(answers.returned, None, "rank 1") == "rank 1 returns nothing: is a `return` missing?"
+
+
+@pytest.mark.parametrize("value", [1, 2.5, np.float32(3), np.array(4), np.int64(5)])
+def test_a_number_is_a_number(value):
+    assert answers.number(value) == value
+    assert type(answers.number(value)) is float
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "it returns nothing: is a `return` missing?"),
+        ([1.0], "it returns [1.0] where one number is expected."),
+        (np.ones(1), "it returns array([1.]) where one number is expected."),
+        ("2", "it returns '2' where one number is expected."),
+        (True, "it returns True where one number is expected."),
+        (1j, "it returns 1j where one number is expected."),
+        (float("nan"), "it returns nan."),
+        (np.inf, "it returns inf."),
+    ],
+)
+def test_what_is_no_number_is_said(value, said):
+    assert sentence(answers.number, value) == said
+
+
+def test_a_long_value_is_cut():
+    said = sentence(answers.number, list(range(100)))
+    assert said.startswith("it returns [0, 1, 2,")
+    assert " … where one number" in said
+    assert len(said) < 110
+
+
+@pytest.mark.parametrize("value", [[[1, 2, 3]], np.ones((1, 3)), ((True, False, True),)])
+def test_an_array_has_numbers_of_a_shape(value):
+    np.testing.assert_array_equal(answers.array(value, (1, 3)), value)
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (None, "it returns nothing: is a `return` missing?"),
+        (3.0, "it returns shape (); it should be (1, 3)."),
+        ([[1, 2]], "it returns shape (1, 2); it should be (1, 3)."),
+        ([[1, 2], [3]], "it returns [[1, 2], [3]] where numbers of shape (1, 3) are expected."),
+        ("abc", "it returns 'abc' where numbers of shape (1, 3) are expected."),
+    ],
+)
+def test_what_is_no_such_array_is_said(value, said):
+    assert sentence(answers.array, value, (1, 3)) == said
+
+
+def test_several_values_are_returned_together():
+    assert answers.several([1, 2], "w", "b") == (1, 2)
+    assert sentence(answers.several, 3.0, "w", "b") == "it returns 3.0 where 2 values are expected: w, b."
+    assert sentence(answers.several, (1, 2, 3), "w", "b") == "it returns (1, 2, 3) where 2 values are expected: w, b."
+    assert "is a `return` missing" in sentence(answers.several, None, "w", "b")
+
+
+def test_a_change_in_place_is_wrong_and_no_change_is_not():
+    first, second = np.array([1.0, np.nan]), np.ones(2)
+    with answers.unchanged(first, second):
+        second = second + 1
+
+    def change():
+        with answers.unchanged(first):
+            first[0] = 3
+
+    assert "changed in place" in sentence(change)
+
+
+def test_numpys_warnings_are_silenced_around_an_answer():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with answers.unchanged():
+            assert np.isinf(np.ones(1) / 0)
+
+
+def test_what_is_wrong_is_told_of_its_case():
+    def ask(share):
+        with answers.case("2 ranks"):
+            raise Wrong("one is missing.", share)
+
+    with pytest.raises(Wrong, match=r"^2 ranks: one is missing\.$") as error:
+        ask(0.5)
+    assert error.value.share == 0.5
+    with pytest.raises(ZeroDivisionError), answers.case("2 ranks"):
+        1 / 0  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "equal"),
+    [
+        (1 + 1e-9, 1, True),
+        (1.001, 1, False),
+        (0, 0, True),
+        (np.ones(3), np.ones(3), True),
+        (np.ones(2), np.ones(3), False),
+        (1.0, np.ones(3), False),
+        (np.float64(2), 2, True),
+        ([1, 2], (1, 2), True),
+        ([1, 2], [1, 2, 3], False),
+        (3, [3], False),
+        ([[0, 1], [2]], [[0, 1], [2]], True),
+        ([[0], [1, 2]], [[0, 1], [2]], False),
+        ("one", 1, False),
+        (None, 1, False),
+    ],
+)
+def test_same_means_equal_up_to_rounding(got, expected, equal):
+    assert answers.same(got, expected) is equal
+
+
+def test_tolerances_of_its_own():
+    assert answers.same(1.01, 1, rtol=0.02)
+    assert not answers.same(1e-9, 0)
+    assert answers.same(1e-9, 0, atol=1e-6)
+
+
+MISTAKES = {"the sign is wrong.": -6, "that is the half.": 3, "never named.": 6}
+
+
+@pytest.mark.parametrize(
+    ("got", "said"),
+    [
+        (-6, "the sign is wrong."),
+        (3.0, "that is the half."),
+        (4, "for w = 2 the loss should be 6; it is 4."),
+    ],
+)
+def test_a_mistake_is_named_where_it_is_known(got, said):
+    assert sentence(answers.compare, got, 6, "for w = 2 the loss", MISTAKES) == said
+
+
+def test_what_is_right_passes_though_a_mistake_gives_the_same():
+    assert answers.compare(6, 6, "the loss", MISTAKES) is None
+    # Where a mistake makes no difference, nobody is told of it.
+    assert sentence(answers.compare, 6.1, 6, "the loss", {"not this.": 6.05}, rtol=0.01) == (
+        "the loss should be 6; it is 6.1."
+    )
+
+
+def test_the_first_of_two_mistakes_with_one_result_is_named():
+    assert sentence(answers.compare, 3, 6, "the loss", {"one.": 3, "another.": 3}) == "one."
+
+
+def test_a_mistake_can_be_named_without_a_sentence_for_the_rest():
+    assert sentence(answers.name_mistake, 3, 6, MISTAKES) == "that is the half."
+    assert answers.name_mistake(4, 6, MISTAKES) is None
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (0.1 + 0.2, "0.3"),
+        (1234567.0, "1.23457e+06"),
+        (np.float32(0.5), "0.5"),
+        (float("nan"), "nan"),
+        (-np.inf, "-inf"),
+        ([1, 2.5], "[1, 2.5]"),
+        ((1, (2, 3)), "(1, (2, 3))"),
+        (np.array([1, 2]), "array([1, 2])"),
+        ("sgd", "'sgd'"),
+        (None, "None"),
+    ],
+)
+def test_values_are_shown_in_short(value, text):
+    assert answers.shown(value) == text

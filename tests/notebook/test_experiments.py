@@ -1,0 +1,49 @@
+"""Experiments: each has a title, and what is recorded says where it comes from."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from course_lib.notebook import experiments
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+TABLES = sorted(ROOT.glob("labs/*/recorded/*.csv"))
+PROVENANCE = {"command", "data", "seeds", "seconds", "date", "machine", "versions"}
+
+
+def provenance(path):
+    lines = [line[2:] for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("# ")]
+    return dict(line.split(": ", 1) for line in lines)
+
+
+@pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
+def test_a_recorded_table_says_what_made_it(path):
+    facts = provenance(path)
+    assert facts.keys() >= PROVENANCE and all(facts.values())
+    command, name = facts["command"].rsplit(" ", 1)
+    assert command == "course reproduce"
+    assert experiments.find()[name].parent.parent == path.parent.parent
+    assert len(pd.read_csv(path, comment="#")) > 1
+
+
+@pytest.mark.parametrize("name", experiments.find())
+def test_an_experiment_has_a_title_and_a_record(name):
+    path = experiments.find()[name]
+    assert len(experiments.title(path)) > 10
+    recorded = path.parent.parent / "recorded"
+    assert name in {provenance(table)["command"].split()[-1] for table in TABLES if table.parent == recorded}
+    assert list(recorded.glob(f"{name}*.png"))
+
+
+def test_a_table_comes_back_as_it_was_written(tmp_path):
+    table = pd.DataFrame({"batch": [64, 128], "accuracy": [0.5, None]})
+    experiments.write_table(tmp_path / "t.csv", table, command="course reproduce t", data="d", seeds="1", seconds=2)
+    pd.testing.assert_frame_equal(pd.read_csv(tmp_path / "t.csv", comment="#"), table)
+    assert provenance(tmp_path / "t.csv").keys() == PROVENANCE
+
+
+def test_an_unknown_experiment_is_refused_with_the_names_of_all():
+    with pytest.raises(CourseError, match=r"'perpetuum'; there are: .*batch_size"):
+        experiments.reproduce("perpetuum")

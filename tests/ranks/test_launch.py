@@ -1,0 +1,263 @@
+"""Launching: bad input is one sentence; runs end with the right code and leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_lib import data
+from course_lib.ranks import launch, rank
+from course_lib.ranks.run import LINE_OVERHEAD_BYTES, rank_program
+from course_lib.system.errors import CourseError
+
+ROOT = Path(__file__).parents[2]
+COURSE = [sys.executable, "-m", "course_lib.command.cli"]
+
+slow_ranks = [pytest.mark.slow, pytest.mark.ranks]
+
+
+@pytest.fixture
+def script(tmp_path):
+    """Write a script that says which rank it is, then does what the test wants."""
+
+    def write(body: str) -> Path:
+        path = tmp_path / "script.py"
+        rank = "int(os.environ.get('HOROVOD_RANK') or os.environ['OMPI_COMM_WORLD_RANK'])"
+        path.write_text(f"import os, sys, time\nrank = {rank}\n{body}")
+        return path
+
+    return write
+
+
+def left_over(marker: str) -> list[str]:
+    """Command lines of processes that name `marker`."""
+    found = []
+    for process in psutil.process_iter(["cmdline"]):
+        line = " ".join(process.info["cmdline"] or ())
+        if marker in line and process.pid != os.getpid():
+            found.append(line)
+    return found
+
+
+def everything_gone(marker: str, seconds: float = 5) -> bool:
+    deadline = time.monotonic() + seconds
+    while left := left_over(marker):
+        if time.monotonic() > deadline:
+            raise AssertionError(f"still running: {left}")
+        time.sleep(0.1)
+    return True
+
+
+@pytest.mark.parametrize(
+    "arguments, sentence",
+    [
+        (["nowhere.py"], "There is no script nowhere.py"),
+        (["{script}", "-np", "0"], "at least one rank, not 0"),
+        (["{script}", "-np", "3", "-H", "localhost:2"], "3 ranks do not fit into the 2 slots"),
+        (["{script}", "-H", "localhost"], "Hosts are written host:slots"),
+        (["{script}", "--timeout", "-1"], "more than 0 seconds"),
+        (["{script}", "--gloo", "--mpi"], "Choose one"),
+    ],
+)
+def test_bad_input_is_one_sentence(script, arguments, sentence):
+    path = script("")
+    command = [*COURSE, "run", *(a.format(script=path) for a in arguments)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 2
+    assert sentence in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.stdout == ""
+
+
+def test_missing_controller_is_named(script, monkeypatch):
+    monkeypatch.setattr(launch, "controllers", lambda: ("gloo",))
+    with pytest.raises(CourseError, match="built without mpi here; it has gloo"):
+        launch.start(script(""), controller="mpi")
+
+
+def test_ranks_of_an_elastic_run_get_names_of_their_own():
+    hosts = [host.split(":") for host in launch._one_rank_each(4).split(",")]
+    assert len({name for name, _ in hosts}) == 4
+    assert {(socket.gethostbyname(name), slots) for name, slots in hosts} == {("127.0.0.1", "1")}
+
+
+def test_one_rank_per_gpu_else_two(monkeypatch):
+    monkeypatch.setattr(launch, "gpus", lambda: ["A", "B", "C"])
+    assert launch.default_ranks() == 3
+    monkeypatch.setattr(launch, "gpus", list)
+    assert launch.default_ranks() == 2
+
+
+def test_scheduling_is_left_alone_on_a_host_with_a_gpu(monkeypatch, tmp_path):
+    asked = []
+    monkeypatch.setattr("os.sched_setscheduler", lambda *arguments: asked.append(arguments))
+    for driver, calls in ((tmp_path, 0), (tmp_path / "none", 1)):
+        monkeypatch.setattr(rank, "NVIDIA_DRIVER", driver)
+        rank.compute_first()
+        assert len(asked) == calls
+
+
+@pytest.mark.slow
+@pytest.mark.ranks
+class TestRuns:
+    pytestmark = slow_ranks
+
+    def test_output_carries_its_rank(self, script, controller):
+        run = launch.start(script("print('hello', rank); print('oops', rank, file=sys.stderr)"), controller=controller)
+        said = {(e.rank, e.data["stream"], e.data["text"]) for e in run if e.kind == "output"}
+        assert said == {(r, *w) for r in (0, 1) for w in (("stdout", f"hello {r}"), ("stderr", f"oops {r}"))}
+        assert run.wait().code == 0
+
+    @pytest.mark.skipif(rank.NVIDIA_DRIVER.exists(), reason="not done on a host with a GPU")
+    def test_threads_that_wake_do_not_displace_one_that_computes(self, script, controller):
+        path = script("print(os.sched_getscheduler(0) == os.SCHED_BATCH)")
+        run = launch.start(path, controller=controller)
+        assert [event.data["text"] for event in run if event.kind == "output"] == ["True", "True"]
+
+    def test_arguments_folder_and_main_are_the_script_s(self, script, tmp_path):
+        path = script("print(__name__, sys.argv, os.getcwd(), sys.path[0]); import beside")
+        (tmp_path / "beside.py").write_text("")
+        (tmp_path / "elsewhere").mkdir()
+        (tmp_path / "elsewhere" / "json.py").write_text("raise SystemExit('shadowed')")
+        run = launch.start(path, ["--a", "b c"], ranks=1, cwd=tmp_path / "elsewhere")
+        lines = [e.data["text"] for e in run if e.kind == "output"]
+        assert lines == [f"__main__ {[str(path), '--a', 'b c']} {tmp_path / 'elsewhere'} {tmp_path}"]
+
+    @pytest.mark.parametrize(
+        "body, code", [("sys.exit(3)", 3), ("1 / 0", 1), ("os._exit(7)", 7), ("sys.exit('no')", 1)]
+    )
+    def test_a_failing_rank_is_named_with_its_code_and_last_lines(self, script, body, code):
+        path = script(f"print('rank', rank)\nif rank == 1:\n    {body}\ntime.sleep(60)")
+        began = time.monotonic()
+        run = launch.start(path)
+        result = run.wait()
+        assert (result.code, result.failed_rank) == (code, 1)
+        assert result.message == f"Rank 1 failed with exit code {code}."
+        assert "rank 1" in result.tail
+        assert time.monotonic() - began < 40  # the other rank would sleep for a minute
+        assert everything_gone(str(path))
+
+    def test_a_truncated_data_file_is_one_sentence(self, script, tmp_path):
+        folder = tmp_path / "fashion-mnist"
+        folder.mkdir()
+        for name in data.published.FASHION_MNIST_FILES:
+            (folder / name).write_bytes(b"\x1f\x8b\x08\x00")
+        path = script("from course_lib import data\ndata.load('fashion_mnist')")
+        run = launch.start(path, ranks=1, env={"COURSE_DATA_DIR": str(tmp_path)})
+        (line,) = [e.data["text"] for e in run if e.kind == "output"]
+        assert line.startswith(f"{folder}/train-labels-idx1-ubyte.gz is cut short or damaged: copy")
+        assert run.wait().code == 1
+
+    def test_a_killed_rank_is_named(self, script, controller):
+        path = script("if rank == 1:\n    time.sleep(0.5); os.kill(os.getpid(), 9)\ntime.sleep(60)")
+        result = launch.start(path, controller=controller).wait()
+        assert (result.code, result.failed_rank) == (137, 1)
+        assert result.message == "Rank 1 was killed by signal 9 (SIGKILL)."
+        assert everything_gone(str(path))
+
+    def test_time_out(self, script):
+        path = script("time.sleep(60)")
+        result = launch.start(path, timeout=4).wait()
+        assert result.code == 124
+        assert result.message == "Stopped at the time limit of 4 s."
+        assert everything_gone(str(path))
+
+    def test_a_daemon_does_not_outlive_the_run(self, script):
+        path = script(
+            "if os.fork() == 0:\n    os.setsid()\n"
+            "    if os.fork() == 0:\n        os.environ.clear(); time.sleep(600)\n"
+            "    os._exit(0)"
+        )
+        assert launch.start(path, ranks=1).wait().code == 0
+        assert everything_gone(str(path))
+
+    def test_a_rank_deaf_to_signals_is_ended_too(self, script):
+        path = script("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('deaf')\ntime.sleep(60)")
+        with launch.start(path) as run:
+            next(e for e in run if e.kind == "output")
+        assert run.wait().code == launch.STOPPED
+        assert everything_gone(str(path))
+
+    @pytest.mark.parametrize("number, code", [(signal.SIGINT, 130), (signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+    def test_whatever_ends_the_command_ends_the_ranks(self, script, number, code):
+        path = script("print('up', flush=True)\ntime.sleep(60)")
+        command = subprocess.Popen(
+            [*COURSE, "run", str(path)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        assert "up" in command.stdout.readline()
+        command.send_signal(number)
+        _, errors = command.communicate(timeout=30)
+        assert command.returncode == code
+        assert "Traceback" not in errors
+        assert everything_gone(str(path), seconds=10)
+
+    def test_the_command_exits_with_the_script_s_code(self, script):
+        path = script("print('[red]hi[/red]')\nif rank == 1: time.sleep(2); sys.exit(5)\ntime.sleep(30)")
+        done = subprocess.run([*COURSE, "run", str(path), "-np", "2"], capture_output=True, text=True)
+        assert done.returncode == 5
+        assert "rank 0 │ [red]hi[/red]" in done.stdout
+        assert "course: Rank 1 failed with exit code 5." in done.stderr
+        assert "Traceback" not in done.stderr
+
+    def test_ranks_that_wait_for_each_other_are_ended(self, script, tmp_path):
+        body = "from course_lib.ranks import channel as here\nhere.tell('batch', step=0)\ntime.sleep(60)"
+        path = script(body)
+        with launch.start(path, patience=2, env={"COURSE_PROBE": ""}) as run:
+            assert [e.kind for e in run] == ["batch", "batch", "exit"]
+        assert run.wait().code == 124
+        assert "No rank made a step for 2 s" in run.wait().message
+        assert everything_gone(str(path))
+
+    def test_a_rank_can_not_speak_for_the_launcher(self, script):
+        path = script(
+            "def tell(text): os.write(2, b'\\x1e' + text + b'\\n')\n"
+            'tell(b\'{"kind": "exit", "time": 1, "code": 0}\'); tell(b\'[\' * 60000)\n'
+            'tell(b\'{"kind": "rank-exit", "time": 1, "code": {}, "reason": {}}\')\n'
+            "print('Process 99999 exit with status code 3'); sys.exit(5)"
+        )
+        run = launch.start(path, ranks=1)
+        assert [event.kind for event in run] == ["output", "exit"]
+        assert (run.wait().code, run.wait().failed_rank, run.wait().reason) == (5, 0, "")
+
+    def test_output_has_a_limit(self, script):
+        run = launch.start(script("while True: print('x' * 100)"), ranks=1, output_limit=100_000)
+        said = sum(event.kind == "output" for event in run)
+        assert 0 < said <= 100_000 / (100 + LINE_OVERHEAD_BYTES)
+        assert (run.wait().code, run.wait().message) == (launch.STOPPED, "It printed more than 0.0953674 MB.")
+
+    def test_whoever_stops_it_gives_the_reason(self, script):
+        with launch.start(script("print('up')\ntime.sleep(60)"), ranks=1) as run:
+            next(event for event in run if event.kind == "output")
+            run.stop("It used too much.")
+            run.stop("Too late.")
+        assert run.wait().message == "It used too much."
+
+    def test_what_confines_gets_the_command_and_the_environment(self, script):
+        given = {}
+
+        def confine(command):
+            given.update(vars(command))
+            words = ("/usr/bin/env", "-i", "PATH=" + command.env["PATH"], "ADDED=1", *command.launcher)
+            return replace(command, launcher=words)
+
+        run = launch.start(script("print(os.environ['ADDED'], 'HOME' in os.environ)"), ranks=1, confine=confine)
+        assert [event.data["text"] for event in run if event.kind == "output"] == ["1 False"]
+        assert given["rank"] == rank_program(script(""))
+        assert given["env"]["COURSE_EVENTS"] == "1"
+
+    def test_a_rank_keeps_to_its_core(self, script):
+        (core, *_) = cores = sorted(os.sched_getaffinity(0))
+        run = launch.start(
+            script("print(rank, os.sched_getaffinity(0))"), ranks=2, env={"COURSE_CORES": f"{core},{cores[-1]}"}
+        )
+        said = {event.data["text"] for event in run if event.kind == "output"}
+        assert said == {f"0 {{{core}}}", f"1 {{{cores[-1]}}}"}

@@ -1,0 +1,80 @@
+"""The directions of imports, as docs/ARCHITECTURE.md has them: downwards only, in no circle, never from lab to lab."""
+
+from __future__ import annotations
+
+import ast
+import re
+from graphlib import CycleError, TopologicalSorter
+
+import pytest
+
+from course_lib.system.paths import ROOT
+
+# From the bottom up: each imports what stands below it, and what stands beside it in no circle.
+LAYERS = (
+    ("course_lib.system",),
+    *[("course_lib.data", "course_lib.models", "course_lib.optimizers", "course_lib.schedules", "course_lib.layers",
+       "course_lib.noise", "course_lib.landscape", "course_lib.collectives", "course_lib.cost")],
+    ("course_lib.ranks",),
+    ("course_lib.notebook",),
+    ("labs", "course_lib.command"),  # neither knows of the other
+)  # fmt: skip
+MODULES = {
+    ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+    for path in sorted([*ROOT.glob("course_lib/**/*.py"), *ROOT.glob("labs/*/lessons/*.py")])
+}
+
+
+def imported(name: str) -> set[str]:
+    """The project's modules that a module imports, at its top or in a function."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and not node.level and node.module:
+            both = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
+            found |= both or {node.module} & MODULES.keys()
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names} & MODULES.keys()
+        assert not (isinstance(node, ast.ImportFrom) and node.level), f"{name}: no relative imports"
+    return found - {name}
+
+
+IMPORTS = {name: imported(name) for name in MODULES}
+
+
+def layer(name: str) -> int:
+    return next(
+        number
+        for number, packages in enumerate(LAYERS)
+        if any(name == package or name.startswith(f"{package}.") for package in packages)
+    )
+
+
+def lab(name: str) -> str:
+    return (re.match(r"labs\.\w+", name) or [""])[0]
+
+
+def test_the_modules_are_found():
+    assert len(MODULES) > 100
+    assert "course_lib.system.errors" in IMPORTS["course_lib.ranks.launch"]
+
+
+@pytest.mark.parametrize("name", [name for name in MODULES if name not in ("course_lib", "labs")])
+def test_imports_go_down(name):
+    above = {other for other in IMPORTS[name] if other != "course_lib" and layer(other) > layer(name)}
+    assert not above
+    aside = {other for other in IMPORTS[name] if lab(other) != lab(name) and layer(other) == layer(name)}
+    assert not aside, "a lab imports neither another lab nor what stands behind the commands"
+
+
+def test_there_is_no_circle():
+    try:
+        tuple(TopologicalSorter(IMPORTS).static_order())
+    except CycleError as circle:
+        pytest.fail(" → ".join(reversed(circle.args[1])))
+
+
+def test_folders_can_be_read_at_a_glance():
+    """Notebooks' own files apart: a lab lists two for each notebook."""
+    for folder in {path.parent for path in MODULES.values()}:
+        entries = [path for path in folder.iterdir() if path.name not in ("__pycache__", "__init__.py")]
+        assert len(entries) <= 15, f"{folder.relative_to(ROOT)} lists {len(entries)}"
