@@ -84,7 +84,7 @@ def _recorded(path: Path) -> dict[str, float]:
 def pytest_terminal_summary(terminalreporter: object, config: pytest.Config) -> None:
     """Where asked for, write down how long each group took."""
     table = config.getoption("--durations-table")
-    if table is None:
+    if table is None or hasattr(config, "workerinput"):  # xdist's controller has the reports of all workers
         return
     seconds = Counter(_recorded(table))
     for reports in terminalreporter.stats.values():

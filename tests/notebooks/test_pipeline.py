@@ -160,11 +160,18 @@ def test_full_marks_on_the_stand_in_too(master, tmp_path, monkeypatch):
     [master for master in MASTERS if any(cell.kind == "instructor" for cell in master.cells)],  # else it is `solved`
     ids=lambda master: master.path.stem,
 )
-def test_the_instructors_notebook_runs_from_top_to_bottom(master, tmp_path):
-    notebook = masters.solution(master)
-    place = hand_in(tmp_path, master, notebook, True)
+def test_the_instructors_cells_make_the_reference(master, tmp_path):
+    """What they write is what `solve` hands in. The tiny notebook runs whole."""
+    notebook, whole = masters.solution(master), ROOT / "labs" not in master.path.parents
+    place = hand_in(tmp_path, master, notebook, solved=whole)
+    if not whole:
+        first = next(cell for cell in master.cells if not cell.markdown)
+        kept = {cell.source for cell in master.cells if cell is first or cell.kind == "instructor"}
+        notebook.cells = [cell for cell in notebook.cells if cell.source in kept]
     cells = execute(notebook, place, tmp_path)
     assert errors(cells) == []
+    for reference in (master.path.parent / "reference").glob("*.py"):
+        assert whole or (place / reference.name).read_text() == reference.read_text()
     for cell in cells:
         if is_grade(cell):
             result = [out for out in cell.outputs if out.output_type == "execute_result"]

@@ -24,8 +24,9 @@ def test_the_reference_gets_full_marks(tmp_path, controller):
     assert sum(v.points for v in got.values()) == FULL == 10
 
 
-def test_the_serial_script_gets_nothing(tmp_path):
-    got = verdicts(tmp_path, conversions.converted([]))
+def test_a_serial_script_gets_nothing_whatever_it_prints(tmp_path):
+    boast = "print('Horovod initialised, gradients averaged, accuracy 1.000, passed: True')\n"
+    got = verdicts(tmp_path, boast + conversions.converted([]))
     assert {v.id: v.points for v in got.values() if v.points} == {}
     assert "strangers" in got["init"].reason
 
@@ -42,14 +43,31 @@ OMITTED = {
 }
 
 
-@pytest.mark.parametrize("step", OMITTED)
-def test_each_omission_is_noticed(step, tmp_path):
-    got = verdicts(tmp_path, conversions.converted([name for name in conversions.steps() if name != step]))
-    assert got[step].points == 0
-    assert OMITTED[step] in got[step].reason
-    assert got[step].hint
-    if step != "init":  # nothing else works without it
-        assert {v.id for v in got.values() if not v.passed} - {step} <= {"metrics"} | {"broadcast"} & {step}
+# Steps that are left out of one script: each must be noticed, and nothing else.
+TOGETHER = (("init",), ("optimizer",), ("data",), ("gpu", "rate", "metrics"), ("broadcast", "rank0"))
+
+
+def test_all_omissions_are_tried():
+    assert sorted(sum(TOGETHER, ())) == sorted(OMITTED) == sorted(conversions.steps())
+
+
+@pytest.mark.parametrize("left_out", TOGETHER, ids="+".join)
+def test_each_omission_is_noticed(left_out, tmp_path):
+    got = verdicts(tmp_path, conversions.converted([name for name in conversions.steps() if name not in left_out]))
+    for step in left_out:
+        assert got[step].points == 0
+        assert OMITTED[step] in got[step].reason
+        assert got[step].hint
+    if "init" not in left_out:  # nothing else works without it
+        assert {v.id for v in got.values() if not v.passed} - {*left_out} <= {"metrics"}
+
+
+def test_half_of_the_way_gets_half_of_the_marks(tmp_path):
+    steps = list(conversions.steps())
+    first, then = steps[:4], steps[4:]
+    got = verdicts(tmp_path, conversions.converted(first))
+    assert {v.id for v in got.values() if v.passed} == {*first}
+    assert {v.id for v in got.values() if not v.passed} == {*then}
 
 
 WRONG = {
@@ -96,30 +114,39 @@ WRONG = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("mistake", WRONG)
-def test_plausible_mistakes_get_their_reason(mistake, tmp_path):
-    (old, new), step, points, reason = WRONG[mistake]
-    assert conversions.converted().count(old) == 1
-    verdict = verdicts(tmp_path, conversions.converted().replace(old, new))[step]
-    assert verdict.points == points
-    assert reason in verdict.reason
+# Mistakes that one script makes: each must get its reason beside the others.
+MADE_TOGETHER = (
+    ("the rate scaled by the root", "all ranks on the first GPU", "every rank prints"),
+    ("the rate scaled by the rank", "the same half for both"),
+    ("wrapped after compile",),
+    ("unequal numbers of batches",),
+    ("each rank reads all, in its own order",),
+    ("a syntax error",),
+)
 
 
-def test_option_2_is_as_good_as_option_1(tmp_path):
+def test_all_mistakes_are_made():
+    assert sorted(sum(MADE_TOGETHER, ())) == sorted(WRONG)
+
+
+@pytest.mark.parametrize("mistakes", MADE_TOGETHER, ids=", ".join)
+def test_plausible_mistakes_get_their_reason(mistakes, tmp_path):
+    text = conversions.converted()
+    for mistake in mistakes:
+        old, new = WRONG[mistake][0]
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    got = verdicts(tmp_path, text)
+    for mistake in mistakes:
+        _, step, points, reason = WRONG[mistake]
+        assert got[step].points == points
+        assert reason in got[step].reason
+
+
+def test_option_2_and_a_model_that_its_first_batch_builds_are_as_good(tmp_path):
     own_shuffle = conversions.converted().replace("seed=1)", "seed=1 + hvd.rank())")
     own_shuffle = own_shuffle.replace(".shard(hvd.size(), hvd.rank())", ".take(len(images) // hvd.size())")
-    got = verdicts(tmp_path, own_shuffle)
-    assert {v.id: v.reason for v in got.values() if not v.passed} == {}
-
-
-def test_a_model_that_its_first_batch_builds_is_as_good(tmp_path):
-    unbuilt = conversions.converted().replace(", input_shape=fashion.x_train.shape[1:])", ")")
-    assert unbuilt != conversions.converted()
+    unbuilt = own_shuffle.replace(", input_shape=fashion.x_train.shape[1:])", ")")
+    assert len({conversions.converted(), own_shuffle, unbuilt}) == 3
     got = verdicts(tmp_path, unbuilt)
     assert {v.id: v.reason for v in got.values() if not v.passed} == {}
-
-
-def test_what_the_script_prints_is_no_evidence(tmp_path):
-    boast = "print('Horovod initialised, gradients averaged, accuracy 1.000, passed: True')\n"
-    got = verdicts(tmp_path, boast + conversions.converted([]))
-    assert sum(v.points for v in got.values()) == 0

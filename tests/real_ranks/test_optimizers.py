@@ -13,18 +13,32 @@ pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 SCRIPT = Path(__file__).with_name("layerwise.py")
 
 
-def train(name, ranks, folder):
-    """The weights of each rank after twenty steps."""
-    with launch.start(SCRIPT, [name, str(folder / str(ranks))], ranks=ranks, cwd=folder) as run:
+NAMES = "LARS", "LARC", "LAMB", "NovoGrad"
+
+
+def train(ranks, folder):
+    """Twenty steps of each optimizer on this many ranks: a folder with each rank's weights after them."""
+    with launch.start(SCRIPT, [str(folder / str(ranks)), *NAMES], ranks=ranks, cwd=folder) as run:
         result = run.wait()
     assert result.code == 0, result
-    files = [np.load(folder / f"{ranks}-{rank}.npz") for rank in range(ranks)]
-    return [[file[key] for key in file.files] for file in files]
 
 
-@pytest.mark.parametrize("name", ["LARS", "LARC", "LAMB", "NovoGrad"])
-def test_two_ranks_take_the_steps_of_one(name, tmp_path):
-    (serial,), (first, second) = train(name, 1, tmp_path), train(name, 2, tmp_path)
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("layerwise")
+    train(1, folder)
+    train(2, folder)
+    return folder
+
+
+def weights(path):
+    with np.load(path) as file:
+        return [file[key] for key in file.files]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_two_ranks_take_the_steps_of_one(name, trained):
+    serial, first, second = (weights(trained / f"{file}.npz") for file in (f"1-{name}-0", f"2-{name}-0", f"2-{name}-1"))
     for one, mine, other in zip(serial, first, second):
         np.testing.assert_array_equal(mine, other)
         np.testing.assert_allclose(mine, one, rtol=0, atol=1e-5)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import numpy as np
@@ -35,20 +36,32 @@ def serial(tmp_path_factory):
     return evidence
 
 
+@pytest.fixture(scope="module")
+def parallel(tmp_path_factory):
+    """parallel(ranks, controller): what this many ranks recorded that share the serial script's batches."""
+
+    @functools.cache
+    def run(ranks, controller):
+        folder = tmp_path_factory.mktemp(f"{controller}-{ranks}")
+        return train("reference/fashion_mnist.py", ranks, 128 // ranks, 0.008 / ranks, folder, controller)
+
+    return run
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_n_ranks_with_batch_b_equal_one_rank_with_batch_nb(ranks, serial, tmp_path, controller):
-    parallel = train("reference/fashion_mnist.py", ranks, 128 // ranks, 0.008 / ranks, tmp_path, controller)
-    assert parallel.result.code == 0, parallel.result
-    assert parallel.weights_differ() == 0.0  # bit for bit
-    for mine, theirs in zip(parallel.ranks[0].weights, serial.ranks[0].weights):
+def test_n_ranks_with_batch_b_equal_one_rank_with_batch_nb(ranks, serial, parallel, controller):
+    shared = parallel(ranks, controller)
+    assert shared.result.code == 0, shared.result
+    assert shared.weights_differ() == 0.0  # bit for bit
+    for mine, theirs in zip(shared.ranks[0].weights, serial.ranks[0].weights):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5)
     losses = [epoch["logs"]["loss"] for epoch in serial.ranks[0].records["epoch"]]
     assert losses[1] < losses[0]  # not equal because nothing was learned
 
 
-def test_the_ranks_together_read_what_one_reads(serial, tmp_path):
-    parallel = train("reference/fashion_mnist.py", 2, 64, 0.004, tmp_path)
-    for step, (alone, *shared) in enumerate(zip(serial.ranks[0].examples, *(rank.examples for rank in parallel.ranks))):
+def test_the_ranks_together_read_what_one_reads(serial, parallel):
+    both = (rank.examples for rank in parallel(2, launch.controllers()[0]).ranks)
+    for step, (alone, *shared) in enumerate(zip(serial.ranks[0].examples, *both)):
         assert sorted(alone) == sorted(np.concatenate(shared)), f"step {step}"
     first, second = (set(serial.ranks[0].epoch_examples(epoch)) for epoch in (0, 1))
     assert first == second

@@ -38,13 +38,12 @@ def test_every_rank_holds_the_sum(name, dtype):
 
 @pytest.mark.slow
 @each_algorithm
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int64])
-def test_every_rank_holds_the_sum_for_all_small_cases(name, dtype):
+def test_every_rank_holds_the_sum_for_all_small_cases(name):
+    """Every number of ranks up to 33 with every length up to two elements a rank, and one more."""
     for ranks in range(1, 34):
-        values = np.random.default_rng(ranks).integers(-9, 10, (ranks, 200)).astype(dtype)
-        for length in range(201):
+        values = np.random.default_rng(ranks).integers(-9, 10, (ranks, 2 * ranks + 1))
+        for length in range(2 * ranks + 2):
             result = run(ALGORITHMS[name](ranks, length), values[:, :length])
-            assert result.dtype == dtype
             assert (result == values[:, :length].sum(0)).all(), (ranks, length)
 
 
