@@ -22,7 +22,10 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook]
+pytestmark = [
+    *(pytest.mark.alone, pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook),
+    pytest.mark.rare(group="corpus"),
+]
 
 MASTER = masters.read(ROOT / "assessment" / "master" / "assessment.py")
 NOTEBOOK = (ROOT / "assessment" / "assessment.ipynb").read_text()

@@ -31,12 +31,10 @@ MARKS = {
     for name, marks in names.items()
 }
 
-# One of each kind of fault and of cheat. The others are rare (rare.toml).
-ONE_OF_EACH_KIND = (
-    *("honest/reference", "honest/custom_loop", "broken/serial", "broken/without_optimizer", "broken/crash_on_rank_1"),
-    *("broken/not_a_number", "slow/sleeps", "dishonest/one_rank_trains", "dishonest/forges_evidence"),
-    *("dishonest/rewrites_the_probe", "dishonest/looks_for_answers", "dishonest/leaves_a_daemon"),
-    *("dishonest/fills_the_disk", "dishonest/kills_its_parent"),
+# Some of each kind. The others are rare (rare.toml).
+SOME_OF_EACH_KIND = (
+    *("honest/custom_loop", "broken/serial", "slow/sleeps"),
+    *("dishonest/one_rank_trains", "dishonest/rewrites_the_probe", "dishonest/leaves_a_daemon"),
 )
 
 pytestmark = [
@@ -93,7 +91,7 @@ def _digests() -> dict[Path, str]:
 @pytest.mark.parametrize(
     ("name", "marks"),
     [
-        pytest.param(name, marks, id=name, marks=[] if name in ONE_OF_EACH_KIND else pytest.mark.rare(group="corpus"))
+        pytest.param(name, marks, id=name, marks=[] if name in SOME_OF_EACH_KIND else pytest.mark.rare(group="corpus"))
         for name, marks in MARKS.items()
     ],
 )

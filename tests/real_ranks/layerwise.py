@@ -1,4 +1,4 @@
-"""Twenty steps of layer-wise optimizers under Horovod: `layerwise.py FILE NAME...`; each rank writes FILE-NAME-<rank>.npz."""
+"""Twenty steps of each optimizer NAME under Horovod: `layerwise.py FILE NAME...`; each writes FILE-NAME-<rank>.npz."""
 
 from __future__ import annotations
 

@@ -18,9 +18,7 @@ from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
 pytestmark = [
-    pytest.mark.alone,
-    pytest.mark.slow,
-    pytest.mark.ranks,
+    *(pytest.mark.alone, pytest.mark.slow, pytest.mark.ranks, pytest.mark.rare(group="hosts")),
     pytest.mark.skipif(bool(bubblewrap.available()), reason=bubblewrap.available()),
     pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores, which the hosts share"),
 ]

@@ -16,7 +16,7 @@ import pytest
 from course_lib.command.classroom import grading
 from course_lib.system.paths import ROOT
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook]
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook, pytest.mark.rare(group="hosts")]
 
 TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "command" / "classroom" / "test_grading.py")
 tiny = importlib.util.module_from_spec(TINY)

@@ -12,7 +12,7 @@ import pytest
 
 from course_lib.system.paths import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.ranks]
+pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.rare(group="hosts")]
 
 REFERENCE = ROOT / "assessment" / "reference" / "assessment.py"
 TELL = """

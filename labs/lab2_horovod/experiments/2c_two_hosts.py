@@ -63,8 +63,8 @@ open(f"rank-{hvd.rank()}.json", "w").write(json.dumps(seen))
 
 
 def rank_environment(images: int) -> dict[str, str]:
-    """What who logs in to a host finds: one thread for each rank, `images` of the data."""
-    return {"COURSE_SLICE": str(images), **environment.ONE_THREAD, **environment.QUIET}
+    """What who logs in to a host finds: one thread for each rank, the course's kernels, `images` of the data."""
+    return {"COURSE_SLICE": str(images), **environment.ONE_THREAD, **environment.TENSORFLOW}
 
 
 def write_script(folder: Path) -> None:

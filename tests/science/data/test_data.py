@@ -34,7 +34,7 @@ REAL_DATA = os.environ.get("COURSE_DATA_DIR")
 
 def idx(array: np.ndarray) -> bytes:
     header = np.array([0x800 + array.ndim, *array.shape], ">u4").tobytes()
-    return gzip.compress(header + array.astype(np.uint8).tobytes())
+    return gzip.compress(header + array.astype(np.uint8).tobytes(), mtime=0)  # the same bytes each time
 
 
 class Python2Pickler(pickle._Pickler):
@@ -415,9 +415,8 @@ def test_a_download_is_verified_kept_and_used_again(
 def test_only_the_missing_files_are_downloaded(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, internet: Internet
 ) -> None:
-    files = fashion_files()  # once: gzip writes the time into them
-    internet.serve(monkeypatch, "fashion_mnist", files)
-    folder = put(keras_cache(tmp_path) / "fashion-mnist", files)
+    internet.serve(monkeypatch, "fashion_mnist", fashion_files())
+    folder = put(keras_cache(tmp_path) / "fashion-mnist", fashion_files())
     (folder / "t10k-labels-idx1-ubyte.gz").unlink()
     assert data.load("fashion_mnist").source == "download"
     assert [url.rsplit("/", 1)[1] for url in internet.requests] == ["t10k-labels-idx1-ubyte.gz"]
