@@ -15,6 +15,7 @@ import shutil
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
@@ -40,6 +41,7 @@ from course_lib.system.paths import ROOT
 
 MAX_JOBS = 64  # of a cluster at the same time, one for each submission, unless the instructor says otherwise
 MAX_WAITS = 2  # times the longest assessment that a job may wait for others on its node
+REMOVAL_PATIENCE_S = 5.0  # with a folder that others still write to, or hold open on a file server
 
 
 def grade(directory: Path, jobs: int | None = None, root: Path = ROOT, slurm: bool = False) -> Summary:
@@ -97,7 +99,7 @@ def _locked(results: Path, shared: bool = False) -> Iterator[Path]:
         if (left := Path(lock.read())).name.startswith(TEMPORARY_PREFIX):  # by a run that was killed
             if shared:
                 slurm_jobs.cancel(results)
-            shutil.rmtree(left, ignore_errors=True)
+            _remove(left)
         temporary = tempfile.mkdtemp(prefix=TEMPORARY_PREFIX, dir=results if shared else None)
         try:
             lock.truncate(0)
@@ -105,8 +107,17 @@ def _locked(results: Path, shared: bool = False) -> Iterator[Path]:
             lock.flush()
             yield Path(temporary)
         finally:
-            shutil.rmtree(temporary, ignore_errors=True)  # on a file server, another host may still hold a file
+            _remove(Path(temporary))
         lock.truncate(0)
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder in which jobs that have just been cancelled may still be writing."""
+    deadline = time.monotonic() + REMOVAL_PATIENCE_S
+    shutil.rmtree(folder, ignore_errors=True)
+    while folder.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _grade_all(
