@@ -47,8 +47,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out what need not run; give workers the longest groups first."""
     if config.getoption("--changed"):
-        rare = tomllib.loads(RARE.read_text(encoding="utf-8"))
-        changed = {name for name, about in rare.items() if _changed(about["passed"], about["files"])}
+        changed = {name for name, about in rare_groups().items() if _changed(about["passed"], about["files"])}
         left = [
             item for item in items if (mark := item.get_closest_marker("rare")) and mark.kwargs["group"] not in changed
         ]
@@ -57,6 +56,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if hasattr(config, "workerinput"):  # in a worker of xdist
         seconds = _recorded(DURATIONS)
         items.sort(key=lambda item: -seconds.get(_group(item.nodeid), 0))
+
+
+def rare_groups() -> dict[str, dict]:
+    """What rare.toml says of each group of rare tests."""
+    return tomllib.loads(RARE.read_text(encoding="utf-8"))
 
 
 def _changed(since: str, files: list[str]) -> bool:

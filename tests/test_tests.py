@@ -5,18 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import subprocess
-import sys
 from functools import cache
 from pathlib import Path
 
 import pytest
 
 from tests import conftest
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
@@ -101,7 +95,7 @@ def test_what_counts_as_an_assertion(tmp_path, body, enough):
 
 def test_each_group_of_rare_tests_stands_on_files_that_are_there():
     marked = {group for path in FILES for group in re.findall(r'\brare\(group="(\w+)"\)', path.read_text())}
-    groups = tomllib.loads(conftest.RARE.read_text(encoding="utf-8"))
+    groups = conftest.rare_groups()
     assert groups.keys() == marked
     for about in groups.values():
         assert [file for file in about["files"] if not (conftest.ROOT / file).exists()] == []

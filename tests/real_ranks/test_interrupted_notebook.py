@@ -21,7 +21,6 @@ MASTERS = [path for path in masters.find(ROOT) if path.parent.name == "lab2_horo
 DELAYS = 2, 5  # seconds after a cell's first child: while the ranks start, when they work
 CELL = 120  # seconds that a cell may take that nobody interrupts
 ENDED = 8  # seconds that it may take to end after an interrupt; it takes one or two
-PATIENT = 30  # seconds that a busy machine's kernel may take to shut down before it is killed
 GONE = 4  # seconds that processes may take to be gone after their cell has ended; it waits for them
 MARK = "COURSE_TEST_KERNEL"
 
@@ -33,7 +32,7 @@ class Notebook:
 
     def __init__(self, folder: Path, env: dict[str, str]) -> None:
         self.mark = uuid.uuid4().hex
-        self.manager = KernelManager(kernel_name="python3", shutdown_wait_time=PATIENT)
+        self.manager = KernelManager(kernel_name="python3")
         self.manager.start_kernel(cwd=str(folder), env={**env, MARK: self.mark})
         self.client = self.manager.client()
         self.client.start_channels()
@@ -176,7 +175,7 @@ def test_an_assessment_ends_with_its_kernel_and_at_an_interrupt(how, start, tmp_
     else:
         kernel.manager.shutdown_kernel(now=how == "killed")
     assert not psutil.wait_procs(running, timeout=4 * GONE)[1]
-    outcome, deadline = tmp_path / ".attempts" / "0001" / "outcome.json", time.monotonic() + ENDED
+    outcome, deadline = tmp_path / ".attempts" / "0001" / "outcome.json", time.monotonic() + GONE
     while how != "killed" and not outcome.exists():
         assert time.monotonic() < deadline, "the attempt was not kept"
         time.sleep(0.1)
