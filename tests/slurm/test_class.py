@@ -28,23 +28,20 @@ from pathlib import Path
 from course_lib.command.classroom import grading
 sys.exit(grading.grade(Path(sys.argv[1]), root=Path(sys.argv[2]), slurm=True).code)
 """
-SLOPE = tiny.SLOPE + "\nopen({trace!r}, 'a').write('graded\\n')"
-GRADED = {  # learner → what is written for shout, points of the exercises
-    **{f"full{number}": (tiny.SHOUT, [4, 2, 1]) for number in range(5)},
-    **{f"partial{number}": ("def shout(text):\n    return text", [4, 2, 0]) for number in range(3)},
+GRADED = {  # learner → what is written for slope and shout, points of the exercises
+    **{f"full{number}": (tiny.SLOPE, tiny.SHOUT, [4, 2, 1]) for number in range(5)},
+    **{f"partial{number}": (tiny.SLOPE, "def shout(text):\n    return text", [4, 2, 0]) for number in range(3)},
+    "looked_at": ("import os\nos._exit(1)", tiny.SHOUT, [0, 2, 1]),
 }
 NOT_GRADED = {
-    "dead": "Its process died while a cell ran: out of memory, or a cell ended it.",
+    "looked_at": "Exercise slope: Needs a look, was not run: slope, line 2 reaches for os._exit.",
     "missing": "script.py was not handed in with the notebook.",
 }
 
 
 def hand_in(directory):
-    traces = directory.with_name("traces")
-    traces.mkdir()
-    for learner, (shout, _) in GRADED.items():
-        tiny.hand_in(directory, learner, tiny.notebook(SLOPE.format(trace=str(traces / learner)), shout))
-    tiny.hand_in(directory, "dead", tiny.notebook("import os\nos._exit(1)"))
+    for learner, (slope, shout, _) in GRADED.items():
+        tiny.hand_in(directory, learner, tiny.notebook(slope, shout))
     tiny.hand_in(directory, "missing", tiny.notebook(), script=None)
 
 
@@ -78,7 +75,6 @@ def ten(cluster, tmp_path_factory):
         cluster.run(["kill", "-KILL", number])
         process.communicate()
     before, left = remembered(results), [job.split() for job in cluster.jobs()]
-    traces = {path.name: path.read_text() for path in directory.with_name("traces").iterdir()}
     tables = (results / "grades.csv").exists()
     with start(cluster, directory) as process:
         wait_for(lambda: len(remembered(results)) > len(before), process)
@@ -91,7 +87,6 @@ def ten(cluster, tmp_path_factory):
             "results": results,
             "before": before,
             "left": left,
-            "traces": traces,
             "tables": tables,
             "lost": lost,
             "code": process.returncode,
@@ -115,13 +110,10 @@ def test_nobody_is_lost_and_nobody_graded_twice(ten):
     assert ten["code"] == 1, ten["said"]  # two could not be graded
     table = pandas.read_csv(ten["results"] / "grades.csv", keep_default_na=False)
     told = {learner: list(rows.score.astype(float)) for learner, rows in table[table.exercise != ""].groupby("learner")}
-    assert told == {learner: points for learner, (_, points) in GRADED.items()}
+    assert told == {learner: points for learner, (_, _, points) in GRADED.items()}
     after = remembered(ten["results"])
     assert len(after) == len(GRADED)
     assert {path: after[path] for path in ten["before"]} == ten["before"]
-    for path in ten["before"]:  # not run again either
-        learner = path.relative_to(ten["results"] / ".results").parts[0]
-        assert (ten["directory"].with_name("traces") / learner).read_text() == ten["traces"][learner]
     pages = {path.parent.parent.name for path in ten["results"].glob("feedback/*/*/*.html")}
     assert pages == set(GRADED)
 
@@ -131,7 +123,7 @@ def test_the_gradebook_says_the_same(ten):
 
     with Gradebook(f"sqlite:///{ten['results'] / 'gradebook.db'}") as book:
         scores = {one.student.id: one.score for one in book.assignment_submissions("lab0_tiny")}
-    assert scores == {learner: sum(points) for learner, (_, points) in GRADED.items()}
+    assert scores == {learner: sum(points) for learner, (_, _, points) in GRADED.items()}
 
 
 def test_who_could_not_be_graded_is_told_why(ten):

@@ -14,6 +14,13 @@ from nbgrader.utils import is_grade
 
 from course_lib.command.classroom import masters
 
+_TOO_LONG = "The test took too long."
+_ENDINGS = {
+    "CellTimeoutError": _TOO_LONG,
+    "KeyboardInterrupt": _TOO_LONG,
+    "TimeoutError": _TOO_LONG,
+    "DeadKernelError": "Its process ended before the test did: out of memory, or the cell ended it.",
+}
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 
 
@@ -50,8 +57,10 @@ def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str
     said = " ".join("".join(out.text for out in outputs if out.get("name") == "stdout").split())[:500]
     errors = [out.ename for out in outputs if out.output_type == "error"]
     if errors:
-        too_long = {"CellTimeoutError", "KeyboardInterrupt"}.intersection(errors)
-        ending = "The test took too long." if too_long else f"The test ended in {errors[0]}."
+        if errors[0] == "NeedsALook":
+            found = next(out.evalue for out in outputs if out.output_type == "error")
+            return None, f"Needs a look, was not run: {found}."
+        ending = _ENDINGS.get(errors[0], f"The test ended in {errors[0]}.")
         return 0.0, f"{said} {ending}".strip()
     results = [out.data.get("text/plain", "") for out in outputs if out.output_type == "execute_result"]
     if len(results) != 1 or not _NUMBER.fullmatch(results[0]) or not math.isfinite(float(results[0])):

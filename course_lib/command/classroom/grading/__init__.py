@@ -142,8 +142,8 @@ def _grade_all(
         jobs = jobs or max(1, min(len(todo), MAX_JOBS))
         performing = slurm_jobs.Jobs(blank, results, MAX_WAITS * notebook_points.longest() if scripts else 0)
     else:
-        if scripts and (weakness := bubblewrap.available()):
-            print(f"Scripts are not confined here: {weakness}", file=sys.stderr)
+        if todo and (weakness := bubblewrap.available()):
+            print(f"What learners wrote is not confined here: {weakness}", file=sys.stderr)
         jobs = jobs or 1
         # Whoever waits for cores or GPUs waits for as many others as there are jobs.
         extra = jobs * notebook_points.longest() if scripts else 0

@@ -21,6 +21,7 @@ from nbgrader.coursedir import CourseDirectory
 from nbgrader.preprocessors import CheckCellMetadata, Execute, GetGrades, LimitOutput, SaveAutoGrades
 
 from course_lib.command.classroom import masters
+from course_lib.command.classroom.grading.judge import Judge
 from course_lib.command.classroom.grading.runner import LEARNER
 from course_lib.command.classroom.preprocessors import HideHiddenTests, StrictScores
 
@@ -31,7 +32,9 @@ CELL_TIME_LIMIT_S = 600
 def grade(folder: Path, master: masters.Master, extra: float = 0.0) -> dict[str, Any]:
     """Run nbgrader's autograde and feedback steps in `folder`; return the result.
 
-    `extra` are the seconds that it may take beyond what a notebook has.
+    Exercises are judged outside of any notebook (see `judge`). Where a script is graded, the tests alone are run, by
+    nbgrader: no code of the learner's is among them, and the script has a sandbox of its own. `extra` are the seconds
+    that it may take beyond what a notebook has.
     """
     assignment, notebook = master.assignment, master.path.stem
     HideHiddenTests.master = master
@@ -40,8 +43,10 @@ def grade(folder: Path, master: masters.Master, extra: float = 0.0) -> dict[str,
     config = masters.nbgrader_config()
     config.Execute.timeout_func = lambda cell: max(1, int(min(CELL_TIME_LIMIT_S + extra, deadline - time.monotonic())))
     config.Execute.startup_timeout = config.Execute.iopub_timeout = 120  # the machine may be busy
+    Judge.master, Judge.folder = master, folder / "submitted" / LEARNER / assignment
+    Judge.test_seconds = CELL_TIME_LIMIT_S
     config.Autograde.autograde_preprocessors = [
-        Execute,
+        Execute if master.script else Judge,
         StrictScores,
         LimitOutput,
         SaveAutoGrades,

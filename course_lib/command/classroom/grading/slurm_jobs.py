@@ -45,7 +45,7 @@ _FINAL_STATES = ("CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE")
 
 @dataclass(frozen=True)
 class Answer:
-    """What a job says: what came of the submission, or why it can't be graded; why its script was not confined."""
+    """What a job says: what came of the submission, or why it can't be graded; why it was not confined."""
 
     graded: Graded | None
     problem: str = ""
@@ -58,7 +58,7 @@ def perform(work: Work, blank: Path, extra: float, profile: str) -> Answer:
     # By a thread: the one that gets the signal may be holding the event's lock.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=stopping.set).start())
     os.environ["COURSE_PROFILE"] = profile  # one for the class, whatever node this is
-    weakness = bubblewrap.available() if work.one.master.script else ""
+    weakness = bubblewrap.available()
     try:
         return Answer(runner.perform(work, stopping, blank, extra), weakness=weakness)
     except Unusable as problem:
@@ -117,7 +117,8 @@ class Jobs:
             job = self._submit(work)
             answer, state = self._wait(job, stopping)
             if answer:
-                self._say(f"Scripts are not confined on all nodes: {answer.weakness}" if answer.weakness else "")
+                told = f"What learners wrote is not confined on all nodes: {answer.weakness}"
+                self._say(told if answer.weakness else "")
                 if answer.graded is None:
                     raise Unusable(answer.problem)
                 return answer.graded

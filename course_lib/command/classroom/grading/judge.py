@@ -1,0 +1,131 @@
+"""The step within nbgrader's pipeline that runs a learner's exercises: in the sandbox, outside of any notebook."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from nbconvert.exporters.exporter import ResourcesDict
+from nbformat import NotebookNode, from_dict
+from nbgrader.preprocessors import NbGraderPreprocessor
+
+from course_lib import data
+from course_lib.command import static_look
+from course_lib.command.assess import contract
+from course_lib.command.assess.sandbox import bubblewrap
+from course_lib.command.assess.sandbox.resource_monitor import ProcessTree
+from course_lib.command.classroom.master_format import Cell, Master
+from course_lib.data.published import PUBLISHED
+from course_lib.ranks import environment
+from course_lib.system.paths import ROOT
+from course_lib.system.processes import Supervised
+
+RANKS = 4  # that a notebook's scripts may start, at most
+PROGRAM = "course_lib.command.classroom.grading.judge_process"
+POLL_INTERVAL_S = 0.2
+_KINDS = {"code": "course", "exercise": "exercise", "editable": "editable", "hidden": "test"}
+
+
+class Judge(NbGraderPreprocessor):
+    """Has each test judged (see `judge_process`), and puts what came of it into the test's cell.
+
+    No cell of the notebook is run: marks come from the exercises alone, and a page without pictures is enough to say
+    why points are lost.
+    """
+
+    master: Master  # set by whoever uses the class, as are the folder of the learner's files and
+    folder: Path
+    test_seconds: float  # that a test may take
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Called by nbconvert for the notebook."""
+        sources = {cell.id: cell.source for cell in nb.cells}
+        cells = [
+            _described(cell, sources[cell.id])
+            for cell in self.master.cells
+            if cell.kind in _KINDS and not cell.markdown
+        ]
+        outputs = {answer["id"]: answer["outputs"] for answer in _answers(self._judge(cells))}
+        dead = [{"output_type": "error", "ename": "DeadKernelError", "evalue": "", "traceback": []}]
+        for cell in nb.cells:
+            if cell.cell_type == "code":
+                found = outputs.get(cell.id, dead) if cell.id.endswith("-test") else []
+                cell.outputs = [from_dict(output) for output in found]
+        return nb, resources
+
+    def _judge(self, cells: list[dict[str, Any]]) -> bytes:
+        """What the process in the sandbox prints."""
+        limits = contract.read().limits
+        text = "".join(cell["source"] for cell in cells)
+        text += "".join(path.read_text(errors="replace") for path in self.folder.glob("*.py"))
+        with tempfile.TemporaryDirectory() as temporary:
+            place = Path(temporary)
+            spec = place / "spec.json"
+            memory = int(limits.memory * 2**30)
+            settings = {"folder": str(self.folder), "seconds": self.test_seconds, "memory": memory, "cells": cells}
+            spec.write_text(json.dumps(settings))
+            readable = {spec: spec, self.folder: self.folder, **{path: path for path in _lessons(self.master)}}
+            env = {**environment.TENSORFLOW, "MPLBACKEND": "agg"}
+            if images := os.environ.get(environment.SLICE):
+                env[environment.SLICE] = images
+            for name in (name for name in PUBLISHED if name in text):
+                bundle = data.bundle(name, place, limit=int(images) if images else None)
+                readable.update(bundle.files)
+                env.update(bundle.env)
+            command = bubblewrap.command([sys.executable, "-m", PROGRAM, str(spec)], readable, env, place / "links")
+            with (place / "answers").open("w+b") as answers:
+                with Supervised(
+                    command, temporary=place, cwd="/", stdout=answers, stderr=subprocess.DEVNULL
+                ) as process:
+                    tree = ProcessTree(process.pid, not bubblewrap.available())
+                    most = limits.processes * RANKS
+                    while process.poll() is None:
+                        if tree.usage(most).processes > most:
+                            tree.kill()
+                            break
+                        with contextlib.suppress(subprocess.TimeoutExpired):
+                            process.wait(POLL_INTERVAL_S)
+                answers.seek(0)
+                return answers.read()
+
+
+def _described(cell: Cell, source: str) -> dict[str, Any]:
+    """A cell for the process: `source` is the learner's, the names of an exercise are the course's."""
+    exercise = cell.kind == "exercise"
+    return {
+        "id": cell.id,
+        "kind": _KINDS[cell.kind],
+        "source": source,
+        "names": list(_defined(cell.source)) if exercise else [],
+        "look": static_look.findings(source) if exercise else [],
+    }
+
+
+def _defined(source: str) -> Iterator[str]:
+    for statement in ast.parse(source).body:
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            yield statement.name
+        elif isinstance(statement, ast.Assign):
+            yield from (
+                node.id for target in statement.targets for node in ast.walk(target) if isinstance(node, ast.Name)
+            )
+
+
+def _lessons(master: Master) -> Iterator[Path]:
+    """What of the labs the checks are made of; no master is among it."""
+    lab = ROOT / "labs" / master.assignment
+    yield from (path for path in (ROOT / "labs" / "__init__.py", lab / "lessons", lab / "recorded") if path.exists())
+
+
+def _answers(printed: bytes) -> Iterator[dict[str, Any]]:
+    for line in printed.decode(errors="replace").splitlines():
+        with contextlib.suppress(ValueError):  # cut short
+            yield json.loads(line)

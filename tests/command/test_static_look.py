@@ -1,0 +1,82 @@
+"""What is found in a learner's code by reading it, and that honest code has nothing of it."""
+
+from __future__ import annotations
+
+import pytest
+
+from course_lib.command import static_look
+from course_lib.command.classroom import conversions, masters
+
+HONEST = """
+import os
+import shutil
+import numpy as np
+import tensorflow as tf
+import horovod.tensorflow.keras as hvd
+from course_lib import data, models
+from course_lib.optimizers import LARS
+
+class Timer(tf.keras.callbacks.Callback):
+    def __init__(self):
+        super().__init__()
+        self._began = 0.0
+
+def store(path, text):
+    with open(path, "w") as file:
+        file.write(text)
+        os.fsync(file.fileno())
+    os.replace(path, path + "2")
+
+gpus = tf.config.list_physical_devices("GPU")
+model = models.assessment_cnn((32, 32, 3), 10)
+model.optimizer = LARS(0.1)
+model.layers[0].trainable = False
+path = os.environ.get("COURSE_WEIGHTS", "weights.h5")
+"""
+
+
+def test_honest_code_has_nothing_to_look_at():
+    assert static_look.findings(HONEST) == []
+
+
+def test_no_solution_and_no_script_of_the_course_has_anything_to_look_at():
+    cells = [cell for path in masters.find() for cell in masters.read(path).cells if cell.kind == "exercise"]
+    assert len(cells) > 50
+    assert {cell.id: found for cell in cells if (found := static_look.findings(cell.source))} == {}
+    for folder in (conversions.ASSESSMENT, conversions.LAB2):
+        assert static_look.findings(conversions.converted(folder=folder)) == []
+
+
+@pytest.mark.parametrize(
+    "code, found",
+    [
+        ("import gc", "line 1 imports gc"),
+        ("import subprocess as s", "line 1 imports subprocess"),
+        ("from os import system", "line 1 imports os.system"),
+        ("import course_lib.notebook.judging", "line 1 imports course_lib.notebook.judging"),
+        ("from labs.lab1_gradient_descent.lessons import checks_1a", "line 1 imports labs.lab1_gradient_descent"),
+        ("from . import x", "line 1 imports ..x"),
+        ("from numpy import ctypeslib", "line 1 imports numpy.ctypeslib"),
+        ("import os\nos.system('id')", "line 2 reaches for os.system"),
+        ("import os as o\no.fork()", "line 2 reaches for o.fork"),
+        ("import os\nx = os\nx.fork()", "line 2 uses os"),
+        ("import sys\nsys.modules.clear()", "line 2 reaches for sys.modules"),
+        ("f.__globals__['points'] = 1", "line 1 reaches for f.__globals__"),
+        ("().__class__.__bases__", "line 1 reaches for ().__class__"),
+        ("judge._criteria", "line 1 reaches for judge._criteria"),
+        ("np.os.system('id')", "line 1 reaches for np.os"),
+        ("eval('1')", "line 1 uses eval"),
+        ("getattr(f, '__co' + 'de__')", "line 1 uses getattr"),
+        ("def f():\n    __import__('gc')", "line 2 uses __import__"),
+        ("import time\ntime.time = lambda: 0.0", "line 2 changes time.time"),
+        ("import tensorflow as tf\ntf.keras.Model.fit = None", "line 2 changes tf.keras.Model.fit"),
+        ("import horovod.tensorflow as hvd\nx = hvd\nx.size = None", "line 3 changes x.size"),
+    ],
+)
+def test_what_has_to_be_looked_at_is_named_with_its_line(code, found):
+    assert any(finding.startswith(found) for finding in static_look.findings(code)), static_look.findings(code)
+
+
+@pytest.mark.parametrize("code", ["def f(:", "!id", "\x00", "(" * 500 + ")" * 500])
+def test_what_is_no_python_is_left_to_who_runs_it(code):
+    assert static_look.findings(code) == []
