@@ -12,11 +12,15 @@ from typing import Any
 
 
 class Wrong(Exception):
-    """What a judge raises: one sentence that points to the mistake, and the share of the points that is left."""
+    """What a judge raises: one sentence that points to the mistake, and the share of the points that is left.
 
-    def __init__(self, sentence: str, share: float = 0.0) -> None:
+    A `hint` takes the place of the criterion's, where the cause that was seen is not the usual one.
+    """
+
+    def __init__(self, sentence: str, share: float = 0.0, hint: str | None = None) -> None:
         super().__init__(sentence)
         self.share = min(1.0, max(0.0, float(share)))
+        self.hint = hint
 
 
 @dataclass(frozen=True)
@@ -51,11 +55,12 @@ class Criterion:
 
     def __call__(self, subject: Any) -> Verdict:
         try:
-            reason, share = self.judge(subject) or "Right.", 1.0
+            reason, share, hint = self.judge(subject) or "Right.", 1.0, ""
         except Wrong as wrong:
             reason, share = str(wrong), wrong.share
+            hint = self.hint if wrong.hint is None else wrong.hint
         points = self.max_points * share
-        return Verdict(self.id, self.title, points, self.max_points, reason, "" if share >= 1 else self.hint)
+        return Verdict(self.id, self.title, points, self.max_points, reason, "" if share >= 1 else hint)
 
 
 def judge(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:

@@ -82,16 +82,19 @@ def on_training_steps(
 ) -> None:
     """Before each call of a model under a gradient tape, which is a training step, call `step(model, measured)`.
 
-    `measure` makes, of the tensor of the step's examples, the tensor whose value is `measured`. A step that XLA
-    compiles is passed over: it cannot call Python.
+    `measure` makes, of the tensor of the step's examples (of several inputs the largest), the tensor whose value is
+    `measured`. A step that XLA compiles is passed over: it cannot call Python.
     """
     from tensorflow.python.eager import record
     from tensorflow.python.ops import control_flow_util
 
     inside = threading.local()
 
+    def size(tensor: object) -> int:
+        return tf.TensorShape(getattr(tensor, "shape", None))[1:].num_elements() or 0
+
     def tap(model: object, inputs: object) -> object:
-        examples = tf.nest.flatten(inputs)[0]
+        examples = max(tf.nest.flatten(inputs), key=size)
         if tf.executing_eagerly():
             with record.stop_recording():
                 step(model, measure(examples).numpy())

@@ -24,9 +24,12 @@ COLLECTIVES = ("ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLTOALL", "REDUCESCATTER
 MAX_FILE_BYTES = 256 * 2**20  # what a file has beyond that is not read
 MAX_RECORD_CHARACTERS = 100_000
 WEIGHT_TYPES = ("<f2", "<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
-# A tensor's row gets its name; a collective begins; a collective ends and tells what it has reduced.
+# A tensor's row gets its name; a collective is asked for; a rank enters it; it begins; it ends and tells what it has
+# reduced.
 _TRACE = re.compile(
     rb'"process_name", "ph": "M", "pid": (?P<row>\d+), "args": \{"name": (?P<tensor>"[^"]*")'
+    rb'|"ph": "B", "name": "NEGOTIATE_[A-Z]+",[^{}]*?"pid": (?P<asked>\d+)'
+    rb'|"ph": "X", "name": "(?P<entrant>\d{1,9})",[^{}]*?"pid": (?P<entered>\d+)'
     rb'|"ph": "B", "name": "(?P<operation>' + "|".join(COLLECTIVES).encode() + rb')",[^{}]*?"pid": (?P<begun>\d+)'
     rb'|"pid": (?P<ended>\d+), "args": \{"dtype": "(?P<type>\w+)", "shape": "\[(?P<shape>[\d, ]*)\]"'
 )
@@ -91,11 +94,15 @@ class Collectives:
     """What Horovod did, by operation: to which tensor how often, and to how many elements and bytes in all.
 
     The sizes are those that the timeline has: of all-reduces on every rank, of broadcasts on receiving ranks only.
+    `waiting` has the tensors whose collective was asked for and never began, each with the ranks that had entered it.
+    Of a collective that Horovod has done before, nothing tells that; and where the ranks were killed, the last of them
+    that entered is not written down.
     """
 
     times: Mapping[str, Counter] = field(default_factory=dict)
     elements: Mapping[str, int] = field(default_factory=dict)
     bytes: Mapping[str, int] = field(default_factory=dict)
+    waiting: Mapping[str, frozenset[int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -239,11 +246,17 @@ def read_timeline(path: Path) -> Collectives:
     doing: dict[bytes, str] = {}
     times: dict[str, Counter] = {}
     sizes: Counter = Counter()
+    waiting: dict[bytes, set[int]] = {}
     for found in _TRACE.finditer(_bytes(path)):
         kind = found.lastgroup
         if kind == "tensor":
             names[found["row"]] = found["tensor"][1:-1].decode(errors="replace")
+        elif kind == "asked":
+            waiting[found["asked"]] = set()
+        elif kind == "entered" and found["entered"] in waiting:
+            waiting[found["entered"]].add(int(found["entrant"]))
         elif kind == "begun":
+            waiting.pop(found["begun"], None)
             operation = doing[found["begun"]] = found["operation"].decode()
             times.setdefault(operation, Counter())[names.get(found["begun"], "?")] += 1
         elif kind == "shape" and found["ended"] in doing:
@@ -253,7 +266,8 @@ def read_timeline(path: Path) -> Collectives:
         size = math.prod(int(side) for side in shape.split(b",") if side.strip()) * number
         elements[operation] += size
         octets[operation] += size * _size(kind)
-    return Collectives(times, elements, octets)
+    left = {names.get(row, "?"): frozenset(ranks) for row, ranks in waiting.items()}
+    return Collectives(times, elements, octets, left)
 
 
 def _size(kind: bytes) -> int:

@@ -37,6 +37,14 @@ def test_the_share_that_is_left_lies_between_nothing_and_all(share, kept):
     assert Wrong("no", share).share == kept
 
 
+def test_a_judge_may_have_a_hint_of_its_own():
+    def wrong(hint):
+        raise Wrong("no", hint=hint)
+
+    criterion = Criterion("one", "One", 1.0, wrong, hint="usual")
+    assert [criterion(hint).hint for hint in (None, "another", "")] == ["usual", "another", ""]
+
+
 def test_other_errors_are_no_verdicts():
     with pytest.raises(ZeroDivisionError):
         Criterion("one", "One", 1.0, lambda subject: 1 / subject)(0)

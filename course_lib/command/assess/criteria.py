@@ -7,6 +7,8 @@ replaced, what the weights of the ranks or the kernel's count of bytes contradic
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
@@ -18,6 +20,14 @@ from course_lib.ranks.evidence import Evidence, RankEvidence
 MAX_EPOCHS = 1.25  # training sets that the ranks may read together in an epoch
 MIN_EPOCHS = 0.3  # and that they must read in the whole training
 MIN_TRAFFIC_SHARE = 0.8  # of the bytes that reductions make, which the kernel must have counted
+
+# Hints where the cause that was seen is not the usual one.
+SAVE = "See 2b, Step 7: only rank 0 saves, to the path in COURSE_WEIGHTS."
+READ_THE_ERROR = "Read the error: it says what failed. `course run assessment.py -np 2` shows the lines before it."
+ALL_ENTER = "Let all ranks call every collective: no hvd.allreduce or hvd.broadcast below `if hvd.rank() == 0`."
+EQUAL_BATCHES = f"See 2b, Step 6: give all ranks equally many batches. {ALL_ENTER}"
+TRAIN_TOGETHER = "See 2b, Steps 1 and 4: it counts as soon as the ranks train together."
+_TWO_WRITERS = re.compile(r"unable to lock file|Resource temporarily unavailable|\berrno\W{1,3}11\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -84,7 +94,9 @@ def serial(measured: Measured) -> str:
     if alone.result.code:
         raise Wrong(f"On one rank: {conduct.failure(alone.result)}")
     if not _savers(alone):
-        raise Wrong("On one rank the script came to its end, but saved no weights to the path in COURSE_WEIGHTS.")
+        raise Wrong(
+            "On one rank the script came to its end, but saved no weights to the path in COURSE_WEIGHTS.", hint=SAVE
+        )
     return f"On one rank the script ran to its end in {alone.result.seconds:.0f} s and saved weights."
 
 
@@ -109,6 +121,8 @@ def averaged(measured: Measured) -> str:
     reduced = conduct.reductions(evidence)
     _require_training_together(evidence)
     difference = _difference_at_the_end(evidence)
+    if reduced.complete and difference and not evidence.broadcasts and _started_apart(evidence):
+        return f"{reduced}. The ranks end with different weights only because they started apart (see broadcast)."
     if not reduced.complete:
         raise Wrong(reduced.lack, 0.0 if difference else 0.5)
     if difference:
@@ -137,7 +151,7 @@ def data(measured: Measured) -> str:
     return told
 
 
-@_criterion("One rank saves", "See 2b, Step 7: only rank 0 saves, to the path in COURSE_WEIGHTS.")
+@_criterion("One rank saves", SAVE)
 def checkpoint(measured: Measured) -> str:
     evidence = _believed(measured)
     nobody = "No rank saved weights to the path in COURSE_WEIGHTS."
@@ -165,14 +179,15 @@ def test_accuracy(measured: Measured) -> str:
 @_criterion("In time", "See 2c: run, watch, tune. Train fewer epochs, or more images a second.")
 def time(measured: Measured) -> str:
     if measured.together is None:
-        raise Wrong("The script did not run on all ranks.")
+        raise Wrong("The script did not run on all ranks.", hint="")
     if end := conduct.early_end(measured.together):
-        late = f"It was not done after {measured.limit:.0f} s, the time limit."
-        raise Wrong(late if "time limit" in end else end)
+        if "time limit" in end:
+            raise Wrong(f"It was not done after {measured.limit:.0f} s, the time limit.")
+        raise Wrong(end, hint=_hint_at_the_end(measured.together))
     seconds = measured.together.result.seconds
     took = f"It took {seconds:.1f} s; the limit is {measured.limit:.0f} s."
     if why := _not_together(measured):
-        raise Wrong(f"{took} {why}")
+        raise Wrong(f"{took} {why}", hint=TRAIN_TOGETHER)
     if seconds > measured.limit * (1 + measured.tolerance):
         raise Wrong(took)
     return took
@@ -244,25 +259,54 @@ def _difference_at_the_end(evidence: Evidence) -> str:
         # Ended in the middle of a step, or a rank has changed its weights after training: they do not count.
         return ""
     gap = evidence.weights_differ(trainable=True)
-    by = "" if gap is None else f" by up to {gap:.2g}"
+    by = "" if gap is None or math.isinf(gap) else f": they differ by up to {gap:.2g}"
     why = ""
-    if moments and not moments[0][1]:
+    if _started_apart(evidence):
         why = ", because the ranks started apart and averaged gradients keep the distance"
     elif moments:
         update = next(updates for updates, equal in moments if not equal)
         why = f"; by update {update:,} something else than averaged gradients had changed them"
-    return f"the ranks end with different weights: they differ{by}{why}."
+    return f"the ranks end with different weights{by}{why}."
+
+
+def _started_apart(evidence: Evidence) -> bool:
+    """Whether the ranks held different weights when all of them told of these for the first time."""
+    moments = evidence.agreement()
+    return bool(moments) and not moments[0][1]
+
+
+def _hint_at_the_end(evidence: Evidence) -> str:
+    """What to read where a run did not come to its end, and it was not for lack of time."""
+    if evidence.ended_by:
+        return ""  # a limit of the sandbox, which the sentence names
+    if conduct.deadlocked(evidence):
+        return EQUAL_BATCHES
+    if conduct.never_entered(evidence):
+        return ALL_ENTER
+    two_writers = any(_TWO_WRITERS.search(line) for line in (evidence.result.reason, *evidence.result.tail))
+    return SAVE if two_writers else READ_THE_ERROR
 
 
 def _reached(measured: Measured, kind: str, accuracy: float | None, target: float) -> str:
     if accuracy is None:
-        raise Wrong((measured.weights and measured.weights.problem) or "There are no weights to measure.")
+        problem = (measured.weights and measured.weights.problem) or "There are no weights to measure."
+        raise Wrong(problem, hint=_hint_for_weights(measured, problem))
     reached = f"The saved weights reach {accuracy:.3f} on {kind} images; the target is {target:.2f}."
     if why := _not_together(measured):
-        raise Wrong(f"{reached} {why}")
+        raise Wrong(f"{reached} {why}", hint=TRAIN_TOGETHER)
     if accuracy < target:
         raise Wrong(reached)
     return reached
+
+
+def _hint_for_weights(measured: Measured, problem: str) -> str | None:
+    """What to read where there are no weights to measure; None for the criterion's own hint."""
+    if "diverged" in problem:
+        return None
+    end = measured.together and conduct.early_end(measured.together)
+    if not end:
+        return SAVE
+    return "Save earlier, or train fewer epochs." if "time limit" in end else _hint_at_the_end(measured.together)
 
 
 def _not_together(measured: Measured) -> str:

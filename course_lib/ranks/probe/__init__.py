@@ -7,7 +7,7 @@ folder:
     rank-R.jsonl      one record a line: init, gpus, fit, first-step, epoch, fit-end, progress, digest, weights, save,
                       tampered
     rank-R.steps      int32: how many examples each training step held
-    rank-R.examples   float32: the mean brightness of each of these examples, in order
+    rank-R.examples   float32: the mean brightness, weighted to the centre, of each of these examples, in order
     rank-R.weights    the weights after training; their shapes are in the record `weights`
 
 Everything is written as it happens, so that a rank that is killed leaves its evidence. With COURSE_FAKE_GPUS=N the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 
@@ -13,10 +14,15 @@ from course_lib.ranks.probe.recorder import Recorder
 
 _WRITING = os.O_WRONLY | os.O_RDWR
 _MOVING = ("os.rename", "os.link", "os.symlink", "os.remove", "os.truncate")
+_COMMANDS = {"os.system": 0, "subprocess.Popen": 1}  # event → which of its arguments is the command
+_COPYING = re.compile(r"\b(cp|mv|ln|install|rsync)\b")
 
 
 def watch(tf: object, recorder: Recorder, patches: Patches) -> None:
-    """Patch what saves, and listen to what Python itself opens: for writing, the file of the weights."""
+    """Patch what saves, and listen to what Python itself opens: for writing, the file of the weights.
+
+    What TensorFlow's functions for files, or other programs, copy there is not opened by Python: they are watched too.
+    """
     import h5py
 
     weights = os.path.abspath(os.environ.get(environment.WEIGHTS, "weights.h5"))
@@ -73,12 +79,31 @@ def watch(tf: object, recorder: Recorder, patches: Patches) -> None:
             for path in args[:2]:
                 if isinstance(path, (str, bytes)):
                     changed(path)
+        elif event in _COMMANDS:
+            command = _text(args[_COMMANDS[event]])
+            if _COPYING.search(command) and (os.path.basename(weights) in command or environment.WEIGHTS in command):
+                changed(weights)
 
-    def changed(path: str | bytes) -> None:
+    def changed(path: str | bytes | os.PathLike) -> None:
         place = os.path.abspath(os.fsdecode(path))
         if place == weights:
             save(place)
         elif place.startswith(evidence):  # the recorder's own files are open already
             recorder.tampered("the evidence")
 
+    def moving(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def move(src: object, dst: object, *args: object, **kwargs: object) -> None:
+            changed(dst)
+            original(src, dst, *args, **kwargs)
+
+        return move
+
+    for name in ("copy", "rename"):
+        patches.put(tf.io.gfile, name, moving)
     sys.addaudithook(listen)
+
+
+def _text(command: object) -> str:
+    words = command if isinstance(command, (list, tuple)) else [command]
+    return " ".join(os.fsdecode(word) for word in words if isinstance(word, (str, bytes, os.PathLike)))

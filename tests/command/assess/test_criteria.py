@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import tensorflow as tf
 
 from course_lib.command.assess import contract, criteria
 from course_lib.command.assess.criteria import Measured, Weights
 from course_lib.notebook.judging import judge
-from course_lib.ranks import evidence
+from course_lib.ranks import events, evidence
 from course_lib.ranks.evidence import Collectives, Evidence, RankEvidence
 from course_lib.ranks.launch import Result
+from course_lib.ranks.probe import training
 
 CONTRACT = contract.read()
 PROFILE = CONTRACT.profile("short")
@@ -113,7 +116,15 @@ def test_four_ranks_without_fault_get_everything():
     assert verdicts(four())["ranks"].reason == "All 4 ranks found each other."
 
 
+def looped(one: RankEvidence) -> RankEvidence:
+    """The same rank, had it trained in a loop of its own."""
+    return replace(one, records={**one.records, **{kind: [] for kind in FIT_ONLY}})
+
+
+FIT_ONLY = ("fit", "epoch", "first-step")
 QUARTER = brightness(0)[: IMAGES // 4]
+LAST = replace(rank(3, size=4), rank=0, records=rank(0, size=4).records)  # rank 0 with the last quarter
+SHUFFLED_FIRST = rank(3, size=4, order=np.tile(np.random.default_rng(1).permutation(QUARTER), 4))
 OF_FOUR = {
     "a rank with another's GPU": (
         four(rank2=rank(2, size=4, gpus=[{"visible": ["/physical_device:GPU:1"]}])),
@@ -133,6 +144,20 @@ OF_FOUR = {
     "a rank with rank 0's images in another order": (
         four(rank3=rank(3, size=4, order=np.tile(np.random.default_rng(1).permutation(QUARTER), 4))),
         "data", "Ranks 0 and 3 read the same part of the images (100% of it)",
+    ),
+    "three ranks with the same images": (
+        four(**{f"rank{number}": rank(number, size=4, order=np.tile(QUARTER, 4)) for number in (1, 2, 3)}, rank0=LAST),
+        "data", "In the same step ranks 1 and 2 read the same images (100% of a batch)",
+    ),
+    "two ranks with the same images in another order": (
+        four(rank0=LAST, rank1=rank(1, size=4, order=np.tile(QUARTER, 4)), rank3=SHUFFLED_FIRST),
+        "data", "Ranks 1 and 3 read the same part of the images (100% of it)",
+    ),
+    "two ranks with the same images in another order, in a loop of their own": (
+        four(**{f"rank{r}": looped(one) for r, one in enumerate(
+            (LAST, rank(1, size=4, order=np.tile(QUARTER, 4)), rank(2, size=4), SHUFFLED_FIRST)
+        )}),
+        "data", "Ranks 1 and 3 read the same part of the images (100% of it)",
     ),
     "a rank with fewer batches": (
         four(rank2=replace(rank(2, size=4), examples=rank(2, size=4).examples[:17])),
@@ -161,13 +186,23 @@ def test_the_rank_at_fault_is_named_among_four(mistake):
     assert reason in found.reason
 
 
-FIT_ONLY = ("fit", "epoch", "first-step")
-
-
 def test_a_loop_of_its_own_is_as_good():
     """No epochs, no fit: the digests between the updates say what the callback says of fit."""
-    own = {kind: [] for kind in FIT_ONLY}
-    assert lost(run(rank(0, **own), rank(1, **own))) == {}
+    assert lost(run(looped(rank(0)), looped(rank(1)))) == {}
+
+
+def test_option_2_is_as_good_for_four_ranks_and_in_a_loop_of_their_own():
+    orders = [np.random.default_rng(seed).permutation(brightness(0)) for seed in range(4)]
+    ranks = [rank(number, size=4, order=order) for number, order in enumerate(orders)]
+    assert lost(run(*ranks, reduced=UPDATES * VALUES // 2)) == {}
+    assert lost(run(*map(looped, ranks), reduced=UPDATES * VALUES // 2)) == {}
+
+
+def test_ranks_may_change_parts_in_the_next_epoch_of_a_loop_of_their_own():
+    ranks = [rank(0), rank(1)]
+    later = [one.examples[STEPS:] for one in reversed(ranks)]
+    changing = [replace(looped(one), examples=one.examples[:STEPS] + other) for one, other in zip(ranks, later)]
+    assert lost(run(*changing)) == {}
 
 
 def test_updates_without_an_optimizer_are_counted_by_their_steps():
@@ -220,6 +255,13 @@ MISTAKES = {
             rank(0, broadcast=[], digest=apart(0, 1), **{"first-step": [{"digest": "a"}]}),
             replace(rank(1, broadcast=[], digest=apart(1, 1), **{"first-step": [{"digest": "b"}]}), weights=OTHERS),
             broadcasts=0,
+        ),
+        {"broadcast": 10}, "broadcast", "Nothing was broadcast",
+    ),
+    "apart in spite of a broadcast": (
+        run(
+            rank(0, digest=apart(0, 1), **{"first-step": [{"digest": "a"}]}),
+            replace(rank(1, digest=apart(1, 1), **{"first-step": [{"digest": "b"}]}), weights=OTHERS),
         ),
         {"averaged": 10, "broadcast": 10}, "averaged", "by up to 1, because the ranks started apart",
     ),
@@ -348,6 +390,134 @@ def test_a_run_ended_by_the_time_limit_is_judged_by_what_is_there():
     assert "not done after 60 s" in verdicts(cut)["time"].reason
 
 
+NO_BROADCAST, _, _, _ = MISTAKES["no broadcast"]
+
+
+def test_a_missing_broadcast_is_charged_once_but_nobody_passes_without_it():
+    found = verdicts(NO_BROADCAST)["averaged"]
+    assert found.passed
+    assert "400 gradient values were all-reduced" in found.reason
+    assert "only because they started apart (see broadcast)" in found.reason
+    assert "broadcast" in CONTRACT.required
+
+
+def test_a_difference_of_unknown_size_leaves_no_gap_in_the_sentence():
+    apart_later = run(rank(0), replace(rank(1, digest=apart(1, 32)), weights=(), trainable=()))
+    assert "end with different weights; by update 32 something else" in verdicts(apart_later)["averaged"].reason
+
+
+WAITED = Result(124, 40.0, message="No rank made a step for 8 s: the ranks wait for each other.")
+LEFT = Result(1, 9.0, 0, "Rank 0 failed with exit code 1.", ("UnknownError: Horovod has been shut down.",))
+STALLED = ("One or more tensors were submitted", "Missing ranks:", "1: [accuracy, loss]")
+LOCKED = "BlockingIOError: [Errno 11] Unable to open file (unable to lock file, errno = 11)"
+
+
+def waiting(result: Result, *entered: int, printed: tuple[str, ...] = ()) -> Evidence:
+    """A run in which some ranks have entered a collective that the others never came to."""
+    one = run(replace(rank(0), printed=printed), rank(1), result=result)
+    return replace(one, collectives=replace(one.collectives, waiting={"mean_accuracy": frozenset(entered)}))
+
+
+@pytest.mark.parametrize(
+    ("together", "named"),
+    [
+        (waiting(LEFT, 0), "Rank 1 never entered the collective mean_accuracy, for which the others wait."),
+        (run(result=LEFT), "Rank 0 entered a collective when another rank had ended."),
+        (waiting(LEFT, 1), "Rank 0 never entered the collective mean_accuracy, for which the others wait."),
+        (waiting(WAITED), "Only some of the ranks entered the collective mean_accuracy; they wait for the others."),
+        (
+            waiting(WAITED, printed=STALLED),
+            "Rank 1 never entered the collective accuracy, for which the others wait.",
+        ),
+    ],
+)
+def test_a_collective_that_some_ranks_never_enter_is_named(together, named):
+    found = verdicts(together)["time"]
+    assert found.reason.startswith(named)
+    assert criteria.ALL_ENTER in found.hint
+
+
+def test_a_collective_that_a_crash_cut_short_is_not_to_blame():
+    crashed = waiting(Result(1, 9.0, 1, "Rank 1 failed with exit code 1.", ("ValueError: boom",)), 0)
+    assert verdicts(crashed)["time"].reason == "Rank 1 failed with exit code 1: ValueError: boom"
+
+
+def crash(*tail: str) -> Evidence:
+    return run(result=Result(1, 9.0, 1, "Rank 1 failed with exit code 1.", tail))
+
+
+HINTS = {
+    "an error": (crash("ValueError: boom"), "time", "Read the error"),
+    "two writers": (crash("Traceback", LOCKED), "time", "2b, Step 7"),
+    "unequal batches": (run(result=WAITED), "time", "2b, Step 6"),
+    "too slow": (run(result=Result(0, 70.0)), "time", "Train fewer epochs"),
+    "not done": (run(result=Result(124, 60.0, message="Stopped at the time limit of 60 s.")), "time", "fewer epochs"),
+    "apart, in time": (MISTAKES["no averaging"][0], "time", "2b, Steps 1 and 4"),
+    "apart, accurate": (MISTAKES["no averaging"][0], "train_accuracy", "2b, Steps 1 and 4"),
+}
+
+
+@pytest.mark.parametrize("cause", HINTS)
+def test_a_hint_follows_the_cause(cause):
+    together, criterion, hint = HINTS[cause]
+    assert hint in verdicts(together)[criterion].hint
+
+
+@pytest.mark.parametrize(
+    ("together", "problem", "hint"),
+    [
+        (run(), "No weights were saved.", "only rank 0 saves"),
+        (crash("ValueError: boom"), "No weights were saved.", "Read the error"),
+        (HINTS["not done"][0], "No weights were saved.", "Save earlier"),
+        (run(), "3 of the saved weights are not numbers: the training diverged.", "learning rates"),
+    ],
+)
+def test_without_weights_no_hint_is_about_accuracy_unless_training_diverged(together, problem, hint):
+    assert hint in verdicts(together, weights=Weights(None, None, problem))["train_accuracy"].hint
+
+
+def fingerprints(images: np.ndarray) -> np.ndarray:
+    """What the probe notes of each image."""
+    seen = []
+    stub = SimpleNamespace(step=lambda model, brightness: seen.append(brightness))
+    with pytest.MonkeyPatch.context() as patch:
+        training._watch_steps(
+            tf, stub, SimpleNamespace(put=lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])))
+        )
+        model = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(1)])
+        with tf.GradientTape():
+            model(tf.constant(images))
+    (found,) = seen
+    return found
+
+
+def test_standardised_images_are_told_apart_and_mirrored_ones_are_not():
+    images = np.random.default_rng(0).normal(0, 1, (512, 8, 6, 3)).astype(np.float32)
+    images = (images - images.mean((1, 2, 3), keepdims=True)) / images.std((1, 2, 3), keepdims=True)
+    found = fingerprints(images)
+    assert found.std() > 0.01
+    assert len(np.unique(found)) == len(images)
+    np.testing.assert_allclose(fingerprints(images[:, :, ::-1]), found, atol=1e-6)
+    np.testing.assert_allclose(fingerprints(np.full((2, 8, 6, 3), 7, np.uint8)), 7, rtol=1e-5)
+    np.testing.assert_allclose(fingerprints(images[:, 0, 0]), images[:, 0, 0].mean(axis=1), atol=1e-6)
+
+
+def test_of_several_inputs_the_largest_is_looked_at():
+    seen = []
+    number, image = tf.keras.Input(1), tf.keras.Input((4, 4, 3))
+    model = tf.keras.Model([number, image], tf.keras.layers.Concatenate()([number, tf.keras.layers.Flatten()(image)]))
+    with pytest.MonkeyPatch.context() as patch:
+        events.on_training_steps(
+            tf,
+            lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])),
+            tf.shape,
+            lambda _, shape: seen.append(list(shape)),
+        )
+        with tf.GradientTape():
+            model([tf.zeros((2, 1)), tf.zeros((2, 4, 4, 3))])
+    assert seen == [[2, 4, 4, 3]]
+
+
 def test_accuracy_counts_from_its_target_on():
     assert lost(run(), weights=Weights(PROFILE.train_accuracy, PROFILE.test_accuracy)) == {}
     assert lost(run(), weights=Weights(0.19, 0.19)) == {"train_accuracy": 10, "test_accuracy": 10}
@@ -363,7 +533,9 @@ def test_the_run_on_one_rank_must_end_and_save():
     crashed = replace(ALONE, result=Result(1, 3.0, 0, "Rank 0 failed with exit code 1.", ("NameError: hvd",)))
     assert "NameError: hvd" in verdicts(run(), alone=crashed)["serial"].reason
     unsaved = replace(ALONE, ranks=(rank(0, save=[]),))
-    assert "saved no weights" in verdicts(run(), alone=unsaved)["serial"].reason
+    found = verdicts(run(), alone=unsaved)["serial"]
+    assert "saved no weights" in found.reason
+    assert found.hint == criteria.SAVE
 
 
 def test_without_runs_there_are_reasons():
@@ -416,3 +588,16 @@ def test_the_timeline_tells_what_was_reduced(tmp_path):
     found = evidence.read(tmp_path, 0, Result(0, 1.0)).collectives
     assert found.times == {"ALLREDUCE": {"grads_0": 2}}
     assert (found.elements["ALLREDUCE"], found.bytes["ALLREDUCE"]) == (12, 24)
+
+
+def test_the_timeline_tells_what_was_waited_for(tmp_path):
+    (tmp_path / "timeline.json").write_text(
+        '[\n{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "grads_0"}},\n'
+        '{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 1, "pid": 1},'
+        '{"ph": "X", "name": "0", "ts": 2, "pid": 1, "dur": 0},{"ph": "X", "name": "1", "ts": 3, "pid": 1, "dur": 0},'
+        '{"ph": "E", "ts": 3, "pid": 1},{"ph": "B", "name": "ALLREDUCE", "ts": 4, "pid": 1},'
+        '{"name": "process_name", "ph": "M", "pid": 2, "args": {"name": "accuracy"}},\n'
+        '{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "ts": 5, "pid": 2},'
+        '{"ph": "X", "name": "1", "ts": 6, "pid": 2, "dur": 0}]'
+    )
+    assert evidence.read(tmp_path, 2, Result(0, 1.0)).collectives.waiting == {"accuracy": {1}}
