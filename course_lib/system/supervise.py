@@ -28,6 +28,7 @@ GRACE_S = 2.0  # between asking processes to end and killing them
 TIMED_OUT = 124  # exit code, as of timeout(1)
 STDIN, STDERR = 0, 2
 _LEASE_POLL_MS = 50
+_END_POLL_S = 0.1
 _PR_SET_CHILD_SUBREAPER = 36
 
 
@@ -49,14 +50,16 @@ def adopt_orphans() -> None:
 
 
 def end_tree(grace: float = GRACE_S) -> None:
-    """End every descendant of this process: first politely, after `grace` seconds by force; reap all of them."""
+    """End every descendant of this process: first politely, once, after `grace` seconds by force; reap all of them."""
     deadline = time.monotonic() + grace
+    asked: set[psutil.Process] = set()
     while children := psutil.Process().children(recursive=True):
         force = time.monotonic() >= deadline
-        for child in children:
+        for child in children if force else set(children) - asked:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill() if force else child.terminate()
-        psutil.wait_procs(children, timeout=0.1 if force else max(0.0, deadline - time.monotonic()))
+        asked.update(children)
+        psutil.wait_procs(children, timeout=_END_POLL_S)
 
 
 def supervise(

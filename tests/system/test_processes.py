@@ -51,6 +51,21 @@ def test_one_that_ignores_signals_has_its_grace(tmp_path):
     assert 0.3 <= time.monotonic() - began < 10
 
 
+def test_each_process_is_asked_once_also_one_that_appears_later():
+    program = (
+        "import os, signal\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])\n"  # which waits until it is asked for
+        "print('up', flush=True)\n"
+        "signal.sigwait([signal.SIGTERM])\n"
+        "os.fork()\n"
+        "while True:\n    signal.sigwait([signal.SIGTERM]); print('asked', flush=True)\n"
+    )
+    with Supervised([sys.executable, "-c", program], grace=1.0, stdout=subprocess.PIPE, text=True) as process:
+        process.stdout.readline()
+        process.end()
+        assert process.stdout.read() == "asked\n"
+
+
 @pytest.mark.parametrize("killed", [True, False])
 def test_the_temporary_folder_of_a_process_that_was_killed_is_removed(tmp_path, killed):
     folder = tmp_path / "temporary: folder"

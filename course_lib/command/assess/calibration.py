@@ -2,6 +2,7 @@
 
 Measured once for a host, a number of ranks and a build of TensorFlow, on drawn images (what is in them does not
 change the speed), then kept. The best of several short blocks counts: what else runs meanwhile makes blocks longer.
+What was measured while other programs had much of the cores' time is not kept.
 """
 
 from __future__ import annotations
@@ -13,6 +14,8 @@ import platform
 from importlib import metadata
 from pathlib import Path
 
+from course_lib.command.assess import slots
+from course_lib.command.assess.sandbox.resource_monitor import cores_cpu_seconds
 from course_lib.ranks import launch
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
@@ -21,6 +24,7 @@ from course_lib.system.files import write
 BATCH_SIZE = 128  # images of a rank and step
 BLOCKS = 5
 BLOCK_LENGTH_S = 1.0
+MAX_OTHERS = 0.2  # of the cores' time, that other programs may have meanwhile
 MAX_FACTOR = 4.0  # times the contract's limit, at most: a host slower than that is no host for the assessment
 
 
@@ -38,9 +42,16 @@ def known(ranks: int, hosts: str | None = None) -> float | None:
 
 
 def measure(ranks: int, env: dict[str, str] | None = None, hosts: str | None = None) -> float:
-    """Train on `ranks` ranks for some seconds; return, and keep, images per second of all ranks together."""
+    """Train on `ranks` ranks for some seconds; return, and keep, images per second of all ranks together.
 
-    def train() -> float:
+    Raises CourseError as `launch.call` does, and (code 2) where other programs kept the cores busy meanwhile.
+    """
+    # Of other hosts, and of what GPUs do, the clock of these cores says nothing.
+    cores = [] if hosts or slots.count() else sorted(os.sched_getaffinity(0))
+
+    def train() -> tuple[float, float, float, float | None]:
+        """Images per second; then, of the time that this was measured in, seconds in all, those for which this rank
+        computed, and those for which its cores did."""
         import time
 
         import horovod.tensorflow as hvd
@@ -71,18 +82,29 @@ def measure(ranks: int, env: dict[str, str] | None = None, hosts: str | None = N
         took = hvd.allreduce(tf.constant(time.perf_counter() - began), op=hvd.Max).numpy()
         steps = max(1, round(BLOCK_LENGTH_S / took))  # the same on all ranks
         blocks = []
+        began_all, own, computed = time.perf_counter(), time.process_time(), cores_cpu_seconds(cores)
         for _ in range(BLOCKS):
             began = time.perf_counter()
             for _ in range(steps):
                 step()
             blocks.append(time.perf_counter() - began)
-        return BATCH_SIZE * hvd.size() * steps / min(blocks)
+        seconds, own = time.perf_counter() - began_all, time.process_time() - own
+        computed = None if computed is None else cores_cpu_seconds(cores) - computed
+        return BATCH_SIZE * hvd.size() * steps / min(blocks), seconds, own, computed
 
     env = {**launch.ONE_THREAD, **(env or {})}
     controller = "gloo" if hosts else None  # as the assessment's own runs
-    speed = min(launch.call(train, ranks, controller=controller, hosts=hosts, env=env, timeout=300))
-    _keep(_key(ranks, hosts), speed)
-    return speed
+    measured = launch.call(train, ranks, controller=controller, hosts=hosts, env=env, timeout=300)
+    speeds, seconds, own, computed = zip(*measured)
+    others = (computed[0] - sum(own)) / (len(cores) * seconds[0]) if computed[0] is not None else 0.0
+    if others > MAX_OTHERS:
+        raise CourseError(
+            f"This host is too busy to be calibrated, other programs had {others:.0%} of the time of its cores: end "
+            "them, then assess again.",
+            code=2,
+        )
+    _keep(_key(ranks, hosts), min(speeds))
+    return min(speeds)
 
 
 def _keep(key: str, speed: float) -> None:
@@ -108,6 +130,7 @@ def _key(ranks: int, hosts: str | None) -> str:
     versions = [f"{name} {metadata.version(name)}" for name in ("horovod", "keras", "numpy")]
     sources = [Path(__file__), paths.ROOT / "course_lib" / "models.py", paths.ROOT / "course_lib" / "ranks" / "rank.py"]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
-    parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *launch.gpus(), f"{ranks} ranks", *versions]
+    gpus = launch.gpus() if slots.count() else []
+    parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *gpus, f"{ranks} ranks", *versions]
     parts += [f"hosts {hosts}"] if hosts else []
     return ", ".join([*parts, code.hexdigest()[:8]])

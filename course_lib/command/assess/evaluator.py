@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import os
 import resource
 import secrets
 import select
@@ -48,6 +49,8 @@ class Evaluator:
     test images, for the stand-in on images drawn with a seed that nobody knows. With `images`, only so many of each
     split are used, at most. `folder` is a private one, which is gone with the evaluator, even if it is killed.
 
+    Where the process dies, a fresh one takes its place: the host may have killed it for the memory it had.
+
     Raises CourseError: as `data.load` does; code 2 where the process can't be started or doesn't answer.
     """
 
@@ -58,18 +61,16 @@ class Evaluator:
             self._inbox.mkdir()
             bundle = data.bundle(name, self.folder, limit=images)
             self.data = bundle.name
-            command = [sys.executable, "-m", "course_lib.command.assess.evaluator", name, str(self._inbox)]
+            words = [sys.executable, "-m", "course_lib.command.assess.evaluator", name, str(self._inbox)]
             env = {"CUDA_VISIBLE_DEVICES": "-1", **environment.SILENT, **bundle.env}
             if images:
-                command.append(str(images))
+                words.append(str(images))
                 if bundle.source == "stand-in":  # of which only the slice need be drawn
                     env[environment.SLICE] = str(images)
             readable = {**bundle.files, self._inbox: self._inbox}
-            confined = bubblewrap.command(command, readable, env, self.folder / "links")
-            pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
-            self._process = stack.enter_context(Supervised(confined, temporary=self.folder, cwd="/", **pipes))
-            self._asked = 0
-            self._ready = False
+            self._command = bubblewrap.command(words, readable, env, self.folder / "links")
+            self._processes = stack.enter_context(contextlib.ExitStack())
+            self._start()
             self._stack = stack.pop_all()
 
     def __enter__(self) -> Evaluator:
@@ -95,24 +96,47 @@ class Evaluator:
             return Weights(None, None, "No weights were saved.")
         if weights.stat().st_size > MAX_FILE_BYTES:
             return Weights(None, None, f"The file of weights is larger than {MAX_FILE_BYTES >> 20} MB.")
+        answer = self._ask(weights)
+        if answer is None:
+            self._start()
+            answer = self._ask(weights)
+        if answer is None:  # twice the process was well until it was given these
+            return Weights(None, None, "The file of weights cannot be read: reading it ended the process that did.")
+        return Weights(answer["train_accuracy"], answer["test_accuracy"], answer["problem"])
+
+    def _start(self) -> None:
+        """Start the process, in the place of the one before."""
+        self._processes.close()
+        for left in self._inbox.iterdir():
+            left.unlink()
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.DEVNULL}
+        process = Supervised(self._command, temporary=self.folder, cwd="/", **pipes)
+        self._process = self._processes.enter_context(process)
+        self._asked = 0
+        self._ready = False
+
+    def _ask(self, weights: Path) -> dict | None:
+        """What the process says of the weights; None where they ended it."""
         self.wait()
         self._asked += 1
         part = self._inbox / "part"
         shutil.copyfile(weights, part)
         part.rename(self._inbox / f"{self._asked}.h5")
-        answer = self._answer()
-        if answer is None:  # it was well until it was given these
-            return Weights(None, None, "The file of weights cannot be read: reading it ended the process that did.")
-        return Weights(answer["train_accuracy"], answer["test_accuracy"], answer["problem"])
+        return self._answer()
 
     def _answer(self) -> dict | None:
-        """What the process says next; None where it has ended. CourseError (code 2) where it says nothing for long."""
-        ready, _, _ = select.select([self._process.stdout], [], [], ANSWER_LIMIT_S)
-        if not ready:
-            late = f"did not answer within {ANSWER_LIMIT_S:.0f} s"
-            raise CourseError(f"The process that evaluates the weights {late}; see `course doctor`.", code=2)
-        line = self._process.stdout.readline()
-        return json.loads(line) if line else None
+        """What the process says next; None where it has ended. CourseError (code 2) where that takes long."""
+        pipe, line = self._process.stdout.fileno(), b""
+        deadline = time.monotonic() + ANSWER_LIMIT_S
+        while not line.endswith(b"\n"):
+            if not select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))[0]:
+                late = f"did not answer within {ANSWER_LIMIT_S:.0f} s"
+                raise CourseError(f"The process that evaluates the weights {late}; see `course doctor`.", code=2)
+            byte = os.read(pipe, 1)
+            if not byte:
+                return None
+            line += byte
+        return json.loads(line)
 
 
 def serve(name: str, inbox: Path, images: int | None) -> None:

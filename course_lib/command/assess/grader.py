@@ -352,6 +352,7 @@ class _Assessment:
         while run.running:
             if self._stopping.wait(0.1):
                 run.stop()
+                return
 
 
 @dataclass(frozen=True)

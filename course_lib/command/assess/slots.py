@@ -1,7 +1,8 @@
 """Cores and GPUs of this host, given out so that no two timed runs share one.
 
 A slot is a file with a lock on it: it is free again when its holder ends, however it ends. Those who come first are
-served first, also among processes that know nothing of each other.
+served first, also among processes that know nothing of each other, of whatever account: the files are in `/tmp`, or
+in the cache where XDG_CACHE_HOME names one, as in containers that share nothing but a volume.
 """
 
 from __future__ import annotations
@@ -9,18 +10,22 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
+import itertools
 import os
 import platform
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import IO
 
 from course_lib.ranks import launch
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
+from course_lib.system.gpus import listing
 
 POLL_INTERVAL_S = 0.1
+_SHARED = Path("/tmp/one-model-many-gpus")  # not TMPDIR, which a job or an account may have for itself
 
 
 @contextlib.contextmanager
@@ -31,7 +36,7 @@ def take(
     waiting: Callable[[str], None] | None = None,
     stopping: threading.Event | None = None,
 ) -> Iterator[list[int]]:
-    """Hold a core for each of `ranks`, or a GPU where the host has `gpus` of them; yield their numbers.
+    """Hold a core for each of `ranks`, or a GPU where there are `gpus` (see `count`); yield their numbers.
 
     Where there are fewer cores than ranks, all cores are taken. `waiting` is told once, in a sentence, where they are
     not free at once; `stopping` ends the waiting with CourseError (code 130). Raises CourseError (code 2) for more
@@ -39,7 +44,7 @@ def take(
     """
     if gpus and ranks > gpus:
         raise CourseError(f"{ranks} ranks need {ranks} GPUs, and this host has {gpus}: ask for fewer ranks.", code=2)
-    kind, places_ = ("GPU", list(range(gpus))) if gpus else ("core", sorted(os.sched_getaffinity(0)))
+    kind, places_ = ("GPU", _visible(gpus)[:gpus]) if gpus else ("core", sorted(os.sched_getaffinity(0)))
     wanted = min(ranks, len(places_))
     told = False
     with contextlib.ExitStack() as held:
@@ -82,15 +87,41 @@ def on_cores(taken: list[int], gpus: int) -> Iterator[None]:
 
 
 def count() -> int:
-    """GPUs of this host."""
-    return len(launch.gpus())
+    """GPUs of this host that CUDA_VISIBLE_DEVICES leaves."""
+    there = range(len(launch.gpus()))
+    return len(list(itertools.takewhile(lambda number: number in there, _visible(len(there)))))
 
 
-def _open(name: str):
-    folder = paths.cache() / "slots" / _machine()
+def _visible(gpus: int) -> list[int]:
+    """The numbers of the GPUs that CUDA_VISIBLE_DEVICES names, in its order; of all `gpus` where it is not set."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return list(range(gpus))
+    names = [name.strip() for name in chosen.split(",") if name.strip()]
+    names = list(itertools.takewhile(lambda name: not name.startswith("-"), names))  # as CUDA does: -1 ends the list
+    lines = [] if all(map(str.isdecimal, names)) else listing()
+    numbers = [
+        int(name)
+        if name.isdecimal()
+        else next((number for number, line in enumerate(lines) if f"UUID: {name}" in line), place)
+        for place, name in enumerate(names)
+    ]
+    return list(dict.fromkeys(numbers))
+
+
+def _open(name: str) -> IO[str]:
+    folder = paths.cache() / "slots" if os.environ.get("XDG_CACHE_HOME") else _SHARED
+    path = folder / f"{_machine()}-{name}"
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        return Path(folder, name).open("w")
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(parents=True)
+            folder.chmod(0o1777)  # whatever the umask
+        # Created and opened apart: the kernel denies O_CREAT for another account's file in such a folder.
+        with contextlib.suppress(FileExistsError):
+            created = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
+            os.fchmod(created, 0o666)
+            os.close(created)
+        return os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "w")
     except OSError as error:
         raise CourseError(f"{folder} cannot be written ({error.strerror}): mend its permissions.", code=2) from None
 
@@ -104,7 +135,7 @@ def _machine() -> str:
         return platform.node()
 
 
-def _lock(file) -> bool:  # noqa: ANN001
+def _lock(file: IO[str]) -> bool:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

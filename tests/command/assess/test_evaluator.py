@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import subprocess
 
 import h5py
 import numpy as np
@@ -109,14 +110,40 @@ def test_a_late_answer_says_nothing_about_the_weights(saved, monkeypatch):
     assert caught.value.code == 2
 
 
-def test_weights_that_end_the_process_cannot_be_read(saved):
+def test_half_an_answer_is_late_too(monkeypatch):
+    monkeypatch.setattr(evaluator_module, "ANSWER_LIMIT_S", 0.5)
+    evaluator = object.__new__(Evaluator)
+    with subprocess.Popen(["sh", "-c", "printf '{'; exec sleep 20"], stdout=subprocess.PIPE) as evaluator._process:
+        with pytest.raises(CourseError, match="did not answer") as caught:
+            evaluator._answer()
+        evaluator._process.kill()
+    assert caught.value.code == 2
+
+
+def kill():
+    """What the host does where memory is short."""
+    for process in psutil.Process().children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "course_lib.command.assess.evaluator" in process.cmdline():
+                process.kill()
+
+
+def test_only_weights_that_end_two_processes_cannot_be_read(saved, monkeypatch):
     with Evaluator("cifar10", 100) as evaluator:
         evaluator.wait()
-        for process in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if "course_lib.command.assess.evaluator" in process.cmdline():
-                    process.kill()
+        kill()
+        assert evaluator.evaluate(saved()).problem == ""
+        monkeypatch.setattr(evaluator_module.shutil, "copyfile", lambda _, to: (to.touch(), kill()))
         assert "cannot be read: reading it ended the process" in evaluator.evaluate(saved()).problem
+
+
+def test_where_no_process_can_load_its_data_nothing_is_said_about_the_weights(saved, monkeypatch):
+    monkeypatch.setattr(bubblewrap, "command", lambda *_: ["true"])
+    with Evaluator("cifar10", 100) as evaluator:
+        evaluator._ready = True  # as the process was, before it ended
+        with pytest.raises(CourseError, match="The process that evaluates the weights ended") as caught:
+            evaluator.evaluate(saved())
+    assert caught.value.code == 2
 
 
 def test_nothing_is_left_of_an_evaluator():

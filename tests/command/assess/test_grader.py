@@ -83,6 +83,22 @@ def test_stopped_before_it_began(script):
     assert caught.value.code == 130
 
 
+def test_a_run_is_asked_to_stop_once():
+    class Run:
+        running = True  # for as long as its processes take to end
+        stops = 0
+
+        def stop(self):
+            self.stops += 1
+            assert self.stops == 1
+
+    assessment, run = object.__new__(grader._Assessment), Run()
+    assessment._stopping = threading.Event()
+    assessment._stopping.set()
+    assessment._stop_when_asked(run)
+    assert run.stops == 1
+
+
 def test_a_script_large_enough_to_carry_weights_gets_no_points(script):
     script.write_text("#" * (contract.read().largest * 1024 + 1))
     outcome = grader.assess(script, profile="short")

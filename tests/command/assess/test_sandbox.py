@@ -368,6 +368,26 @@ def test_a_folder_that_was_left_behind_goes_with_the_next_start(tmp_path, monkey
         assert (old.exists(), new.exists()) == (False, True)
 
 
+def test_a_run_that_has_closed_its_pipe_is_waited_for(tmp_path):
+    class Run:
+        looks = joins = 0
+
+        @property
+        def running(self):
+            self.looks += 1
+            assert self.looks < 100
+            return self.joins < 3
+
+        def join(self, seconds):
+            self.joins += 1
+
+    (tmp_path / "script.py").write_text("")
+    with Sandbox(tmp_path / "script.py", LIMITS, 1) as box:
+        pipe = os.open(box._private / "out", os.O_RDONLY | os.O_NONBLOCK)
+        os.close(os.open(box._private / "out", os.O_WRONLY))
+        box._collect(Run(), pipe)
+
+
 def test_a_script_that_is_not_there_is_one_sentence(tmp_path):
     before = set(Path(tempfile.gettempdir()).glob("course-sandbox-*"))
     with pytest.raises(CourseError, match=r"The script .*nowhere.py cannot be read: No such file") as caught:

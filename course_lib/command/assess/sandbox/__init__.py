@@ -278,6 +278,8 @@ class Sandbox:
                 if select.select([pipe], [], [], 0.1)[0]:
                     with contextlib.suppress(BlockingIOError):  # the script has read it
                         piece = os.read(pipe, 2**16)
+                    if not piece:  # nobody writes any more: `select` would not wait
+                        run.join(0.1)
                 buffer.extend(piece)
                 if ended and not piece:
                     break
