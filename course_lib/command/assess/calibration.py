@@ -25,6 +25,7 @@ BATCH_SIZE = 128  # images of a rank and step
 BLOCKS = 5
 BLOCK_LENGTH_S = 1.0
 MAX_OTHERS = 0.2  # of the cores' time, that other programs may have meanwhile
+ATTEMPTS = 3  # another program may be busy for some seconds only
 MAX_FACTOR = 4.0  # times the contract's limit, at most: a host slower than that is no host for the assessment
 
 
@@ -94,17 +95,18 @@ def measure(ranks: int, env: dict[str, str] | None = None, hosts: str | None = N
 
     env = {**launch.ONE_THREAD, **(env or {})}
     controller = "gloo" if hosts else None  # as the assessment's own runs
-    measured = launch.call(train, ranks, controller=controller, hosts=hosts, env=env, timeout=300)
-    speeds, seconds, own, computed = zip(*measured)
-    others = (computed[0] - sum(own)) / (len(cores) * seconds[0]) if computed[0] is not None else 0.0
-    if others > MAX_OTHERS:
-        raise CourseError(
-            f"This host is too busy to be calibrated, other programs had {others:.0%} of the time of its cores: end "
-            "them, then assess again.",
-            code=2,
-        )
-    _keep(_key(ranks, hosts), min(speeds))
-    return min(speeds)
+    for _ in range(ATTEMPTS):
+        measured = launch.call(train, ranks, controller=controller, hosts=hosts, env=env, timeout=300)
+        speeds, seconds, own, computed = zip(*measured)
+        others = (computed[0] - sum(own)) / (len(cores) * seconds[0]) if computed[0] is not None else 0.0
+        if others <= MAX_OTHERS:
+            _keep(_key(ranks, hosts), min(speeds))
+            return min(speeds)
+    raise CourseError(
+        f"This host is too busy to be calibrated, other programs had {others:.0%} of the time of its cores: end them, "
+        "then assess again.",
+        code=2,
+    )
 
 
 def _keep(key: str, speed: float) -> None:
