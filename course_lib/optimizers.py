@@ -192,11 +192,13 @@ class LAMB(_LayerWise):
         self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
 
     def _second_moments(self, var_list: Sequence[tf.Variable]) -> list[tf.Variable]:
+        # Keras's count of iterations is not that of steps when Horovod adds up several passes.
+        self._times = [self.add_variable((), tf.int64, name="t") for _ in var_list]
         return [self.add_variable_from_reference(variable, "v") for variable in var_list]
 
     def _step(self, gradient: tf.Tensor, variable: tf.Variable, place: int, rate: tf.Tensor, scaled: bool) -> None:
         first, second = self._momenta[place], self._second[place]
-        time = tf.cast(self.iterations + 1, variable.dtype)
+        time = tf.cast(self._times[place].assign_add(1), variable.dtype)
         first.assign_add((gradient - first) * (1 - self.beta_1))
         second.assign_add((tf.square(gradient) - second) * (1 - self.beta_2))
         # û = M̂ / (√V̂ + ε) is `correction` times this. The factor is kept out of the arrays, and cancels in û/‖û‖.
@@ -238,7 +240,7 @@ class NovoGrad(_LayerWise):
 
     def _step(self, gradient: tf.Tensor, variable: tf.Variable, place: int, rate: tf.Tensor, scaled: bool) -> None:
         second, squares = self._second[place], 2 * tf.nn.l2_loss(gradient)
-        # Zero is "no step yet"; the count of iterations would be off when Horovod adds up several passes.
+        # Zero is "no step yet": of a layer, which may get its first gradient late.
         second.assign(tf.where(second > 0, self.beta_2 * second + (1 - self.beta_2) * squares, squares))
         tf.raw_ops.ResourceApplyMomentum(
             var=variable.handle,

@@ -39,7 +39,10 @@ asked
 #
 # **What is measured:** the time, start of the ranks included, by the grader's clock; the accuracy of the saved
 # weights, by the grader itself, the test accuracy on images that no script sees; from Horovod's timeline and a probe
-# in each rank, which gradients were averaged, what was broadcast, which images each rank read, who saved.
+# in each rank, which gradients were averaged, what was broadcast, which images each rank read, who saved. And whose
+# images trained the weights: in the run on all ranks a few of each rank's images (less than one in a hundred of what
+# `data.load` returns) carry a faint pattern and a label that goes with it, and the weights must have learned it from
+# every rank. They cost no accuracy worth mention; leave them in.
 #
 # **What is not believed:** whatever the script prints or reports. The accuracy that it claims is shown beside the
 # measured one and counts for nothing.
@@ -52,6 +55,9 @@ asked
 # for the time are lost, what was saved by then is still judged. But accuracy and time count only for a training of
 # all ranks together, with averaged gradients. If this host can't grade (no free disk, no Horovod, or the script was
 # late while other programs held its cores), you are told so: that is no verdict on your script.
+#
+# **What needs a look:** a script that does what training does not need, such as starting programs or searching the
+# interpreter, does not pass before your instructor has looked at it. The report names the lines.
 
 # %% [markdown]
 # ## Your own run first

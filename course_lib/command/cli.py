@@ -111,7 +111,10 @@ def assess(
     profile: Optional[str] = typer.Option(None, help="A profile of the contract; default: gpu or cpu."),
     json_file: Optional[Path] = typer.Option(None, "--json", help="Write the outcome here, as one JSON object."),
 ) -> None:
-    """Assess a script: run it on N ranks, measure, give points with reasons."""
+    """Assess a script: run it on N ranks, measure, give points with reasons.
+
+    Exit code 3: all is there for a pass, but somebody has to look at what else the script does.
+    """
     from course_lib.command import console
     from course_lib.command.assess import grader, report
     from course_lib.ranks import remote
@@ -123,7 +126,7 @@ def assess(
     if json_file:
         write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
     report.show(outcome)
-    raise typer.Exit(0 if outcome.passed else 1)
+    raise typer.Exit(0 if outcome.passed else 3 if outcome.needs_a_look else 1)
 
 
 @app.command()
@@ -159,11 +162,14 @@ def grade(
     directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
     jobs: Optional[int] = typer.Option(None, help="Submissions graded at the same time; default: 1, with --slurm all."),
     slurm: bool = typer.Option(False, "--slurm", help="Each as a job of Slurm."),
+    accept: Optional[List[str]] = typer.Option(
+        None, metavar="LEARNER", help="You have looked at what this learner handed in: let it count."
+    ),
 ) -> None:
     """Grade a class: gradebook, CSV, feedback pages."""
     from course_lib.command.classroom import grading
 
-    raise typer.Exit(grading.grade(directory, jobs, slurm=slurm).code)
+    raise typer.Exit(grading.grade(directory, jobs, slurm=slurm, accept=accept or ()).code)
 
 
 def _slurm(

@@ -60,6 +60,9 @@ def _found(tree: ast.AST) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Name):
             if node.id in _BUILT_INS or (modules.get(node.id) in _OF_MODULES and id(node) not in owners):
                 yield node.lineno, f"uses {node.id}"
+        elif type(node).__name__ == "MatchClass":  # Python 3.9 has none
+            hidden = [name for name in node.kwd_attrs if name.startswith("_") or name in _ATTRIBUTES]
+            yield from ((node.lineno, f"reaches for {name}") for name in hidden)
         elif isinstance(node, ast.Attribute):
             if _is_inner(node, modules):
                 yield node.lineno, f"reaches for {_written(node)}"

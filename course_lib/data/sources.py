@@ -70,7 +70,10 @@ def in_directory(published: Published, *, test: bool = True) -> Path | None:
         return None
     for file in published.needed(test):
         if not (folder / file).is_file():
-            raise CourseError(f"{folder / file} is missing: copy the published file there or unset COURSE_DATA_DIR.")
+            advice = "copy the published file there or unset COURSE_DATA_DIR"
+            if file in published.test_files and (folder / published.files[0]).is_file():
+                advice = f'data.load("{published.name}", test=False) does without the test images'
+            raise CourseError(f"{folder / file} is missing: {advice}.")
     return folder
 
 

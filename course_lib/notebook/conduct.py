@@ -28,6 +28,7 @@ UNREDUCED_SHARE = 0.02  # of the gradient values: averages of metrics at most
 SAME_IMAGES_CORRELATION = 0.4
 MIN_EXAMPLES = 256  # for a correlation or an overlap
 MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks
+MIN_JOINED = 0.5  # of the steps of the rank that makes most, before another one joins
 MAX_NAME = 60  # characters of a collective's name, its last ones
 
 
@@ -37,6 +38,7 @@ MAX_NAME = 60  # characters of a collective's name, its last ones
 def failure(result: Result) -> str:
     """How a failed run ended, with the reason that the failed rank gave: the line that names its exception."""
     lines = [line.strip() for line in result.tail if line.strip()]
+    lines = [line for line in lines if not line.startswith("[[")] or lines  # TensorFlow's place in its graph
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
     words = result.reason or next(reversed(exceptions or lines), "")
     return f"{result.message.rstrip('.')}: {words}" if words else result.message
@@ -111,9 +113,15 @@ def one_gpu_each(evidence: Evidence) -> str:
     choices = [rank.last("gpus") for rank in evidence.ranks]
     if not any(choices):
         raise Wrong("Every rank sees all GPUs of the host, so that all would train on the first one.")
-    for rank, choice in zip(evidence.ranks, choices):
+    kept = [[str(name).rpartition(":")[2] for name in choice["visible"]] if choice else ["all"] for choice in choices]
+    by_rank = kept == [[str(rank.rank)] for rank in evidence.ranks]
+    for rank, visible in zip(evidence.ranks, kept):
         own = (rank.last("init") or {}).get("local_rank")
-        visible = [str(name).rpartition(":")[2] for name in choice["visible"]] if choice else ["all"]
+        if by_rank and own not in (None, rank.rank):
+            raise Wrong(
+                f"Rank {rank.rank} keeps GPU {rank.rank}, the number of its rank; its number on its host, the local "
+                f"rank, is {own}."
+            )
         if own is None or visible != [str(own)]:
             place = "its own" if own is None else f"{own}, its own"
             raise Wrong(f"Rank {rank.rank} keeps GPU {', '.join(visible) or 'none'} in place of {place}.")
@@ -208,6 +216,8 @@ def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
     _require_other_images(evidence)
     _require_no_more_than(evidence, images, max_epochs)
     _require_other_parts(evidence, images)
+    if not any(rank.epochs for rank in evidence.ranks):
+        _require_parts_again(evidence, images)
     read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
     steps = len(evidence.ranks[0].examples)
     return f"Each rank read images of its own, together {read:,} in {steps:,} steps."
@@ -220,6 +230,11 @@ def _require_equal_batches(evidence: Evidence) -> None:
         if None not in steps and len(set(steps)) > 1:
             raise Wrong(f"Unequal numbers of batches in an epoch {_unequal(steps)}")
     steps = [len(rank.examples) for rank in evidence.ranks]
+    if not evidence.result.code and all(rank.records.get("join") for rank in evidence.ranks):
+        # hvd.join: who is done takes part in the others' reductions with zeros.
+        if min(steps) < MIN_JOINED * max(steps):
+            raise Wrong(f"Unequal numbers of batches {_unequal(steps, 'the others reduce zeros after theirs')}")
+        return
     # Ended by force, one rank may be a step ahead; waiting for ever, that one step is the fault.
     if deadlocked(evidence):
         spare = 0
@@ -231,9 +246,9 @@ def _require_equal_batches(evidence: Evidence) -> None:
         raise Wrong(f"Unequal numbers of batches {_unequal(steps)}")
 
 
-def _unequal(steps: Sequence[int]) -> str:
+def _unequal(steps: Sequence[int], effect: str = "the rank with more waits for the others for ever") -> str:
     ran = ", ".join(f"rank {rank}: {n}" for rank, n in enumerate(steps))
-    return f"({ran}): the rank with more waits for the others for ever."
+    return f"({ran}): {effect}."
 
 
 def _require_other_images(evidence: Evidence) -> None:
@@ -274,6 +289,26 @@ def _require_other_parts(evidence: Evidence, images: int) -> None:
         if overlap > MAX_OVERLAP:
             who = f"Ranks {one} and {other}"
             raise Wrong(f"{who} read the same part of the images ({overlap:.0%} of it), though in another order.")
+
+
+def _require_parts_again(evidence: Evidence, images: int) -> None:
+    """Where no epochs are known: a rank that has read its part reads some of it again before it has read all images.
+
+    Ranks with parts of their own read theirs again, ranks that shuffle all of it anew 1 / ranks of it. Whether images
+    can be known again, though the script may change them, their last readings tell.
+    """
+    part = images // evidence.size
+    for rank in evidence.ranks if evidence.size > 1 else ():
+        read = np.concatenate(rank.examples)
+        whole = evidence.size * part
+        first, rest, later = read[:part], read[part:whole], read[whole:]
+        if min(len(rest), len(later)) < MIN_EXAMPLES or np.isin(later, read[:whole]).mean() < 0.5:
+            continue
+        if np.isin(rest, first).mean() < 0.5 / evidence.size:
+            raise Wrong(
+                f"Rank {rank.rank} read {whole:,} images, none of them twice, before it began anew: it goes through "
+                "the whole set alone."
+            )
 
 
 def _first_parts(evidence: Evidence, images: int) -> list[np.ndarray]:

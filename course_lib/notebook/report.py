@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -47,11 +48,11 @@ class Report:
         rows = []
         for verdict, told in self._order():
             mark = "✅" if verdict.passed else "❌" if told else "▫️"
-            text = f"<b>{html.escape(verdict.title)}</b>"
+            text = f"<b>{_html(verdict.title)}</b>"
             if told:
-                text += f"<br>{html.escape(verdict.reason)}"
+                text += f"<br>{_html(verdict.reason)}"
                 if verdict.hint and verdict.id == self.focus:
-                    text += f"<br><i>{html.escape(verdict.hint)}</i>"
+                    text += f"<br><i>{_html(verdict.hint)}</i>"
             rows.append(f"<div style='margin:.25em 0;opacity:{1 if told else 0.75}'>{mark} {text}</div>")
         if self.error:
             rows.append(
@@ -59,6 +60,11 @@ class Report:
                 f"<pre style='white-space:pre-wrap;font-size:85%'>{html.escape(self.error)}</pre>"
             )
         return f"<div style='{_STYLE}'>{''.join(rows)}</div>"
+
+
+def _html(sentence: str) -> str:
+    """A sentence with its `code` set as code."""
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(sentence))
 
 
 class Ticker:

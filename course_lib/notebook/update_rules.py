@@ -98,6 +98,8 @@ def judge_memory(rule: Rule, start: np.ndarray, gradients: np.ndarray, eta: floa
     for number, g in enumerate(gradients[:2].copy()):
         with unchanged(w, g):
             new, after = take_step(rule, w, g, state, eta)
+        if not np.isfinite(new).all():
+            raise Wrong(f"after step {number + 1} the weights are not finite numbers.")
         if not np.array_equal(take_step(rule, w, g, state, eta)[0], new):
             where = "the state is changed in place" if number else "something is remembered outside the state"
             raise Wrong(f"called twice with the same arguments, the rule answers differently: {where}. Make a new one.")

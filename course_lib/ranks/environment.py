@@ -15,9 +15,13 @@ TOLD_BY_LAUNCHER = (EVENTS, PROBE, FOLDER, ARGUMENTS)
 
 # What else a rank may be told.
 TRAINING_EVENTS = "COURSE_TRAINING_EVENTS"  # set where a view wants to know how training goes on; PROBE tells it too
-CORES = "COURSE_CORES"  # the cores of this host's ranks, one for each: "0,1"
+CORES = "COURSE_CORES"  # the cores of the ranks, which are all on this host, one for each: "0,1"
 WEIGHTS = "COURSE_WEIGHTS"  # the file that an assessed script saves its weights to
+MARKS = "COURSE_MARKS"  # the file that says which of this rank's images carry a mark (see `data.marks`)
 FAKE_GPUS = "COURSE_FAKE_GPUS"  # how many GPUs a rank is made to see that are not there
+
+# What `course grade` tells the processes that grade.
+ACCEPTED = "COURSE_ACCEPTED"  # set where an instructor has looked at the submission
 
 # What users set (see README.md).
 DATA_DIR = "COURSE_DATA_DIR"  # the folder with the data sets' published files
@@ -33,6 +37,8 @@ OPEN_MPI = {
     # Horovod's thread spins while it waits for a message: it must let the thread that computes have the core.
     "OMPI_MCA_mpi_yield_when_idle": "1",
 }
+# Where no rank sees the processes of another, Open MPI's shared memory fails: its messages go by loopback.
+BY_LOOPBACK = {"OMPI_MCA_btl_vader_exclusivity": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}  # TensorFlow's errors alone
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # not even these
 TENSORFLOW = {**QUIET, "TF_ENABLE_ONEDNN_OPTS": "1"}  # the same kernels on every processor

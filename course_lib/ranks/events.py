@@ -12,6 +12,7 @@ import contextlib
 import functools
 import threading
 import time
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -57,7 +58,7 @@ def install() -> None:
         setattr(owner, name, wrap(getattr(owner, name)))
 
     on_training_steps(
-        tf, replace, lambda examples: tf.shape(examples)[0], lambda _, images: progress.count(int(images))
+        tf, replace, lambda _, examples: [tf.shape(examples)[0]], lambda _, images: progress.count(int(images))
     )
     report_fits(tf, replace, progress)
     atexit.register(progress.flush)
@@ -78,31 +79,41 @@ def flush_for_ever(progress: Progress) -> None:
 
 
 def on_training_steps(
-    tf: object, replace: Replace, measure: Callable[[object], object], step: Callable[[object, np.ndarray], None]
+    tf: object, replace: Replace, measure: Callable[[object, object], list], step: Callable[..., None]
 ) -> None:
-    """Before each call of a model under a gradient tape, which is a training step, call `step(model, measured)`.
+    """Before each call of a model under a gradient tape, which is a training step, call `step(model, *measured)`.
 
-    `measure` makes, of the tensor of the step's examples (of several inputs the largest), the tensor whose value is
-    `measured`. A step that XLA compiles is passed over: it cannot call Python.
+    `measure` makes, of the model and the tensor of the step's examples (of several inputs the largest), the tensors
+    whose values are `measured`. A function that XLA compiles cannot call Python: where a model is called in one, its
+    own call is the step, and the largest of its arguments has the examples.
     """
     from tensorflow.python.eager import record
+    from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
     from tensorflow.python.ops import control_flow_util
 
     inside = threading.local()
+    trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # compiled function → model
 
     def size(tensor: object) -> int:
         return tf.TensorShape(getattr(tensor, "shape", None))[1:].num_elements() or 0
 
-    def tap(model: object, inputs: object) -> object:
-        examples = max(tf.nest.flatten(inputs), key=size)
+    def note(model: object, tensors: list) -> object:
+        """Have the step told; the operation that tells it, in a graph."""
+        examples = max(tensors, key=size)
         if tf.executing_eagerly():
             with record.stop_recording():
-                step(model, measure(examples).numpy())
+                return step(model, *(one.numpy() for one in measure(model, examples)))
+        return tf.numpy_function(functools.partial(step, model), measure(model, examples), [], stateful=True)
+
+    def tap(model: object, inputs: object) -> object:
+        if tf.executing_eagerly():
+            note(model, tf.nest.flatten(inputs))
             return inputs
         if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            if compiled := getattr(inside, "compiled", None):
+                trained_by[compiled] = model
             return inputs
-        call = tf.numpy_function(functools.partial(step, model), [measure(examples)], [], stateful=True)
-        with tf.control_dependencies([call]):  # before any of the weights change
+        with tf.control_dependencies([note(model, tf.nest.flatten(inputs))]):  # before any of the weights change
             return tf.nest.map_structure(tf.identity, inputs)
 
     def tapped(original: Callable) -> Callable:
@@ -124,7 +135,25 @@ def on_training_steps(
 
         return __call__
 
+    def compiled(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def __call__(self: object, *args: object, **kwargs: object) -> object:
+            if not self._jit_compile or getattr(inside, "compiled", None):
+                return original(self, *args, **kwargs)
+            inside.compiled = self
+            try:
+                outcome = original(self, *args, **kwargs)
+            finally:
+                inside.compiled = None
+            tensors = [one for one in tf.nest.flatten((args, kwargs)) if isinstance(one, (tf.Tensor, np.ndarray))]
+            if self in trained_by and tensors:
+                note(trained_by[self], tensors)
+            return outcome
+
+        return __call__
+
     replace(tf.keras.Model, "__call__", tapped)
+    replace(Function, "__call__", compiled)
 
 
 def in_each_fit(tf: object, replace: Replace, callback: Callable[[int], object]) -> None:
@@ -140,6 +169,8 @@ def in_each_fit(tf: object, replace: Replace, callback: Callable[[int], object])
                 callbacks, args[5] = args[5], None
             if isinstance(callbacks, tf.keras.callbacks.CallbackList):
                 callbacks.append(added)
+                added.set_model(self)
+                added.set_params(getattr(callbacks, "params", None) or {})
             else:
                 given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks] if callbacks else []
                 callbacks = [*given, added]

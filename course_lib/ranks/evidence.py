@@ -6,6 +6,7 @@ what makes no sense is left out, nothing is believed to have the size that it cl
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import re
@@ -18,6 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from course_lib.ranks import launch
+from course_lib.ranks.probe.recorder import STREAMS, Seal
 
 COLLECTIVES = ("ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLTOALL", "REDUCESCATTER")
 
@@ -45,6 +47,8 @@ class RankEvidence:
     examples: tuple[np.ndarray, ...] = ()  # for each training step the brightness (float32) of its examples
     weights: tuple[np.ndarray, ...] = ()
     trainable: tuple[bool, ...] = ()  # of the weights
+    updates: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))  # as the probe has them
+    genuine: bool = True  # as far as can be told, nobody but the probe has written the records
 
     def first(self, kind: str) -> dict | None:
         """The first record of `kind`, None where there is none."""
@@ -106,6 +110,16 @@ class Collectives:
 
 
 @dataclass(frozen=True)
+class Moment:
+    """What was seen of the ranks from outside: seconds since the start; bytes that they have sent each other and CPU
+    seconds that each has used until then."""
+
+    time: float
+    traffic: int
+    cpu_seconds: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Evidence:
     """A run on `len(ranks)` ranks: how it ended, each rank, and what Horovod did.
 
@@ -113,6 +127,7 @@ class Evidence:
         traffic: bytes that the ranks received from each other over the network, as the kernel counts them; None where
             they were not counted or where gradients travel another way (MPI on one host, NCCL).
         ended_by: the sentence that says which limit ended the run, if one did.
+        use: what was seen of the ranks from outside, look for look; () where nothing was.
     """
 
     result: launch.Result
@@ -120,6 +135,7 @@ class Evidence:
     collectives: Collectives = Collectives()
     traffic: int | None = None
     ended_by: str = ""
+    use: tuple[Moment, ...] = ()
 
     @property
     def size(self) -> int:
@@ -143,11 +159,31 @@ class Evidence:
         """Number of tensors that were broadcast at least once."""
         return len(self.operations.get("BROADCAST", ()))
 
+    def looks(self) -> tuple[str, ...]:
+        """What the script did on any rank that training does not need, each thing once."""
+        found = [record for rank in self.ranks for record in rank.records.get("look", ())]
+        return tuple(dict.fromkeys(f"line {record.get('line')} {str(record.get('what'))[:80]}" for record in found))
+
     def agreement(self) -> list[tuple[int, bool]]:
         """(updates, whether all ranks held the same trainable weights) for each moment of which all ranks have told."""
         first, *others = (rank.digests for rank in self.ranks)
         common = [moment for moment in first if all(moment in other for other in others)]
         return [(max(moment), all(other[moment] == first[moment] for other in others)) for moment in sorted(common)]
+
+    def applied_apart(self) -> int | None:
+        """The first update, counted from 1, at which the ranks applied different gradients or made different weights of
+        equal ones; None where there is none."""
+        number = min(len(rank.updates) for rank in self.ranks)
+        first, *others = (rank.updates[:number] for rank in self.ranks)
+        differ = np.any([first != other for other in others], axis=0) if others and number else np.zeros((0, 3), bool)
+        before, applied, after = differ.T
+        apart = np.flatnonzero(applied | (~before & after))
+        return int(apart[0]) + 1 if len(apart) else None
+
+    def changed_between(self) -> float:
+        """The share of updates before which something else had changed a rank's weights since the last, at most."""
+        shares = [np.mean(rank.updates[1:, 0] != rank.updates[:-1, 2]) for rank in self.ranks if len(rank.updates) > 1]
+        return float(max(shares, default=0.0))
 
     def weights_differ(self, trainable: bool = False) -> float | None:
         """Largest difference of any (with `trainable`: trainable) weight between ranks after training; None where a
@@ -219,20 +255,26 @@ def read(
     printed: Mapping[int, Sequence[str]] | None = None,
     traffic: int | None = None,
     ended_by: str = "",
+    use: Sequence[Moment] = (),
+    keys: Sequence[str] = (),
 ) -> Evidence:
     """The evidence that a run on `ranks` ranks left in `folder`: the probes' files and `timeline.json`.
 
     Args:
         printed: rank → the lines that it printed.
-        traffic, ended_by: see `Evidence`.
+        traffic, ended_by, use: see `Evidence`.
+        keys: of each rank, with which it has signed its records.
     """
     printed = printed or {}
     return Evidence(
         result,
-        tuple(_read_rank(folder, rank, tuple(printed.get(rank, ()))) for rank in range(ranks)),
+        tuple(
+            _read_rank(folder, rank, tuple(printed.get(rank, ())), keys[rank] if keys else "") for rank in range(ranks)
+        ),
         read_timeline(folder / "timeline.json"),
         traffic,
         ended_by,
+        tuple(use),
     )
 
 
@@ -284,9 +326,15 @@ def _bytes(path: Path) -> bytes:
         return b""
 
 
-def _read_rank(folder: Path, rank: int, printed: tuple[str, ...]) -> RankEvidence:
+def _read_rank(folder: Path, rank: int, printed: tuple[str, ...], key: str) -> RankEvidence:
     records: dict[str, list[dict]] = {}
-    for line in _bytes(folder / f"rank-{rank}.jsonl").decode(errors="replace").split("\n"):
+    seal, genuine = Seal(key), True
+    *lines, cut_short = _bytes(folder / f"rank-{rank}.jsonl").decode(errors="replace").split("\n")
+    for line in lines if key else [*lines, cut_short]:
+        line = seal.off(line)
+        if line is None:
+            genuine = False
+            continue
         try:
             record = json.loads(line) if len(line) < MAX_RECORD_CHARACTERS else None
         except (ValueError, RecursionError):
@@ -294,11 +342,33 @@ def _read_rank(folder: Path, rank: int, printed: tuple[str, ...]) -> RankEvidenc
         if isinstance(record, dict) and isinstance(kind := record.pop("kind", None), str):
             records.setdefault(kind, []).append(record)
     weights, trainable = _read_weights(_bytes(folder / f"rank-{rank}.weights"), records.get("weights", [{}])[-1])
-    return RankEvidence(rank, records, printed, _read_steps(folder, rank), weights, trainable)
+    streams = {name: _bytes(folder / f"rank-{rank}.{name}") for name in STREAMS}
+    if key:
+        genuine = genuine and _as_summed(streams, records.get("progress", [{}])[-1])
+    updates = streams["updates"]
+    return RankEvidence(
+        rank,
+        records,
+        printed,
+        _steps(streams["steps"], streams["examples"]),
+        weights,
+        trainable,
+        np.frombuffer(updates[: len(updates) // 24 * 24], "<i8").reshape(-1, 3),
+        genuine,
+    )
 
 
-def _read_steps(folder: Path, rank: int) -> tuple[np.ndarray, ...]:
-    sizes, examples = (_bytes(folder / f"rank-{rank}.{name}") for name in ("steps", "examples"))
+def _as_summed(streams: Mapping[str, bytes], progress: Mapping) -> bool:
+    """Whether what was appended is what the last record of it says; what came later may follow."""
+    lengths, sums = (told if isinstance(told := progress.get(name), dict) else {} for name in ("bytes", "sums"))
+    known = {name: length for name, length in lengths.items() if name in streams and isinstance(length, int)}
+    return len(known) == len(lengths) and all(
+        hashlib.blake2b(streams[name][:length], digest_size=16).hexdigest() == sums.get(name)
+        for name, length in known.items()
+    )
+
+
+def _steps(sizes: bytes, examples: bytes) -> tuple[np.ndarray, ...]:
     sizes = np.frombuffer(sizes[: len(sizes) // 4 * 4], "<i4")
     examples = np.frombuffer(examples[: len(examples) // 4 * 4], "<f4")
     ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)

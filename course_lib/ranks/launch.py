@@ -58,6 +58,7 @@ def start(
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     confine: Confine | None = None,
+    confined: bool = False,
     output_limit: int | None = None,
 ) -> Run:
     """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
@@ -69,7 +70,8 @@ def start(
     step on any rank after which the ranks count as deadlocked and are ended (it needs a
     `probe`, or `environment.TRAINING_EVENTS` in `env`); `probe` a folder
     for the evidence that each rank records (see `course_lib.ranks.probe`); `env` adds to the environment of the ranks;
-    `confine` makes of the command what is run in its place; `output_limit` in bytes, where each line counts
+    `confine` makes of the command what is run in its place, and `confined` says that each rank is then shut in alone;
+    `output_limit` in bytes, where each line counts
     LINE_OVERHEAD_BYTES more than it has.
 
     Raises CourseError for a script that is not there, an impossible number of ranks, a missing controller, or a host
@@ -112,6 +114,7 @@ def start(
         spare=ranks - (min_ranks or ranks),
         output_limit=output_limit,
         grace=CONFINED_GRACE_S if confine else GRACE_S,
+        confined=confined,
     )
 
 

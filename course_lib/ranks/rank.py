@@ -49,10 +49,10 @@ def end_with_the_launcher() -> None:
 
 
 def keep_to_one_core() -> None:
-    """Where `COURSE_CORES` lists cores, keep this rank and what it starts to that of its local rank."""
+    """Where `COURSE_CORES` lists cores, one for each rank, keep this one and what it starts to its own."""
     cores = [int(core) for core in os.environ.get(environment.CORES, "").split(",") if core]
     if cores:
-        names = ("HOROVOD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID")
+        names = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
         number = next((int(os.environ[name]) for name in names if name in os.environ), 0)
         os.sched_setaffinity(0, {cores[number % len(cores)]})
 
@@ -123,7 +123,7 @@ def main() -> int:
     if evidence := os.environ.get(environment.PROBE):
         from course_lib.ranks import probe
 
-        probe.install(Path(evidence))
+        probe.install(Path(evidence), script)
     elif os.environ.get(environment.TRAINING_EVENTS):
         from course_lib.ranks import events
 

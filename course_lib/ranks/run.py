@@ -113,10 +113,12 @@ class Run:
         spare: int = 0,
         output_limit: int | None = None,
         grace: float = GRACE_S,
+        confined: bool = False,
     ) -> None:
         """Start `command`. `timeout` (0: none), `patience` and `output_limit` as in `launch.start`.
 
-        `spare` is how many ranks may fail; `grace` the seconds that the processes have to end by themselves.
+        `spare` is how many ranks may fail; `grace` the seconds that the processes have to end by themselves; nothing
+        that a rank starts outlives it where the ranks are `confined`, so that one that goes on has not ended.
         """
         self._started = time.time()
         self._ranks, self._spare = ranks, spare
@@ -129,6 +131,7 @@ class Run:
         self._reasons: dict[int, str] = {}  # in a failed rank's own words, where it gave any
         self._ending = ""  # why we end the run: "stopped", "stalled" or "late"; what ranks do after that is no failure
         self._stop_reason = "Stopped."
+        self._confined = confined
         self._output_limit, self._printed = output_limit, 0
         self._result: Result | None = None
         self._process = Supervised(
@@ -298,6 +301,9 @@ class Run:
             return Result(TIMED_OUT, seconds, message=waited)
         if self._ending == "stopped":
             return Result(STOPPED, seconds, message=self._stop_reason)
+        if self._ending == "late" and self._confined:
+            went_on = f"All ranks said that they had ended, and went on for {SHUTDOWN_LIMIT_S:g} s more."
+            return Result(TIMED_OUT, seconds, message=went_on)
         if code == 0 or self._ending == "late":
             return Result(0, seconds)
         tail = tuple(self._tails.get(None, ()))

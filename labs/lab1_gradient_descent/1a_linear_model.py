@@ -9,7 +9,7 @@
 # a loss curve whether the learning rate η crawls, converges, oscillates or diverges; compute the largest η that can
 # work, 2/λ_max, from the data; and say what standardising the data does to it.
 #
-# **Time:** 45 minutes; the runs take about 3 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 45 minutes; the runs took about 3 seconds on the 2 CPU cores on which this was written.
 #
 # **Needs:** Python, NumPy, a derivative and what an eigenvalue is. No GPU, no data set.
 
@@ -20,8 +20,9 @@ import numpy as np
 import pandas as pd
 from IPython.display import display
 
-from course_lib.notebook import widgets
+from course_lib.notebook import predictions, widgets
 from course_lib.notebook.plots import surfaces
+from course_lib.notebook.predictions import measured, predict
 from labs.lab1_gradient_descent.lessons import figures_1a as descent
 from labs.lab1_gradient_descent.lessons import figures_1a as motivation
 from labs.lab1_gradient_descent.lessons.checks_1a import check, points
@@ -30,20 +31,25 @@ from labs.lab1_gradient_descent.lessons.checks_1a import check, points
 # ## Why many GPUs?
 #
 # A *petaflop/s-day* is $10^{15}$ operations in every second of one day, the unit in which the largest training runs
-# are counted. A well-known slide says: 1,000 petaflop/s-days are "O(100 years) on a dual-CPU server". Let us calculate
-# it, and with *this* machine.
+# are counted. NVIDIA's slides on this subject say: 1,000 petaflop/s-days are "O(100 years) on a dual-CPU server". Let
+# us check that, and calculate the same for *this* machine.
 #
 # ### Predict
 #
-# How many years would the machine under this notebook take for 1,000 petaflop/s-days?
+# Before you measure something, write down what you expect: a number or a word in place of `None`. The notebook keeps
+# your guess, shows it beside the measurement, and lists all guesses at the end. They carry no points.
+#
+# How many years would the machine that runs this notebook take for 1,000 petaflop/s-days?
 
 # %% editable=true
-my_years = None  # your guess
+predict("years for 1,000 petaflop/s-days on this machine", None)
 
 # %% [markdown]
 # ### Exercise: years
 #
-# Write the calculation as a function, for any amount of work and any machine.
+# Write the calculation as a function, for any amount of work and any machine. Then run the cell with `check`, which
+# tells you what is right and what is not, as often as you like. (The cell after it, "Hidden test", is for grading. You
+# need not run it.)
 #
 # <details><summary>Hint</summary>First the number of operations: petaflop/s-days times 10¹⁵ times the seconds of a
 # day. Divided by the operations in a second that gives seconds.</details>
@@ -97,7 +103,11 @@ rates = {
 }
 
 # %%
-print(f"your guess: {my_years} years")
+measured(
+    "years for 1,000 petaflop/s-days on this machine",
+    years(1000, rates["this machine, measured"]),
+    "Far too small? A day of a petaflop/s is 8.6 · 10¹⁹ operations; one core does some 10¹¹ of them in a second.",
+)
 pd.DataFrame(
     {"operations per second": rates, "years": {name: years(1000, rate) for name, rate in rates.items()}}
 ).style.format({"operations per second": "{:.2e}", "years": "{:,.1f}"})
@@ -105,28 +115,32 @@ pd.DataFrame(
 # %% [markdown]
 # Is the slide right? To be done in 100 years, a server must keep up 2.7 · 10¹³ operations per second. Two CPUs with
 # 28 cores, 2.5 GHz and two AVX-512 units (64 operations per cycle and core) reach a third of it if they never wait
-# for memory. So "O(100 years)" holds as an order of magnitude, for the best case. The machine under this notebook
-# does what you see in the first row, in its favourite kind of work. Even a whole supercomputer of 2009 would take
-# more than a year.
+# for memory. So "O(100 years)" holds as an order of magnitude, in the best case. The first row is what this machine
+# reaches in its favourite kind of work. Even a whole supercomputer of 2009 would take more than a year.
 
 # %%
 motivation.trends(
-    rates, "left: the table above; middle: OpenAI, AI and Compute (2018); right: Hestness et al. 2017, rounded"
+    rates,
+    "left: the table above; middle: OpenAI (2018), arXiv:2005.14165, arXiv:2407.21783; right: Hestness et al. (2017)",
 )
 
 # %% [markdown]
 # - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", and leave open which machines. Our
 #   reading: the first of the TOP500 list of that month, a hall full of cabinets; and one server with eight GPUs of
-#   2020. Mind the small print: the first is counted in 64 bits, the second in 16.
+#   2020. Mind the small print: the first is counted in 64 bits, the second in 16. And if the box is NVIDIA's DGX A100,
+#   5 petaflop/s count matrices in which two of every four numbers are zero and skipped; for full ones it is 2.5.
 # - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold.
-#   That is 18 doublings in 61 months: one in 3.3 (OpenAI's own fit over more runs says 3.4). Chips got faster too,
-#   but only six-fold at Moore's pace. The rest is *more* chips: hence this course.
-# - **Data.** Error falls with the size of the training set as a power law. Image classification halves its error with
-#   $2^{1/0.31} \approx 9$ times the data, word language models would need $2^{1/0.07} \approx 20{,}000$ times. The
-#   good news: requirements are predictable. The bad news: the numbers.
+#   That is 18 doublings in 61 months: one in 3.3 (OpenAI's own fit over more runs says 3.4). The slides end there.
+#   Since then it went on, at a slower pace: GPT-3 (2020) took 3,640 petaflop/s-days, Llama 3.1 (2024) some 440,000,
+#   one doubling in 10 months. Chips got faster too, but not as fast. The rest is *more* chips: hence this course.
+# - **Data.** The error falls with the size of the training set as a power law. Image classification halves its error
+#   with $2^{1/0.31} \approx 9$ times the data, word language models would need $2^{1/0.07} \approx 20{,}000$ times.
+#   (Dashed: the law $1/\sqrt{n}$ of simple statistics, which theory gives for many problems.) The network that makes
+#   best use of the data has to grow with them, though more slowly. The good news: requirements are predictable. The
+#   bad news: the numbers.
 #
-# And nobody trains once. Finding a good network is trial and error; whoever waits a day for each trial makes five a
-# week, whoever waits ten minutes makes fifty a day. *Iteration time* is what we buy with many GPUs.
+# And nobody trains once. Finding a good network is trial and error: if a trial takes a day, you make five a week; if
+# it takes ten minutes, fifty a day. *Iteration time* is what many GPUs buy.
 #
 # ## A line through points
 #
@@ -194,8 +208,8 @@ widgets.explore(
 )
 
 # %% [markdown]
-# The valley is long and narrow, and it lies across: a steeper line (larger $w$) is almost as good if it starts lower
-# (smaller $b$). Remember this shape, it decides everything that follows.
+# The valley is long and narrow, and it runs diagonally: a steeper line (larger $w$) is almost as good if it starts
+# lower (smaller $b$). Remember this shape: it decides everything that follows.
 #
 # ### Exercise: gradient
 #
@@ -255,9 +269,9 @@ widths = 10.0 ** np.arange(-12, 0.5, 0.5)
 descent.differences(widths, distances(-0.5, 5.0, widths), DATA)
 
 # %% [markdown]
-# The one-sided difference gets better with smaller $h$, until $L(w + h)$ and $L(w)$ agree in so many digits that
-# their difference is rounding error. The central one has only this rounding error: for a loss that is a parabola
-# it is exact. If your gradient were wrong, both curves would be flat and high.
+# The one-sided difference improves with smaller $h$, until $L(w + h)$ and $L(w)$ agree in so many digits that their
+# difference is mostly rounding error. The central one has only this rounding error: for a parabola it is exact. If
+# your gradient were wrong, both curves would be flat and high.
 #
 # ### Exercise: update
 #
@@ -314,9 +328,9 @@ descent.side_by_side(two, DATA, lowest=loss(*best, x, y))
 # ### Exercise: when to stop
 #
 # A small loss is no reason to stop: with this noise it never gets below 0.24, and elsewhere 0.24 may be terrible. A
-# loss that rises is none either: large steps overshoot and come back. What tells is that the loss *changes* no more,
-# compared with its size, and not just once by chance but for several steps in a row. And a descent that has got out
-# of hand must end, too: every comparison with `nan` is false, so it would never look settled.
+# rising loss is none either: large steps overshoot and come back. What counts is that the loss no longer *changes*,
+# compared with its size, and not just once by chance but for several steps in a row. A descent that has got out of
+# hand must end, too: every comparison with `nan` is false, so it would never look settled.
 #
 # <details><summary>Hint</summary>Divergence first; <code>np.isfinite</code> is False for <code>nan</code> and
 # infinity. For the rest you need the last <code>patience + 1</code> losses; <code>np.diff</code> gives their changes.
@@ -378,86 +392,16 @@ descent.fit(x, y, found.w[-1], found.b[-1], found.losses[-1], ground(), DATA)
 # %% [markdown]
 # ## The learning rate
 #
-# How does the loss curve away from its minimum? The second derivatives tell. For this loss they are the same
-# everywhere:
-#
-# $$H = \begin{pmatrix} \partial^2 L / \partial w^2 & \partial^2 L / \partial w\,\partial b \\
-# \partial^2 L / \partial b\,\partial w & \partial^2 L / \partial b^2 \end{pmatrix}
-# = 2 \begin{pmatrix} \overline{x^2} & \overline{x} \\ \overline{x} & 1 \end{pmatrix}$$
-#
-# The bars are means over the examples: the curvature depends on $x$ only, not on $y$. The eigenvalues of $H$ are the
-# curvatures across the valley ($\lambda_{max}$) and along it ($\lambda_{min}$).
-
-
-# %%
-def curvatures(x):
-    """(λ_min, λ_max), the eigenvalues of the second derivatives of the loss."""
-    hessian = 2 * np.array([[np.mean(x**2), np.mean(x)], [np.mean(x), 1]])
-    return np.linalg.eigvalsh(hessian)
-
-
-flattest, steepest = curvatures(x)
-print(f"λ_min = {flattest:.4f}   λ_max = {steepest:.4f}   condition number κ = λ_max/λ_min = {steepest / flattest:.1f}")
-print(f"1/λ_max = {1 / steepest:.4f}   2/λ_max = {2 / steepest:.4f}")
-
-# %% [markdown]
-# Along an eigenvector with curvature $\lambda$ the gradient is $\lambda$ times the distance from the minimum. So one
-# step multiplies this distance by
-#
-# $$1 - \eta \lambda .$$
-#
-# It shrinks while $|1 - \eta \lambda| < 1$, that is, for $0 < \eta < 2/\lambda$. The direction with the largest
-# curvature gives way first: all goes well **as long as η < 2/λ_max**. With $\eta = 1/\lambda_{max}$ the steepest
-# direction is done in a single step. Beyond that the factor is negative, and the descent jumps from one side of the
-# valley to the other.
-#
 # ### Predict
 #
-# Four learning rates: 0.05, 0.9, 1.9 and 2.05 times 1/λ_max. Which one arrives first? Write down its number (1 to 4),
-# and the η at which you expect the descent to begin to diverge.
+# You have seen 0.01 and 0.1. From which η on does the descent diverge?
 
 # %% editable=true
-my_fastest = None
-my_bound = None
-
-# %%
-cases = {"crawl": 0.05, "converge": 0.9, "oscillate": 1.9, "diverge": 2.05}
-paths = {name: descend(*start, x, y, eta=factor / steepest) for name, factor in cases.items()}
-descent.side_by_side(
-    {
-        f"{number} {name}: η = {cases[name] / steepest:.3g}\n{path.ended or 'not there'}, {path.steps} steps": (
-            ground(),
-            path,
-        )
-        for number, (name, path) in enumerate(paths.items(), 1)
-    },
-    f"{DATA}; at most 300 steps",
-)
+predict("the learning rate at which the descent begins to diverge", None)
 
 # %% [markdown]
-# 1. **Crawl.** Far below 1/λ_max: smooth, safe, and 300 steps are not enough. (Where crawling ends is a matter of
-#    patience. We draw the line at 0.1/λ_max.)
-# 2. **Converge.** Up to 1/λ_max: straight down the wall, then along the valley floor.
-# 3. **Oscillate.** Between 1/λ_max and 2/λ_max: from wall to wall, and yet it arrives, and soonest: along the floor
-#    it takes the longest steps.
-# 4. **Diverge.** Above 2/λ_max: each jump ends higher than it began.
-#
-# Move η yourself. When does the zigzag begin? How close to 2/λ_max can you go before the curve turns up?
-
-# %%
-over, lowest = ground(), loss(*best, x, y)
-widgets.explore(
-    lambda eta: descent.rate(
-        over, descend(*start, x, y, eta, steps=250), lowest, eta=eta, steepest=steepest, most=250, caption=DATA
-    ),
-    eta=widgets.slider("learning rate η", -3.2, -0.5, 0.14, step=0.01, log=True),
-)
-
-# %% [markdown]
-# ### The bound, by experiment
-#
-# Is it really 2/λ_max? The experiment knows no eigenvalues: it takes 400 of your steps, looks whether the last one went
-# up, and halves the interval between an η that works and one that doesn't, forty times over.
+# The experiment takes 400 of your steps, checks whether the loss still rises, and halves the interval between an η that
+# works and one that doesn't, forty times.
 
 
 # %%
@@ -480,12 +424,110 @@ def first_to_diverge(works=0.001, fails=1.0, halvings=40):
     return fails
 
 
-measured = first_to_diverge()
-print(f"your guess: {my_bound}   by experiment: {measured:.8f}   2/λ_max: {2 / steepest:.8f}")
-print(f"relative difference: {abs(measured * steepest / 2 - 1):.1e}")
+bound = first_to_diverge()
+measured(
+    "the learning rate at which the descent begins to diverge",
+    bound,
+    "Much too large? Here a rate that is fine and one that ruins everything differ by less than a factor of two.",
+)
+print(f"by experiment: {bound:.8f}")
 
 # %% [markdown]
-# And the steps that each η takes, from a crawl to beyond the bound:
+# ### Where the number comes from
+#
+# How does the loss curve away from its minimum? The second derivatives tell. For this loss they are the same
+# everywhere:
+#
+# $$H = \begin{pmatrix} \partial^2 L / \partial w^2 & \partial^2 L / \partial w\,\partial b \\
+# \partial^2 L / \partial b\,\partial w & \partial^2 L / \partial b^2 \end{pmatrix}
+# = 2 \begin{pmatrix} \overline{x^2} & \overline{x} \\ \overline{x} & 1 \end{pmatrix}$$
+#
+# The bars are means over the examples: the curvature depends on $x$ only, not on $y$. The eigenvalues of $H$ are the
+# curvatures across the valley ($\lambda_{max}$) and along it ($\lambda_{min}$).
+
+
+# %%
+def curvatures(x):
+    """(λ_min, λ_max), the eigenvalues of the second derivatives of the loss."""
+    hessian = 2 * np.array([[np.mean(x**2), np.mean(x)], [np.mean(x), 1]])
+    return np.linalg.eigvalsh(hessian)
+
+
+flattest, steepest = curvatures(x)
+print(f"λ_min = {flattest:.4f}   λ_max = {steepest:.4f}   condition number κ = λ_max/λ_min = {steepest / flattest:.1f}")
+
+# %% [markdown]
+# Along an eigenvector with curvature $\lambda$ the gradient is $\lambda$ times the distance from the minimum. So one
+# step multiplies this distance by
+#
+# $$1 - \eta \lambda .$$
+#
+# It shrinks while $|1 - \eta \lambda| < 1$, that is, for $0 < \eta < 2/\lambda$. The direction with the largest
+# curvature gives way first: all goes well **as long as η < 2/λ_max**. With $\eta = 1/\lambda_{max}$ the steepest
+# direction is done in a single step. Beyond that the factor is negative, and the descent jumps from one side of the
+# valley to the other.
+
+# %%
+print(f"2/λ_max: {2 / steepest:.8f}   by experiment: {bound:.8f}")
+print(f"relative difference: {abs(bound * steepest / 2 - 1):.1e}")
+
+# %% [markdown]
+# The experiment knew no eigenvalues, and found the same number.
+#
+# ### Predict
+#
+# - Give $x$ in other units, so that every $x$ is twice as large. How many times smaller does the bound on η become?
+# - Four learning rates: (1) 0.05, (2) 0.9, (3) 1.9 and (4) 2.05 times 1/λ_max. Which one arrives first? Its number:
+
+# %% editable=true
+predict("x twice as large: how many times smaller the bound on η becomes", None)
+predict("the number of the rate that arrives first", None)
+
+# %%
+measured(
+    "x twice as large: how many times smaller the bound on η becomes",
+    curvatures(2 * x)[1] / steepest,
+    "2? The loss squares x. 4 would be right without b: the curvature along b stays.",
+)
+cases = {"crawl": 0.05, "converge": 0.9, "oscillate": 1.9, "diverge": 2.05}
+paths = {name: descend(*start, x, y, eta=factor / steepest) for name, factor in cases.items()}
+measured(
+    "the number of the rate that arrives first",
+    1 + min(range(4), key=lambda k: paths[list(cases)[k]].steps if paths[list(cases)[k]].ended == "converged" else 1e9),
+    "2? The smoothest way is not the shortest: along the floor of the valley a step is as long as η allows.",
+)
+descent.side_by_side(
+    {
+        f"{number} {name}: η = {cases[name] / steepest:.3g}\n{path.ended or 'not there'}, {path.steps} steps": (
+            ground(),
+            path.first(20) if path.ended == "diverged" else path,
+        )
+        for number, (name, path) in enumerate(paths.items(), 1)
+    },
+    f"{DATA}; at most 300 steps; of the one that diverges the first 20 are drawn",
+)
+
+# %% [markdown]
+# 1. **Crawl.** Far below 1/λ_max: smooth, safe, and 300 steps are not enough. (Where crawling ends is a matter of
+#    patience. We draw the line at 0.1/λ_max.)
+# 2. **Converge.** Up to 1/λ_max: straight down the wall, then along the valley floor.
+# 3. **Oscillate.** Between 1/λ_max and 2/λ_max: from wall to wall, and yet it arrives, and soonest: along the floor
+#    it takes the longest steps.
+# 4. **Diverge.** Above 2/λ_max: each jump ends higher than it began.
+#
+# Move η yourself. When does the zigzag begin? How close to 2/λ_max can you go before the curve turns up?
+
+# %%
+over, lowest = ground(), loss(*best, x, y)
+widgets.explore(
+    lambda eta: descent.rate(
+        over, descend(*start, x, y, eta, steps=250), lowest, eta=eta, steepest=steepest, most=250, caption=DATA
+    ),
+    eta=widgets.slider("learning rate η", -3.2, -0.5, 0.14, step=0.01, log=True),
+)
+
+# %% [markdown]
+# The steps that each η takes, from a crawl to beyond the bound:
 
 # %%
 etas = np.concatenate([np.geomspace(0.04, 1.6, 24), np.linspace(1.7, 1.99, 12), np.geomspace(2.01, 3, 5)]) / steepest
@@ -494,14 +536,20 @@ descent.steps(
 )
 
 # %% [markdown]
-# Twice the learning rate, half the steps, almost up to the cliff. The best η is just before it, at
-# $2 / (\lambda_{max} + \lambda_{min})$, where both directions shrink equally fast, by the factor
-# $(\kappa - 1)/(\kappa + 1)$ in each step. Two lessons for networks, whose λ_max nobody tells you and which changes as
-# they train: good learning rates live near the edge, and a little too much ruins everything.
+# Twice the learning rate, half the steps, almost up to the cliff. For the worst start the best η is just before it, at
+# $2 / (\lambda_{max} + \lambda_{min})$ (dotted), where both directions shrink equally fast, by the factor
+# $(\kappa - 1)/(\kappa + 1)$ in each step. From *this* start, and with your stopping test, another η near it may
+# save a few steps.
 #
-# One trap: at *exactly* 2/λ_max the descent jumps to and fro for ever at a constant loss, and your stopping test would
-# call it converged. And with a tiny η the loss changes so little that it looks settled at once. A stopping test sees
-# losses, not the minimum.
+# On this bowl the good rates lie near the edge, and a little too much ruins everything. In networks the first holds
+# more or less, the second does not. Their λ_max changes as they train: with an η somewhat above 2/λ_max the loss
+# rises for some steps, and the descent is thrown to a flatter place, where it goes on (a *catapult*: Lewkowycz et al.
+# 2020). And plain gradient descent moves into ever steeper places until λ_max is about 2/η, where it neither diverges
+# nor settles (the *edge of stability*: Cohen et al. 2021). Notebook 1b meets such rates.
+#
+# One trap: at *exactly* 2/λ_max the descent jumps back and forth forever at a constant loss, and your stopping test
+# would call it converged. And with a tiny η the loss changes so little that it looks settled at once. A stopping test
+# sees losses, not the minimum.
 #
 # ## The shape of the valley
 #
@@ -515,7 +563,8 @@ descent.steps(
 # With the best η for each: how many steps will $x + 4$ take, how many will the standardised x?
 
 # %% editable=true
-my_steps = {"x + 4": None, "x": None, "standardised": None}
+predict("steps with x + 4", None)
+predict("steps with x standardised", None)
 
 
 # %%
@@ -534,24 +583,29 @@ def compare(inputs):
         over = descent.grid(lambda w, b, z=z: loss(w, b, z, y), *ends, there)
         panels[f"{name}\nκ = {high / low:.4g}: {path.steps:,} steps"] = over, path
         rows[name] = {"κ": f"{high / low:.4g}", "best η": f"{eta:.4g}", "steps": f"{path.steps:,}"}
-        rows[name]["your guess"] = my_steps.get(name)
+        if name != "x":
+            measured(f"steps with {name}", path.steps, reveals[name])
     return panels, pd.DataFrame(rows).T
 
 
-panels, table = compare({"x + 4": x + 4, "x": x, "standardised": (x - x.mean()) / x.std()})
+reveals = {
+    "x + 4": "Far fewer? The points look the same, but curvature comes from x², and so κ grows with the mean of x.",
+    "x standardised": "More? With κ = 1 one step is enough, and the stopping test wants three more.",
+}
+panels, table = compare({"x + 4": x + 4, "x": x, "x standardised": (x - x.mean()) / x.std()})
 display(table)
 descent.side_by_side(panels, f"{DATA}; η = 2/(λₘₐₓ + λₘᵢₙ) for each", equal=True)
 
 # %% [markdown]
 # On standardised data the contours are circles: the gradient points straight at the minimum, and with η = 1/λ_max =
 # 1/2 the very first step lands on it. (The other three are your stopping test making sure.) Shift x by 4, and the same
-# line takes thousands. That is why images are scaled and centred before training, and why batch normalisation does
-# it again between the layers. In a network that does not make κ one, but it takes this part of the trouble away.
+# line takes thousands. That is why images are scaled and centred before training, and batch normalisation does it
+# again between the layers. In a network that does not make κ one, but it takes this part of the trouble away.
 #
 # ## The surface
 #
-# The contour is a map; this is the landscape. Turn it: look along the valley (how flat is its floor?), then across it.
-# At a tilt of 90° you look straight down and see the map again.
+# The contour is a map; this is the landscape. Turn it, and look along the valley, then across it. At a tilt of 90° you
+# look straight down and see the map again.
 
 # %%
 bowl = descent.grid(lambda w, b: loss(w, b, x, y), (0, 4), (-3, 5), best)
@@ -567,13 +621,19 @@ widgets.explore(
 # A single bowl: wherever you start, downhill leads to the one minimum. A network's surface is not so kind: 1c draws
 # one.
 #
+# ## Your guesses
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # ## Summary
 #
 # - Training compute grew far faster than chips: training means many of them.
 # - Gradient descent is four small functions: loss, gradient, update, stop. Finite differences check any gradient.
 # - A step multiplies the distance from the minimum by 1 − ηλ in each direction. Below 1/λ_max a descent is smooth, up
 #   to 2/λ_max it oscillates and arrives, above it diverges. The steepest direction sets the largest η, the flattest
-#   the number of steps: κ = λ_max/λ_min is the price.
+#   the number of steps: κ = λ_max/λ_min is the price. (Networks are more forgiving above 2/λ_max.)
 # - Standardising the data rounds the valley.
 #
 # Each of your steps used *all* examples. With a million of them, one step is a day's work. Notebook 1b takes a few at
@@ -581,5 +641,9 @@ widgets.explore(
 #
 # - J. Hestness et al.: *Deep Learning Scaling is Predictable, Empirically.* arXiv:1712.00409
 # - D. Amodei, D. Hernandez: *AI and Compute.* OpenAI, 2018
+# - T. Brown et al.: *Language Models are Few-Shot Learners.* arXiv:2005.14165
+# - Llama team: *The Llama 3 Herd of Models.* arXiv:2407.21783
+# - A. Lewkowycz et al.: *The large learning rate phase of deep learning: the catapult mechanism.* arXiv:2003.02218
+# - J. Cohen et al.: *Gradient Descent on Neural Networks Typically Occurs at the Edge of Stability.* arXiv:2103.00065
 # - S. Ruder: *An overview of gradient descent optimization algorithms.* arXiv:1609.04747
 # - Y. LeCun, L. Bottou, G. Orr, K.-R. Müller: *Efficient BackProp.* In: Neural Networks: Tricks of the Trade, 1998

@@ -4,11 +4,13 @@
 # A line has two weights. Now come networks with tens of thousands, on real images. The rule of training stays
 # $w \leftarrow w - \eta \nabla L$. What changes is the loss surface, and what a step costs.
 #
-# **You will be able to** measure a training run from the inside with Keras callbacks, find the batch size that
-# is fastest *to a target* on your machine, tell underfitting from overfitting, and say what skip connections do to
-# the loss surface.
+# **You will be able to** measure a training run from the inside with Keras callbacks, compare batch sizes by the time
+# *to a target*, tell underfitting from overfitting, draw a slice of a loss surface fairly, and say what skip
+# connections do to it.
 #
-# **Time:** 60 minutes; the runs take about 2 minutes on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 70 minutes. The runs took about 2 minutes on the 2 quiet CPU cores on which this was written, and three
+# times as long on slower ones. Each long cell shows how far it is and about how many seconds are left. Where a result
+# depends on the machine or on luck, a recorded one stands beside it.
 #
 # **Needs:** Python, a little Keras (`compile`, `fit`), and notebooks 1a and 1b for the words gradient, mini-batch and
 # learning rate.
@@ -22,8 +24,9 @@ from IPython.display import Image
 from tensorflow import keras
 
 from course_lib import data, landscape, models
-from course_lib.notebook import plots, widgets
+from course_lib.notebook import plots, predictions, widgets
 from course_lib.notebook.plots import surfaces
+from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from labs.lab1_gradient_descent.lessons import figures_1c as training
 from labs.lab1_gradient_descent.lessons import timed_fit as fitting
@@ -37,10 +40,10 @@ x_val, y_val = fashion.x_train[-held_back:], fashion.y_train[-held_back:]
 print(f"{fashion.name} (from: {fashion.source}): {len(x):,} images to train on, {len(x_val):,} for validation")
 
 # %% [markdown]
-# An epoch over all 60,000 images takes ten seconds and more on two cores. We train on the first 6,400, so that you
+# An epoch over all 60,000 images takes ten seconds or more on two cores. We train on the first 6,400, so that you
 # can try many things. The last 2,000 training images are held back as **validation** images: everything that we choose
-# (batch size, learning rate, when to stop) is chosen on them. The test images stay unopened: whoever chooses on
-# them no longer has an independent test.
+# (batch size, learning rate, when to stop) is chosen on them. The test images stay unopened: if you choose on
+# them, you no longer have an independent test.
 
 # %%
 training.examples(x, y, fashion.classes, caption=f"{fashion.name}, the first three training images of each class")
@@ -158,10 +161,15 @@ points(EpochTimer, 2)
 
 
 # %% [markdown]
-# Your timer on the small CNN, four epochs. Before you run it: will all four take equally long?
+# ### Predict
+#
+# Your timer on the small CNN, four epochs. How many times as long as the last one does the first one take?
 #
 # (`fitting.batches` shuffles anew in each epoch and cuts into batches. You could hand `fit` the arrays; Keras would do
-# the same, with an autotuner that TensorFlow 2.15 now and then waits for when the run is over, for seconds.)
+# the same, but with an autotuner, for which TensorFlow 2.15 sometimes waits some seconds at the end of a run.)
+
+# %% editable=true
+predict("first epoch, compared with the last", None)
 
 
 # %%
@@ -183,6 +191,11 @@ def time_epochs(epochs=4):
         fitting.batches(x, y, 64), epochs=epochs, validation_data=validation, callbacks=[timer], verbose=0
     )
     caption = plots.provenance(f"{fashion.name}, {len(x):,} images, small_cnn, B = 64")
+    measured(
+        "first epoch, compared with the last",
+        timer.seconds[0] / timer.seconds[-1],
+        "The first contains what happens once: TensorFlow makes a graph of your model.",
+    )
     return training.epoch_times(timer.seconds, timer.validation, caption=caption)
 
 
@@ -190,8 +203,8 @@ time_epochs()
 
 # %% [markdown]
 # The first epoch is longer: in it TensorFlow traces your model into a graph and plans its execution, and the first
-# validation does the same for the forward pass. Who times one epoch, or two minutes of a ten-hour run, must
-# not count it. That is the next instrument.
+# validation does the same for the forward pass. If you time one epoch, or two minutes of a ten-hour run, leave this
+# out. That is the next instrument.
 #
 # ### Throughput
 #
@@ -295,11 +308,12 @@ points(TimeToTarget, 3)
 #
 # ## How fast is a step? Throughput by batch size
 #
-# Predict first: how many times more images a second will `small_cnn` train on with batches of 1,024 than with
-# batches of 8?
+# ### Predict
+#
+# How many times more images a second will `small_cnn` train on with batches of 1,024 than with batches of 8?
 
 # %% editable=true
-my_factor = None  # your guess, for example 2 or 100
+predict("images a second, B = 1,024 over B = 8", None)
 
 
 # %%
@@ -325,35 +339,43 @@ def compare_throughput():
     planned = [size for size in batch_sizes if size < len(x)]
     speeds = throughput_by_batch_size(planned)
     factor = np.median(speeds[planned[-1]]) / np.median(speeds[planned[0]])
-    print(f"your guess: {my_factor}; measured: B = {planned[-1]:,} trains on {factor:.1f} times as many as B = 8")
+    measured(
+        "images a second, B = 1,024 over B = 8",
+        factor,
+        "128? Then a step would take as long with 1,024 images as with 8. 1? Then it would have no fixed part.",
+    )
 
 
 compare_throughput()
 
 # %% [markdown]
-# *What you should see.* Left, images a second: they grow quickly at first, then hardly any more. Right, the
-# same numbers as milliseconds for one step, beside a dashed line for a time in proportion to the batch. A step has a
-# part that doesn't depend on the batch: Python, starting each operation, updating 48,000 weights. With 8 images
-# that part is the better half of the step; with 100 it is hidden by arithmetic, and the cores are busy. Doubling the
-# batch then doubles the time.
+# *What you should see* on a quiet machine: left, images a second grow quickly at first, then hardly any more. Right,
+# the same numbers as milliseconds for one step, beside a dashed line for a time in proportion to the batch. A step has
+# a part that doesn't depend on the batch: Python, starting each operation, updating 48,000 weights. With 8 images that
+# part is most of the step; with 100 it is small beside the arithmetic, and the cores are busy. Doubling the batch then
+# doubles the time. (If the curve goes down or jumps, something else was using the processor. Run the cell again.)
 #
 # A GPU has thousands of cores to fill, and its curve bends at much larger batches. That is why many GPUs ask for
 # large batches, and why the question of the next section matters.
 #
 # ## How soon at 85 %? Time to target by batch size
 #
-# More images a second, but fewer updates for each image: 6,400 images are 400 updates with batches of 16 and seven
-# with batches of 1,024. Which batch size is the first at 85 % validation accuracy? Choose one of 16, 64, 256, 1,024,
-# and how many seconds it will take.
+# A larger batch means more images a second, but fewer updates: 6,400 images are 400 updates with batches of 16 and
+# seven with batches of 1,024.
+#
+# ### Predict
+#
+# Which batch size is the first at 85 % validation accuracy: 16, 64, 256 or 1,024? And which one needs the fewest
+# epochs?
 
 # %% editable=true
-my_batch_size = None  # 16, 64, 256 or 1024
-my_seconds = None
+predict("batch size that is first at 85 %", None)
+predict("batch size that needs the fewest epochs", None)
 
 # %% [markdown]
 # Every batch size needs its own learning rate, else we would compare rates and not batches. The rates below were
 # found in the recorded experiment further down, for each batch size as the best of the same five. All runs start
-# from the same weights. One that has not arrived after 12 s is ended.
+# from the same weights. One that has not arrived after 15 epochs is ended.
 
 # %%
 target = 0.85
@@ -362,22 +384,22 @@ results = recorded[recorded["use"] == "result"].groupby("batch size")
 best_rates = results["learning rate"].first().loc[[16, 64, 256, 1024]].to_dict()
 
 
-def race(rates, limit=12.0):
+def race(rates, most=15):
     """Train with each batch size until the target: seconds and accuracy after each epoch, seconds to the target."""
     curves, arrived = {}, {}
-    limit = limit * len(x) / 6_400  # a slice of the data gets a slice of the time
     caption = plots.provenance(f"{fashion.name}, {len(x):,} images, small_cnn, one seed")
     with Filling("time to target") as chart:
         for number, (size, rate) in enumerate(rates.items()):
-            ahead = len(rates) - number
 
-            def tell(share, ahead=ahead, size=size):
-                chart.at(0, f"B = {size:,}, at most {limit * (ahead - share):.0f} s left")
+            def tell(epoch, logs, number=number, size=size):
+                chart.at(
+                    (number + (epoch + 1) / most) / len(rates), f"B = {size:,}, epoch {epoch + 1} of at most {most}"
+                )
 
             timer, goal = EpochTimer(), TimeToTarget(target)
-            watchers = [timer, goal, fitting.Limit(limit, tell)]
+            watchers = [timer, goal, keras.callbacks.LambdaCallback(on_epoch_end=tell)]
             past = new_model(rate).fit(
-                fitting.batches(x, y, size), epochs=200, validation_data=validation, callbacks=watchers, verbose=0
+                fitting.batches(x, y, size), epochs=most, validation_data=validation, callbacks=watchers, verbose=0
             )
             curves[size] = pd.DataFrame(
                 {"seconds": np.cumsum(timer.seconds), "val_accuracy": past.history["val_accuracy"]}
@@ -389,12 +411,17 @@ def race(rates, limit=12.0):
 
 def run_race():
     curves, arrived = race(best_rates)
-    print(f"your guess: B = {my_batch_size} in {my_seconds} s")
-    if any(arrived.values()):
-        first = min((size for size in arrived if arrived[size]), key=arrived.get)
-        print(f"measured: B = {first:,} was the first, in {arrived[first]:.1f} s")
-    else:
-        print(f"measured: on {fashion.name}, no batch size reached {target:.0%} in the time given")
+    there = [size for size in arrived if arrived[size]]
+    measured(
+        "batch size that is first at 85 %",
+        min(there, key=arrived.get) if there else "none",
+        "One run each: look below how far apart five seeds are.",
+    )
+    measured(
+        "batch size that needs the fewest epochs",
+        min(there, key=lambda size: len(curves[size])) if there else "none",
+        "An epoch has the same images for all, but the small batch takes more steps in it.",
+    )
     rows = {
         f"B = {size:,}": {
             "learning rate": best_rates[size],
@@ -412,7 +439,8 @@ run_race()
 
 # %% [markdown]
 # One run each is an anecdote: an epoch more or less decides. Here is the same with seven batch sizes, the rate of each
-# chosen out of the same five, and five seeds. `course reproduce batch_size` makes the figure and the table again.
+# chosen out of the same five, and five seeds, recorded on a quiet machine. `course reproduce batch_size` makes the
+# figure and the table again. (Type such commands in a terminal: in JupyterLab, *File*, *New*, *Terminal*.)
 
 # %%
 Image("recorded/batch_size.png", width=plots.WIDTH)
@@ -439,14 +467,15 @@ pd.DataFrame(
 #   Shallue et al. (2018) found these three stretches, perfect scaling, diminishing returns and a floor, for every
 #   network and data set that they tried. Lab 3 takes it up.
 # - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.9 s. But it is a wide,
-#   flat valley: from 16 to 512 the seeds overlap, and which of them came first in *your* run was luck. Only 1,024 is
-#   clearly behind.
+#   flat valley in which the seeds overlap. The median of 1,024, 10.7 s, is well above the others; yet even there the
+#   fastest run (8.7 s) beat the slowest with 16 (11.0 s) and with 32 (9.6 s). Which one came first in *your* run was
+#   partly luck.
 #
 # More processors make the step of a large batch cheaper. They move the valley to the right, up to where the steps
 # stop falling. That is the limit of training on many GPUs, and the subject of this course.
 #
-# Two fine points. The accuracy is looked at once an epoch, so times come in whole epochs; a part of the scatter is
-# that. And with batches of 16, the chosen rate needed two epochs in the run that chose it, and three in the median of
+# Two details. The accuracy is measured once an epoch, so times come in whole epochs; part of the scatter is that.
+# And with batches of 16, the chosen rate needed two epochs in the run that chose it, and three in the median of
 # the others: the best of five is in part the luckiest of five. That is why the results have seeds of their own.
 #
 # ## Underfitting and overfitting
@@ -454,19 +483,26 @@ pd.DataFrame(
 # So far we only asked how soon. How *well* a network does on new images is another question, and two things go wrong:
 #
 # - **Underfitting:** the network can't even describe the training images. Training and validation accuracy are low,
-#   and close to each other. More images don't help. A larger network does, or a longer training.
+#   and close to each other. More images don't help. A larger network does, or longer training.
 # - **Overfitting:** the network describes the training images perfectly, by heart, and new ones less well. A gap
-#   opens between the curves, and the validation *loss* rises again: the network becomes ever surer, also where it is
-#   wrong. A larger network doesn't help. More images do, or whatever keeps the network from learning by heart.
+#   opens between the curves, and the validation *loss* rises again: the network becomes ever surer, even where it is
+#   wrong. More images help, or whatever keeps the network from learning by heart. A smaller network may help, too, but
+#   not reliably: far beyond the size at which it can learn all images by heart, a *larger* one often does better again
+#   (*double descent*: Nakkiran et al. 2019).
 #
 # We make both, on purpose: `linear` with 25,600 images, and `small_cnn` with 250. Then two remedies for the second:
 # *weight decay*, which shrinks all weights a little in each step, $w \leftarrow w - \eta \nabla L - \eta \lambda w$;
 # and more images, 6,400, for about as many updates.
 #
-# Predict: which validation accuracy will the CNN reach with its 250 images? And with 6,400?
+# ### Predict
+#
+# Which validation accuracy will the CNN reach with its 250 images? With 6,400? And which is better on new images:
+# the CNN that overfits, or `linear`, with a hundred times the images?
 
 # %% editable=true
-my_accuracy = {"250 images": None, "6,400 images": None}
+predict("accuracy of the CNN with 250 images, from 0 to 1", None)
+predict("accuracy of the CNN with 6,400 images, from 0 to 1", None)
+predict("better on new images: linear or CNN with 250 images", None)
 weight_decay = 0.1  # λ
 
 
@@ -506,7 +542,22 @@ with Filling("four runs") as chart:
         histories[title] = run()
         chart.show(training.fits(histories, caption=caption))
 
-print("your guess:", my_accuracy)
+linear, overfitted, _, fitted = (history["val_accuracy"].iloc[-1] for history in histories.values())
+measured(
+    "accuracy of the CNN with 250 images, from 0 to 1",
+    overfitted,
+    "Far too small? To learn by heart is not to learn nothing: 250 images already tell most classes apart.",
+)
+measured(
+    "accuracy of the CNN with 6,400 images, from 0 to 1",
+    fitted,
+    "25 times the images remove a good part of the errors.",
+)
+measured(
+    "better on new images: linear or CNN with 250 images",
+    "linear" if linear > overfitted else "CNN",
+    "Whether a model over- or underfits does not say how good it is: the number of images counts, too.",
+)
 pd.DataFrame(
     {
         title.replace("\n", " "): {
@@ -521,7 +572,7 @@ pd.DataFrame(
 
 # %% [markdown]
 # *What you should see.* `linear` ends with training and validation close together: it has seen many images, and it is
-# at its limit. The CNN soon knows its 250 images by heart (training accuracy 1), while its validation loss turns round
+# at its limit. The CNN soon knows its 250 images by heart (training accuracy 1), while its validation loss turns
 # at the black triangle and rises. Stopping there is a remedy as well: *early stopping*. Weight decay keeps the loss
 # from rising; in accuracy it gains a point or two, with 2,000 validation images not much more than chance.
 # With 6,400 images, in about as many updates, the CNN no longer knows all that it trains on, and does much better on
@@ -532,7 +583,7 @@ pd.DataFrame(
 # validation.
 #
 # Try `weight_decay` 0.001 and 1. The first does hardly anything. With the other even the training accuracy stays
-# below 1: it underfits.
+# below 1: the network underfits.
 
 # %% [markdown]
 # ## The shape of the loss
@@ -541,7 +592,7 @@ pd.DataFrame(
 # *its* surface look like, and what do skip connections do to it?
 #
 # We take it at depth 40, with its 18 blocks, once as it is and once without the additions. Everything else is the same:
-# the first weights, the images and their order, the learning rates. Three passes over the images have to do.
+# the first weights, the images and their order, the learning rates. Three passes over the images must be enough.
 #
 # ### Predict
 #
@@ -549,7 +600,7 @@ pd.DataFrame(
 # them?
 
 # %% editable=true
-my_plain_accuracy = None  # your guess, from 0 to 1
+predict("accuracy without skip connections, from 0 to 1", None)
 
 # %%
 passes, batch = 3, 64
@@ -583,13 +634,17 @@ plain_table = pd.DataFrame(
         for title, network in resnets.items()
     }
 ).T.round(3)
-print("your guess for the accuracy without:", my_plain_accuracy)
+measured(
+    "accuracy without skip connections, from 0 to 1",
+    plain_table["validation accuracy"].iloc[1],
+    "The same? It has the same weights, but they are much harder to find.",
+)
 plain_table
 
 # %% [markdown]
 # *What you should see.* On Fashion-MNIST about 0.86 with skip connections, and more than ten points less without: 0.74
-# in the run behind this text. Both began with the same numbers in the same places, saw the same images in the same
-# order and did the same multiplications. What one of them lacked were 18 additions for each image.
+# when this was written. Both began with the same numbers in the same places, saw the same images in the same order and
+# did the same multiplications. All that one of them lacked were 18 additions for each image.
 #
 # ### A slice through half a million dimensions
 #
@@ -598,17 +653,61 @@ plain_table
 #
 # $$L(w + a\, d_1 + b\, d_2)$$
 #
-# over the two steps $a$ and $b$. One trap: behind a batch norm, a filter twice as large computes the same. The same
-# step would move it half as far, in proportion, and its surface would look flatter, for no reason. So each filter of a
-# direction is scaled to the length of the filter that it moves: **filter normalisation** (Li et al. 2018). A step of 1
-# then changes every filter by as much as it has, in both networks. Batch norm and biases stay as they are.
+# over the two steps $a$ and $b$. One trap: in front of a batch norm, a filter with twice the numbers computes the same,
+# for the batch norm divides by the size of what it gets. But the same step $d$ would move it half as far, compared with
+# its length, and its surface would look flatter, for no reason. (In the network with skip connections this holds for
+# the first convolution of each block. What the second one gives is added to the block's input before it is normalised.)
+#
+# ### Exercise: a fair direction
+#
+# Rescale a random direction so that the picture is the same for a filter and for its double, whatever the factor: so
+# that two networks which compute the same look the same.
+#
+# <details><summary>Hint</summary>If a filter is c times as large, the direction must move it c times as far. So what of
+# the filter should set the length of the direction's filter? <code>np.sum(…, axis=(0, 1, 2))</code> sums over the first
+# three axes; how many there are depends on the array.</details>
+
+
+# %% exercise="filter_normalised"
+def filter_normalised(direction, weights):
+    """The direction, rescaled filter by filter: a step of 1 then means the same for networks that compute the same.
+
+    direction, weights: lists of arrays of the same shapes. The last axis of a kernel counts its filters (in a dense
+    layer, its columns). Arrays with a single axis are biases and batch norm's numbers; these shall not move at all.
+    Returns a list of new arrays.
+    """
+    ### BEGIN SOLUTION
+    scaled = []
+    for d, w in zip(direction, weights):
+        axes = tuple(range(w.ndim - 1))
+        wanted, given = np.sqrt(np.sum(w**2, axis=axes)), np.sqrt(np.sum(d**2, axis=axes))
+        scaled.append(d * wanted / given if w.ndim > 1 else np.zeros_like(d))
+    return scaled
+    ### END SOLUTION
+
+
+# %%
+check(filter_normalised)
+
+# %% hidden="filter_normalised" points=3
+### BEGIN HIDDEN TESTS
+points(filter_normalised, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# This is **filter normalisation** (Li et al. 2018): a step of 1 changes every filter by its own length.
 #
 # `landscape.along` lends you the loss as a function of the steps and puts the weights back afterwards. The loss here is
-# that of 500 training images. Before you run it: how large may a step be until the network is no better than guessing,
-# for each of the two? (Who gives each of ten classes a probability of 0.1 has a loss of $\ln 10 \approx 2.3$.)
+# that of 500 training images.
+#
+# ### Predict
+#
+# How large may a step be until the network is no better than guessing, in lengths of a filter? (A network that gives
+# each of ten classes a probability of 0.1 has a loss of $\ln 10 \approx 2.3$.)
 
 # %% editable=true
-my_steps = {"with skip connections": None, "without skip connections": None}  # your guess, in lengths of a filter
+predict("largest step with skip connections", None)
+predict("largest step without skip connections", None)
 
 # %%
 steps = np.linspace(-1, 1, 11)
@@ -618,7 +717,10 @@ with Filling("two slices of 11 × 11 points") as chart:
     for number, (title, network) in enumerate(resnets.items()):
         rng = np.random.default_rng(0)
         weights = [variable.numpy() for variable in network.trainable_variables]
-        walks[title] = [landscape.random_direction(weights, rng) for _ in range(2)]
+        walks[title] = [
+            filter_normalised([rng.standard_normal(w.shape).astype(w.dtype) for w in weights], weights)
+            for _ in range(2)
+        ]
         with landscape.along(network, walks[title], fashion.x_train[sliced], fashion.y_train[sliced]) as loss:
             slices[title] = landscape.grid(
                 loss,
@@ -630,15 +732,20 @@ with Filling("two slices of 11 × 11 points") as chart:
 slice_caption = plots.provenance(f"{fashion.name}, depth 40, {passes} epochs of {n:,} images, one seed")
 guessing = np.log(10)
 area = {title: np.sum(losses < guessing) * (steps[1] - steps[0]) ** 2 for title, losses in slices.items()}
-print("your guess:", my_steps)
-print("measured:  ", {title: round(float(np.sqrt(size / np.pi)), 2) for title, size in area.items()})
+for title, size in area.items():
+    measured(
+        f"largest step {title}",
+        float(np.sqrt(size / np.pi)),
+        "Above 1? A step of 1 puts as much noise into every filter as there is signal, 37 layers in a row.",
+    )
 surfaces.contours(
     steps, steps, slices, limit=100, mark=(guessing, "as good as guessing: L = ln 10"), caption=slice_caption
 )
 
 # %% [markdown]
 # The white cross is the trained network. Mind the scale: from one contour to the next the loss grows by the factor 1.5.
-# Measured is the radius of a disc as large as the area inside the thick line.
+# Measured is the radius of a disc as large as the area inside the thick line. (With 11 × 11 points, corners in the
+# lines are those of the grid, not of the network.)
 #
 # The same two slices as surfaces. Turn them. Heights are powers of ten here as well.
 
@@ -663,8 +770,8 @@ widgets.explore(
 # %% [markdown]
 # ### The same, finer, and with a control
 #
-# 41 × 41 points and five epochs; and every kind of network is trained with the same four learning rates, of which the
-# one with the best validation accuracy is drawn. The control is depth 16, where a network trains well without skip
+# 41 × 41 points and five epochs, recorded. Every kind of network is trained with the same four learning rates, of which
+# the one with the best validation accuracy is drawn. The control is depth 16, where a network trains well without skip
 # connections, too. `course reproduce landscape` makes figure and tables again, in about eleven minutes.
 
 # %%
@@ -680,6 +787,16 @@ measures = ["validation accuracy", "share below guessing", "highest loss"]
 recorded.pivot(index="network", columns="rate", values=measures).T
 
 # %% [markdown]
+# The lower row of the pictures compares two learning rates as well as two networks: 0.3 with skip connections, 0.01
+# without. So here is the same at *equal* rates, for all four:
+
+# %%
+training.slices_by_rate(
+    pd.read_csv("recorded/landscape_networks.csv", comment="#").query("directions == 0"),
+    caption="recorded; one seed, the same pair of directions, 5 epochs of 12,800 images",
+)
+
+# %% [markdown]
 # ### What differs
 #
 # - **At depth 16 hardly anything.** Both train, both surfaces are bowls. The one drawn without skip connections is
@@ -690,8 +807,8 @@ recorded.pivot(index="network", columns="rate", values=measures).T
 # - **The learning rate has its part in that.** Read the table downwards, for depth 40. With skip connections larger
 #   rates end in wider valleys, and up to 0.1 in better accuracies (between 0.1 and 0.3 the difference is no more
 #   than chance). Without skip connections training stalls at larger rates, and the valley is narrower. At the smallest
-#   rate both valleys are about equally wide, though the walls differ by a factor of over a hundred. So what skip
-#   connections buy, first of all, is that large steps work.
+#   rate, the same for both, the valleys are about equally wide (0.168 and 0.158 of the square), though the walls differ
+#   by a factor of over a hundred. So what skip connections buy, first of all, is that large steps work.
 #
 # ### Why
 #
@@ -718,7 +835,7 @@ for title, network in resnets.items():
     print(f"{title}: {growth(network, walks[title][0]):,.0f} times")
 
 # %% [markdown]
-# In the runs behind this text it was 3 to 40 times with skip connections and 240 to 1,800 times without. (A random
+# When this was written it was 3 to 40 times with skip connections and 240 to 1,800 times without. (A random
 # direction is almost orthogonal to the filter to which it is added: a step of 1 makes every filter $\sqrt 2$ times
 # longer. Over 37 layers that could be up to $\sqrt 2^{37} \approx 370{,}000$.) Gradients come back along the same ways.
 #
@@ -739,6 +856,12 @@ for title, network in resnets.items():
 #   the four. A wider search could move both.
 
 # %% [markdown]
+# ## Your guesses
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # ## Summary
 #
 # - From the line to a network the rule of training stays the same. The loss surface is no longer a bowl, and a step
@@ -747,10 +870,12 @@ for title, network in resnets.items():
 # - Images a second grow with the batch until the processors are full; the steps to the target fall with the batch
 #   until its gradient is good enough. Time to target is steps times seconds for a step, and lowest somewhere between.
 # - Underfitting asks for a larger network, overfitting for more images; weight decay and early stopping help a little.
+# - A slice of a loss surface means something only if a step means the same for networks that compute the same.
 # - Skip connections change the surface, not the number of weights: they make deep networks trainable.
 #
 # - H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein: *Visualizing the Loss Landscape of Neural Nets.*
 #   arXiv:1712.09913
+# - P. Nakkiran et al.: *Deep Double Descent: Where Bigger Models and More Data Hurt.* arXiv:1912.02292
 # - S. Zagoruyko, N. Komodakis: *Wide Residual Networks.* arXiv:1605.07146
 # - K. He, X. Zhang, S. Ren, J. Sun: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385
 # - C. J. Shallue et al.: *Measuring the Effects of Data Parallelism on Neural Network Training.* arXiv:1811.03600

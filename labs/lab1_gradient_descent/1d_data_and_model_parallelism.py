@@ -4,19 +4,24 @@
 # One step of training, taken apart: fifteen small steps, some on the host, some on the device. Then the same step on
 # many devices, in two ways: each device gets a part of the *data*, or each gets a part of the *model*.
 #
-# **You will be able to** say what each device holds and what crosses the wires in either way, count the bytes, tell
-# from a network and a batch size which way is cheaper, and predict the memory that training takes.
+# **You will be able to** write the backward pass of a network and say what it costs; say what each device holds and
+# what crosses the wires in either way; tell from a network and a batch size which way is cheaper; and predict the
+# memory that training takes.
 #
-# **Time:** 40 minutes; the runs take about 15 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 55 minutes; the runs took about 15 seconds on the 2 CPU cores on which this was written.
 #
 # **Needs:** 1c, or some idea of what a convolution and a batch norm do. No data and no GPU.
 
 # %%
+import time
+
+import numpy as np
 import pandas as pd
 
 from course_lib import models
 from course_lib.cost.memory import NETWORKS, OPTIMIZERS, cuts, walk
-from course_lib.notebook import plots, widgets
+from course_lib.notebook import plots, predictions, widgets
+from course_lib.notebook.predictions import measured, predict
 from labs.lab1_gradient_descent.lessons import figures_1d as parallelism
 from labs.lab1_gradient_descent.lessons import peak_memory as peak
 from labs.lab1_gradient_descent.lessons.checks_1d import check, misjudged, misplaced, points
@@ -70,13 +75,104 @@ points(place, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your answer as a picture, from left to right in time. Between steps 5 and 15 nothing should leave the device: a
-# detour to the host costs more than the small steps themselves.
+# Your answer as a picture, from left to right in time. Between steps 5 and 15 nothing should leave the device: the
+# detour through the host takes longer than the small steps themselves.
 
 # %%
 parallelism.lanes(place(), misplaced(place()))
 
 # %% [markdown]
+# ### Exercise: steps 10 to 12
+#
+# Here is the network, three dense layers without biases, and its forward pass. Each layer multiplies what it gets by
+# its weights; between the layers all negative numbers become 0 (ReLU).
+
+
+# %%
+def forward(weights, x):
+    """What each layer gets, a list [x, h₁, h₂], and the output [m, classes]. weights: [w₁, w₂, w₃]."""
+    inputs = []
+    for w in weights:
+        inputs.append(x)
+        output = x @ w
+        x = np.maximum(output, 0)
+    return inputs, output
+
+
+# %% [markdown]
+# Step 9 gives you the gradient of the loss by the output, `slope`. Write the way back. At each layer two questions are
+# to be answered: what is the gradient by its weights? And what is it by its input, for the layer before? The shapes
+# leave little choice: [inputs, outputs] for the first, [m, inputs] for the second. Mind the ReLU: where it gave 0, a
+# small change of what came in changes nothing.
+#
+# <details><summary>Hint</summary>Both are products of <code>slope</code> with something that the layer had on the way
+# there, one of them from the left, transposed. ReLU gave 0 exactly where the next layer's input is not above 0.
+# </details>
+
+
+# %% exercise="backward"
+def backward(weights, inputs, slope):
+    """The gradient by each layer's weights: a list, in the order of the layers.
+
+    weights: [w₁, w₂, w₃]; inputs: [x, h₁, h₂], from `forward`; slope: the gradient by the output, [m, classes].
+    """
+    ### BEGIN SOLUTION
+    gradients = []
+    for w, h in zip(reversed(weights), reversed(inputs)):
+        gradients.append(h.T @ slope)
+        slope = (slope @ w.T) * (h > 0)
+    return gradients[::-1]
+    ### END SOLUTION
+
+
+# %%
+check(backward)
+
+# %% hidden="backward" points=3
+### BEGIN HIDDEN TESTS
+points(backward, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# The check knows no formula: it moves each weight a little and looks how much the loss changes, the finite differences
+# of 1a.
+#
+# ### Predict
+#
+# How many times as long as the forward pass does the backward pass take?
+
+# %% editable=true
+predict("backward pass, in forward passes", None)
+
+
+# %%
+def shortest(work, repeats=7):
+    """The seconds of the fastest of several runs: other work on the machine can only slow it down."""
+    seconds = []
+    for _ in range(repeats):
+        began = time.perf_counter()
+        work()
+        seconds.append(time.perf_counter() - began)
+    return min(seconds)
+
+
+rng = np.random.default_rng(0)
+wide = [rng.standard_normal((768, 768), dtype=np.float32) / 28 for _ in range(3)]
+inputs, output = forward(wide, rng.standard_normal((512, 768), dtype=np.float32))
+there, back = shortest(lambda: forward(wide, inputs[0])), shortest(lambda: backward(wide, inputs, output))
+measured(
+    "backward pass, in forward passes",
+    back / there,
+    "1? For each product of the forward pass there are two on the way back: by the weights, and by the input.",
+)
+print(f"forward {1000 * there:.1f} ms, backward {1000 * back:.1f} ms: {back / (there + back):.0%} of both together")
+
+# %% [markdown]
+# Three products of equal size for each layer: one forward, two backward. So a step spends a third of its time on the
+# way there and two thirds on the way back, and lab 4 counts with that. (The first layer needs no gradient by its input:
+# with many layers that saves little.) It matters because the gradients of the *last* layers are ready when two thirds
+# of the backward pass are still to come: their exchange can begin.
+#
 # ### Now on N devices
 #
 # With **data parallelism** every device has the whole network, and every device goes through all fifteen steps, with
@@ -84,7 +180,7 @@ parallelism.lanes(place(), misplaced(place()))
 # they talk to each other once in the step: an **all-reduce** adds up what each has and gives everyone the sum (or
 # the average).
 #
-# Which steps work on numbers that *differ* from device to device? Behind which step does the all-reduce stand?
+# Which steps work on numbers that *differ* from device to device? After which step does the all-reduce come?
 #
 # <details><summary>Hint</summary>Follow the images: where does a difference between two devices begin? The all-reduce
 # ends it. What is averaged must be complete, and not yet used.</details>
@@ -95,7 +191,7 @@ def data_parallel():
     """(differs, after) for data parallelism on several devices.
 
     differs: a set of the steps from 1 to 14 whose numbers differ from device to device.
-    after: the number of the step behind which all devices average their gradients.
+    after: the number of the step after which all devices average their gradients.
     """
     ### BEGIN SOLUTION
     differs = set(range(1, 13))
@@ -119,9 +215,11 @@ parallelism.shares(*data_parallel(), misjudged(*data_parallel()))
 # small update. In practice the bar is not as sharp: Horovod begins to average the gradients of the last layers
 # while the first ones are still being computed. Lab 2 looks at that.
 #
-# With **model parallelism** the layers are dealt out. Say device 0 has layer one, device 1 the other two: then the
-# activations travel between steps 6 and 7, their gradients come back between 11 and 12, and no device needs
-# another's weight gradients. Each updates its own layers.
+# With **model parallelism** the network is cut. The simplest way, and the one in this notebook, deals out the layers.
+# Say device 0 has layer one, device 1 the other two: then the activations travel between steps 6 and 7, their gradients
+# come back between 11 and 12, and no device needs another's weight gradients. Each updates its own layers. (One can
+# also cut each layer, so that every device has some of its columns: *tensor parallelism*. And with data parallelism the
+# devices need not all keep the same optimizer state; each can keep a share: *sharding*.)
 
 # %% [markdown]
 # ## What crosses the wires
@@ -131,33 +229,16 @@ parallelism.shares(*data_parallel(), misjudged(*data_parallel()))
 # The best known all-reduce is a **ring** of $N$ devices (Patarasuk and Yuan, 2009). Each cuts its gradients into $N$
 # pieces. In a first round the pieces travel along the ring and are added up on the way: each device sends $N - 1$
 # pieces, and then owns one finished sum. In a second round the sums travel on until everybody has all of them:
-# another $N - 1$ pieces. They show that no all-reduce between the devices can do with less.
-#
-# How many bytes does *each device* send in a step? Numbers are in single precision: 4 bytes.
-#
-# <details><summary>Hint</summary>How many numbers has the gradient? How many of them make a piece? How many pieces
-# does a device send in both rounds together?</details>
-
-
-# %% exercise="bytes_data_parallel"
-def bytes_data_parallel(weights, devices):
-    """Bytes that each device sends in one data-parallel step.
-
-    weights: how many numbers the network learns; devices: 1, 2, 3, …
-    """
-    ### BEGIN SOLUTION
-    piece = 4 * weights / devices
-    return 2 * (devices - 1) * piece
-    ### END SOLUTION
+# another $N - 1$ pieces. If only the devices add, no all-reduce can do with less. (Switches that add on the way can.)
+# You will write one in lab 2. Numbers are in single precision: 4 bytes.
 
 
 # %%
-check(bytes_data_parallel)
+def bytes_data_parallel(weights, devices):
+    """Bytes that each device sends in one data-parallel step; weights: how many numbers the network learns."""
+    piece = 4 * weights / devices
+    return 2 * (devices - 1) * piece
 
-# %% hidden="bytes_data_parallel" points=2
-### BEGIN HIDDEN TESTS
-points(bytes_data_parallel, 2)
-### END HIDDEN TESTS
 
 # %% [markdown]
 # ### Model parallelism
@@ -198,24 +279,31 @@ points(bytes_model_parallel, 2)
 # dense layers)?
 
 # %% editable=true
-my_guess = {"ResNet-50": None, "AlexNet": None}
+predict("fewer bytes for ResNet-50: data or model", None)
+predict("fewer bytes for AlexNet: data or model", None)
 
 
 # %%
 def bytes_over_all_wires(network, devices, batch):
     return {
-        "data parallelism": devices * bytes_data_parallel(network.weights, devices),
-        "model parallelism": bytes_model_parallel(cuts(network, devices), batch),
+        "data": devices * bytes_data_parallel(network.weights, devices),
+        "model": bytes_model_parallel(cuts(network, devices), batch),
     }
 
 
+for name in ("ResNet-50", "AlexNet"):
+    load = bytes_over_all_wires(NETWORKS[name], 4, 256)
+    measured(
+        f"fewer bytes for {name}: data or model",
+        min(load, key=load.get),
+        "The number of weights alone does not tell: it has to be compared with what crosses the cuts.",
+    )
 pd.DataFrame(
     {
         name: {
             "million weights": f"{network.weights / 1e6:.3g}",
             "billion multiply-adds an image": f"{network.multiply_adds / 1e9:.3g}",
-            **{way: parallelism.size(b) for way, b in bytes_over_all_wires(network, 4, 256).items()},
-            "your guess": my_guess.get(name) or "",
+            **{f"{way} parallelism": parallelism.size(b) for way, b in bytes_over_all_wires(network, 4, 256).items()},
         }
         for name, network in NETWORKS.items()
     }
@@ -226,13 +314,49 @@ pd.DataFrame(
 # 6 × 6 where its many weights begin, so that its activations are the smaller load, although it has more than twice
 # the weights.
 #
-# With $W$ weights and on average $a$ activations of an image at a cut, all wires together carry $8 W (N - 1)$ bytes
-# or $8 a B (N - 1)$ bytes. So the two are equal at
+# (Published counts differ. 61.0 million weights are those of AlexNet's paper, with two groups of channels in some
+# layers; without groups it has 62.4 million. ResNet-50 has 3.86 billion multiply-adds as in its paper; most frameworks
+# halve the image one convolution later in a block, which makes 4.1 billion.)
 #
-# $$B = W / a ,$$
+# ### Exercise: the crossover
 #
-# and above it data parallelism moves fewer bytes. (Published counts of AlexNet differ: 61.0 million weights are those
-# of the paper, with two groups of channels in some layers; without groups it has 62.4 million.)
+# One of the two loads grows with the batch, the other does not. So there is a batch at which both are equal: below it
+# model parallelism moves fewer bytes over all wires together, above it data parallelism. Derive it.
+#
+# <details><summary>Hint</summary>Write both loads down, for all devices together. Much cancels.</details>
+
+
+# %% exercise="crossover"
+def crossover(weights, crossing, devices):
+    """The batch at which both ways move equally many bytes over all wires: a number, not rounded.
+
+    weights: how many numbers the network learns; crossing: as for `bytes_model_parallel`; devices: 2, 3, …
+    """
+    ### BEGIN SOLUTION
+    return weights * (devices - 1) / sum(crossing)
+    ### END SOLUTION
+
+
+# %%
+check(crossover)
+
+# %% hidden="crossover" points=2
+### BEGIN HIDDEN TESTS
+points(crossover, 2)
+### END HIDDEN TESTS
+
+# %%
+pd.DataFrame(
+    {
+        name: {f"{devices} devices": round(crossover(network.weights, cuts(network, devices), devices))
+               for devices in (2, 4, 8)}
+        for name, network in NETWORKS.items()
+    }
+).T  # fmt: skip
+
+# %% [markdown]
+# There are $N - 1$ cuts. So what decides is the number of weights over the mean number of activations at a cut, hardly
+# the number of devices. ResNet-50 crosses over at a hundred images or so, AlexNet above a thousand.
 #
 # ## Memory
 #
@@ -307,15 +431,19 @@ widgets.explore(
 # %% [markdown]
 # Try to find out:
 #
-# - Which network has the largest crossover batch, which the smallest? What does it take to move it?
 # - In model parallelism the devices have equal work, not equal memory. Which device is the fullest, and why?
 # - What does data parallelism do to the memory of a device when you double the devices? Which part stays?
 # - The small CNN on eight devices?
 #
+# <details><summary>Answers</summary>In ResNet-50 and WRN-28-10 it is the first device: the early layers have the large
+# images, all of which must be kept. In AlexNet with few images it is the last, with the dense layers' weights. Data
+# parallelism halves the activations of a device when the devices double; weights, gradients and state stay. The small
+# CNN has four layers: four of the eight devices get none.</details>
+#
 # A caution: bytes are not time. In model parallelism as drawn here one device computes while the others wait; sending
-# the batch through in small pieces fills the gaps (a pipeline, lab 7). In data parallelism all compute at once. That,
-# and the crossover, is why this course is about data parallelism, and why networks too large for one device need
-# the other way as well.
+# the batch through in small pieces fills the gaps (a *pipeline*, the subject of a later lab). In data parallelism all
+# compute at once. That, and the crossover, is why this course is mostly about data parallelism, and why networks too
+# large for one device need the other way as well.
 #
 # ### What fits?
 
@@ -334,7 +462,7 @@ widgets.explore(
 # 130 (AlexNet): beyond, they are what fills the memory, as Rhu et al. (2016) found when they moved them out to the
 # host's. One can also forget most of them and compute them again when the backward pass comes by: an example of
 # Graphcore's (slides of S. Knowles, 2018) keeps only the input of each residual block, and takes 25 percent more
-# computing for 80 percent less memory.
+# computing for 80 percent less memory. (Numbers of 16 bits would halve the activations: that, too, is for a later lab.)
 #
 # ## Is it true?
 #
@@ -345,6 +473,8 @@ layers = pd.DataFrame(walk(models.small_cnn((28, 28, 1), 10)))
 layers
 
 # %% [markdown]
+# (47,818 weights are trained. The 48,106 of 1c include 288 moving averages of batch norm, which are not.)
+#
 # `outputs` are the numbers that a layer hands on. `kept` marks those that the backward pass needs again. The gradient
 # of a convolution needs the convolution's input, that of a batch norm *its* input, which is the convolution's output,
 # and that of a ReLU only has to know where its output is 0. So nobody needs what the batch norm hands to the ReLU,
@@ -356,7 +486,7 @@ layers
 # for the largest memory that it ever used. How many MB more will it be with 1,024 images than with 1?
 
 # %% editable=true
-my_megabytes = None
+predict("MB more with 1,024 images than with 1", None)
 
 
 # %%
@@ -379,10 +509,12 @@ rows = []
 for row in peak.training((1, 128, 256, 512, 1024)):
     rows.append(row)
     print(f"batch {row['batch']:>5,}: {row['peak'] / 1e6:,.0f} MB")
-print(
-    f"\ngrowth: your guess {my_megabytes} MB, measured {grown(rows):.0f} MB,",
-    *(f"{name} {megabytes:.0f} MB," for name, megabytes in forecast.items()),
+measured(
+    "MB more with 1,024 images than with 1",
+    grown(rows),
+    "A few MB? That is the images. Each leaves behind what every layer made of it.",
 )
+print("counted:", ", ".join(f"{name} {megabytes:.0f} MB" for name, megabytes in forecast.items()))
 parallelism.measured(
     rows,
     {name: 1e6 * megabytes / 1023 for name, megabytes in forecast.items()},
@@ -390,15 +522,15 @@ parallelism.measured(
 )
 
 # %% [markdown]
-# Three things to see:
+# What to see:
 #
-# - The growth is a straight line, as predicted: activations are the part that goes with the batch.
-# - The line is steeper than what the backward pass needs. While it runs, there are also the *gradients of
-#   activations*, one layer's at a time, and work space of the library that computes convolutions. On two cores the
-#   excess was 130 to 190 kB an image, between one and two arrays of the size of the first layer's output (25,088
-#   numbers, 100 kB); it differs from run to run. So the count is a floor, not the bill: leave room, or measure.
-# - All outputs is no better a count, even if it comes closer here: it has numbers that nobody keeps and lacks others
-#   that are there.
+# - The growth is a straight line, as predicted: activations are the part that grows with the batch.
+# - The line is steeper than what the backward pass needs. While it runs, there are also the *gradients of activations*,
+#   one layer's at a time, and work space of the library that computes convolutions. Where this was written the excess
+#   was 130 to 190 kB an image, between one and two arrays of the size of the first layer's output (25,088 numbers, 100
+#   kB); it differs from run to run. So the count is a floor, not the bill: leave room, or measure.
+# - "All outputs" may come closer, but for no good reason. It counts outputs of batch norm that nobody keeps, about as
+#   many numbers as the gradients and the work space that it leaves out happen to take in this network.
 # - The first line says hundreds of MB with one image. That is TensorFlow itself. The weights with their gradients
 #   take 0.4 MB.
 
@@ -411,9 +543,17 @@ parallelism.measured(
 DATA_AND_MODEL_PARALLELISM
 
 # %% [markdown]
+# ## Your guesses
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # ## Summary
 #
-# | | data parallelism | model parallelism |
+# A backward pass is two products for each one of the forward pass: two thirds of a step.
+#
+# | | data parallelism | model parallelism, by layers |
 # |---|---|---|
 # | the devices hold | the same layers, all of them | different layers |
 # | the devices see | different images | the same images |
@@ -422,8 +562,8 @@ DATA_AND_MODEL_PARALLELISM
 # | grows with | the weights | the batch |
 # | you gain | speed | room for a larger network |
 #
-# Training takes $4 W (2 + s)$ bytes, with $s$ numbers of optimizer state for each weight, and four bytes for each
-# activation of each image; the activations soon dominate. Frameworks add to that.
+# In float32, training takes $4 W (2 + s)$ bytes, with $s$ numbers of optimizer state for each weight, and four bytes
+# for each activation of each image; the activations soon dominate. Frameworks add to that.
 #
 # - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* Journal of Parallel
 #   and Distributed Computing 69, 2009

@@ -346,6 +346,9 @@ def test_learners_of_a_class_share_nothing_with_apptainer(launch, monkeypatch):
     binds = [bind for start in starts for bind in start.values("--bind", "--home", "--workdir")]
     assert len(set(binds)) == len(binds) == 12
     assert len({start.environment["APPTAINERENV_COURSE_PORT"] for start in starts}) == 4
+    cores = [core for start in starts for core in start.values("--cpuset-cpus")]
+    assert len(set(cores)) == 4
+    assert all(start.values("--memory") and start.values("--pids-limit") for start in starts)
     gpus = ",".join(start.environment["APPTAINERENV_CUDA_VISIBLE_DEVICES"] for start in starts)
     assert sorted(gpus.split(",")) == list("01234567")
 
@@ -652,7 +655,10 @@ def test_gpus_ports_and_names_of_running_labs_are_not_given_twice(launch, monkey
     assert launch.main(["stop", "ada", "ben", "dan"]) == 2
     assert "There is no lab dan" in capsys.readouterr().err
     assert engine.state()["labs"] == {} and engine.state()["volumes"] == ["ada", "ben"]
-    assert launch.main(["stop", "--remove-volumes"]) == 0
+    assert launch.main(["stop", "--remove-volumes"]) == 2
+    assert "name the labs, or say --all" in capsys.readouterr().err
+    assert engine.state()["volumes"] == ["ada", "ben"]
+    assert launch.main(["stop", "--remove-volumes", "--all"]) == 0
     assert engine.empty
 
 

@@ -16,6 +16,7 @@ from course_lib.command.assess import criteria
 from course_lib.command.classroom import conversions, grading, masters
 from course_lib.command.classroom.grading import runner
 from course_lib.system.paths import ROOT
+from tests.grader.conftest import complete
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -86,9 +87,11 @@ GRADED = {
     },
     **{
         f"too_large{number}": ({"assessment.py": converted() + "#" * 2**16 + str(number)}, NOTHING, "nothing was run")
-        for number in range(4)
+        for number in range(3)
     },
+    "daemon": ({"assessment.py": complete("dishonest/leaves_a_daemon")}, NOTHING, "Needs a look"),
 }
+LOOK = "Needs a look: line 3 imports subprocess; line 16 reaches for sys.executable; line 16 starts a program."
 
 # learner → files, the sentence in not_graded.csv
 NOT_GRADED = {
@@ -230,7 +233,9 @@ def test_the_gradebook_says_the_same(thirty):
 
 def test_who_could_not_be_graded_is_listed_with_a_sentence(thirty):
     table = pandas.read_csv(thirty["results"] / "not_graded.csv", keep_default_na=False)
-    assert dict(zip(table.learner, table.reason)) == {who: sentence for who, (_, sentence) in NOT_GRADED.items()}
+    expected = {who: sentence for who, (_, sentence) in NOT_GRADED.items()}
+    assert list(table.learner).count("daemon") == 1
+    assert dict(zip(table.learner, table.reason)) == {**expected, "daemon": LOOK}
     assert thirty["summary"].code == 1
 
 

@@ -35,6 +35,7 @@ MARKS = {
 SOME_OF_EACH_KIND = (
     *("honest/custom_loop", "broken/serial", "slow/sleeps"),
     *("dishonest/one_rank_trains", "dishonest/rewrites_the_probe", "dishonest/leaves_a_daemon"),
+    *("dishonest/swaps_the_batch", "dishonest/stops_the_thread"),
 )
 
 pytestmark = [
@@ -49,7 +50,8 @@ def test_each_script_has_marks():
     files = {f"{path.parent.name}/{path.stem}" for path in (HERE / "corpus").glob("*/*.py")}
     omissions = {f"broken/without_{step}" for step in conversions.steps(conversions.ASSESSMENT)}
     assert set(MARKS) == files | omissions
-    assert len(MARKS) >= 40
+    assert len(MARKS) >= 80
+    assert sum(name.startswith("dishonest/") for name in MARKS) >= 40
 
 
 def test_what_is_left_is_noticed(room):
@@ -99,8 +101,9 @@ def test_script_gets_its_marks(name, marks, graded):
     done = graded[name].result()
     outcome, said = done.outcome, _told(done.outcome)
     got = {verdict.id: verdict for verdict in outcome.verdicts}
-    assert {id: verdict.points for id, verdict in got.items()} == dict(zip(criteria.IDS, marks["points"])), said
-    assert outcome.passed is marks["passed"], said
+    if "points" in marks:
+        assert {id: verdict.points for id, verdict in got.items()} == dict(zip(criteria.IDS, marks["points"])), said
+    assert (outcome.passed, outcome.needs_a_look) == (marks["passed"], marks.get("look", False)), said
     for id, words in marks.get("reasons", {}).items():
         assert words in got[id].reason, said
     if "claims" in marks:
@@ -111,7 +114,7 @@ def test_script_gets_its_marks(name, marks, graded):
 def _told(outcome) -> str:
     verdicts = [f"{verdict.id} {verdict.points:g}: {verdict.reason}" for verdict in outcome.verdicts]
     measured = f"{outcome.seconds} s, accuracy {outcome.train_accuracy} and {outcome.test_accuracy}"
-    return "\n".join([*verdicts, f"{measured}, {outcome.claimed} claimed", outcome.error])
+    return "\n".join([*verdicts, f"{measured}, {outcome.claimed} claimed", *outcome.look, outcome.error])
 
 
 def test_no_script_has_reached_a_server(graded, server):

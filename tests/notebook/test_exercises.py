@@ -68,14 +68,22 @@ def test_a_part_of_a_criterion_is_kept(capsys):
     assert capsys.readouterr().out == "All numbers: half of it is missing.\n"
 
 
-def test_a_stub_gets_nothing_and_its_error_reaches_the_check(capsys):
+def test_a_stub_gets_nothing_and_one_friendly_line(capsys):
     def double(x):
         raise NotImplementedError
 
     assert EXERCISES.points(double, 4) == 0.0
-    assert capsys.readouterr().out == "`double` is not written yet.\n"
-    with pytest.raises(NotImplementedError):
-        EXERCISES.check(double)
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith("`double` is still a stub.")
+    assert str(EXERCISES.check(double)) == f"· Not written yet: {line}"
+
+
+def test_the_stub_that_is_missing_is_named():
+    def half(x):
+        raise NotImplementedError
+
+    report = str(EXERCISES.check(named(lambda x: 4 * half(x))))
+    assert report.startswith("· Not written yet: `half`, which `double` uses, is still a stub.")
 
 
 def test_the_check_tells_each_criterion():

@@ -132,9 +132,12 @@ def test_solved_runs_without_an_error(master, tmp_path):
     cells = execute_solved(master, tmp_path)
     assert len(cells) >= 4
     assert errors(cells) == []
+    tables = [cell for cell in cells if "predictions.table()" in cell.source]
+    assert not any("not yet" in str(cell.outputs) for cell in tables), "a prediction is never measured"
 
 
-def test_untouched_gets_nothing_and_fails_exactly_at_the_stubs(master, untouched):
+def test_untouched_gets_nothing_and_each_check_says_that_the_stub_is_one(master, untouched):
+    """No traceback comes from a check: only from a cell that uses a stub itself."""
     scores = [
         preprocessors.judge(cell.outputs, cell.metadata.nbgrader.points)[0] for cell in untouched if is_grade(cell)
     ]
@@ -143,7 +146,10 @@ def test_untouched_gets_nothing_and_fails_exactly_at_the_stubs(master, untouched
     for error in errors(untouched):
         assert error.ename == "NotImplementedError"
         assert "raise NotImplementedError()" in re.sub(r"\x1b\[[\d;]*m", "", error.traceback[-2])
-    assert bool(stubs) == bool(errors(untouched))
+    told = [cell for cell in untouched if "Not written yet" in str(cell.outputs)]
+    assert bool(stubs) == bool(errors(untouched) or told)
+    checks = [after for cell, after in zip(untouched, untouched[1:]) if cell in stubs]
+    assert all(check in told for check in checks if re.fullmatch(r"check\(\w+\)", check.source))
 
 
 def test_feedback_gives_no_hidden_test_away(master, graded):

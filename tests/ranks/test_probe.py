@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
+
+import numpy as np
 
 from course_lib.ranks.probe.training import Training
 
@@ -16,3 +19,15 @@ def test_updates_are_counted_one_after_the_other():
         assert (training.updates, training.values) == (0, 0)
     thread.join()
     assert (training.updates, training.values) == (1, 10)
+
+
+def test_weights_that_move_between_updates_are_counted():
+    """Several steps for one update, as gradients are added up, leave the weights; steps of one's own do not."""
+    training = Training(None, list)
+    training.recorder = SimpleNamespace(note=lambda *_, **__: None)
+    model, examples = SimpleNamespace(trainable_variables=[]), np.ones(4, np.float32)
+    for weights, moved in ((1, 0), (1, 0), (2, 0), (2, 0), (3, 1), (4, 2)):
+        if weights == 2 and not training.updates:
+            training.update(10, 1, 7, 2)
+        training.step(model, examples, np.int64(weights))
+        assert training.moved == moved

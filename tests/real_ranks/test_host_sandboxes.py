@@ -106,7 +106,8 @@ with slot_holder.hold(hosts) as held, HostSandboxes(script, limits, hosts, held,
                     os.kill(os.getpid(), 9)
                 if then == "stop" and len(said) == 2:
                     run.stop("Enough.")
-    came = {str(path.relative_to(box.folder)): path.read_text() for path in box.folder.rglob("*") if path.is_file()}
+    came = {str(path.relative_to(box.folder)): path.read_text() for path in box.folder.rglob("*")
+            if path.is_file() and path.stat().st_size}
     print(json.dumps([said, run.wait().code, box.ended_by, came, {name: one.taken for name, one in held.items()}]))
 """
 SAVE = """

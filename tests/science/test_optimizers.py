@@ -211,3 +211,16 @@ def test_sparse_gradients_are_those_that_they_stand_for(kind):
         for _ in range(2):
             optimizer.apply_gradients([(gradient, variable)])
     np.testing.assert_array_equal(dense.numpy(), sparse.numpy())
+
+
+def test_lamb_counts_steps_not_horovods_passes():
+    """With `backward_passes_per_step` Horovod counts an iteration for each pass, of which one in so many is a step."""
+    weights = []
+    for passes in (1, 4):
+        variable, optimizer = tf.Variable([1.0, 2.0]), LAMB(0.1)
+        for step in range(3):
+            optimizer.build([variable])
+            optimizer.iterations.assign(step * passes)
+            optimizer.apply_gradients([(tf.constant([0.5, -1.0 - step]), variable)])
+        weights.append(variable.numpy())
+    np.testing.assert_array_equal(*weights)

@@ -34,7 +34,7 @@ GRADED = {  # learner → what is written for slope and shout, points of the exe
     "looked_at": ("import os\nos._exit(1)", tiny.SHOUT, [0, 2, 1]),
 }
 NOT_GRADED = {
-    "looked_at": "Exercise slope: Needs a look, was not run: slope, line 2 reaches for os._exit.",
+    "looked_at": "Exercise slope: Needs a look: slope, line 2 reaches for os._exit.",
     "missing": "script.py was not handed in with the notebook.",
 }
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
-from course_lib.notebook import conduct
+from course_lib.notebook import conduct, observation
 from course_lib.notebook.conduct import with_end
 from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.ranks.evidence import Evidence, RankEvidence
@@ -21,22 +21,32 @@ MAX_EPOCHS = 1.25  # training sets that the ranks may read together in an epoch
 MIN_EPOCHS = 0.3  # and that they must read in the whole training
 MIN_TRAFFIC_SHARE = 0.8  # of the bytes that reductions make, which the kernel must have counted
 
+MAX_CHANGED_SHARE = 0.08  # of the updates, before which something else than an update may change the weights
+
+# Share of images with a rank's mark that get its label, above that of others: tests/benchmarks/results/marks.csv.
+MIN_MARKED = 0.35
+
 # Hints where the cause that was seen is not the usual one.
 SAVE = "See 2b, Step 7: only rank 0 saves, to the path in COURSE_WEIGHTS."
 READ_THE_ERROR = "Read the error: it says what failed. `course run assessment.py -np 2` shows the lines before it."
 ALL_ENTER = "Let all ranks call every collective: no hvd.allreduce or hvd.broadcast below `if hvd.rank() == 0`."
 EQUAL_BATCHES = f"See 2b, Step 6: give all ranks equally many batches. {ALL_ENTER}"
+FROM_OUTSIDE = (
+    "Train one network on the images that data.load gives to each rank, with gradients averaged on every step."
+)
 TRAIN_TOGETHER = "See 2b, Steps 1 and 4: it counts as soon as the ranks train together."
 _TWO_WRITERS = re.compile(r"unable to lock file|Resource temporarily unavailable|\berrno\W{1,3}11\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What the evaluator found: accuracies of the saved weights, None where `problem` says why there are none."""
+    """What the evaluator found of the saved weights: accuracies, None where `problem` says why there are none; for each
+    mark of each rank the shares of images, with it and without, that get its label (see `data.marks.shares`)."""
 
     train_accuracy: float | None
     test_accuracy: float | None
     problem: str = ""
+    marks: tuple[tuple[float, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +107,8 @@ def serial(measured: Measured) -> str:
         raise Wrong(
             "On one rank the script came to its end, but saved no weights to the path in COURSE_WEIGHTS.", hint=SAVE
         )
+    if not alone.ranks[0].number("progress", "steps"):
+        raise Wrong("On one rank the script came to its end without a step of training.")
     return f"On one rank the script ran to its end in {alone.result.seconds:.0f} s and saved weights."
 
 
@@ -117,6 +129,13 @@ def device(measured: Measured) -> str:
     "See 2b, Step 4: hvd.DistributedOptimizer before compile; in a loop of your own hvd.DistributedGradientTape.",
 )
 def averaged(measured: Measured) -> str:
+    if contradiction := _contradicted(measured):
+        raise Wrong(contradiction, hint=FROM_OUTSIDE)
+    return _averaged(measured)
+
+
+def _averaged(measured: Measured) -> str:
+    """What the ranks themselves tell of it."""
     evidence = _believed(measured)
     reduced = conduct.reductions(evidence)
     _require_training_together(evidence)
@@ -127,6 +146,15 @@ def averaged(measured: Measured) -> str:
         raise Wrong(reduced.lack, 0.0 if difference else 0.5)
     if difference:
         raise Wrong(f"{reduced}, but {difference}", 0.5)
+    if evidence.size > 1 and (apart := evidence.applied_apart()):
+        raise Wrong(f"{reduced}, but at update {apart:,} the ranks applied different gradients.", 0.5)
+    moved = max(rank.number("progress", "moved") / max(1, rank.number("progress", "steps")) for rank in evidence.ranks)
+    if moved > MAX_CHANGED_SHARE:
+        raise Wrong(
+            f"{reduced}, but between {moved:.0%} of the steps something else than updates changed weights.", 0.5
+        )
+    if (share := evidence.changed_between()) > MAX_CHANGED_SHARE:
+        raise Wrong(f"{reduced}, but before {share:.0%} of the updates something else changed the weights.", 0.5)
     return f"{reduced}, and all ranks hold the same weights."
 
 
@@ -144,6 +172,8 @@ def broadcast(measured: Measured) -> str:
 )
 def data(measured: Measured) -> str:
     evidence = _believed(measured)
+    if contradiction := _contradicted(measured):
+        raise Wrong(contradiction, hint=FROM_OUTSIDE)
     told = conduct.own_images(evidence, measured.images, MAX_EPOCHS)
     read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
     if not evidence.result.code and read < MIN_EPOCHS * measured.images:
@@ -208,6 +238,8 @@ def _believed(measured: Measured) -> Evidence:
     if replaced:
         names = ", ".join(dict.fromkeys(replaced[:3]))
         raise Wrong(f"The script replaced {names}: what it did on the ranks cannot be measured any more.")
+    if forged := [rank.rank for rank in evidence.ranks if not rank.genuine]:
+        raise Wrong(f"Something else than the probe has written into the records of rank {forged[0]}.")
     if evidence.traffic is not None and evidence.size > 1:
         # Reductions of S bytes on N ranks make 2 (N - 1) S bytes of traffic in all, whatever the ring is cut into.
         expected = 2 * (evidence.size - 1) * evidence.collectives.bytes.get("ALLREDUCE", 0)
@@ -217,6 +249,30 @@ def _believed(measured: Measured) -> Evidence:
                 f"{evidence.traffic / 1e6:,.0f} MB went between the ranks: the timeline is not Horovod's."
             )
     return evidence
+
+
+def _contradicted(measured: Measured) -> str:
+    """What contradicts, from outside, that all ranks trained, where they say that they did; "" if nothing does."""
+    try:
+        _averaged(measured)
+    except Wrong as wrong:
+        if not wrong.share:
+            return ""
+    return _from_outside(measured)
+
+
+def _from_outside(measured: Measured) -> str:
+    """What contradicts that all ranks have trained these weights, measured where no script can write; "" if nothing."""
+    for rank, (own, others) in enumerate(measured.weights.marks if measured.weights else ()):
+        if own - others < MIN_MARKED:
+            return (
+                f"The saved weights have not learned from rank {rank}'s images: of images with a mark that only this "
+                f"rank's copies carry, {own:.0%} get the label that goes with it, of others up to {others:.0%}."
+            )
+    evidence = measured.together
+    if evidence is None or evidence.traffic is None:
+        return ""
+    return observation.idle(evidence.use) or observation.silent(evidence.use)
 
 
 def _savers(evidence: Evidence) -> list[int]:

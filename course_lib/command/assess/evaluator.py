@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -29,13 +30,14 @@ import numpy as np
 from course_lib import data
 from course_lib.command.assess.criteria import Weights
 from course_lib.command.assess.sandbox import bubblewrap
-from course_lib.data import shapes
+from course_lib.data import marks, shapes
 from course_lib.ranks import environment
 from course_lib.system.errors import CourseError
 from course_lib.system.processes import Supervised
 
 MAX_IMAGES = 10_000  # of each split, on which is measured
 BATCH_SIZE = 500
+MARKED_IMAGES = 1000  # test images on which each mark is asked about
 ANSWER_LIMIT_S = 180.0  # for loading, and for one evaluation, on a slow and busy host
 MAX_FILE_BYTES = 64 * 2**20  # of weights
 MAX_MEMORY_BYTES = 6 * 2**30  # that the process may use
@@ -87,8 +89,9 @@ class Evaluator:
             raise CourseError("The process that evaluates the weights ended; see `course doctor`.", code=2)
         self._ready = True
 
-    def evaluate(self, weights: Path) -> Weights:
-        """Measure the accuracy of the weights in a file; what is wrong with the file is in the answer.
+    def evaluate(self, weights: Path, asked: Sequence[marks.Mark] = ()) -> Weights:
+        """Measure the accuracy of the weights in a file, and how far they know each of the marks that they are `asked`
+        about; what is wrong with the file is in the answer.
 
         Raises CourseError (code 2) where the process does not answer: that says nothing about the file.
         """
@@ -96,13 +99,14 @@ class Evaluator:
             return Weights(None, None, "No weights were saved.")
         if weights.stat().st_size > MAX_FILE_BYTES:
             return Weights(None, None, f"The file of weights is larger than {MAX_FILE_BYTES >> 20} MB.")
-        answer = self._ask(weights)
+        answer = self._ask(weights, asked)
         if answer is None:
             self._start()
-            answer = self._ask(weights)
+            answer = self._ask(weights, asked)
         if answer is None:  # twice the process was well until it was given these
             return Weights(None, None, "The file of weights cannot be read: reading it ended the process that did.")
-        return Weights(answer["train_accuracy"], answer["test_accuracy"], answer["problem"])
+        known = tuple(map(tuple, answer["marks"]))
+        return Weights(answer["train_accuracy"], answer["test_accuracy"], answer["problem"], known)
 
     def _start(self) -> None:
         """Start the process, in the place of the one before."""
@@ -115,10 +119,12 @@ class Evaluator:
         self._asked = 0
         self._ready = False
 
-    def _ask(self, weights: Path) -> dict | None:
+    def _ask(self, weights: Path, asked: Sequence[marks.Mark]) -> dict | None:
         """What the process says of the weights; None where they ended it."""
         self.wait()
         self._asked += 1
+        told = json.dumps([mark.as_json() for mark in asked])
+        (self._inbox / f"{self._asked}.json").write_text(told)
         part = self._inbox / "part"
         shutil.copyfile(weights, part)
         part.rename(self._inbox / f"{self._asked}.h5")
@@ -159,9 +165,14 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
     predict = tf.function(lambda batch: tf.argmax(model(batch, training=False), axis=-1), input_signature=[images])
     predict(splits[0][0][:BATCH_SIZE])  # compiles
 
+    def labels(x: np.ndarray) -> np.ndarray:
+        return np.concatenate([predict(x[start : start + BATCH_SIZE]) for start in range(0, len(x), BATCH_SIZE)])
+
     def accuracy(x: np.ndarray, y: np.ndarray) -> float:
-        guesses = [predict(x[start : start + BATCH_SIZE]) for start in range(0, len(x), BATCH_SIZE)]
-        return float(np.mean(np.concatenate(guesses) == y))
+        return float(np.mean(labels(x) == y))
+
+    def known(asked: list[marks.Mark]) -> list[tuple[float, float]]:
+        return marks.shares(labels, splits[1][0][:MARKED_IMAGES], asked)
 
     print(json.dumps({"ready": True}), flush=True)
     for asked in itertools.count(1):
@@ -169,8 +180,12 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
         while not path.exists():
             time.sleep(POLL_INTERVAL_S)
         problem = _load(model, path)
+        told = json.loads(path.with_suffix(".json").read_text())
+        questions = [marks.Mark.from_json(one) for one in told]
         train, test = (None, None) if problem else (accuracy(*split) for split in splits)
-        print(json.dumps({"train_accuracy": train, "test_accuracy": test, "problem": problem}), flush=True)
+        found = [] if problem else known(questions)
+        answer = {"train_accuracy": train, "test_accuracy": test, "problem": problem, "marks": found}
+        print(json.dumps(answer), flush=True)
 
 
 def _load(model: object, path: Path) -> str:

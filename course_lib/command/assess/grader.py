@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from course_lib import data
+from course_lib.command import static_look
 from course_lib.command.assess import calibration, criteria, slots
 from course_lib.command.assess import contract as contracts
 from course_lib.command.assess.contract import Contract
 from course_lib.command.assess.evaluator import Evaluator
 from course_lib.command.assess.sandbox import Sandbox, slot_holder
 from course_lib.command.assess.sandbox.host_sandboxes import HostSandboxes
+from course_lib.data import marks
 from course_lib.data.published import PUBLISHED
 from course_lib.notebook.judging import Verdict, judge
 from course_lib.ranks import environment, evidence, launch, remote
@@ -57,7 +62,7 @@ class Outcome:
     """What came of an assessment.
 
     Attributes:
-        passed: enough points, and all criteria met that the contract requires.
+        passed: enough points, all criteria met that the contract requires, and nothing that needs a look.
         seconds: of the run on all ranks; None where it did not take place.
         limit: the seconds that it could take: the profile's times `factor`.
         factor: how much more time this host gets, by its calibration.
@@ -65,6 +70,8 @@ class Outcome:
         claimed: the accuracy that the script printed last; None where it printed none.
         sandbox: "bubblewrap" or "none"; `weaknesses`: what it does not protect, in sentences.
         error: what went wrong with the run as a whole, with the last lines of the rank that failed first.
+        look: what the script does that training does not need, with its lines.
+        needs_a_look: nothing but that stands between the script and its pass: a person has to look at it.
     """
 
     passed: bool
@@ -83,6 +90,8 @@ class Outcome:
     weaknesses: tuple[str, ...] = ()
     claimed: float | None = None
     error: str = ""
+    look: tuple[str, ...] = ()
+    needs_a_look: bool = False
 
     def as_json(self) -> dict[str, Any]:
         """The object that `course assess --json` writes."""
@@ -95,8 +104,8 @@ class Outcome:
     def from_json(cls, table: dict[str, Any]) -> Outcome:
         """The outcome of which `as_json` made `table`."""
         verdicts = tuple(Verdict(**{k: v for k, v in row.items() if k != "passed"}) for row in table["criteria"])
-        rest = {key: value for key, value in table.items() if key not in ("criteria", "weaknesses")}
-        return cls(**rest, verdicts=verdicts, weaknesses=tuple(table["weaknesses"]))
+        rest = {key: value for key, value in table.items() if key not in ("criteria", "weaknesses", "look")}
+        return cls(**rest, verdicts=verdicts, weaknesses=tuple(table["weaknesses"]), look=tuple(table["look"]))
 
 
 def assess(
@@ -162,6 +171,7 @@ class _Assessment:
         self._hosts = () if len(used) == 1 and remote.here(used[0].name) else used
         self._on_event, self._stopping = on_event, stopping
         self._began = time.time()
+        self._text = ""  # of the script that was run
 
     def run(self) -> Outcome:
         """Everything, in its order."""
@@ -184,29 +194,39 @@ class _Assessment:
             folder = Path(tempfile.mkdtemp(dir=evaluator.folder))
             script = folder / "assessment.py"
             shutil.copyfile(self._script, script)  # both runs get the same one, whatever becomes of it meanwhile
-            if not self._gpus:
-                env[environment.FAKE_GPUS] = str(self._ranks)  # so that the choice of a GPU can be judged on any host
+            self._text = script.read_text(encoding="utf-8", errors="replace")
             self._tell("On one rank, to see that it runs")
             short = min(SERIAL_LIMIT_S, self._profile.seconds) * factor
             alone = self._measure(script, folder / "alone", 1, SERIAL_IMAGES, short, env)
+            if not self._gpus:  # now there seem to be some: so the choice of a GPU can be judged on any host
+                env[environment.FAKE_GPUS] = str(self._ranks)
             if alone.weights.exists():  # else there will hardly be any to evaluate
                 evaluator.wait()
             limit = self._profile.seconds * factor
             where = f" on {len(self._hosts)} hosts" if len(self._hosts) > 1 else ""
             self._tell(f"On {_ranks(self._ranks)}{where}", limit)
             seconds = limit * (1 + self._contract.tolerance)
+            marks, files = self._marks(folder)
             together = self._measure(
-                script, folder / "all", self._ranks, self._profile.images, seconds, env, shown=True, held=held
+                script,
+                folder / "all",
+                self._ranks,
+                self._profile.images,
+                seconds,
+                env,
+                shown=True,
+                held=held,
+                marks=files,
             )
             self._require_free_cores(together)
             self._tell("Measuring the accuracy of the saved weights")
             measured = criteria.Measured(
                 alone=alone.evidence,
                 together=together.evidence,
-                weights=evaluator.evaluate(together.weights),
+                weights=evaluator.evaluate(together.weights, marks if together.kind == "bubblewrap" else ()),
                 limit=limit,
                 tolerance=self._contract.tolerance,
-                images=self._profile.images or PUBLISHED[self._contract.data].images[0],
+                images=self._images,
                 train_target=self._profile.train_accuracy,
                 test_target=self._profile.test_accuracy,
             )
@@ -254,6 +274,29 @@ class _Assessment:
         self._raise_if_stopped()
         return calibration.factor(speed, self._contract.images_per_second)
 
+    def _pretended_hosts(self, ranks: int) -> str | None:
+        """Two names of this host with half of the ranks each, so that a rank and its local rank are not the same; None
+        for one rank, and where real GPUs, or MPI, would be misled."""
+        if ranks < 2 or self._gpus or self._hosts or launch.controllers()[0] != "gloo":
+            return None
+        return f"localhost:{ranks - ranks // 2},127.0.0.1:{ranks // 2}"
+
+    @property
+    def _images(self) -> int:
+        """How many there are to train on."""
+        return self._profile.images or PUBLISHED[self._contract.data].images[0]
+
+    def _marks(self, folder: Path) -> tuple[list[marks.Mark], list[Path]]:
+        """A mark for each rank, and the files that put them on the ranks' images."""
+        rng = np.random.default_rng()
+        classes = len(PUBLISHED[self._contract.data].classes)
+        drawn = marks.draw(self._ranks, classes, rng)
+        files = [folder / f"marks-{rank}.json" for rank in range(self._ranks)]
+        for mark, file in zip(drawn, files):
+            number = marks.number(self._images, self._ranks)
+            marks.write(file, mark, marks.others(drawn, rng), number, secrets.randbits(64))
+        return drawn, files
+
     def _measure(
         self,
         script: Path,
@@ -265,15 +308,19 @@ class _Assessment:
         *,
         shown: bool = False,
         held: Mapping[str, slot_holder.HeldSlots] | None = None,
+        marks: Sequence[Path] = (),
     ) -> _Run:
-        """Run the script in a sandbox; across the hosts where `held` has their slots."""
+        """Run the script in a sandbox; across the hosts where `held` has their slots; `marks`: as for `Sandbox`."""
         folder.mkdir()
         bundle = data.bundle(self._contract.data, folder, test=False, limit=images)
         env = {**env, **bundle.env, **({environment.SLICE: str(images)} if images else {})}
+        keys = [secrets.token_hex(16) for _ in range(ranks)]
+        limits = self._contract.limits
         if held:
-            box = HostSandboxes(script, self._contract.limits, self._hosts, held, bundle.files, env, seconds)
+            box = HostSandboxes(script, limits, self._hosts, held, bundle.files, env, seconds, marks, keys)
         else:
-            box = Sandbox(script, self._contract.limits, ranks, bundle.files, env, seconds)
+            names = self._pretended_hosts(ranks)
+            box = Sandbox(script, limits, ranks, bundle.files, env, seconds, marks, keys, names)
         with box, box.start(ranks, patience=self._profile.patience) as run:
             threading.Thread(target=self._stop_when_asked, args=(run,), daemon=True).start()
             claim = None
@@ -286,8 +333,10 @@ class _Assessment:
             self._raise_if_stopped()
             # Only Gloo between CPU ranks sends all that is reduced over the loopback device.
             counted = not self._gpus and launch.controllers()[0] == "gloo"
-            traffic = box.traffic if counted else None
-            found = evidence.read(box.folder / "evidence", ranks, result, traffic=traffic, ended_by=box.ended_by)
+            traffic = box.use[-1].traffic if counted and box.use else None
+            found = evidence.read(
+                box.folder / "evidence", ranks, result, traffic=traffic, ended_by=box.ended_by, use=box.use, keys=keys
+            )
             weights = folder / "weights.h5"
             with contextlib.suppress(OSError):
                 shutil.copyfile(box.folder / "weights.h5", weights)
@@ -314,8 +363,12 @@ class _Assessment:
         met = {verdict.id for verdict in verdicts if verdict.passed}
         weights = measured.weights if measured else None
         result = run.evidence.result if run else None
+        enough = score >= self._contract.pass_points and met.issuperset(self._contract.required)
+        look = (*static_look.findings(self._text), *(run.evidence.looks() if run else ()))
         return Outcome(
-            passed=score >= self._contract.pass_points and met.issuperset(self._contract.required),
+            passed=enough and not look,
+            needs_a_look=enough and bool(look),
+            look=look,
             score=round(score, 2),
             max_score=sum(self._contract.points.values()),
             profile=self._profile.name,

@@ -10,9 +10,15 @@ import os
 from pathlib import Path
 
 from course_lib.command.assess import calibration, contract, grader, report
+from course_lib.ranks import environment
 from course_lib.system.errors import CourseError
 
 OVERHEAD_S = 600.0  # for calibration, for starting and ending runs, and for evaluating the weights
+
+
+class NeedsALook(Exception):
+    """The script does what training does not need: NeedsALook(findings)."""
+
 
 _found: dict[str, grader.Outcome | grader.CannotGrade] = {}
 
@@ -21,9 +27,11 @@ def points(criterion: str, script: str | Path = "assessment.py") -> float:
     """The points of one criterion, from 0 to its maximum in the contract; its reason, and a hint, are printed.
 
     Whoever asks first, in a notebook, also sees the whole outcome. Raises CannotGrade where the grader, not the
-    script, is at fault: that is never a mark.
+    script, is at fault: that is never a mark; NeedsALook where a person has to look at it first.
     """
     outcome = _outcome(Path(script).absolute())
+    if outcome.needs_a_look and not os.environ.get(environment.ACCEPTED):
+        raise NeedsALook("; ".join(outcome.look))
     verdict = next(verdict for verdict in outcome.verdicts if verdict.id == criterion)
     print(verdict.reason)
     if verdict.hint and not verdict.passed:

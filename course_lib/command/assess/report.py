@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from course_lib.command.assess.grader import Outcome
 
 CSS = "<style>" + Path(__file__).with_name("report.css").read_text(encoding="utf-8") + "</style>"
+LOOK = "Training does not need this; the script passes when a person has looked at it:"
 _MARKS = {"full": "✓", "part": "◐", "none": "✗"}
 
 
@@ -29,14 +30,18 @@ def page(outcome: Outcome, title: str = "") -> str:
             f"<div><b>{html.escape(verdict.title)}</b><br>{html.escape(verdict.reason)}{hint}</div>"
             f"<b>{_of(verdict.points, verdict.max_points)}</b></li>"
         )
+    look = ""
+    if outcome.look:
+        found = "".join(f"<li>{html.escape(line)}</li>" for line in outcome.look)
+        look = f'<div class="course-report-look">{html.escape(LOOK)}<ul>{found}</ul></div>'
     error = f"<div>What went wrong:</div><pre>{html.escape(outcome.error)}</pre>" if outcome.error else ""
     notes = "".join(f"<small>{html.escape(note)}</small>" for note in outcome.weaknesses)
     beside = " · ".join([*([title] if title else []), setting(outcome)])
     return (
         f'{CSS}<div class="course-report">'
-        f'<div class="course-report-score course-report-{"passed" if outcome.passed else "failed"}">'
+        f'<div class="course-report-score course-report-{_colour(outcome)}">'
         f"<b>{headline(outcome)}</b><span>{html.escape(beside)}</span></div>"
-        f"<dl>{facts}</dl>{error}<ul>{''.join(rows)}</ul>{notes}</div>"
+        f"<dl>{facts}</dl>{look}{error}<ul>{''.join(rows)}</ul>{notes}</div>"
     )
 
 
@@ -68,16 +73,26 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
         console.print()
     for name, text in facts_of(outcome):
         console.print(Text(f"{name + ':':<21} {text}"))
+    if outcome.look:
+        console.print(Text(LOOK, style="yellow"))
+    for line in outcome.look:
+        console.print(Text(f"  {line}", style="yellow"))
     for note in outcome.weaknesses:
         console.print(Text(note, style="yellow"))
-    style = "bold green" if outcome.passed else "bold red"
+    style = {"passed": "bold green", "look": "bold yellow", "failed": "bold red"}[_colour(outcome)]
     console.print(Text.assemble((headline(outcome), style), f"   {setting(outcome)}"))
 
 
 def headline(outcome: Outcome) -> str:
     """The outcome in a few words."""
     points = f"{_of(outcome.score, outcome.max_score)} points"
+    if outcome.needs_a_look:
+        return f"Needs a look: {points}"
     return f"Passed: {points}" if outcome.passed else f"Not passed: {points}"
+
+
+def _colour(outcome: Outcome) -> str:
+    return "passed" if outcome.passed else "look" if outcome.needs_a_look else "failed"
 
 
 def setting(outcome: Outcome) -> str:

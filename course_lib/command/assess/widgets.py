@@ -130,7 +130,10 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
         cells = [f"{attempt.number}{' ★' if marked else ''}", f"{attempt.began:%d %b %H:%M}"]
         if attempt.outcome:
             out = attempt.outcome
-            cells += ["passed" if out.passed else "not passed", f"{out.score:.4g} of {out.max_score:g}"]
+            cells += [
+                "passed" if out.passed else "needs a look" if out.needs_a_look else "not passed",
+                f"{out.score:.4g} of {out.max_score:g}",
+            ]
             cells += ["–" if out.seconds is None else f"{out.seconds:.1f} s"]
             cells += ["–" if value is None else f"{value:.3f}" for value in (out.train_accuracy, out.test_accuracy)]
             cells += [out.profile]

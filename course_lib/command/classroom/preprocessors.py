@@ -14,6 +14,7 @@ from nbgrader.utils import is_grade
 
 from course_lib.command.classroom import masters
 
+LOOK = "Needs a look"  # how the reason begins where a person has to look at what a learner wrote
 _TOO_LONG = "The test took too long."
 _ENDINGS = {
     "CellTimeoutError": _TOO_LONG,
@@ -42,7 +43,7 @@ class StrictScores(NbGraderPreprocessor):
             points = float(cell.metadata.nbgrader["points"])
             score, reason = judge(cell.outputs, points)
             errors = [out.evalue for out in cell.outputs if out.output_type == "error"]
-            if self.script and errors:
+            if self.script and errors and not reason.startswith(LOOK):
                 score, reason = None, errors[0]
             cell.metadata["course"] = {"sound": score is not None, "reason": reason}
             kept = ("error", "display_data") if self.script else ("error",)
@@ -59,7 +60,7 @@ def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str
     if errors:
         if errors[0] == "NeedsALook":
             found = next(out.evalue for out in outputs if out.output_type == "error")
-            return None, f"Needs a look, was not run: {found}."
+            return None, f"{LOOK}: {found}."
         ending = _ENDINGS.get(errors[0], f"The test ended in {errors[0]}.")
         return 0.0, f"{said} {ending}".strip()
     results = [out.data.get("text/plain", "") for out in outputs if out.output_type == "execute_result"]

@@ -37,7 +37,8 @@ class Filling:
         now = time.monotonic()
         if self._line and now - self._shown > 0.5:
             self._shown = now
-            left = (now - self._began) * (1 / fraction - 1) if fraction > 0 else None
+            # The first steps take longer than the others: TensorFlow makes its graphs.
+            left = (now - self._began) * (1 / fraction - 1) if fraction >= 0.04 else None
             about = "" if left is None else f", about {max(1, round(left))} s left"
             self._line.update(HTML(f"<i>⏳ {self._what}: {doing}{about}</i>"))
 

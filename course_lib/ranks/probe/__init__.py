@@ -4,10 +4,12 @@
 may train with `Model.fit` or in a loop of its own. Beside the live events (see `events`), evidence comes of it, in a
 folder:
 
-    rank-R.jsonl      one record a line: init, gpus, fit, first-step, epoch, fit-end, progress, digest, weights, save,
-                      tampered
+    rank-R.jsonl      one record a line: init, join, gpus, fit, first-step, epoch, fit-end, progress, digest, weights,
+                      save, tampered, look
     rank-R.steps      int32: how many examples each training step held
     rank-R.examples   float32: the mean brightness, weighted to the centre, of each of these examples, in order
+    rank-R.updates    int64 [n, 3]: of each update, fingerprints of the weights before, of what was applied, of the
+                      weights after
     rank-R.weights    the weights after training; their shapes are in the record `weights`
 
 Everything is written as it happens, so that a rank that is killed leaves its evidence. With COURSE_FAKE_GPUS=N the
@@ -20,16 +22,17 @@ import os
 from pathlib import Path
 
 from course_lib.ranks import environment
-from course_lib.ranks.probe import joining, saving, training
+from course_lib.ranks.probe import joining, listening, saving, training
 from course_lib.ranks.probe.patches import Patches
 from course_lib.ranks.probe.recorder import Recorder
 
 
-def install(folder: Path) -> None:
-    """Patch TensorFlow, Keras and Horovod in this process so that they report to `folder`."""
+def install(folder: Path, script: str) -> None:
+    """Patch TensorFlow, Keras and Horovod in this process so that they report to `folder` what `script` does."""
     import tensorflow as tf
 
     recorder, patches = Recorder(folder), Patches()
     joining.watch(tf, recorder, patches, int(os.environ.get(environment.FAKE_GPUS, "0")))
     saving.watch(tf, recorder, patches)
     training.watch(tf, recorder, patches)
+    listening.watch(recorder, script)

@@ -1,4 +1,4 @@
-"""Watch who joins, which GPU a rank keeps, and how much it broadcasts."""
+"""Watch who joins and who leaves early, which GPU a rank keeps, and how much it broadcasts."""
 
 from __future__ import annotations
 
@@ -37,6 +37,17 @@ def _watch_init(recorder: Recorder, patches: Patches) -> None:
         recorder.note("init", **{name: getattr(mpi_ops, name)() for name in _NAMES})
         return outcome
 
+    def join(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def joined(*args: object, **kwargs: object) -> object:
+            recorder.note("join")
+            return original(*args, **kwargs)
+
+        return joined
+
+    joined = join(mpi_ops.join)
+    for module in (hvd, mpi_ops):
+        patches.put(module, "join", lambda _: joined)
     for module in (hvd, hvd_keras, mpi_ops):
         patches.put(module, "init", lambda _: init)
         patches.guard(module, *_NAMES, "shutdown", "is_initialized", "allreduce", "broadcast", "broadcast_variables")

@@ -28,16 +28,22 @@ class Training(events.Progress):
     def __init__(self, recorder: Recorder, replaced: Callable[[], list[str]]) -> None:
         super().__init__()
         self.recorder = recorder
-        self.updates = self.values = 0
+        self.updates = self.values = self.moved = 0
         self.model: object = None  # the outermost one that was trained last
         self.replaced = replaced
         self._cuda = os.environ.get("CUDA_VISIBLE_DEVICES")
         self._unwritten: list[np.ndarray] = []
+        self._applied: list[tuple[int, int, int]] = []
+        self._seen: dict[int, tuple[int, int]] = {}  # model → updates before its last step, fingerprint of its weights
         self._written = self._digested = self._saved = 0  # steps and updates by then
 
-    def step(self, model: object, brightness: np.ndarray) -> None:
-        """A training step begins, on examples of this brightness."""
+    def step(self, model: object, brightness: np.ndarray, weights: np.ndarray) -> None:
+        """A training step begins, on examples of this brightness, with weights that have this fingerprint."""
         self.model = model
+        updates, before = self._seen.get(id(model), (0, 0))
+        self._seen[id(model)] = self.updates, int(weights)
+        if self.updates and updates == self.updates and before != int(weights):
+            self.moved += 1
         if self.steps == 0:
             joining.note_cuda_choice(self.recorder, self._cuda)
         # Before the step: the weights are those after the last update, on every rank alike.
@@ -52,23 +58,24 @@ class Training(events.Progress):
             self.images += len(brightness)
             self._unwritten.append(brightness)
 
-    def update(self, values: int) -> None:
-        """An optimizer has changed so many values."""
+    def update(self, values: int, *fingerprints: np.ndarray) -> None:
+        """An optimizer has changed so many values: fingerprints of the weights before, of what it applied, and of the
+        weights after."""
         with self._lock:
             self.updates += 1
             self.values += values
+            self._applied.append(tuple(map(int, fingerprints)))
 
     def flush(self) -> None:
         """Write down, and tell, what is new."""
         with self._lock:
             steps, self._unwritten = self._unwritten, []
-        if steps:
-            self.recorder.append(steps)
+            applied, self._applied = self._applied, []
+        self.recorder.append(steps, applied)
         if self.steps + self.updates != self._written:
             self._written = self.steps + self.updates
-            self.recorder.note(
-                "progress", steps=self.steps, images=self.images, updates=self.updates, values=self.values
-            )
+            counts = {"steps": self.steps, "images": self.images, "updates": self.updates, "values": self.values}
+            self.recorder.progress(**counts, moved=self.moved)
         super().flush()
         if replaced := self.replaced():
             self.recorder.tampered(*replaced)
@@ -120,6 +127,10 @@ def watch(tf: object, recorder: Recorder, patches: Patches) -> None:
 def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
     """Note the examples of each training step."""
 
+    def measured(model: object, examples: object) -> list:
+        # Some models have no weights before their first batch.
+        return [brightness(examples), fingerprint(model.trainable_variables if model.built else ())]
+
     def brightness(examples: object) -> object:
         examples = tf.cast(examples, tf.float32)
         if examples.shape.rank == 4:
@@ -132,7 +143,7 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
         half = tf.sin(np.pi * (tf.range(length, dtype=tf.float32) + 0.5) / tf.cast(length, tf.float32))
         return (half + half[::-1]) / tf.reduce_sum(2 * half) * tf.cast(length, tf.float32)
 
-    events.on_training_steps(tf, patches.put, brightness, training.step)
+    events.on_training_steps(tf, patches.put, measured, training.step)
 
 
 def _watch_updates(tf: object, training: Training, patches: Patches) -> None:
@@ -142,14 +153,19 @@ def _watch_updates(tf: object, training: Training, patches: Patches) -> None:
         @functools.wraps(original)
         def apply_gradients(self: object, grads_and_vars: Iterable, *args: object, **kwargs: object) -> object:
             pairs = list(grads_and_vars)
-            values = sum(variable.shape.num_elements() for gradient, variable in pairs if gradient is not None)
+            known = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
+            values = sum(variable.shape.num_elements() for _, variable in known)
+            eager = tf.executing_eagerly()
+            if not eager and control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+                return original(self, pairs, *args, **kwargs)
+            before = fingerprint(variable for _, variable in known)
+            applied = fingerprint(gradient for gradient, _ in known)
             outcome = original(self, pairs, *args, **kwargs)
-            if tf.executing_eagerly():
-                training.update(values)
-            elif not control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
-                averaged = [gradient for gradient, _ in pairs if gradient is not None]
-                with tf.control_dependencies(averaged):  # an update that waits for other ranks is none yet
-                    tf.numpy_function(lambda: training.update(values), [], [], stateful=True)
+            found = [before, applied, fingerprint(variable for _, variable in known)]
+            if eager:
+                training.update(values, *(one.numpy() for one in found))
+            else:
+                tf.numpy_function(functools.partial(training.update, values), found, [], stateful=True)
             return outcome
 
         return apply_gradients
@@ -210,6 +226,18 @@ def _watch_fits(tf: object, training: Training, patches: Patches) -> None:
             return float(tf.convert_to_tensor(self.model.optimizer.learning_rate))
 
     events.in_each_fit(tf, patches.put, Watch)
+
+
+def fingerprint(tensors: Iterable) -> object:
+    """A number of all bits of the tensors, int64 []; in whole numbers, so that no order of a sum matters."""
+    import tensorflow as tf
+
+    total = tf.constant(0, tf.int64)
+    for number, tensor in enumerate(tensors):
+        bits = tf.cast(tf.bitcast(tf.cast(tf.reshape(tensor, [-1]), tf.float32), tf.int32), tf.int64)
+        places = 2 * tf.range(tf.size(bits, tf.int64), dtype=tf.int64) + 2 * number + 1
+        total = 31 * total + tf.reduce_sum(bits * places)
+    return total
 
 
 def digest(weights: Iterable[np.ndarray]) -> str:

@@ -46,6 +46,11 @@ def _years(years: Callable) -> None:
         got = number(years(work, rate))
         if same(got, expected * 365 / 365.25):  # a year may have its quarter of a leap day
             continue
+        seconds = work * 1e15 * 86400 / rate
+        days = seconds / 24 * 60 * 60, seconds / 60 * 60 * 24
+        unbracketed = *(day / 365 for day in days), *(day * 365 for day in days), seconds / 365 * 24 * 60 * 60
+        if any(same(got, wrong) for wrong in unbracketed):
+            raise Wrong("Brackets are missing: a / 60 * 60 is a again; write a / (60 * 60).")
         mistakes = {
             "That is the number of days: divide by the days of a year.": expected * 365,
             "That is the number of seconds: how many has a year?": expected * 365 * 86400,

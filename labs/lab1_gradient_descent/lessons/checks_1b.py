@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.notebook.answers import array, case, compare, returned, unchanged
+from course_lib.notebook.answers import array, case, compare, number, returned, several, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.notebook.update_rules import (
@@ -36,14 +36,12 @@ def _batches(function: Callable, examples: int, size: int, epoch: int = 0, seed:
 def _judge_form(batches: Sequence[np.ndarray], examples: int) -> None:
     if not batches:
         raise Wrong("there is no batch; return a list of arrays.")
-    for number, batch in enumerate(batches):
+    for place, batch in enumerate(batches):
         if batch.ndim != 1 or not np.issubdtype(batch.dtype, np.integer):
-            raise Wrong(
-                f"batch {number} is {batch.dtype} of shape {batch.shape}; it should be a list of whole numbers."
-            )
+            raise Wrong(f"batch {place} is {batch.dtype} of shape {batch.shape}; it should be a list of whole numbers.")
         outside = batch[(batch < 0) | (batch >= examples)]
         if len(outside):
-            raise Wrong(f"batch {number} holds example {outside[0]}, but they are numbered from 0 to {examples - 1:,}.")
+            raise Wrong(f"batch {place} holds example {outside[0]}, but they are numbered from 0 to {examples - 1:,}.")
 
 
 def _judge_each_once(function: Callable) -> None:
@@ -194,21 +192,21 @@ def _judge_arguments(function: Callable) -> None:
 # --- update rules
 
 STEPS = 50
-ETA = 2.0**-6  # Keras keeps its learning rate in float32: this one is exact there
+ETA = 2.0**-6  # Keras keeps its learning rate in float32: this one and its halves are exact there
+RATES = {"constant": np.full(STEPS, ETA), "falling": ETA * 0.5 ** np.minimum(np.arange(STEPS) // 4, 3)}
 START = np.array([[3.0, -2.0, 1.0], [0.5, 0.0, -1.0]])
-TOLERANCE = 1e-6
+TOLERANCE = 1e-5
 
 
-def _gradients(small: bool) -> np.ndarray:
-    """Gradients of all steps, of size about 1. Small ones, down to 0.0001, show where a rule puts its ε."""
+def _gradients() -> np.ndarray:
+    """Gradients of all steps, of size about 1: [50, 2, 3]."""
     random = np.random.default_rng(11)
     shape = (STEPS, *START.shape)
-    drawn = random.choice([-1.0, 1.0], shape, p=[0.3, 0.7]) * random.uniform(0.5, 2, shape)
-    return drawn * 10.0 ** np.array([[0, -1, -2], [-3, -4, -4]]) if small else drawn
+    return random.choice([-1.0, 1.0], shape, p=[0.3, 0.7]) * random.uniform(0.5, 2, shape)
 
 
 @lru_cache
-def _keras_weights(name: str, small: bool) -> np.ndarray:
+def _keras_weights(name: str, rates: str) -> np.ndarray:
     """The weights after each step of Keras's own optimizer, in float64: [50, 2, 3]."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
@@ -220,156 +218,204 @@ def _keras_weights(name: str, small: bool) -> np.ndarray:
         "sgd": keras.SGD,
         "momentum": partial(keras.SGD, momentum=momentum),
         "nesterov": partial(keras.SGD, momentum=momentum, nesterov=True),
-        "adagrad": keras.Adagrad,
-        "rmsprop": keras.RMSprop,
         "adam": partial(keras.Adam, beta_1=beta_1, beta_2=beta_2),
     }[name]
     optimizer = make(learning_rate=ETA, jit_compile=False)
     weights = tf.Variable(START)
     after = []
-    for g in _gradients(small):
+    for g, eta in zip(_gradients(), RATES[rates]):
+        optimizer.learning_rate = eta
         optimizer.apply_gradients([(tf.constant(g), weights)])
         after.append(weights.numpy())
     return np.array(after)
 
 
-# For each rule, over all steps: its direction d of w ← w − η d, and by sentence those of rules with a mistake.
-Directions = tuple[np.ndarray, dict[str, np.ndarray]]
+# For each rule, over all steps: by sentence the changes of w that a rule with a mistake makes. g has the gradients,
+# eta the learning rates [50, 1, 1].
+Changes = dict[str, np.ndarray]
 AVERAGED_GRADIENT = "the gradient enters the velocity with the factor 1 − β; in Keras it enters whole, times η."
+STARTS_ANEW = "the velocity starts anew in each step: keep it in the state, and return it."
 
 
-def _sgd_directions(g: np.ndarray) -> Directions:
-    return g, {}
+def _sgd_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
+    return {WRONG_SIGN: eta * g, "η is applied twice.": -(eta**2) * g, ETA_MISSING: -g}
 
 
-def _momentum_directions(g: np.ndarray) -> Directions:
-    v = collected(g, 0.9)
-    return v, {
-        "the velocity starts anew in each step, which leaves plain SGD: keep it in the state, and return it.": g,
-        AVERAGED_GRADIENT: 0.1 * v,
-        "w moves by the velocity of the step before: update the velocity first.": delayed(v),
-        "this is Nesterov's rule: without it, w moves by the new velocity, v, and by nothing else.": 0.9 * v + g,
-    }
-
-
-def _nesterov_directions(g: np.ndarray) -> Directions:
-    v = collected(g, 0.9)
-    return 0.9 * v + g, {
-        "the velocity starts anew in each step: keep it in the state, and return it.": 0.9 * g + g,
-        "this is plain momentum: Nesterov's rule also looks ahead, by β v with the new v.": v,
-        AVERAGED_GRADIENT: 0.9 * 0.1 * v + g,
-        "the new velocity is added whole: look ahead by β v.": v + g,
-    }
-
-
-def _adagrad_directions(g: np.ndarray) -> Directions:
-    def direction(total: np.ndarray) -> np.ndarray:
-        return g / np.sqrt(total + 1e-7)
-
-    total = collected(g**2, 1, start=0.1)
-    one_total = collected(np.sum(g**2, axis=(1, 2), keepdims=True), 1, start=0.1)
-    return direction(total), {
-        "the sum of squares starts anew in each step: keep it in the state, and return it.": direction(0.1 + g**2),
-        "the sum starts at 0: Keras starts it at 0.1, so that the first steps are not too long.": direction(
-            total - 0.1
+def _velocity_mistakes(
+    v: np.ndarray, step: Callable[[np.ndarray, np.ndarray], np.ndarray], g: Any, eta: Any
+) -> Changes:
+    """Those of a rule that moves w by step(velocity, η g)."""
+    bare = collected(g, 0.9)  # without η
+    return {
+        WRONG_SIGN: step(v, eta * g),
+        "η is applied twice.": -eta * step(v, eta * g),
+        ETA_MISSING: -step(bare, g),
+        AVERAGED_GRADIENT: -step(0.1 * v, eta * g),
+        "the gradient enters the velocity with the factor 1 − β; it enters whole, times η.": -step(
+            0.1 * v, 0.1 * eta * g
         ),
-        "the root is missing: divide by the root of the sum of squares.": g / (total + 1e-7),
-        "the squares are averaged with decay, which makes this RMSprop: Adagrad adds them up.": (
-            direction(collected(0.1 * g**2, 0.9, start=0.1))
+        "that is PyTorch's form, in which the whole velocity is multiplied by the new η. Put η into the velocity.": (
+            -eta * step(bare, g)
         ),
-        "w moves by the sum of the step before: add this gradient's square first.": direction(delayed(total, 0.1)),
-        "gradients are added up, not their squares.": direction(collected(np.abs(g), 1, start=0.1)),
-        "the squares of all weights are added into one number: keep one sum for each weight.": direction(one_total),
     }
 
 
-def _rmsprop_directions(g: np.ndarray) -> Directions:
-    def direction(mean: np.ndarray) -> np.ndarray:
-        return g / np.sqrt(mean + 1e-7)
-
-    mean = collected(0.1 * g**2, 0.9)
-    return direction(mean), {
-        "the mean of squares starts anew in each step: keep it in the state, and return it.": direction(0.1 * g**2),
-        "the squares are added up, which makes this Adagrad: RMSprop keeps a mean, ρ v + (1 − ρ) g².": (
-            direction(collected(g**2, 1))
-        ),
-        "the new square enters whole: in a mean it has the weight 1 − ρ.": direction(10 * mean),
-        "ρ and 1 − ρ are swapped: the old mean has the weight ρ.": direction(collected(0.9 * g**2, 0.1)),
-        "the root is missing: divide by the root of the mean square.": g / (mean + 1e-7),
-        "gradients are averaged, not their squares.": direction(collected(0.1 * np.abs(g), 0.9)),
-        "ε stands outside the root: Keras has it inside, √(v + ε).": g / (np.sqrt(mean) + 1e-7),
+def _momentum_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
+    v = collected(eta * g, 0.9)
+    return {
+        f"{STARTS_ANEW[:-1]} (this is plain SGD).": -eta * g,
+        "w moves by the velocity of the step before: update the velocity first.": -delayed(v),
+        "this is Nesterov's rule: without it, w moves by the new velocity, and by nothing else.": -(0.9 * v + eta * g),
+        **_velocity_mistakes(v, lambda v, step: v, g, eta),
     }
 
 
-def _adam_directions(g: np.ndarray) -> Directions:
+def _nesterov_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
+    v = collected(eta * g, 0.9)
+    return {
+        STARTS_ANEW: -(0.9 * eta * g + eta * g),
+        "that is how θ moves, by u alone. w lies ahead of θ, by β u before the step and by another β u after it.": -v,
+        "w's old place has the old β u in it: going from θ to w, take that away again.": -1.9 * v,
+        "the new velocity is added whole, and the step once more: look ahead by β u.": -(v + eta * g),
+        "that is θ, the point behind: Keras keeps the point ahead.": -(v - 0.9 * delayed(v)),
+        **_velocity_mistakes(v, lambda v, step: 0.9 * v + step, g, eta),
+    }
+
+
+def _adam_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
     t = np.arange(1, STEPS + 1).reshape(-1, 1, 1)
     m, v = collected(0.1 * g, 0.9), collected(0.001 * g**2, 0.999)
-    m_correction, v_correction = 1 - 0.9**t, 1 - 0.999**t
+    m_share, v_share = 1 - 0.9**t, 1 - 0.999**t  # of the true means: both start at 0
 
-    def direction(m=m, v=v, m_correction=m_correction, v_correction=v_correction) -> np.ndarray:  # noqa: ANN001
-        return m / m_correction * np.sqrt(v_correction) / (np.sqrt(v) + 1e-7)
+    def change(m=m, v=v, m_share=m_share, v_share=v_share) -> np.ndarray:  # noqa: ANN001
+        return -eta * m / m_share / (np.sqrt(v / v_share) + 1e-7)
 
-    return direction(), {
+    return {
+        WRONG_SIGN: -change(),
+        "η is applied twice.": eta * change(),
+        ETA_MISSING: change() / eta,
         "m, v and the step's number start anew in each step: keep all three in the state, and return them.": (
-            direction(0.1 * g, 0.001 * g**2, 0.1, 0.001)
+            change(0.1 * g, 0.001 * g**2, 0.1, 0.001)
         ),
-        "the bias correction is forgotten: m and v start at 0 and are too small at first.": (
-            direction(m_correction=1, v_correction=1)
+        "the bias correction is missing: m and v start at 0 and are too small at first.": change(m_share=1, v_share=1),
+        "the bias correction of v is missing.": change(v_share=1),
+        "the bias correction of m is missing.": change(m_share=1),
+        "the step's number t stays 1: count it in the state. The older the means, the smaller the correction.": (
+            change(m_share=0.1, v_share=0.001)
         ),
-        "the bias correction of v is forgotten: divide by √(1 − β₂ᵗ) under the fraction too.": (
-            direction(v_correction=1)
+        "the means are multiplied by 1 − βᵗ; they are too small by that factor: divide.": (
+            change(m_share=1 / m_share, v_share=1 / v_share)
         ),
-        "the bias correction of m is forgotten.": direction(m_correction=1),
-        "the step's number t stays 1: count it in the state, and raise the betas to the power t.": (
-            direction(m_correction=0.1, v_correction=0.001)
+        "the correction has βᵗ in place of 1 − βᵗ: what share of the true mean does m have after t steps?": (
+            change(m_share=0.9**t, v_share=0.999**t)
         ),
-        "β₁ and 1 − β₁ are swapped: the old mean has the weight β₁.": direction(collected(0.9 * g, 0.1)),
-        "the root is missing: divide by the root of v.": m / m_correction * np.sqrt(v_correction) / (v + 1e-7),
-        "v averages gradients, not their squares.": direction(v=collected(0.001 * np.abs(g), 0.999)),
-        "this is Algorithm 1 of the paper, with ε beside √v̂; Keras has ε beside √v, before the correction.": (
-            m / m_correction / (np.sqrt(v / v_correction) + 1e-7)
-        ),
-        "ε stands inside the root: Adam adds it to √v.": m / m_correction / np.sqrt(v / v_correction + 1e-7),
+        "β₁ and 1 − β₁ are swapped: the old mean has the weight β₁.": change(collected(0.9 * g, 0.1)),
+        "the new gradient enters m whole: in a mean it has the weight 1 − β₁.": change(10 * m),
+        "the root is missing: divide by the root of v̂.": -eta * m / m_share / (v / v_share + 1e-7),
+        "v averages gradients, not their squares.": change(v=collected(0.001 * np.abs(g), 0.999)),
     }
 
 
-_DIRECTIONS = {
-    "sgd": _sgd_directions,
-    "momentum": _momentum_directions,
-    "nesterov": _nesterov_directions,
-    "adagrad": _adagrad_directions,
-    "rmsprop": _rmsprop_directions,
-    "adam": _adam_directions,
+_MISTAKES = {
+    "sgd": _sgd_mistakes,
+    "momentum": _momentum_mistakes,
+    "nesterov": _nesterov_mistakes,
+    "adam": _adam_mistakes,
 }
 
 
-def _judge_steps(name: str, rule: Rule, small: bool = False, tolerance: float = TOLERANCE) -> None:
-    gradients = _gradients(small)
-    taken = walk(rule, START, gradients, [ETA] * STEPS)
-    right, mistakes = _DIRECTIONS[name](gradients)
-    mistakes = {WRONG_SIGN: -right, "η is applied twice.": ETA * right, ETA_MISSING: right / ETA, **mistakes}
-    changes = {sentence: -ETA * direction for sentence, direction in mistakes.items()}
-    compare_walk(taken, _keras_weights(name, small), changes, atol=tolerance)
+def _judge_steps(name: str, rates: str) -> Callable[[Rule], None]:
+    def judge(rule: Rule) -> None:
+        gradients = _gradients()
+        if name == "adam":
+            _judge_first_step(rule, gradients[0])
+        taken = walk(rule, START, gradients, RATES[rates])
+        with np.errstate(all="ignore"):
+            mistakes = _MISTAKES[name](gradients, taken.rates)
+        compare_walk(taken, _keras_weights(name, rates), mistakes, atol=TOLERANCE)
+
+    return judge
+
+
+def _judge_first_step(rule: Rule, g: np.ndarray) -> None:
+    """Adam's correction with t = 0 divides by 0."""
+    try:
+        finite = np.isfinite(take_step(rule, START.copy(), g, None, ETA)[0]).all()
+    except ZeroDivisionError:
+        finite = False
+    if not finite:
+        raise Wrong(
+            "the first step is no number: with t = 0 the correction divides by 1 − β⁰ = 0. Count the step first."
+        )
+
+
+def _judge_state(rule: Rule) -> None:
+    judge_memory(rule, START, _gradients(), ETA)
+    take_step(rule, np.zeros(5), np.ones(5), None, ETA)
 
 
 def _update_rule(name: str, title: str) -> Exercise:
-    def judge_roughly(rule: Rule) -> None:
-        _judge_steps(name, rule, tolerance=10 * TOLERANCE)
-
-    def judge_closely(rule: Rule) -> None:
-        _judge_steps(name, rule)
-        _judge_steps(name, rule, small=True)
-
-    def judge_state(rule: Rule) -> None:
-        judge_memory(rule, START, _gradients(small=False), ETA)
-        take_step(rule, np.zeros(5), np.ones(5), None, ETA)
-
     return Exercise(
         name,
-        Criterion("steps", f"{title}, {STEPS} steps", 0.5, judge_roughly),
-        Criterion("as-keras", f"Equal to Keras's to {TOLERANCE:g}, small gradients included", 0.3, judge_closely),
-        Criterion("state", "All memory is in the state", 0.2, judge_state),
+        Criterion("steps", f"{title}, {STEPS} steps as in Keras", 0.5, _judge_steps(name, "constant")),
+        Criterion("falling", "The same while η falls", 0.3, _judge_steps(name, "falling")),
+        Criterion("state", "All memory is in the state", 0.2, _judge_state),
     )
+
+
+# --- heavy_ball
+
+# (λ_min, λ_max, steps until the loss is a millionth of the start's)
+RAVINES = ((1.0, 10.0, 20), (1.0, 50.0, 48), (0.02, 4.0, 100), (2.0, 2000.0, 240))
+
+
+def _steps_in_a_ravine(eta: float, beta: float, ends: tuple[float, float], most: int) -> int | None:
+    """Steps of momentum until the loss stays a millionth of the start's; `most` + 1 if more, None if it diverges."""
+    curvatures = np.array(ends)
+    place, velocity, last = np.ones(2), np.zeros(2), 0
+    for step in range(1, most + 1):
+        velocity = beta * velocity - eta * curvatures * place
+        place = place + velocity
+        loss = np.sum(curvatures * place**2) / curvatures.sum()
+        if not loss < 1e12:
+            return None
+        last = step if loss > 1e-6 else last
+    return last + 1
+
+
+def _in_budget(*ravines: tuple[float, float, int]) -> Callable[[Callable], None]:
+    def judge(heavy_ball: Callable) -> None:
+        for low, high, budget in ravines:
+            with case(f"λ from {low:g} to {high:g}"):
+                eta, beta = map(number, several(heavy_ball(low, high), "η", "β"))
+                _judge_settings(eta, beta, low, high, budget)
+
+    return judge
+
+
+def _judge_settings(eta: float, beta: float, low: float, high: float, budget: int) -> None:
+    if not eta > 0:
+        raise Wrong(f"η is {eta:g}; it should be above 0.")
+    if not 0 <= beta < 1:
+        raise Wrong(f"β is {beta:g}; it lies between 0 and 1" + (", and η comes first." if 0 < eta < 1 else "."))
+    with np.errstate(all="ignore"):
+        needed = _steps_in_a_ravine(eta, beta, (low, high), 4 * budget)
+    if needed is not None and needed <= budget:
+        return
+    root = (high**0.5 - low**0.5) / (high**0.5 + low**0.5)
+    count = "diverges" if needed is None else f"needs {f'over {4 * budget}' if needed > 4 * budget else needed} steps"
+    told = f"with η = {eta:.3g} and β = {beta:.3g} momentum {count}; the budget is {budget}: "
+    if beta == 0:
+        raise Wrong(told + "without β this is gradient descent.")
+    if eta * high > 2 * (1 + beta):
+        raise Wrong(told + "η λ_max is above 2 (1 + β).")
+    if np.isclose(beta, root):
+        raise Wrong(told + "that is √β: square it.")
+    if eta * high > 1.02 * (1 + beta**0.5) ** 2:
+        raise Wrong(told + "η λ_max is above (1 + √β)², where the swings die out more slowly.")
+    if eta * low < 0.98 * (1 - beta**0.5) ** 2:
+        raise Wrong(told + "η λ_min is below (1 − √β)²: along the floor it creeps.")
+    raise Wrong(told + f"each step takes √β = {beta**0.5:.3g} off the distance at best; a smaller β would do.")
 
 
 EXERCISES = Exercises(
@@ -388,8 +434,11 @@ EXERCISES = Exercises(
     _update_rule("sgd", "SGD"),
     _update_rule("momentum", "Momentum"),
     _update_rule("nesterov", "Nesterov"),
-    _update_rule("adagrad", "Adagrad"),
-    _update_rule("rmsprop", "RMSprop"),
     _update_rule("adam", "Adam"),
+    Exercise(
+        "heavy_ball",
+        Criterion("this-ravine", "In budget where κ = 50", 0.5, _in_budget(RAVINES[1])),
+        Criterion("every-ravine", "In budget where κ = 10, 200, 1,000", 0.5, _in_budget(*RAVINES[:1], *RAVINES[2:])),
+    ),
 )
 check, points = EXERCISES.check, EXERCISES.points

@@ -1,7 +1,7 @@
-"""Checks of the callbacks that a learner writes in notebook 1c: epoch timer, throughput, time to target.
+"""Checks of notebook 1c: three callbacks (epoch timer, throughput, time to target), and filter normalisation.
 
-Each is called as in runs on a clock that the check sets (see `simulated_fit`), so no answer depends on how busy the
-machine is, and then joins one real `fit`, of which only the form of the result is judged.
+A callback is called as in runs on a clock that the check sets (see `simulated_fit`), so no answer depends on how busy
+the machine is, and then joins one real `fit`, of which only the form of the result is judged.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import compare, shown
+from course_lib.notebook.answers import array, compare, returned, shown, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab1_gradient_descent.lessons.simulated_fit import Epoch, Played, play
@@ -293,6 +293,65 @@ def _fit(callback: Any) -> int:
     return len(history.epoch)
 
 
+# ---- filter_normalised
+
+KERNEL, DENSE, SINGLE = (3, 3, 4, 5), (7, 3), (5,)
+
+
+def _directions(answer: Callable) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """A direction, weights, and what the learner makes of them; a kernel, numbers of a batch norm, a dense layer."""
+    rng = np.random.default_rng(4)
+    shapes = (KERNEL, SINGLE, DENSE)
+    direction = [rng.normal(size=shape) for shape in shapes]
+    weights = [rng.normal(size=shape) * np.geomspace(0.1, 3, shape[-1]) for shape in shapes]
+    with unchanged(*direction, *weights):
+        made = returned(answer([d.copy() for d in direction], weights))
+    if not isinstance(made, (list, tuple)) or len(made) != len(shapes):
+        raise Wrong(f"return a list of {len(shapes)} arrays, one for each of the weights.")
+    return direction, weights, [array(one, shape, "one of them") for one, shape in zip(made, shapes)]
+
+
+def _lengths(a: np.ndarray, axes: tuple[int, ...] | None = None) -> np.ndarray:
+    """The length of each filter; with `axes` over these, which stay as axes of size 1."""
+    return np.sqrt(np.sum(a**2, axis=tuple(range(a.ndim - 1)) if axes is None else axes, keepdims=True))
+
+
+def _as_long(place: int) -> Callable[[Callable], None]:
+    """A judge of the filters of one of the arrays."""
+
+    def judge(answer: Callable) -> None:
+        directions, weights, made = _directions(answer)
+        d, w, got = directions[place], weights[place], made[place]
+        mistakes = {
+            "nothing is rescaled.": d,
+            "the whole array gets one length: do it for each filter.": d * np.linalg.norm(w) / np.linalg.norm(d),
+            "each filter has length 1: it should be as long as the filter that it moves.": d / _lengths(d),
+            "each filter is multiplied by the other's length; divide by its own first.": d * _lengths(w),
+            "the quotient is upside down: long filters get short directions.": d * _lengths(d) / _lengths(w),
+            "these are squares of lengths: take roots.": d * _lengths(w) ** 2 / _lengths(d) ** 2,
+            "the lengths are taken over the last axis, which counts the filters: sum over all others.": (
+                d * _lengths(w, (-1,)) / _lengths(d, (-1,))
+            ),
+            "the lengths are taken over the image's axes only: a filter has all its input channels.": (
+                d * _lengths(w, (0, 1)) / _lengths(d, (0, 1)) if d.ndim > 2 else d
+            ),
+            "every single number gets the weight's size: a filter keeps its direction, only its length is set.": (
+                np.sign(d) * np.abs(w)
+            ),
+            "that is the weights themselves: rescale the direction.": w,
+        }
+        with np.errstate(all="ignore"):
+            compare(got, d * _lengths(w) / _lengths(d), "the rescaled direction", mistakes)
+
+    return judge
+
+
+def _stay(answer: Callable) -> None:
+    _, _, made = _directions(answer)
+    if np.any(made[1]):
+        raise Wrong("an array with one axis moves: biases and batch norm's numbers should get zeros.")
+
+
 EXERCISES = Exercises(
     Exercise(
         "EpochTimer",
@@ -312,6 +371,12 @@ EXERCISES = Exercises(
         Criterion("records", "Records seconds and epochs", 0.35, _records),
         Criterion("misses", "A target that is not reached, a second run", 0.2, _misses),
         Criterion("target-in-a-fit", "In a real fit", 0.1, _target_fits),
+    ),
+    Exercise(
+        "filter_normalised",
+        Criterion("kernel", "Filters of a convolution", 0.5, _as_long(0)),
+        Criterion("dense", "Columns of a dense layer", 0.25, _as_long(2)),
+        Criterion("single", "Biases and batch norm stay", 0.25, _stay),
     ),
 )
 check, points = EXERCISES.check, EXERCISES.points

@@ -1,11 +1,13 @@
-"""Checks of notebook 1d: where the steps of training happen, its memory, and what crosses the wires."""
+"""Checks of notebook 1d: where the steps of training happen, the way back, memory, and what crosses the wires."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from course_lib.notebook.answers import compare, number, returned
+import numpy as np
+
+from course_lib.notebook.answers import array, compare, number, returned, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -35,7 +37,7 @@ DIFFERENCES = {
     range(1, 6): "every device trains on images of its own, otherwise N devices do the work of one N times",
     range(6, 10): "the weights are the same everywhere, but the images are not: nor are activations and loss",
     range(10, 13): "each device knows only the loss of its own images, so it has its own gradients",
-    range(13, 15): "behind the all-reduce all have the same gradient, so they make the same update; if they did not, "
+    range(13, 15): "after the all-reduce all have the same gradient, so they make the same update; if they did not, "
     "the copies would drift apart",
 }
 
@@ -59,10 +61,10 @@ def _steps(value: Any, what: str) -> list[int]:
     return list(value)
 
 
-def _placed(name: str) -> Callable[[Callable], None]:
+def _placed(name: str) -> Callable[[Callable], str | None]:
     """A judge of the steps that happen at this place."""
 
-    def judge(place: Callable) -> None:
+    def judge(place: Callable) -> str | None:
         answer = returned(place())
         if not isinstance(answer, dict) or set(answer) != {"host", "wire", "device"}:
             raise Wrong('It should return a dict with the keys "host", "wire" and "device", each with a list of steps.')
@@ -75,6 +77,10 @@ def _placed(name: str) -> Callable[[Callable], None]:
                 raise Wrong(f"Step {step} does not happen on the {found[0]}: {why}.")
             if len(found) > 1:
                 raise Wrong(f"Step {step} stands in more than one place; it happens in one.")
+        strangers = sorted({step for step in places[name] if STEP_PLACES[step][0] != name})
+        if strangers:
+            return f"These are right, but step {', '.join(map(str, strangers))} does not belong to them: see there."
+        return None
 
     return judge
 
@@ -100,15 +106,15 @@ def _differs(data_parallel: Callable) -> None:
 def _after(data_parallel: Callable) -> None:
     _, after = _shares(data_parallel)
     if after < FIRST_GRADIENT:
-        raise Wrong(f"Behind step {after} there is no gradient yet that could be averaged.")
+        raise Wrong(f"After step {after} there is no gradient yet that could be averaged.")
     if after < LAST_GRADIENT:
         raise Wrong(
-            f"Behind step {after} the gradients of the earlier layers are still missing. (Horovod does begin with "
+            f"After step {after} the gradients of the earlier layers are still missing. (Horovod does begin with "
             "those that are there; the exchange is over when the last ones are averaged.)"
         )
     if after > LAST_GRADIENT:
         raise Wrong(
-            f"Behind step {after} each device has already used its own gradient: the optimizer must see the average, "
+            f"After step {after} each device has already used its own gradient: the optimizer must see the average, "
             "or its state differs from device to device."
         )
 
@@ -170,34 +176,128 @@ def _activations(memory: Callable) -> None:
     _compare_part(memory, "activations", 4 * ACTIVATIONS * BATCH, mistakes)
 
 
-def _data_parallel(*cases: int) -> Callable[[Callable], None]:
+# --- backward
+
+LAYERS, IMAGES_BACK = (4, 5, 3, 2), 6
+
+
+def _loss(weights: Sequence[np.ndarray], x: np.ndarray, direction: np.ndarray) -> float:
+    """A loss whose gradient by the output is `direction`."""
+    for w in weights[:-1]:
+        x = np.maximum(x @ w, 0)
+    return float(np.sum(direction * (x @ weights[-1])))
+
+
+def _back_case() -> tuple[list[np.ndarray], list[np.ndarray], np.ndarray]:
+    """Weights, what each layer got, and the gradient by the output."""
+    rng = np.random.default_rng(1)
+    weights = [rng.normal(size=shape) for shape in zip(LAYERS, LAYERS[1:])]
+    inputs = [rng.normal(size=(IMAGES_BACK, LAYERS[0]))]
+    for w in weights[:-1]:
+        inputs.append(np.maximum(inputs[-1] @ w, 0))
+    return weights, inputs, rng.normal(size=(IMAGES_BACK, LAYERS[-1]))
+
+
+def _differences(weights: list[np.ndarray], x: np.ndarray, direction: np.ndarray, layer: int) -> np.ndarray:
+    """The gradient by one layer's weights, by central differences."""
+    found, h = np.empty_like(weights[layer]), 1e-6
+    for place in np.ndindex(found.shape):
+        ends = []
+        for step in (h, -h):
+            moved = [w.copy() for w in weights]
+            moved[layer][place] += step
+            ends.append(_loss(moved, x, direction))
+        found[place] = (ends[0] - ends[1]) / (2 * h)
+    return found
+
+
+def _gradient_of(layer: int) -> Callable[[Callable], None]:
+    """A judge of the gradient by this layer's weights."""
+
+    def judge(backward: Callable) -> None:
+        weights, inputs, slope = _back_case()
+        with unchanged(*weights, *inputs, slope):
+            answer = returned(backward(weights, inputs, slope))
+        if not isinstance(answer, (list, tuple)) or len(answer) != len(weights):
+            raise Wrong(f"return a list of {len(weights)} arrays, the gradient by each layer's weights.")
+        shapes = [np.shape(one) for one in answer]
+        expected_shapes = [w.shape for w in weights]
+        if shapes != expected_shapes and shapes[::-1] == expected_shapes:
+            raise Wrong("the list begins with the last layer: turn it round.")
+        if shapes != expected_shapes and shapes == [shape[::-1] for shape in expected_shapes]:
+            raise Wrong("these are transposed: [inputs, outputs], as the weights.")
+        got = array(answer[layer], weights[layer].shape, f"for layer {layer + 1} it")
+        expected = _differences(weights, inputs[0], slope, layer)
+        if np.allclose(got, expected, rtol=1e-5, atol=1e-6):
+            return
+        for sentence, wrong in _wrong_ways(weights, inputs, slope, layer).items():
+            if np.allclose(got, wrong, rtol=1e-5, atol=1e-6):
+                raise Wrong(sentence)
+        worst = np.unravel_index(np.argmax(np.abs(got - expected)), expected.shape)
+        raise Wrong(
+            f"moved a little, weight {tuple(map(int, worst))} of layer {layer + 1} changes the loss by "
+            f"{expected[worst]:.4g} times as much; you have {got[worst]:.4g}."
+        )
+
+    return judge
+
+
+def _wrong_ways(weights: list, inputs: list, slope: np.ndarray, layer: int) -> dict[str, np.ndarray]:
+    def back(passes: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+        """The layer's gradient where ReLU lets through what `passes` (gradient, the layer's input) says."""
+        g = slope
+        for w, h in zip(weights[:layer:-1], inputs[:layer:-1]):
+            g = passes(g @ w.T, h)
+        return inputs[layer].T @ g
+
+    right = back(lambda g, h: g * (h > 0))
+    return {
+        "the sign is wrong: this is the gradient, nobody steps yet.": -right,
+        "that is a mean over the images: `slope` has the 1/m already.": right / len(slope),
+        "the ReLU is left out: where it gave 0, nothing comes back.": back(lambda g, h: g),
+        "multiplied by what the ReLU gave, not by whether it let through: its slope is 0 or 1.": back(
+            lambda g, h: g * h
+        ),
+        "where the ReLU cuts off is told by its output in the forward pass, not by the sign of the gradient.": back(
+            lambda g, h: np.maximum(g, 0)
+        ),
+        "the ReLU is the wrong way round: it lets through where its output is above 0.": back(
+            lambda g, h: g * (h <= 0)
+        ),
+    }
+
+
+# --- bytes
+
+
+def _crossover(*devices: int) -> Callable[[Callable], None]:
     """A judge of these numbers of devices."""
 
-    def judge(bytes_data_parallel: Callable) -> None:
+    def judge(crossover: Callable) -> None:
         weights = 5_040
-        gradients = 4 * weights
-        for devices in cases:
-            expected = 2 * gradients * (devices - 1) / devices
+        for count in devices:
+            crossing = [30 * k + 70 for k in range(count - 1)]
+            given = list(crossing)
+            got = number(crossover(weights, given, count))
+            if given != crossing:
+                raise Wrong("It changed the list that it was given; leave it as it is.")
+            total = sum(crossing)
+            expected = weights * (count - 1) / total
             mistakes = {
-                "a device alone has nobody to send to.": gradients if devices == 1 else expected,
-                "the factor 2 is missing: the ring goes round twice, once to add up and once to hand out the sums.": (
-                    expected / 2
+                "that is the inverse: the batch stands in model parallelism's load.": 1 / expected,
+                "the loads of all devices are to be compared; that is one device's gradients with all cuts.": (
+                    expected / count
                 ),
-                "the factor (N − 1)/N is missing: of N pieces each device sends N − 1 in each round.": 2 * gradients,
-                "these are all the gradients once; a ring sends 2 (N − 1)/N of them.": gradients,
-                "these are the bytes of all devices together; each sends 1/N of that.": expected * devices,
-                "(N + 1)/N in place of (N − 1)/N: a device keeps one of the N pieces.": (
-                    2 * gradients * (devices + 1) / devices
+                "N devices send 2 (N − 1)/N of their gradients each: together N − 1 times, not N times.": (
+                    weights * count / total
                 ),
-                "that is what a device would send that sends everything to each of the others.": (
-                    gradients * (devices - 1)
-                ),
-                "that is 2/N of the gradients: (N − 1) pieces of size 1/N go out in each round.": (
-                    2 * gradients / devices
-                ),
+                "that leaves out the number of devices.": weights / total,
+                "both loads have 4 bytes a number: that cancels.": 4 * expected,
+                "both loads go both ways: the 2 cancels.": 2 * expected,
+                "both loads go both ways; the 2 cancels.": expected / 2,
+                "all cuts count, not one of them.": weights * (count - 1) / crossing[0],
             }
-            case = f"{weights:,} weights, {devices} device{'s' * (devices > 1)}"
-            _compare_bytes(number(bytes_data_parallel(weights, devices)), expected, case, mistakes)
+            compare(got, expected, f"{weights:,} weights, cuts {crossing}, {count} devices: the batch", mistakes)
 
     return judge
 
@@ -244,10 +344,15 @@ EXERCISES = Exercises(
         Criterion("activations", "Activations", 0.4, _activations),
     ),
     Exercise(
-        "bytes_data_parallel",
-        Criterion("one-device", "One device", 0.2, _data_parallel(1)),
-        Criterion("four-devices", "Four devices", 0.3, _data_parallel(4)),
-        Criterion("many-devices", "Many devices", 0.5, _data_parallel(3, 7, 10)),
+        "backward",
+        Criterion("last", "By the last layer's weights", 0.3, _gradient_of(2)),
+        Criterion("middle", "By the middle layer's", 0.4, _gradient_of(1)),
+        Criterion("first", "By the first layer's", 0.3, _gradient_of(0)),
+    ),
+    Exercise(
+        "crossover",
+        Criterion("two-devices", "Two devices", 0.4, _crossover(2)),
+        Criterion("more-devices", "More devices", 0.6, _crossover(3, 6)),
     ),
     Exercise(
         "bytes_model_parallel",

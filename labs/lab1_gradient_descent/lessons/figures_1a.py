@@ -22,12 +22,15 @@ MAX_COORDINATE, MAX_LOSS = 1e6, 1e12  # Matplotlib cannot draw points at 1e300
 
 # OpenAI, "AI and Compute" (2018): AlexNet (September 2012) to AlphaGo Zero (October 2017).
 COMPUTE_GROWTH, FIRST_YEAR, LAST_YEAR = 300_000, 2012.75, 2017.8
+# Since then, from the papers, in petaflop/s-days; OpenAI gives about 1,900 for AlphaGo Zero.
+ALPHAGO_ZERO = 1_900
+LATER_RUNS = {"GPT-3": (2020.4, 3_640), "Llama 3.1": (2024.55, 440_000)}
 MOORE_DOUBLING_YEARS = 2.0
 
 # Error ∝ (size of the training set)^−exponent, rounded; Hestness et al. 2017, arXiv:1712.00409.
 EXPONENTS = {
     "image classification": 0.31,
-    "attention speech": 0.30,
+    "speech recognition": 0.30,
     "translation": 0.13,
     "language, by letter": 0.09,
     "language, by word": 0.07,
@@ -41,6 +44,12 @@ POWER_LABELS = {9: "10⁹", 11: "10¹¹", 13: "10¹³", 15: "10¹⁵", 17: "10¹
 def doubling_time() -> float:
     """Months in which the compute of the largest training runs doubled, if it grew evenly."""
     return 12 * (LAST_YEAR - FIRST_YEAR) / np.log2(COMPUTE_GROWTH)
+
+
+def later_doubling_time() -> float:
+    """The same from AlphaGo Zero to the last of the later runs."""
+    year, work = list(LATER_RUNS.values())[-1]
+    return 12 * (year - LAST_YEAR) / np.log2(work / ALPHAGO_ZERO)
 
 
 def trends(rates: Mapping[str, float], caption: str = "") -> Card:
@@ -72,27 +81,37 @@ def _draw_machines(axis: Axes, rates: Mapping[str, float]) -> None:
 
 
 def _draw_runs(axis: Axes) -> None:
-    years = np.array([FIRST_YEAR, LAST_YEAR])
+    first = ALPHAGO_ZERO / COMPUTE_GROWTH
     moore = 2 ** ((LAST_YEAR - FIRST_YEAR) / MOORE_DOUBLING_YEARS)
-    axis.semilogy(years, [1, COMPUTE_GROWTH], "o-", color=PALETTE[1])
-    axis.semilogy(years, [1, moore], "--", color=FAINT)
-    axis.text(FIRST_YEAR + 0.15, 0.45, "AlexNet", va="center")
-    axis.text(LAST_YEAR - 0.3, COMPUTE_GROWTH, "AlphaGo Zero", ha="right", va="center")
-    axis.text(
-        LAST_YEAR + 0.25, 1e3, f"doubles every\n{doubling_time():.1f} months", ha="right", va="top", color=PALETTE[1]
-    )
-    axis.text(LAST_YEAR, 1.6 * moore, f"Moore's law: {moore:.0f}-fold", ha="right", color=FAINT)
-    axis.set(xlim=(2012.4, 2018.1), ylim=(0.2, 2e6), xlabel="year", ylabel="compute, AlexNet = 1")
-    axis.set_yticks([1, 100, 1e4, 1e6], ["1", "100", "10⁴", "10⁶"])
-    axis.set_xticks(range(2013, 2019, 1))
-    axis.set_title("largest training runs")
+    axis.semilogy([FIRST_YEAR, LAST_YEAR], [first, ALPHAGO_ZERO], "o-", color=PALETTE[1])
+    later = [(LAST_YEAR, ALPHAGO_ZERO), *LATER_RUNS.values()]
+    axis.semilogy(*zip(*later), "s-", color=PALETTE[0], markersize=5.5)
+    axis.semilogy([FIRST_YEAR, LAST_YEAR], [first, first * moore], "--", color=FAINT)
+    axis.text(FIRST_YEAR + 0.4, 0.6 * first, "AlexNet", va="center")
+    axis.text(LAST_YEAR - 0.4, ALPHAGO_ZERO, "AlphaGo\nZero", ha="right", va="center")
+    for name, (year, work) in LATER_RUNS.items():
+        axis.text(
+            year,
+            2.2 * work if name != "GPT-3" else work / 3,
+            name,
+            ha="center",
+            va="bottom" if name != "GPT-3" else "top",
+        )
+    axis.text(2015.9, 12, f"doubles every\n{doubling_time():.1f} months", va="top", color=PALETTE[1])
+    axis.text(2021.3, 300, f"every\n{later_doubling_time():.0f} months", va="top", color=PALETTE[0])
+    axis.text(LAST_YEAR + 0.3, first * moore, f"Moore's law: {moore:.0f}-fold", va="center", color=FAINT)
+    axis.set(xlim=(2012, 2026.2), ylim=(1e-3, 1e7), xlabel="year", ylabel="petaflop/s-days")
+    axis.set_yticks([0.01, 1, 100, 1e4, 1e6], ["0.01", "1", "100", "10⁴", "10⁶"])
+    axis.set_xticks(range(2014, 2027, 4))
+    axis.minorticks_off()
+    axis.set_title("large training runs")
 
 
 def _draw_data(axis: Axes) -> None:
     sizes = np.array([1.0, 1e3])
     for number, (name, exponent) in enumerate(EXPONENTS.items()):
         axis.loglog(sizes, sizes**-exponent, color=PALETTE[number], label=f"{name}, {exponent:.2f}")
-    axis.loglog(sizes, sizes**-0.5, "--", color=FAINT, label="many theories, 0.5")
+    axis.loglog(sizes, sizes**-0.5, "--", color=FAINT, label="1/√n, 0.50")
     axis.set(
         xlabel="training examples, first set = 1", ylabel="error, first set = 1", xlim=(1, 1e3), ylim=(2.6e-3, 1.2)
     )
@@ -121,6 +140,10 @@ class Path(NamedTuple):
     def steps(self) -> int:
         """How many steps were made."""
         return len(self.losses) - 1
+
+    def first(self, steps: int) -> Path:
+        """Its beginning."""
+        return Path(self.w[: steps + 1], self.b[: steps + 1], self.losses[: steps + 1], self.ended)
 
 
 @dataclass(frozen=True)

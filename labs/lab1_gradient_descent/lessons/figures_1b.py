@@ -194,16 +194,12 @@ def ball_sizes(table: pd.DataFrame, line: float, *, caption: str = "") -> Card:
     return figure
 
 
-def to_target(
-    table: pd.DataFrame, *, guesses: Mapping[str, int | None] | None = None, title: str = "", caption: str = ""
-) -> Card:
+def to_target(table: pd.DataFrame, *, title: str = "", caption: str = "") -> Card:
     """Steps, examples and seconds to the target over the batch size: three panels, the winner of each marked.
 
     Args:
         table: one row for each run that reached the target: batch_size, steps, examples, seconds.
-        guesses: panel → the batch size that the learner expects to win.
     """
-    guesses = guesses or {}
     with style():
         figure, axes = card(height=390, columns=3, caption=caption)
         figure.subplots_adjust(wspace=0.3, bottom=82 / 390)
@@ -215,8 +211,6 @@ def to_target(
             axis.errorbar(middle.index, middle, spread, color=PALETTE[number], marker=MARKERS[number], capsize=3)
             best = middle.idxmin()
             axis.plot(best, middle[best], "o", markersize=16, markerfacecolor="none", color=INK, markeredgewidth=1.5)
-            if guesses.get(what):
-                axis.axvline(guesses[what], color=FAINT, linestyle=":", linewidth=1.5)
             axis.set_xscale("log")
             axis.set_yscale("log")
             axis.xaxis.set_major_locator(FixedLocator(sizes[::2]))

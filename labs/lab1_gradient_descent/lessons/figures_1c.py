@@ -184,3 +184,34 @@ def fits(histories: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
             left=62 / WIDTH, right=1 - 24 / WIDTH, top=1 - 84 / height, bottom=76 / height, wspace=0.17, hspace=0.1
         )
     return figure
+
+
+def slices_by_rate(networks: pd.DataFrame, *, caption: str = "") -> Card:
+    """What slices of networks with and without skip connections have in common at equal learning rates.
+
+    Args:
+        networks: one row for each network, with the columns depth, skip, rate, share below guessing, highest loss.
+        caption: see `provenance`.
+    """
+    with style():
+        figure, axes = card(height=340, columns=2, caption=caption)
+        for number, ((depth, skip), rows) in enumerate(networks.groupby(["depth", "skip"])):
+            look = {
+                "color": PALETTE[0 if skip else 1],
+                "marker": MARKERS[number],
+                "linestyle": "-" if depth > 20 else ":",
+            }
+            for axis, column in zip(axes, ("share below guessing", "highest loss")):
+                axis.plot(rows["rate"], rows[column], label=f"depth {depth}, {'with' if skip else 'no'} skips", **look)
+        for axis, title in zip(axes, ("share of the square below ln 10", "highest loss in the square")):
+            axis.set(xscale="log", xlabel="learning rate η")
+            axis.set_xticks(
+                sorted(networks["rate"].unique()), [f"{rate:g}" for rate in sorted(networks["rate"].unique())]
+            )
+            axis.minorticks_off()
+            axis.set_title(title)
+        axes[0].set_ylim(bottom=0)
+        axes[1].set_yscale("log")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=4)
+        figure.subplots_adjust(wspace=0.24, left=62 / WIDTH)
+    return figure

@@ -95,7 +95,7 @@ def shares(differs: Collection[int], after: int, wrong: Collection[int] = (), *,
 
     Args:
         differs: steps whose numbers differ from device to device.
-        after: the step behind which the gradients are averaged over all devices.
+        after: the step after which the gradients are averaged over all devices.
         wrong: steps that were judged wrongly; they are marked. 0 marks the all-reduce.
         devices: how many of them to show.
     """

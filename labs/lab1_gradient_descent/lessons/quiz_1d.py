@@ -99,7 +99,7 @@ DATA_AND_MODEL_PARALLELISM = Quiz(
             Choice(
                 "Four times",
                 "Layer two waits for layer one: while one device computes, three wait. Splitting the batch into "
-                "small pieces that follow each other would keep them busy (lab 7).",
+                "small pieces that follow each other would keep them busy (a pipeline).",
             ),
             Choice(
                 "Not faster",
@@ -119,7 +119,8 @@ DATA_AND_MODEL_PARALLELISM = Quiz(
             ),
             Choice(
                 "They start from the same weights and apply the same averaged gradient",
-                "Both are needed. Forget the broadcast at the start, or one gradient, and they drift apart for good.",
+                "Both are needed. Without equal weights at the start they stay as far apart as they were; leave one "
+                "gradient out of the average, and from then on they drift apart.",
                 True,
             ),
             Choice(

@@ -479,7 +479,7 @@ def test_without_weights_no_hint_is_about_accuracy_unless_training_diverged(toge
 def fingerprints(images: np.ndarray) -> np.ndarray:
     """What the probe notes of each image."""
     seen = []
-    stub = SimpleNamespace(step=lambda model, brightness: seen.append(brightness))
+    stub = SimpleNamespace(step=lambda model, brightness, weights: seen.append(brightness))
     with pytest.MonkeyPatch.context() as patch:
         training._watch_steps(
             tf, stub, SimpleNamespace(put=lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])))
@@ -510,7 +510,7 @@ def test_of_several_inputs_the_largest_is_looked_at():
         events.on_training_steps(
             tf,
             lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])),
-            tf.shape,
+            lambda _, examples: [tf.shape(examples)],
             lambda _, shape: seen.append(list(shape)),
         )
         with tf.GradientTape():
@@ -601,3 +601,77 @@ def test_the_timeline_tells_what_was_waited_for(tmp_path):
         '{"ph": "X", "name": "1", "ts": 6, "pid": 2, "dur": 0}]'
     )
     assert evidence.read(tmp_path, 2, Result(0, 1.0)).collectives.waiting == {"accuracy": {1}}
+
+
+FIVE = {name: FULL[name] for name in ("averaged", "data", "train_accuracy", "test_accuracy", "time")}
+
+
+class TestFromOutside:
+    """What the script cannot write decides, where the ranks say themselves that they trained together."""
+
+    def test_weights_that_know_all_ranks_images(self):
+        assert lost(run(), weights=Weights(0.9, 0.8, marks=((0.98, 0.05), (0.9, 0.3)))) == {}
+
+    def test_weights_that_do_not_know_a_rank_s_images(self):
+        weights = Weights(0.9, 0.8, marks=((0.98, 0.05), (0.2, 0.1)))
+        assert lost(run(), weights=weights) == FIVE
+        reason = verdicts(run(), weights=weights)["averaged"].reason
+        assert reason.startswith("The saved weights have not learned from rank 1's images")
+
+    def test_a_mistake_that_the_ranks_admit_is_charged_once(self):
+        alone = run(reduced=0)
+        weights = Weights(0.9, 0.8, marks=((0.98, 0.05), (0.2, 0.1)))
+        assert "data" not in lost(alone, weights=weights)
+        assert lost(alone, weights=weights) == lost(alone)
+
+    def test_a_rank_that_computes_nothing(self):
+        looks = tuple(evidence.Moment(0.2 * i, 10**6 * i, (0.2 * i, 0.01 * i)) for i in range(40))
+        assert lost(replace(run(traffic=10**9), use=looks)) == FIVE
+        assert lost(replace(run(), use=looks)) == {}  # bytes that are not counted say nothing
+
+    def test_gradients_that_differ(self):
+        rows = np.array([[n, n, n + 1] for n in range(UPDATES)])
+        other = rows.copy()
+        other[20, 1] = 99
+        told = run(replace(rank(0), updates=rows), replace(rank(1), updates=other))
+        assert lost(told) == {"averaged": 10}
+        assert verdicts(told)["averaged"].reason.endswith("but at update 21 the ranks applied different gradients.")
+
+    def test_steps_in_between(self):
+        rows = np.array([[2 * n, n, 2 * n + 1] for n in range(UPDATES)])
+        told = run(*(replace(rank(number), updates=rows) for number in range(2)))
+        assert lost(told) == {"averaged": 10}
+        assert "before 100% of the updates something else changed the weights" in verdicts(told)["averaged"].reason
+
+    def test_records_that_something_else_wrote(self):
+        told = run(rank(0), replace(rank(1), genuine=False))
+        assert "records of rank 1" in verdicts(told)["averaged"].reason
+        assert set(lost(told)) >= {"averaged", "data", "time", "test_accuracy"}
+
+
+class TestLoopsOfOnesOwn:
+    """Where no epochs are known, what each rank reads again tells its part from the whole."""
+
+    def read(self, orders: list[list[np.ndarray]]) -> Evidence:
+        """Two ranks in loops of their own, each of which reads these images one after the other."""
+        return run(*(replace(looped(rank(r)), examples=steps(np.concatenate(one))) for r, one in enumerate(orders)))
+
+    def shuffles(self, part: slice, epochs: int, seed: int, fixed: bool) -> list[np.ndarray]:
+        images, own = brightness(0), np.random.default_rng(seed)
+        own_part = images[np.random.default_rng(9).permutation(IMAGES)][part]
+        return [own.permutation(own_part if fixed else images)[: len(own_part)] for _ in range(epochs)]
+
+    @pytest.mark.parametrize("fixed", [True, False])
+    def test_a_part_and_a_new_part_in_each_epoch(self, fixed):
+        parts = (slice(0, IMAGES // 2), slice(IMAGES // 2, IMAGES))
+        told = self.read([self.shuffles(part, 4, seed, fixed) for seed, part in enumerate(parts)])
+        assert "data" not in lost(told)
+
+    def test_the_whole_set_on_each_rank(self):
+        told = self.read([self.shuffles(slice(0, IMAGES), 2, seed, True) for seed in range(2)])
+        assert "data" in lost(told)
+        assert "goes through the whole set alone" in verdicts(told)["data"].reason
+
+    def test_images_that_are_changed_each_time_say_nothing(self):
+        told = self.read([[brightness(10 * seed + epoch) for epoch in range(2)] for seed in range(2)])
+        assert "data" not in lost(told)

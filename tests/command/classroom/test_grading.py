@@ -356,7 +356,7 @@ class TestClass:
     def test_a_cell_that_reaches_for_the_interpreter_waits_for_a_person(self, graded):
         assert self.scores(graded, "patch") == [0, 2, 1]
         (problem,) = [p["reason"] for p in graded[1].problems if p["learner"] == "patch"]
-        assert problem == "Exercise slope: Needs a look, was not run: slope, line 4 reaches for sys.modules."
+        assert problem == "Exercise slope: Needs a look: slope, line 4 reaches for sys.modules."
 
     @pytest.mark.parametrize(
         "learner, sentence",
@@ -409,6 +409,29 @@ class TestClass:
 
 @pytest.mark.slow
 @pytest.mark.notebook
+def test_what_an_instructor_has_looked_at_is_run_and_counts_until_it_changes(tmp_path, capsys):
+    directory = tmp_path / "submitted"
+
+    def scores(slope: str, *accept: str) -> list[float]:
+        shutil.rmtree(directory, ignore_errors=True)
+        hand_in(directory, "looked", notebook(slope=slope))
+        summary = grading.grade(directory, root=FIXTURES, accept=accept)
+        assert summary.code == (0 if summary.rows[0]["score"] else 1)
+        return [row["score"] for row in summary.rows]
+
+    suspicious = f"import sys\n{SLOPE}\nsys.modules"
+    assert scores(suspicious) == [0, 2, 1]
+    assert "looked: Needs a look: slope, line 4 reaches for sys.modules." in " ".join(capsys.readouterr().out.split())
+    assert scores(suspicious, "looked") == [4, 2, 1]
+    assert scores(suspicious) == [4, 2, 1]
+    assert scores(f"{suspicious}\n") == [0, 2, 1]
+    with pytest.raises(CourseError, match="Nothing was handed in by 'nobody'") as caught:
+        scores(suspicious, "nobody")
+    assert caught.value.code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
 class TestAgain:
     """A second run takes what is there; a grade set by hand stands."""
 
@@ -419,7 +442,7 @@ class TestAgain:
             shutil.copytree(folder, tmp_path / folder.name)
         runs = []
 
-        def run(folder, master, stopping, extra):
+        def run(folder, master, stopping, extra, accepted):
             runs.append(next(folder.glob("submitted/*/*/*.ipynb")).read_text())
             raise submissions.Unusable("It was run.")
 

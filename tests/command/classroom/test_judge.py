@@ -106,6 +106,14 @@ def test_nothing_is_left_of_it(hostile):
 
 SET = "points = check = lambda *_: 11.0\n"
 PATCH = "import course_lib.notebook.judging as judging\njudging.Criterion.__call__ = None\n"
+PREDICTION = """
+class Mine:
+    from course_lib.notebook import exercises
+
+    points = 1.0
+    passed = True
+    exercises.Exercise.judge = lambda self, answer: [Mine]
+"""
 FORGE = """
 for number in range(3, 20):
     try:
@@ -124,6 +132,7 @@ def linear(tmp_path_factory):
         ("sets", SET, stubs),
         ("patches", PATCH, stubs),
         ("forges", FORGE, stubs),
+        ("predicts", "", stubs),
         ("names", "points = check = years = 3\n", {}),
         ("edits", "", {}),
     ):
@@ -134,6 +143,8 @@ def linear(tmp_path_factory):
                 cell.source = prefix + work.get(cell.id, cell.source)
             elif kind == "editable" and learner == "edits":
                 cell.source = "import os\nos._exit(3)"
+            elif kind == "editable" and learner == "predicts":
+                cell.source = PREDICTION
         hand_in(directory, learner, LINEAR, notebook)
     summary = grading.grade(directory, jobs=2)
     found = {}
@@ -142,7 +153,7 @@ def linear(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("learner", ["sets", "patches", "forges"])
+@pytest.mark.parametrize("learner", ["sets", "patches", "forges", "predicts"])
 def test_no_line_of_a_learners_sets_a_mark(linear, learner):
     assert {score for score, _ in linear[learner].values()} == {0}
 

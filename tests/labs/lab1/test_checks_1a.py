@@ -19,6 +19,8 @@ MISTAKES = {
     "a day without its seconds": ("years", [(DAY, "seconds = work * 1e15 / rate")], 0, "seconds of the day"),
     "days in place of years": ("years", [("seconds / day / 365", "seconds / day")], 0, "number of days"),
     "tera in place of peta": ("years", [("1e15", "1e12")], 0, "10¹²"),
+    "years without brackets": ("years", [("seconds / day / 365", "seconds / 24 * 60 * 60 / 365")], 0, "Brackets"),
+    "years multiplied": ("years", [("seconds / day / 365", "seconds / 60 * 60 * 24 * 365")], 0, "Brackets"),
     "work and rate exchanged": ("years", [("return seconds / day / 365", "return day * 365 / seconds")], 0, "inverse"),
     "loss without 1/m": ("loss", [("np.mean", "np.sum")], 6, "divide by the number of examples"),
     "loss with 1/(2m)": ("loss", [("np.mean(error**2)", "0.5 * np.mean(error**2)")], 0, "not 1/(2m)"),

@@ -12,15 +12,22 @@ from labs.lab1_gradient_descent.lessons import checks_1b
 from labs.lab1_gradient_descent.lessons.figures_1b import slope
 
 NOTEBOOK = "1b_stochastic_gradient_descent"
-RULES = ("sgd", "momentum", "nesterov", "adagrad", "rmsprop", "adam")
+RULES = ("sgd", "momentum", "nesterov", "adam")
 
 SHUFFLE = "np.random.default_rng([seed, epoch]).permutation(examples)"
 BATCHES = "[order[i : i + batch_size] for i in range(0, examples, batch_size)]"
 GRADIENT = "gradient(w, x[batch], y[batch])"
 STEP = f"eta * {GRADIENT}"
 DRAW = "minibatches(len(x), batch_size, epoch, seed)"
-MEAN = "rho * (0.0 if state is None else state) + (1 - rho) * g**2"
-CORRECTION = "eta * np.sqrt(1 - beta2**t) / (1 - beta1**t)"
+VELOCITY = "beta * (0.0 if state is None else state) - eta * g"
+MOVED = "w - eta * m_hat / (np.sqrt(v_hat) + epsilon)"
+AHEAD = "w + beta * v - eta * g"
+
+RACE = {
+    "ravine": {"sgd": 82, "momentum": 16, "nesterov": 20, "adagrad": 4, "rmsprop": 92, "adam": 13},
+    "turned ravine": {"sgd": 82, "momentum": 16, "nesterov": 20, "adagrad": 98, "rmsprop": 121, "adam": 23},
+    "saddle": {"sgd": 48, "momentum": 25, "nesterov": 29, "adagrad": 6, "rmsprop": 31, "adam": 9},
+}
 
 # exercise, edits of its solution, what the reason says
 MISTAKES = [
@@ -67,6 +74,8 @@ MISTAKES = [
     ("momentum", [("return w + v, v", "return w + eta * v, v")], "η is applied twice"),
     ("momentum", [("beta * v - eta * g", "beta * v - g")], "η is not applied"),
     ("momentum", [("eta * g", "(1 - beta) * eta * g")], "factor 1 − β"),
+    ("momentum", [("beta * v - eta * g", "beta * v + g"), ("return w + v, v", "return w - eta * v, v")],
+     "that is PyTorch's form"),
     ("momentum", [("return w + v, v", "return w + beta * v - eta * g, v")], "Nesterov's rule"),
     ("momentum", [("return w + v, v", "return w + v")], "return two things"),
     ("momentum", [("return w + v, v", "return np.sum(w + v), v")], "as the new weights it returns shape ()"),
@@ -80,35 +89,36 @@ MISTAKES = [
         ],
         "state is changed in place",
     ),
-    ("nesterov", [("return w + beta * v - eta * g, v", "return w + v, v")], "plain momentum"),
-    ("nesterov", [("return w + beta * v - eta * g, v", "return w + v - eta * g, v")], "look ahead by β v"),
+    ("nesterov", [(AHEAD, "w + v")], "that is how θ moves"),
+    ("nesterov", [(AHEAD, "w + v + beta * v")], "take that away again"),
+    ("nesterov", [(AHEAD, "w + v - eta * g")], "look ahead by β u"),
+    ("nesterov", [(AHEAD, "w + v - beta * (0.0 if state is None else state)")], "the point behind"),
     ("nesterov", [("0.0 if state is None else state", "0.0")], "starts anew in each step"),
-    ("adagrad", [("np.sqrt(total + epsilon)", "(total + epsilon)")], "root is missing"),
-    ("adagrad", [("np.full_like(w, 0.1)", "0.0")], "starts it at 0.1"),
-    ("adagrad", [("total + g**2", "0.9 * total + 0.1 * g**2")], "RMSprop"),
-    ("adagrad", [("g**2", "abs(g)")], "not their squares"),
-    ("adagrad", [("g**2", "np.sum(g**2)")], "one sum for each weight"),
-    (
-        "adagrad",
-        [("return w - eta * g / np.sqrt(total + epsilon), total",
-          "return w - eta * g / np.sqrt(total - g**2 + epsilon), total")],
-        "the sum of the step before",
-    ),
-    ("rmsprop", [(MEAN, MEAN.replace("(1 - rho)", "1"))], "weight 1 − ρ"),
-    ("rmsprop", [(MEAN, "(0.0 if state is None else state) + g**2")], "Adagrad"),
-    ("rmsprop", [("np.sqrt(mean + epsilon)", "(np.sqrt(mean) + epsilon)")], "ε stands outside the root"),
-    ("rmsprop", [(MEAN, "(1 - rho) * (0.0 if state is None else state) + rho * g**2")], "swapped"),
-    ("rmsprop", [("0.0 if state is None else state", "0.0")], "starts anew"),
-    ("adam", [(CORRECTION, "eta")], "bias correction is forgotten"),
-    ("adam", [("np.sqrt(1 - beta2**t)", "1")], "bias correction of v"),
-    ("adam", [(CORRECTION, "eta * np.sqrt(1 - beta2**t)")], "bias correction of m"),
+    ("nesterov", [(VELOCITY, VELOCITY.replace("- eta * g", "+ g")), (AHEAD, "w - eta * (beta * v + g)")],
+     "that is PyTorch's form"),
+    ("adam", [("m / (1 - beta1**t), v / (1 - beta2**t)", "m, v")], "bias correction is missing"),
+    ("adam", [("v / (1 - beta2**t)", "v")], "bias correction of v"),
+    ("adam", [("m / (1 - beta1**t)", "m")], "bias correction of m"),
     ("adam", [("t += 1", "t = 1")], "t stays 1"),
+    ("adam", [("t += 1", "pass"), (f"return {MOVED}, (m, v, t)", f"return {MOVED}, (m, v, t + 1)")],
+     "divides by 1 − β⁰ = 0"),
+    ("adam", [("1 - beta1**t", "beta1**t"), ("1 - beta2**t", "beta2**t")], "βᵗ in place of 1 − βᵗ"),
+    ("adam", [("m / (1 - beta1**t), v / (1 - beta2**t)", "m * (1 - beta1**t), v * (1 - beta2**t)")], "divide"),
     ("adam", [("state or (0.0, 0.0, 0)", "(0.0, 0.0, 0)")], "start anew in each step"),
-    ("adam", [("g**2", "g")], "not finite"),
+    ("adam", [("g**2", "g")], "no number"),
     ("adam", [("g**2", "abs(g)")], "not their squares"),
-    ("adam", [("np.sqrt(v)", "v")], "root is missing"),
-    ("adam", [("(np.sqrt(v) + epsilon)", "np.sqrt(v + epsilon * (1 - beta2**t))")], "inside the root"),
-    ("adam", [("(np.sqrt(v) + epsilon)", "(np.sqrt(v) + epsilon * np.sqrt(1 - beta2**t))")], "Algorithm 1"),
+    ("adam", [("np.sqrt(v_hat)", "v_hat")], "root is missing"),
+    ("adam", [("(1 - beta1) * g", "g")], "enters m whole"),
+    ("adam", [(MOVED, MOVED.replace("w -", "w +"))], "up the slope"),
+    ("heavy_ball", [("root**2", "0.9")], "a smaller β would do"),
+    ("heavy_ball", [("root**2", "0.0")], "gradient descent"),
+    ("heavy_ball", [("root**2", "root")], "square it"),
+    ("heavy_ball", [("root**2", "0.5658")], "λ from 1 to 10"),
+    ("heavy_ball", [("4 / (high + low) ** 2", "1 / steepest")], "along the floor it creeps"),
+    ("heavy_ball", [("4 / (high + low) ** 2", "8 / (high + low) ** 2")], "above 2 (1 + β)"),
+    ("heavy_ball", [("4 / (high + low) ** 2", "-1.0")], "should be above 0"),
+    ("heavy_ball", [("4 / (high + low) ** 2, root**2", "root**2")], "2 values are expected: η, β"),
+    ("heavy_ball", [("4 / (high + low) ** 2, root**2", "root**2, 4 * (high + low) ** 2")], "η comes first"),
 ]  # fmt: skip
 
 
@@ -127,7 +137,7 @@ def solve(answer):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exercise", ["minibatches", "sgd_epoch", *RULES])
+@pytest.mark.parametrize("exercise", ["minibatches", "sgd_epoch", *RULES, "heavy_ball"])
 def test_the_solution_gets_full_points(solve, exercise, capsys):
     assert checks_1b.points(solve(exercise), 2) == 2.0
     assert capsys.readouterr().out == ""
@@ -141,13 +151,31 @@ def test_a_mistake_costs_points_and_is_named(solve, exercise, edits, reason, cap
 
 
 @pytest.mark.slow
-def test_a_rule_that_puts_epsilon_elsewhere_keeps_most_of_its_points(solve):
-    rule = solve("rmsprop", ("np.sqrt(mean + epsilon)", "(np.sqrt(mean) + epsilon)"))
-    assert checks_1b.points(rule, 2) == pytest.approx(1.4)
+def test_epsilon_may_stand_where_keras_has_it(solve):
+    rule = solve("adam", ("np.sqrt(v_hat) + epsilon", "np.sqrt(v_hat) + epsilon / np.sqrt(1 - beta2**t)"))
+    assert checks_1b.points(rule, 2) == 2.0
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("exercise", ["minibatches", "sgd_epoch", *RULES])
+def test_pytorchs_momentum_keeps_the_points_of_a_constant_rate(solve):
+    edits = ("beta * v - eta * g", "beta * v + g"), ("return w + v, v", "return w - eta * v, v")
+    assert checks_1b.points(solve("momentum", *edits), 2) == pytest.approx(1.4)
+
+
+def test_the_race_is_as_the_text_says(answer):
+    """Steps of the tuned rules, of those with their usual decay, and until each leaves the saddle."""
+    names = ("racers", "steps_needed", "steps_to_leave")
+    racers, needed, leave = given(answer, *names, solved=("momentum", "nesterov", "adam"), whole=True)
+    steps = {surface: {rule: needed(path, surface) for rule, (_, path) in racers(surface).items()} for surface in RACE}
+    assert steps == RACE
+    usual = {rule: needed(path, "ravine") for rule, (_, path) in racers("ravine", tuned=False).items()}
+    assert (usual["momentum"], usual["nesterov"]) == (58, 39)
+    leaving = {rule: leave(path) for rule, (_, path) in racers("saddle").items()}
+    assert leaving == {"sgd": 39, "momentum": 17, "nesterov": 21, "adagrad": 3, "rmsprop": 14, "adam": 3}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("exercise", ["minibatches", "sgd_epoch", *RULES, "heavy_ball"])
 def test_no_function_of_the_checks_is_an_answer(exercise):
     for function in [value for value in vars(checks_1b).values() if callable(value)]:
 
@@ -158,18 +186,25 @@ def test_no_function_of_the_checks_is_an_answer(exercise):
         assert checks_1b.points(answer, 2) < 1, function
 
 
-def given(answer, *names):
-    """Functions that the notebook gives: the cells that define them, run with the solution's `minibatches`."""
+def given(answer, *names, solved=(), whole=False):
+    """Functions that the notebook gives: the cells that define them, run with solutions.
+
+    Args:
+        solved: exercises that they need, besides `minibatches`.
+        whole: run the assignments of the race's cells, too.
+    """
     from course_lib.command.classroom import master_format
     from course_lib.system.paths import ROOT
 
     (path,) = ROOT.glob(f"labs/*/{NOTEBOOK}.py")
     space = dict(answer(NOTEBOOK, "minibatches").__globals__)
+    space.update({name: answer(NOTEBOOK, name) for name in solved})
     for cell in master_format.read(path).cells:
         if cell.kind != "code":
             continue
+        racing = whole and ("surfaces = {" in cell.source or "def ravine" in cell.source)
         for node in ast.parse(cell.source).body:
-            if isinstance(node, ast.FunctionDef):
+            if isinstance(node, ast.FunctionDef) or (racing and isinstance(node, ast.Assign)):
                 exec(ast.unparse(node), space)
     return [space[name] for name in names]
 
@@ -204,3 +239,20 @@ def test_near_the_population_the_variance_has_its_correction(answer):
         measured = measured_variance(x, y, w, centre, m, seed=0, draws=1500)
         assert measured == pytest.approx(one / m * (64 - m) / 63, rel=0.1)
     assert measured_variance(x, y, w, centre, 64, seed=0, draws=2) < 1e-20
+
+
+@pytest.mark.parametrize(("low", "high", "budget"), checks_1b.RAVINES)
+def test_the_table_of_budgets_says_what_others_need(low, high, budget):
+    """Gradient descent, and β = 0.9, each with the best of its learning rates."""
+    needed = checks_1b._steps_in_a_ravine
+    plain = needed(2 / (low + high), 0.0, (low, high), 5_000)
+    rates = 4 / (high**0.5 + low**0.5) ** 2 * 2.0 ** np.arange(-4, 1.6, 0.125)
+    usual = min(steps for eta in rates if (steps := needed(eta, 0.9, (low, high), 400)))
+    text = master(NOTEBOOK)
+    assert f"| {round(high / low):,} | {plain:,} | {usual:,} | {budget} |" in text
+
+
+def master(notebook):
+    from course_lib.system.paths import ROOT
+
+    return (ROOT / "labs" / "lab1_gradient_descent" / f"{notebook}.py").read_text(encoding="utf-8")

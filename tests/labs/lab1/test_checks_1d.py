@@ -7,7 +7,7 @@ from labs.lab1_gradient_descent.lessons import checks_1d
 NOTEBOOK = "1d_data_and_model_parallelism"
 MEMORY = """return {"weights": learned, "gradients": learned, "state": state_per_weight * learned,
                  "activations": 4 * activations * batch}"""
-NAMES = ("place", "data_parallel", "memory", "bytes_data_parallel", "bytes_model_parallel")
+NAMES = ("place", "data_parallel", "backward", "memory", "crossover", "bytes_model_parallel")
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -49,15 +49,23 @@ def test_the_solution_gets_full_points(answer, name, capsys):
         ("memory", [("learned = 4 * weights", "learned = 32 * weights")], 0.8, "bits"),
         ("memory", [("learned = 4 * weights", "learned = weights")], 0.8, "each takes 4 bytes"),
         ("memory", [("state_per_weight * learned", "None")], 1.3, "should be 0; it is None"),
-        # The factor 2, the (N − 1)/N, bits, numbers for bytes, all devices together.
-        ("bytes_data_parallel", [("2 * (devices - 1)", "(devices - 1)")], 0.4, "the factor 2 is missing"),
-        ("bytes_data_parallel", [("(devices - 1)", "devices")], 0.0, "the factor (N − 1)/N is missing"),
-        ("bytes_data_parallel", [("4 * weights / devices", "4 * weights")], 0.4, "all devices together"),
-        ("bytes_data_parallel", [("4 * weights", "weights")], 0.4, "each takes 4 bytes"),
-        ("bytes_data_parallel", [("4 * weights", "32 * weights")], 0.4, "bits"),
-        ("bytes_data_parallel", [("(devices - 1)", "(devices + 1)")], 0.0, "(N + 1)/N"),
-        ("bytes_data_parallel", [("return 2 * (devices - 1) * piece", "pass")], 0.0, "is a `return` missing?"),
-        ("bytes_data_parallel", [("2 * (devices - 1) * piece", "4 * weights")], 0.0, "nobody to send to"),
+        # The ReLU forgotten, inverted, taken from the gradient; order, shape, sign, mean.
+        ("backward", [("(slope @ w.T) * (h > 0)", "slope @ w.T")], 0.6, "the ReLU is left out"),
+        ("backward", [("h > 0", "h <= 0")], 0.6, "wrong way round"),
+        ("backward", [("(slope @ w.T) * (h > 0)", "(slope @ w.T) * h")], 0.6, "its slope is 0 or 1"),
+        ("backward", [("(slope @ w.T) * (h > 0)", "np.maximum(slope @ w.T, 0)")], 0.6, "not by the sign of the"),
+        ("backward", [("gradients[::-1]", "gradients")], 0.0, "turn it round"),
+        ("backward", [("h.T @ slope", "slope.T @ h")], 0.0, "transposed"),
+        ("backward", [("h.T @ slope", "-h.T @ slope")], 0.0, "nobody steps yet"),
+        ("backward", [("h.T @ slope", "h.T @ slope / len(h)")], 0.0, "a mean over the images"),
+        ("backward", [("gradients[::-1]", "gradients[:1]")], 0.0, "a list of 3 arrays"),
+        ("backward", [("h.T @ slope", "2 * h.T @ slope")], 0.0, "changes the loss by"),
+        ("crossover", [("weights * (devices - 1) / sum(crossing)", "sum(crossing) / weights / (devices - 1)")], 0.0,
+         "that is the inverse"),
+        ("crossover", [("devices - 1", "devices")], 0.0, "N − 1 times, not N times"),
+        ("crossover", [("weights * (devices - 1)", "weights")], 0.8, "leaves out the number of devices"),
+        ("crossover", [("weights", "4 * weights")], 0.0, "that cancels"),
+        ("crossover", [("sum(crossing)", "crossing[0]")], 0.8, "not one of them"),
         # Forward only, one image only, one cut only, numbers for bytes.
         ("bytes_model_parallel", [("2 * one_way", "one_way")], 0.0, "forward only"),
         ("bytes_model_parallel", [("4 * batch", "4")], 0.0, "multiply by the batch"),
@@ -70,6 +78,12 @@ def test_the_solution_gets_full_points(answer, name, capsys):
 def test_a_mistake_costs_points_and_is_named(answer, capsys, name, edits, points, reason):
     assert checks_1d.points(answer(NOTEBOOK, name, *edits), 2) == points
     assert reason in capsys.readouterr().out
+
+
+def test_a_step_too_many_is_told_where_it_stands(answer):
+    edits = ("[1, 3, 4, 15]", "[1, 3, 4, 13, 15]"), ("list(range(6, 15))", "[*range(6, 13), 14]")
+    report = str(checks_1d.check(answer(NOTEBOOK, "place", *edits)))
+    assert "The host's steps: These are right, but step 13 does not belong to them" in report
 
 
 def test_the_steps_that_the_pictures_mark():

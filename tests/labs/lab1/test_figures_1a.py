@@ -115,6 +115,15 @@ def test_the_compute_of_training_doubled_every_three_and_a_third_months():
     assert figures_1a.doubling_time() == pytest.approx(3.33, abs=0.01)  # 61 months, 18.2 doublings
 
 
+def test_since_then_it_doubled_every_ten_months():
+    assert figures_1a.later_doubling_time() == pytest.approx(10.3, abs=0.1)  # 81 months, 7.9 doublings
+
+
+def test_the_first_steps_of_a_path():
+    begun = path(0.2, ended="diverged").first(20)
+    assert (begun.steps, len(begun.w), begun.ended) == (20, 21, "diverged")
+
+
 def test_trends_show_each_machine_and_each_domain():
     figure = figures_1a.trends({"mine": 2e11, "yours": 5e15}, "c")
     machines, _, data = figure.axes

@@ -75,19 +75,17 @@ def test_epochs_have_a_line_for_each_batch_size():
     }
 
 
-def test_to_target_rings_the_winners_and_marks_the_guesses():
+def test_to_target_rings_the_winners():
     table = pd.DataFrame(
         {"batch_size": [1, 1, 8, 8], "steps": [80, 90, 10, 12], "examples": [80, 90, 80, 96], "seconds": [8, 9, 1, 2]}
     )
-    figure = figures_1b.to_target(table, guesses={"steps": 4, "examples": None}, title="To a loss of 1")
+    figure = figures_1b.to_target(table, title="To a loss of 1")
     said = texts(figure)
     assert "steps to target · best m = 8" in said
     assert "examples to target · best m = 1" in said
     assert "To a loss of 1" in said
     rings = [line for axis in figure.axes for line in axis.lines if line.get_markersize() == 16]
     assert [(*ring.get_xdata(), *ring.get_ydata()) for ring in rings] == [(8, 11), (1, 85), (8, 1.5)]
-    guesses = [[line.get_xdata()[0] for line in axis.lines if line.get_linestyle() == ":"] for axis in figure.axes]
-    assert guesses == [[4], [], []]
 
 
 def test_the_roof_has_its_numbers():

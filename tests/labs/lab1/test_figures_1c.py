@@ -104,3 +104,18 @@ def test_each_is_as_wide_as_a_notebook_and_says_where_it_comes_from(figure):
     made = figure()
     assert made.get_figwidth() * 100 == plots.WIDTH
     assert "c" in [text.get_text() for text in made.texts]
+
+
+def test_slices_at_equal_rates_have_a_line_for_each_kind_of_network():
+    networks = pd.DataFrame(
+        {
+            "depth": [16, 16, 40, 40],
+            "skip": [True, True, False, False],
+            "rate": [0.01, 0.1, 0.01, 0.1],
+            "share below guessing": [0.1, 0.2, 0.3, 0.4],
+            "highest loss": [10.0, 20.0, 30.0, 40.0],
+        }
+    )
+    left, right = figures_1c.slices_by_rate(networks, caption="c").axes
+    assert [line.get_label() for line in left.lines] == ["depth 16, with skips", "depth 40, no skips"]
+    assert [line.get_ydata().tolist() for line in right.lines] == [[10, 20], [30, 40]]

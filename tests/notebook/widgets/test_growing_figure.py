@@ -45,7 +45,10 @@ def test_the_line_says_how_long_it_will_take_and_in_the_end_how_long_it_took(mon
     with growing_figure.Filling("runs") as chart:
         chart.at(0, "B = 8")
         assert "runs: B = 8<" in shown.line()
-        clock[0] += 10
+        clock[0] += 1
+        chart.at(0.01, "B = 8, first steps")  # these are slow, and say little about the rest
+        assert "first steps<" in shown.line()
+        clock[0] += 9
         chart.at(0.25, "B = 16")
         assert "B = 16, about 30 s left" in shown.line()
         clock[0] += 0.1

@@ -225,6 +225,10 @@ def test_every_missing_file_is_named(directory: Path, name: str) -> None:
         for call in (data.load, data.locate, lambda name: data.fetch([name])):
             with pytest.raises(CourseError, match=f"{file} is missing"):
                 call(name)
+        if file in known.test_files:
+            with pytest.raises(CourseError, match=r"test=False. does without the test images"):
+                data.load(name)
+            assert len(data.load(name, test=False).x_test) == 0
         (folder / file).write_bytes(content)
     data.load(name)
 

@@ -12,17 +12,16 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from course_lib.command.assess.sandbox import outbox
 from course_lib.ranks import environment
 from course_lib.system.errors import last_line
 from course_lib.system.paths import ROOT
 
 PACKAGE = ROOT / "course_lib"
 # No folder in which the course or Python may be: what lies below WORK could be changed.
-WORK, OUT = Path("/sandbox"), Path("/out")
+WORK = Path("/sandbox")
 GB = 2**30
 
-WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK, WORK / outbox.EVIDENCE)
+_WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK)
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "openmpi")
 PASSED_VARIABLES = (  # of our own environment
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
@@ -36,12 +35,11 @@ PASSED_VARIABLES = (  # of our own environment
 @functools.cache
 def available() -> str:
     """Empty where bubblewrap works, else the sentence that says why not. It is tried, once in each process."""
-    if not shutil.which("bwrap"):
-        return "bubblewrap is not installed: `apt-get install bubblewrap`."
+    if lacking := [name for name in ("bwrap", "unshare") if not shutil.which(name)]:
+        return f"{lacking[0]} is not installed: `apt-get install bubblewrap util-linux`."
     trial = [sys.executable, "-c", "import psutil, course_lib.command.assess.sandbox.outbox"]
-    done = subprocess.run(
-        command_line(trial, {}, passed_environment()), capture_output=True, text=True, stdin=subprocess.DEVNULL
-    )
+    confined = [program(), *rank_options(1000, [], {}, passed_environment()), "--", *trial]
+    done = subprocess.run([*own_network(), *confined], capture_output=True, text=True, stdin=subprocess.DEVNULL)
     if done.returncode == 0:
         return ""
     last = last_line(done.stderr, f"exit code {done.returncode}")
@@ -75,38 +73,59 @@ def linked(env: Mapping[str, str], files: Mapping[Path, Path], root: Path) -> di
     return {name: f"{root}{value}" if value in places else value for name, value in env.items()}
 
 
-def command_line(
-    command: Sequence[str],
+def command_line(command: Sequence[str], readable: Mapping[Path, Path], env: Mapping[str, str]) -> list[str]:
+    """The bwrap command for a process that nothing is shared with; `readable` and `env` as in `command`."""
+    words = [program(), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "localhost"]
+    words += ["--clearenv", *_set(env)]
+    sized = ["--size", str(GB)] if "--size" in _options() else []
+    writable = [word for folder in _WRITABLE for word in (*sized, "--tmpfs", str(folder))]
+    return [*words, *_view(writable, readable), "--", *command]
+
+
+def rank_options(
+    uid: int,
+    writable: Sequence[tuple[Path, Path]],
     readable: Mapping[Path, Path],
     env: Mapping[str, str],
-    *,
-    pipe: Path | None = None,
-    size: int = GB,
     hostname: str = "",
 ) -> list[str]:
-    """The bwrap command. `size` is in bytes, for each of the folders that can be written to; with a `hostname` this
-    host's network is there."""
-    understood = options()
-    sized = ["--size", str(size)] if "--size" in understood else []
-    words = [shutil.which("bwrap"), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000"]
-    words += ["--share-net"] if hostname else []
-    words += [
-        "--die-with-parent",
-        "--new-session",
-        "--hostname",
-        hostname or "localhost",
-        "--cap-drop",
-        "ALL",
-        "--clearenv",
-    ]
-    words += ["--disable-userns"] if "--disable-userns" in understood else []
-    python = {"PYTHONPATH": PACKAGE.parent, "PYTHONDONTWRITEBYTECODE": 1}
-    python.update({"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {"PYTHONNOUSERSITE": 1})
-    for name, value in {"HOME": "/tmp", **python, **env}.items():
-        words += ["--setenv", name, str(value)]
-    words += ["--proc", "/proc", "--dev", "/dev"]
-    for folder in WRITABLE:
-        words += [*sized, "--tmpfs", str(folder)]
+    """bwrap's options for a rank: it has the environment, the network and the System V memory of what starts it.
+
+    `writable` are folders that it can write to, and where they are seen; `env` is added to its environment.
+    """
+    words = ["--unshare-user", "--uid", str(uid), "--gid", str(uid), "--unshare-pid", "--unshare-uts"]
+    words += ["--unshare-cgroup-try", "--hostname", hostname or "localhost", *_set(env)]
+    bound = [word for host, place in writable for word in ("--bind", str(host), str(place))]
+    return [*words, *_view(bound, readable)]
+
+
+def program() -> str:
+    """The path of bwrap."""
+    return shutil.which("bwrap") or "bwrap"
+
+
+def own_network(network: bool = True) -> list[str]:
+    """What runs a command with file systems, System V memory and, with `network`, a network of its own. It is root
+    there, without any right outside, so that it can mount file systems and start the ranks' sandboxes."""
+    return ["unshare", "--user", "--map-root-user", "--mount", "--ipc", *["--net"] * network, "--"]
+
+
+def python_environment() -> dict[str, str]:
+    """What Python needs to find the course and its packages, here as in the sandbox."""
+    user = {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {"PYTHONNOUSERSITE": "1"}
+    return {"PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1", **user}
+
+
+def _set(env: Mapping[str, str]) -> list[str]:
+    variables = {"HOME": "/tmp", **python_environment(), **env}
+    return [word for name, value in variables.items() for word in ("--setenv", name, str(value))]
+
+
+def _view(writable: Sequence[str], readable: Mapping[Path, Path]) -> list[str]:
+    """Options on what can be seen: the system, Python, the course and `readable`; of it only `writable` can change."""
+    words = ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    words += ["--disable-userns"] if "--disable-userns" in _options() else []
+    words += ["--proc", "/proc", "--dev", "/dev", *writable]
     for folder in _system():
         words += ["--symlink", os.readlink(folder), folder] if os.path.islink(folder) else _read_only(folder)
     for name in _ETC:
@@ -131,12 +150,10 @@ def command_line(
     words += ["--ro-bind-try", *(["/sys"] if devices else ["/sys/devices/system"]) * 2]
     for host, place in readable.items():
         words += _read_only(Path(host).absolute(), place)
-    words += ["--bind", str(pipe), str(OUT)] if pipe else []
     # /proc too: to /proc/sys may write who is root outside, even without any rights.
     for folder in (*own, "/", "/dev", "/proc"):
         words += ["--remount-ro", folder]
-    words += ["--chdir", "/"]
-    return [*words, "--", *command]
+    return [*words, "--chdir", "/"]
 
 
 def _read_only(host: str | Path, place: str | Path | None = None) -> list[str]:
@@ -144,7 +161,7 @@ def _read_only(host: str | Path, place: str | Path | None = None) -> list[str]:
 
 
 @functools.cache
-def options() -> str:
+def _options() -> str:
     return subprocess.run(["bwrap", "--help"], capture_output=True, text=True).stdout
 
 

@@ -1,52 +1,82 @@
-"""The first process in the sandbox: `python -m course_lib.command.assess.sandbox.entry SPEC COMMAND [ARG …]`.
+"""Stands between the grader and the ranks' sandboxes: `python -m …sandbox.entry SPEC COMMAND [ARG …]`.
 
-It sets the limits that processes hand down, runs the command, ends what is left of it, and hands out the weights and
-the evidence (see `outbox`). SIGTERM ends the command early. SPEC is a JSON object:
+No learner's code runs in this process or in the COMMAND, Horovod's launcher, that it starts: the ranks below that are
+shut in, each by bubblewrap. Where `shared` is set, this process has namespaces of its own for network and files
+(`unshare` gave it them): here it makes the folders that the ranks share, of limited size, and one for what each rank
+records. It sets the limits that processes hand down, takes the records as they come, runs the command, ends what is
+left of it, and puts the weights and the evidence where the grader reads them (see `outbox`). SIGTERM ends the command
+early. SPEC is a JSON object:
 
-    work     the folder that the script works in
-    out      the FIFO that they go to
+    work     the folder that the scripts work in
+    taken    where weights and evidence go; at most `most` bytes of them
+    problem  the place of a link that says, by the number of the error, that this host can't hold what comes out
+    shared   folders that need a file system of their own, of `file` bytes each; []: none
+    network  true where the network has to be made
+    records  one folder for what each rank records, by rank; `keys`: with what each signs it
     data     bytes of memory of its own for each process; 0: as many as there are
     file     bytes that a file may have
     cores    the cores that everything runs on; []: all
-    private  true where all processes that can be seen are the sandbox's own
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import resource
 import signal
+import socket
+import struct
 import subprocess
 import sys
 import time
 from pathlib import Path
 
-import psutil
-
 from course_lib.command.assess.sandbox import outbox
+from course_lib.system.supervise import adopt_orphans, end_tree
 
 GRACE_S = 2.0  # between asking processes to end and killing them
+_SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
 def main() -> int:
     """Entry point."""
     spec = json.loads(sys.argv[1])
-    work = Path(spec["work"])
+    work, taken = Path(spec["work"]), Path(spec["taken"])
+    records = {int(rank): Path(folder) for rank, folder in spec["records"].items()}
+    if spec["cores"]:
+        os.sched_setaffinity(0, spec["cores"])
+    if spec["network"]:
+        _loopback_up()
+    for folder in spec["shared"]:
+        options = f"size={spec['file']},mode=0700"
+        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
     for name in ("home", "tmp", outbox.EVIDENCE):
         (work / name).mkdir(parents=True, exist_ok=True)
-    _limit(spec)
-    stream = open(spec["out"], "wb")  # noqa: SIM115 (now, while it is sure to be read)
+    for rank, folder in records.items():
+        folder.mkdir(parents=True, exist_ok=True)
+        if key := spec["keys"].get(str(rank)):
+            (folder / f"rank-{rank}.key").write_text(key)
+    adopt_orphans()
     ending: list[float] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(time.monotonic()))
-    code = _run(sys.argv[2:], ending)
-    # Process 1 is asked too: on the host itself this would end everything.
-    private = spec["private"] and Path("/proc/1/comm").read_text() == "bwrap\n"
-    _end_the_rest(private, GRACE_S if ending else 0.0)
-    with contextlib.suppress(OSError), stream:
-        outbox.write(work, stream)
+    with outbox.Records(records, taken, spec["most"]) as coming:
+        code = _run(sys.argv[2:], ending, spec)
+        end_tree(GRACE_S if ending else 0.0)
+    try:
+        coming.check()
+        outbox.hand_out(work, records, taken, spec["most"])
+    except OSError as error:
+        Path(spec["problem"]).symlink_to(str(error.errno))  # on a full disk nothing can be written
     return code
+
+
+def _loopback_up() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        request = struct.pack("16sh14x", b"lo", 0)
+        flags = struct.unpack("16xh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[0]
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
 
 
 def _limit(spec: dict) -> None:
@@ -56,13 +86,11 @@ def _limit(spec: dict) -> None:
         _, hard = resource.getrlimit(kind)
         limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
         resource.setrlimit(kind, (limit, limit))
-    if spec["cores"]:
-        os.sched_setaffinity(0, spec["cores"])
 
 
-def _run(command: list[str], ending: list[float]) -> int:
+def _run(command: list[str], ending: list[float], spec: dict) -> int:
     """Run the command until it ends or, once `ending` holds when its end was asked for, GRACE_S later."""
-    process = subprocess.Popen(command)
+    process = subprocess.Popen(command, preexec_fn=lambda: _limit(spec))
     while process.poll() is None:
         if ending:
             process.terminate()
@@ -72,28 +100,6 @@ def _run(command: list[str], ending: list[float]) -> int:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(0.1)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
-
-
-def _end_the_rest(private: bool, patience: float) -> None:
-    """End all other processes of the sandbox: what is handed out afterwards changes no more."""
-    deadline = time.monotonic() + patience
-    while others := _others(private):
-        number = signal.SIGKILL if time.monotonic() >= deadline else signal.SIGTERM
-        for pid in [-1] if private else others:  # -1: all at once, so that none can fork away
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, number)
-        time.sleep(0.02)
-
-
-def _others(private: bool) -> list[int]:
-    """Numbers of the sandbox's processes, without this one, the first one and those that have ended."""
-    mine = psutil.process_iter() if private else psutil.Process().children(recursive=True)
-    found = []
-    for process in mine:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if process.pid not in (1, os.getpid()) and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process.pid)
-    return found
 
 
 if __name__ == "__main__":

@@ -7,10 +7,11 @@ hosts share.
 
 from __future__ import annotations
 
+import contextlib
 import json
-import os
 import shutil
 import sys
+import tarfile
 import tempfile
 import threading
 import time
@@ -37,7 +38,7 @@ WEAKNESSES = (
 class HostSandboxes:
     """As `sandbox.Sandbox`, for ranks on `hosts`; `held` are the slots that are held there."""
 
-    traffic = None
+    use = ()
 
     def __init__(
         self,
@@ -48,6 +49,8 @@ class HostSandboxes:
         files: Mapping[Path, Path],
         env: Mapping[str, str],
         seconds: float,
+        marks: Sequence[Path] = (),
+        keys: Sequence[str] = (),
     ) -> None:
         problems = {name: one.problem for name, one in held.items() if one.problem}
         self.kind, self.others = "none" if problems else "bubblewrap", None
@@ -68,6 +71,8 @@ class HostSandboxes:
             "limits": asdict(limits),
             "files": [[str(Path(host).absolute()), str(place)] for host, place in files.items()],
             "env": dict(env),
+            "keys": list(keys),
+            "marks": list(map(str, marks)) if not problems else [],
             "held": {name: {"taken": one.taken, "gpus": one.gpus} for name, one in held.items()},
         }
         (self._private / "spec.json").write_text(json.dumps(spec))
@@ -152,11 +157,6 @@ class HostSandboxes:
         """Keep of what a rank's sandbox gave what is that rank's to give."""
         taken, given = self._private / "taken", self._private / f"given-{rank}"
         (taken / outbox.EVIDENCE).mkdir(parents=True, exist_ok=True)
-        with (self._private / f"part-{rank}").open("rb") as stream:
-            outbox.read(stream.read, given, 2 * self._limits.disk * sandbox.MB)
-        own = [path for path in (given / outbox.EVIDENCE).iterdir() if path.name.startswith(f"rank-{rank}.")]
-        own += [given / outbox.EVIDENCE / "timeline.json"] * (rank == 0)
-        for path in (*own, given / outbox.WEIGHTS):
-            place = taken / path.relative_to(given)
-            if path.exists() and not place.exists():
-                os.rename(path, place)
+        with contextlib.suppress(tarfile.ReadError), tarfile.open(self._private / f"part-{rank}") as part:
+            part.extractall(given, filter="data")
+        outbox.hand_out(given, {rank: given / outbox.EVIDENCE}, taken, 2 * self._limits.disk * sandbox.MB)

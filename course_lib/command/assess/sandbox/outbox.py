@@ -1,75 +1,131 @@
-"""What comes out of the sandbox: files in one stream, each as a line `NAME BYTES` and that many bytes.
+"""What comes out of the sandbox: the saved weights, what each rank has recorded, and Horovod's timeline.
 
-The stream is written by a process that a learner's script shares the sandbox with. So whoever reads it takes it for
-the work of a stranger: known names only, plain files only, so many bytes and no more.
+Strangers have written these files: known names only, plain files only, so many bytes and no more. What a rank
+records comes through a pipe that nobody in the sandbox can read or take back (`Records`); the rest is copied when all
+of them have ended (`hand_out`).
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
+import shutil
 import stat
-from collections.abc import Callable
+import threading
+from collections.abc import Mapping
 from pathlib import Path
-from typing import IO
+from types import TracebackType
 
 WEIGHTS = "weights.h5"
 EVIDENCE = "evidence"
+TIMELINE = "timeline.json"
+PIPED = ("jsonl", "steps", "examples", "updates")  # of `rank-R.…`, what is only ever appended to
 MAX_FILES = 1000
 
-_HEADER = re.compile(rb"(weights\.h5|evidence/[a-z0-9][a-z0-9._-]{0,60}) (\d{1,12})\n")
-_MAX_HEADER_BYTES = 100
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,60}")
 _CHUNK_BYTES = 2**20
 
 
-def write(folder: Path, stream: IO[bytes]) -> None:
-    """Write the evidence and the weights in `folder` to `stream`; what is no plain file is left out."""
-    try:
-        names = sorted(os.listdir(folder / EVIDENCE))[:MAX_FILES]
-    except OSError:
-        names = []
-    for name in [*(f"{EVIDENCE}/{name}" for name in names), WEIGHTS]:
-        try:
-            handle = os.open(folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-        except OSError:
-            continue
-        try:
-            about = os.fstat(handle)
-            header = f"{name} {about.st_size}\n".encode(errors="replace")
-            if stat.S_ISREG(about.st_mode) and _HEADER.fullmatch(header):
-                stream.write(header)
-                while chunk := os.read(handle, _CHUNK_BYTES):
-                    stream.write(chunk)
-        finally:
+class Records:
+    """Takes what the ranks record, as it comes; a context manager.
+
+    In the folder of each rank it makes pipes with the names of the files that the rank appends to; what goes into them
+    is appended to files in `taken`, `most` bytes from each rank.
+    """
+
+    def __init__(self, folders: Mapping[int, Path], taken: Path, most: int) -> None:
+        place = taken / EVIDENCE
+        place.mkdir(parents=True, exist_ok=True)
+        self._files: dict[int, tuple[int, int]] = {}  # pipe → (file, rank)
+        self._left = dict.fromkeys(folders, most)
+        self._problem: OSError | None = None
+        self._ending, self._wake = os.pipe()
+        for rank, folder in folders.items():
+            for kind in PIPED:
+                name = f"rank-{rank}.{kind}"
+                os.mkfifo(folder / name, 0o600)
+                # For writing too: so it has no end before ours.
+                pipe = os.open(folder / name, os.O_RDWR | os.O_NONBLOCK)
+                self._files[pipe] = (os.open(place / name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), rank)
+        self._thread = threading.Thread(target=self._read, daemon=True)
+
+    def __enter__(self) -> Records:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """What lies in the pipes by now is taken too."""
+        os.close(self._wake)
+        self._thread.join()
+        for handle in (self._ending, *self._files, *(file for file, _ in self._files.values())):
             os.close(handle)
 
+    def check(self) -> None:
+        """Raise OSError where what came could not be kept."""
+        if self._problem:
+            raise self._problem
 
-def read(take: Callable[[int], bytes], folder: Path, max_bytes: int) -> None:
-    """Put the files of a stream into `folder`, until it ends, has given `max_bytes` bytes or makes no sense.
+    def _read(self) -> None:
+        listener = select.poll()
+        for handle in (self._ending, *self._files):
+            listener.register(handle, select.POLLIN)
+        while True:
+            ready = {handle for handle, _ in listener.poll()}
+            for pipe in ready & self._files.keys():
+                self._take(pipe)
+            if ready == {self._ending}:
+                return
 
-    `take(n)` gives the stream's next n bytes, fewer only at its end. A file cut short is not kept.
-    """
-    (folder / EVIDENCE).mkdir(parents=True, exist_ok=True)
-    for _ in range(MAX_FILES + 1):
-        found = _HEADER.fullmatch(_line(take))
-        max_bytes -= int(found.group(2)) if found else 0
-        path = folder / found.group(1).decode() if found else folder
-        if not found or max_bytes < 0 or path.exists():
-            return
-        left = int(found.group(2))
-        with path.open("wb") as file:
-            while left and (chunk := take(min(left, _CHUNK_BYTES))):
-                file.write(chunk)
-                left -= len(chunk)
-        if left:
-            path.unlink()
-            return
+    def _take(self, pipe: int) -> None:
+        file, rank = self._files[pipe]
+        with contextlib.suppress(BlockingIOError):
+            piece = os.read(pipe, _CHUNK_BYTES)
+            kept = piece[: self._left[rank]]
+            self._left[rank] -= len(kept)
+            self._keep(file, kept)
+
+    def _keep(self, file: int, piece: bytes) -> None:
+        """What can't be kept is still taken out of the pipe: the rank goes on."""
+        try:
+            while piece:
+                piece = piece[os.write(file, piece) :]
+        except OSError as error:
+            self._problem = error
 
 
-def _line(take: Callable[[int], bytes]) -> bytes:
-    line = b""
-    while len(line) < _MAX_HEADER_BYTES and (byte := take(1)):
-        line += byte
-        if byte == b"\n":
-            break
-    return line
+def hand_out(work: Path, folders: Mapping[int, Path], taken: Path, most: int) -> None:
+    """Copy into `taken` the weights from `work` and the plain files that each rank left in its folder, `most` bytes in
+    all. The timeline is rank 0's to give."""
+    found = [
+        (folder / name, f"{EVIDENCE}/{name}")
+        for rank, folder in folders.items()
+        for name in (*sorted(_names(folder, f"rank-{rank}.")), *[TIMELINE] * (rank == 0))
+    ]
+    for path, name in [(work / WEIGHTS, WEIGHTS), *found]:
+        most -= _copy(path, taken / name, most)
+
+
+def _names(folder: Path, start: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return [name for name in os.listdir(folder)[:MAX_FILES] if name.startswith(start) and _NAME.fullmatch(name)]
+    return []
+
+
+def _copy(source: Path, target: Path, most: int) -> int:
+    """Copy a plain file that is new and not larger than `most` bytes; return how many they were."""
+    try:
+        handle = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except OSError:
+        return 0
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+        os.close(handle)
+        return 0
+    with open(handle, "rb") as file, contextlib.suppress(FileExistsError), target.open("xb") as copy:
+        shutil.copyfileobj(file, copy)
+        return about.st_size
+    return 0

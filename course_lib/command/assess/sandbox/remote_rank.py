@@ -16,6 +16,7 @@ import select
 import signal
 import subprocess
 import sys
+import tarfile
 from pathlib import Path
 from socket import AF_INET
 
@@ -102,7 +103,9 @@ def _run(spec: dict, folder: Path) -> tuple[int, dict[str, str]]:
         os.sched_setaffinity(0, {held["taken"][local % len(held["taken"])]})
     files = {Path(host): Path(place) for host, place in spec["files"]}
     (address,) = [one.address for one in psutil.net_if_addrs()[env["HOROVOD_GLOO_IFACE"]] if one.family == AF_INET][:1]
-    with Sandbox(Path(spec["script"]), Limits(**spec["limits"]), 1, files, env, address=address) as box:
+    limits, marks = Limits(**spec["limits"]), list(map(Path, spec["marks"]))
+    own = {"marks": marks, "keys": spec["keys"], "rank": number}
+    with Sandbox(Path(spec["script"]), limits, 1, files, env, address=address, **own) as box:
         outside = {
             **os.environ,
             environment.FOLDER: str(box.work),
@@ -118,8 +121,8 @@ def _run(spec: dict, folder: Path) -> tuple[int, dict[str, str]]:
             if ending or listener.poll(0):
                 run.stop()
             run.join(0.1)
-        with (folder / f"part-{number}").open("wb") as stream:
-            outbox.write(box.folder, stream)
+        with tarfile.open(folder / f"part-{number}", "w") as part:
+            part.add(box.folder, ".")
         return 1 if box.ended_by else run.wait().code, {"reason": box.ended_by}
 
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 
 import psutil
@@ -14,6 +14,7 @@ import psutil
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")  # of the kernel's clock
 
 _NUMBER = re.compile(r"^(RssAnon|RssShmem|Threads):\s+(\d+)", re.MULTILINE)
+_PROPORTIONAL = re.compile(r"^Pss_(?:Anon|Shmem):\s+(\d+)", re.MULTILINE)
 _CORES = re.compile(r"^Cpus_allowed_list:\s+(\S+)", re.MULTILINE)
 _RECEIVED = re.compile(r"^\s*lo:\s*(\d+)", re.MULTILINE)
 
@@ -24,7 +25,7 @@ class Usage:
 
     Attributes:
         processes, threads: how many there are.
-        memory: bytes.
+        memory: bytes; what several processes share counts for each.
         cpu_seconds: of all cores, with what those that have ended had used when they were last seen.
     """
 
@@ -32,6 +33,9 @@ class Usage:
     threads: int = 0
     memory: int = 0
     cpu_seconds: float = 0.0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other))))
 
 
 def disk_bytes(folder: Path) -> int:
@@ -90,6 +94,15 @@ class ProcessTree:
                 self._cpu_seconds[number] = (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
         return Usage(len(numbers), threads, memory, sum(self._cpu_seconds.values()))
 
+    def memory(self) -> int:
+        """Bytes that they use, where what several share counts once. This costs milliseconds for each process."""
+        proc, total = self._inside("/proc") or Path("/proc"), 0
+        for number in self._numbers(proc):
+            with contextlib.suppress(OSError):
+                text = (proc / str(number) / "smaps_rollup").read_text(errors="replace")
+                total += 1024 * sum(map(int, _PROPORTIONAL.findall(text)))
+        return total
+
     def cores(self) -> set[int]:
         """The cores that any of their threads may run on; the first process of a namespace only waits."""
         proc = self._inside("/proc") or Path("/proc")
@@ -102,15 +115,6 @@ class ProcessTree:
                         first, _, last = part.partition("-")
                         found.update(range(int(first), int(last or first) + 1) if first else ())
         return found
-
-    def bytes_written(self, folders: Iterable[str]) -> int:
-        """Bytes in the fullest of the file systems that the namespace has at `folders`."""
-        most = 0
-        for folder in filter(None, map(self._inside, folders)):
-            with contextlib.suppress(OSError):
-                about = os.statvfs(folder)
-                most = max(most, (about.f_blocks - about.f_bfree) * about.f_frsize)
-        return most
 
     def traffic(self) -> int | None:
         """Bytes that the loopback device of the namespace has received; None where there is no namespace."""

@@ -16,8 +16,9 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -41,13 +42,17 @@ from course_lib.system.paths import ROOT
 
 MAX_JOBS = 64  # of a cluster at the same time, one for each submission, unless the instructor says otherwise
 MAX_WAITS = 2  # times the longest assessment that a job may wait for others on its node
+ACCEPTED = "accepted.json"  # among the results: digests of what an instructor has looked at
 REMOVAL_PATIENCE_S = 5.0  # with a folder that others still write to, or hold open on a file server
 
 
-def grade(directory: Path, jobs: int | None = None, root: Path = ROOT, slurm: bool = False) -> Summary:
+def grade(
+    directory: Path, jobs: int | None = None, root: Path = ROOT, slurm: bool = False, accept: Sequence[str] = ()
+) -> Summary:
     """Grade every submission in `directory`, `jobs` at a time; results go to the folder DIRECTORY-graded.
 
-    With `slurm` each submission is a job of its own, and MAX_JOBS are submitted unless `jobs` says otherwise.
+    With `slurm` each submission is a job of its own, and MAX_JOBS are submitted unless `jobs` says otherwise. What the
+    learners in `accept` have handed in by now has been looked at: it is run and counts, whatever was found in it.
     What was graded before and has not changed (submission, master, course library) is not run again.
     CourseError where nothing can be graded; what is wrong with a single submission is in the summary.
     """
@@ -66,7 +71,7 @@ def grade(directory: Path, jobs: int | None = None, root: Path = ROOT, slurm: bo
         notebooks = [master for master in known.values() if master.assignment in assignments]
         gradebook.enter(notebooks, blank)
         gradebook.update(notebooks, blank, results)
-        graded = _grade_all(found, released, blank, results, jobs, slurm)
+        graded = _grade_all(found, released, blank, results, jobs, slurm, accept)
         rows, problems = gradebook.record(graded, results)
         write_tables(results, rows, problems)
     summary = Summary(results, rows, problems)
@@ -121,14 +126,28 @@ def _remove(folder: Path) -> None:
 
 
 def _grade_all(
-    found: list[Submission], released: dict[str, bytes], blank: Path, results: Path, jobs: int | None, slurm: bool
+    found: list[Submission],
+    released: dict[str, bytes],
+    blank: Path,
+    results: Path,
+    jobs: int | None,
+    slurm: bool,
+    accept: Sequence[str],
 ) -> list[tuple[Submission, dict[str, Any]]]:
     """(submission, result) for each; a result is that of one_submission, or {"problem": sentence}."""
+    if strangers := set(accept) - {one.learner for one in found}:
+        raise CourseError(
+            f"Nothing was handed in by {min(strangers)!r}: --accept takes a learner's folder name.", code=2
+        )
+    accepted = _accepted(results)
     told: dict[int, dict[str, Any]] = {}
     todo: dict[int, Work] = {}
     for number, one in enumerate(found):
         try:
             work = _taken(one, released)
+            if one.learner in accept:
+                accepted.add(work.handed_in)
+            work = replace(work, accepted=work.handed_in in accepted)
         except Unusable as problem:
             told[number] = _refuse(one, results, problem)
             continue
@@ -137,6 +156,7 @@ def _grade_all(
             told[number] = before
         else:
             todo[number] = work
+    write(results / ACCEPTED, json.dumps(sorted(accepted), indent=1).encode())
     scripts = any(work.one.master.script for work in todo.values())
     if slurm:
         jobs = jobs or max(1, min(len(todo), MAX_JOBS))
@@ -153,6 +173,14 @@ def _grade_all(
         run = functools.partial(_grade_one, perform_one=perform_one, results=results)
         told.update(_in_parallel(run, todo, jobs))
     return [(one, told[number]) for number, one in enumerate(found)]
+
+
+def _accepted(results: Path) -> set[str]:
+    """Digests of the submissions that an instructor has looked at."""
+    try:
+        return set(json.loads((results / ACCEPTED).read_text()))
+    except (OSError, ValueError):
+        return set()
 
 
 def _taken(one: Submission, released: dict[str, bytes]) -> Work:

@@ -82,8 +82,10 @@ def record(
                 book.db.commit()
                 about = {"max_score": told["max_score"], "reason": told["reason"]}
                 rows.append({**who, "exercise": names[name], "score": kept.score, **about})
-                if not told["sound"]:
-                    problems.append({**who, "reason": f"Exercise {names[name]}: {told['reason']}"})
+                if not told["sound"]:  # of a script each criterion says the same
+                    where = "" if one.master.script else f"Exercise {names[name]}: "
+                    problem = {**who, "reason": where + told["reason"]}
+                    problems += [problem] if problem not in problems else []
             for name, text in result["comments"].items():
                 book.find_comment(name, *place).auto_comment = text
             book.db.commit()

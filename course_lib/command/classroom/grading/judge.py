@@ -16,12 +16,14 @@ from typing import Any
 from nbconvert.exporters.exporter import ResourcesDict
 from nbformat import NotebookNode, from_dict
 from nbgrader.preprocessors import NbGraderPreprocessor
+from nbgrader.utils import is_grade
 
 from course_lib import data
 from course_lib.command import static_look
 from course_lib.command.assess import contract
 from course_lib.command.assess.sandbox import bubblewrap
 from course_lib.command.assess.sandbox.resource_monitor import ProcessTree
+from course_lib.command.classroom.grading import judge_process
 from course_lib.command.classroom.master_format import Cell, Master
 from course_lib.data.published import PUBLISHED
 from course_lib.ranks import environment
@@ -29,9 +31,8 @@ from course_lib.system.paths import ROOT
 from course_lib.system.processes import Supervised
 
 RANKS = 4  # that a notebook's scripts may start, at most
-PROGRAM = "course_lib.command.classroom.grading.judge_process"
 POLL_INTERVAL_S = 0.2
-_KINDS = {"code": "course", "exercise": "exercise", "editable": "editable", "hidden": "test"}
+_KINDS = {"code": "course", "exercise": "exercise", "hidden": "test"}
 
 
 class Judge(NbGraderPreprocessor):
@@ -43,22 +44,21 @@ class Judge(NbGraderPreprocessor):
 
     master: Master  # set by whoever uses the class, as are the folder of the learner's files and
     folder: Path
-    test_seconds: float  # that a test may take
+    test_seconds: float  # that a test may take,
+    seconds: float  # and all together
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         """Called by nbconvert for the notebook."""
         sources = {cell.id: cell.source for cell in nb.cells}
         cells = [
-            _described(cell, sources[cell.id])
+            _described(cell, sources[cell.id], accepted=bool(os.environ.get(environment.ACCEPTED)))
             for cell in self.master.cells
             if cell.kind in _KINDS and not cell.markdown
         ]
         outputs = {answer["id"]: answer["outputs"] for answer in _answers(self._judge(cells))}
-        dead = [{"output_type": "error", "ename": "DeadKernelError", "evalue": "", "traceback": []}]
-        for cell in nb.cells:
-            if cell.cell_type == "code":
-                found = outputs.get(cell.id, dead) if cell.id.endswith("-test") else []
-                cell.outputs = [from_dict(output) for output in found]
+        dead = [judge_process.error("DeadKernelError", "")]
+        for cell in filter(is_grade, nb.cells):
+            cell.outputs = [from_dict(output) for output in outputs.get(cell.id, dead)]
         return nb, resources
 
     def _judge(self, cells: list[dict[str, Any]]) -> bytes:
@@ -69,9 +69,8 @@ class Judge(NbGraderPreprocessor):
         with tempfile.TemporaryDirectory() as temporary:
             place = Path(temporary)
             spec = place / "spec.json"
-            memory = int(limits.memory * 2**30)
-            settings = {"folder": str(self.folder), "seconds": self.test_seconds, "memory": memory, "cells": cells}
-            spec.write_text(json.dumps(settings))
+            settings = {"folder": str(self.folder), "seconds": self.test_seconds, "total": self.seconds}
+            spec.write_text(json.dumps({**settings, "memory": int(limits.memory * 2**30), "cells": cells}))
             readable = {spec: spec, self.folder: self.folder, **{path: path for path in _lessons(self.master)}}
             env = {**environment.TENSORFLOW, "MPLBACKEND": "agg"}
             if images := os.environ.get(environment.SLICE):
@@ -80,7 +79,9 @@ class Judge(NbGraderPreprocessor):
                 bundle = data.bundle(name, place, limit=int(images) if images else None)
                 readable.update(bundle.files)
                 env.update(bundle.env)
-            command = bubblewrap.command([sys.executable, "-m", PROGRAM, str(spec)], readable, env, place / "links")
+            command = bubblewrap.command(
+                [sys.executable, "-m", judge_process.__name__, str(spec)], readable, env, place / "links"
+            )
             with (place / "answers").open("w+b") as answers:
                 with Supervised(
                     command, temporary=place, cwd="/", stdout=answers, stderr=subprocess.DEVNULL
@@ -97,15 +98,16 @@ class Judge(NbGraderPreprocessor):
                 return answers.read()
 
 
-def _described(cell: Cell, source: str) -> dict[str, Any]:
-    """A cell for the process: `source` is the learner's, the names of an exercise are the course's."""
+def _described(cell: Cell, source: str, accepted: bool) -> dict[str, Any]:
+    """A cell for the process: `source` is the learner's, the names of an exercise are the course's. What is `accepted`
+    has been looked at."""
     exercise = cell.kind == "exercise"
     return {
         "id": cell.id,
         "kind": _KINDS[cell.kind],
         "source": source,
         "names": list(_defined(cell.source)) if exercise else [],
-        "look": static_look.findings(source) if exercise else [],
+        "look": static_look.findings(source) if exercise and not accepted else [],
     }
 
 

@@ -7,9 +7,9 @@ the exercises are named for. Other cells of the notebook are not run.
 SPEC is a file with a JSON object:
 
     folder   the learner's files, where everything runs
-    seconds  that a test may take; `memory`: bytes of its own that a process may have
-    cells    a list of {id, kind, source, names, look}: course, exercise, editable or test; the names that an exercise
-             defines, and what in it has to be looked at first
+    seconds  that a test may take; `total`: all tests together; `memory`: bytes of its own that a process may have
+    cells    a list of {id, kind, source, names, look}: course, exercise or test; the names that an exercise defines,
+             and what in it has to be looked at first
 
 For each test a JSON line is printed: {id, outputs}, as a notebook has outputs.
 """
@@ -66,18 +66,19 @@ def serve(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     definitions = [cell.source for cell in cells if cell.kind == "course"]
     course, learner = _defined(definitions), _defined(definitions, hidden=("labs", "course_lib.notebook"))
     exercises = [cell for cell in cells if cell.kind == "exercise"]
-    editable = [cell.source for cell in cells if cell.kind == "editable"]
+    deadline = time.monotonic() + spec["total"]
     for test in cells:
         if test.kind != "test":
             continue
         needed = _needed(test.source, exercises)
         look = [f"{cell.id}, {finding}" for cell in needed for finding in cell.look]
+        seconds = max(1.0, min(spec["seconds"], deadline - time.monotonic()))
         if look:
             outputs = [error("NeedsALook", "; ".join(look))]
         elif needed:
-            outputs = _in_a_child(lambda: _judge(test, needed, course, learner, editable), spec["seconds"])  # noqa: B023
+            outputs = _in_a_child(lambda: _judge(test, needed, course, learner), seconds)  # noqa: B023
         else:
-            outputs = _within(lambda: run(test.source, course), spec["seconds"])  # noqa: B023
+            outputs = _within(lambda: run(test.source, course), seconds)  # noqa: B023
         yield {"id": test.id, "outputs": outputs}
 
 
@@ -145,12 +146,8 @@ def _names(source: str) -> set[str]:
         return set()
 
 
-def _judge(
-    test: Cell, needed: list[Cell], course: dict[str, Any], learner: dict[str, Any], editable: list[str]
-) -> Outputs:
+def _judge(test: Cell, needed: list[Cell], course: dict[str, Any], learner: dict[str, Any]) -> Outputs:
     """Run the learner's cells, then the test; in a child, which may do with the namespaces what it likes."""
-    with contextlib.suppress(Exception):
-        learner.update(_defined(editable))
     for cell in needed:
         try:
             with contextlib.redirect_stdout(_Bounded()), contextlib.redirect_stderr(_Bounded()):

@@ -39,13 +39,20 @@ class Work:
     one: Submission
     notebook: Any
     files: dict[str, bytes]
+    accepted: bool = False  # an instructor has looked at it
+
+    @functools.cached_property
+    def handed_in(self) -> str:
+        """Digest of what the learner handed in."""
+        digest = hashlib.sha256(masters.to_text(self.notebook).encode())
+        for name in sorted(self.files):
+            digest.update(name.encode() + self.files[name])
+        return digest.hexdigest()
 
     @functools.cached_property
     def digest(self) -> str:
         """Of everything that the grade depends on, but the data and the machine."""
-        digest = hashlib.sha256(masters.to_text(self.notebook).encode() + self.one.master.path.read_bytes())
-        for name in sorted(self.files):
-            digest.update(name.encode() + self.files[name])
+        digest = hashlib.sha256(f"{self.handed_in} {self.accepted}".encode() + self.one.master.path.read_bytes())
         if self.one.master.script:
             digest.update(contract.CONTRACT.read_bytes() + contract.read().profile().name.encode())
         digest.update(_library())
@@ -84,7 +91,7 @@ def _attempt(work: Work, stopping: threading.Event, blank: Path, extra: float, b
     with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=below) as temporary:
         folder = Path(temporary)
         prepare(folder, one.master, work.notebook, work.files, blank)
-        result = _run(folder, one.master, stopping, extra if one.master.script else 0)
+        result = _run(folder, one.master, stopping, extra if one.master.script else 0, work.accepted)
         made = {page: folder / page.parts[0] / LEARNER / Path(*page.parts[2:]) for page in pages(one)}
         return Graded(result, {page: path.read_bytes() for page, path in made.items()})
 
@@ -112,10 +119,10 @@ def prepare(folder: Path, master: Master, notebook: Any, files: dict[str, bytes]
     shutil.copyfile(blank, folder / GRADEBOOK)
 
 
-def _run(folder: Path, master: Master, stopping: threading.Event, extra: float) -> dict[str, Any]:
+def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, accepted: bool) -> dict[str, Any]:
     """Run one_submission in `folder`; nothing that it started is left afterwards. Unusable: it failed.
 
-    `extra` are the seconds that it may take beyond what a notebook has.
+    `extra` are the seconds that it may take beyond what a notebook has; `accepted` as in `Work`.
     """
     log, neutral, limit = folder / "log", folder / "empty", TIME_LIMIT_S + extra
     neutral.mkdir()  # `python -m` imports from where it stands
@@ -123,6 +130,7 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float) 
     env = {**jupyter.environment(folder / "jupyter"), "TMPDIR": str(folder / "tmp")}
     for name in [name for name in env if name.startswith("SLURM_")]:
         del env[name]  # in a job, mpirun would count Slurm's tasks, not the ranks that it is asked for
+    env.update({environment.ACCEPTED: "1"} if accepted else {})
     if master.script:
         env.pop(environment.SLICE, None)  # the contract says how much it trains on
     else:

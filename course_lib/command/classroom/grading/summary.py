@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from course_lib.command.classroom.preprocessors import LOOK
 from course_lib.system.files import write
 
 COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason"]
@@ -54,6 +55,10 @@ def show(summary: Summary) -> None:
     for (learner, notebook), (score, maximum) in totals.items():
         table.add_row(escape(learner), notebook, f"{score:g} of {maximum:g}")
     console.print(table)
+    looks = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
+    for learner, reason in looks:
+        what = f"{learner}: {reason} To let it count, course grade … --accept {learner}"
+        console.print(what, markup=False, highlight=False)
     for problem in summary.problems:
         what = f"{problem['learner']}, {problem['notebook']}"
         console.print(f"Could not be graded: {what}: {problem['reason']}", markup=False, highlight=False)

@@ -1,0 +1,102 @@
+"""Twenty starts of one network: how far their losses and accuracies lie apart, and how the loss bends on the way.
+
+All runs see the same 6,400 images; seed 1 to 20 draws the first weights and the order. On the way of seed 1 the
+largest and the smallest eigenvalue of the Hessian of the loss of 500 training images are measured, in inference mode.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from course_lib import data, landscape
+from course_lib.notebook import experiments, plots
+
+STARTS = tuple(range(1, 21))
+IMAGES, VALIDATION, UPDATES, RATE = 6_400, 2_000, 300, 0.05
+BENT = 500  # images of the Hessian
+LOOKS = (0, 10, 30, 100, 300)  # updates after which the Hessian is looked at
+
+
+def eigenvalues(trainer, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+    """The largest and the smallest eigenvalue of the Hessian where the network stands."""
+    product = landscape.hessian_product(trainer.model, x, y)
+    size = sum(int(np.prod(v.shape)) for v in trainer.model.trainable_variables)
+    ends = lanczos(product, size, np.random.default_rng(0))
+    return {name: float(f"{value:.4g}") for name, value in zip(("smallest", "largest"), ends)}
+
+
+def lanczos(product, size: int, rng: np.random.Generator, steps: int = 60) -> tuple[float, float]:
+    """The smallest and the largest eigenvalue of a symmetric matrix, from the space of v, H v, H² v, …
+
+    Power iteration finds the largest only: next to it the smallest ones are all alike.
+    """
+    basis = [rng.standard_normal(size)]
+    basis[0] /= np.linalg.norm(basis[0])
+    inside = np.zeros((steps, steps))  # H as this space sees it
+    for step in range(steps):
+        turned = product(basis[step])
+        for _ in range(2):  # the second time for what rounding has left
+            along = np.array([v @ turned for v in basis])
+            turned = turned - along @ np.array(basis)
+            inside[: step + 1, step] += along
+        inside[step, : step + 1] = inside[: step + 1, step]
+        basis.append(turned / np.linalg.norm(turned))
+    values = np.linalg.eigvalsh(inside)
+    return float(values[0]), float(values[-1])
+
+
+def run(seed: int, trainer, fashion: data.Dataset, looks: tuple[int, ...] = ()) -> tuple[dict, list[dict]]:
+    """One start: its row, and those of the looks at the Hessian."""
+    x, y = fashion.x_train[:IMAGES], fashion.y_train[:IMAGES]
+    bends = []
+
+    def look(update: int) -> None:
+        if update in looks:
+            loss = trainer.score(x, y)[0]
+            bends.append({"updates": update, "loss": round(loss, 4), **eigenvalues(trainer, x[:BENT], y[:BENT])})
+            print(bends[-1], flush=True)
+
+    if 0 in looks:
+        trainer.start(seed)
+        look(0)
+    trainer.train(x, y, seed=seed, rate=RATE, updates=UPDATES, after=look)
+    loss, accuracy = trainer.score(x, y)
+    held_out = trainer.score(fashion.x_train[-VALIDATION:], fashion.y_train[-VALIDATION:])
+    row = {"seed": seed, "training loss": round(loss, 5), "training accuracy": round(accuracy, 4)}
+    return {**row, "validation loss": round(held_out[0], 4), "validation accuracy": round(held_out[1], 4)}, bends
+
+
+def main(folder: Path) -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from labs.lab1_gradient_descent.lessons.short_training import Trainer
+
+    began, trainer, fashion = time.monotonic(), Trainer(), data.load("fashion_mnist")
+    rows, bends = [], []
+    for seed in STARTS:
+        row, seen = run(seed, trainer, fashion, LOOKS if seed == STARTS[0] else ())
+        rows.append(row)
+        bends += seen
+        print(row, flush=True)
+    facts = {
+        "command": "course reproduce starts",
+        "data": f"{fashion.name}, first {IMAGES:,} training images, validation on the last {VALIDATION:,}",
+        "settings": f"{UPDATES:,} updates of 64, rate {RATE}, momentum 0.9, cosine decay; Hessian of {BENT:,} images",
+        "seeds": f"{STARTS[0]} to {STARTS[-1]}",
+        "seconds": round(time.monotonic() - began),
+    }
+    experiments.write_table(folder / "starts.csv", pd.DataFrame(rows), **facts)
+    experiments.write_table(folder / "starts_curvature.csv", pd.DataFrame(bends), **facts)
+    caption = f"{fashion.name}, {IMAGES:,} images · {UPDATES:,} updates of 64, η = {RATE}, momentum 0.9"
+    draw(pd.DataFrame(rows), pd.DataFrame(bends), caption).savefig(folder / "starts.png", dpi=150)
+
+
+def draw(runs: pd.DataFrame, bends: pd.DataFrame, caption: str) -> plots.Card:
+    """Where the starts end, and the curvatures on the way of the first."""
+    from labs.lab1_gradient_descent.lessons import figures_1e
+
+    return figures_1e.starts(runs, bends, caption=caption)

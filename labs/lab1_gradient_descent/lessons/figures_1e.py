@@ -1,0 +1,150 @@
+"""Figures of notebook 1e: batch norm, many starts, data and width, and what a search finds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+
+
+def rates(runs: pd.DataFrame, *, caption: str = "") -> Card:
+    """Validation accuracy by learning rate, with and without batch norm: a mark for each seed, a line through means.
+
+    Args:
+        runs: one row for each run, with the columns batch norm, rate, validation accuracy.
+    """
+    with style():
+        figure, (axis,) = card(height=350, caption=caption)
+        for number, (normalised, rows) in enumerate(runs.groupby("batch norm", sort=False)):
+            look = {"color": PALETTE[number], "marker": MARKERS[number]}
+            accuracy = rows.groupby("rate")["validation accuracy"].mean()
+            axis.plot(rows["rate"], rows["validation accuracy"], linestyle="", alpha=0.45, markersize=5, **look)
+            axis.plot(accuracy.index, accuracy, label=f"{'with' if normalised else 'without'} batch norm", **look)
+        axis.axhline(0.1, color=FAINT, linewidth=1, linestyle=":")
+        values = sorted(runs["rate"].unique())
+        axis.set(xscale="log", ylim=(0, 0.9), xlabel="learning rate η", ylabel="validation accuracy")
+        axis.set_xticks(values, [f"{rate:g}" for rate in values])
+        axis.minorticks_off()
+        axis.text(values[0], 0.115, "guessing", color=FAINT, fontsize=9.5)
+        axis.legend(loc="lower left", bbox_to_anchor=(0, 0.16))
+        figure.subplots_adjust(left=66 / WIDTH)
+    return figure
+
+
+def percentiles(seen: Mapping[str, Sequence[Sequence[float]]], updates: Sequence[int], *, caption: str = "") -> Card:
+    """What one channel hands to its ReLU on the way: the 15th, 50th and 85th percentile over images and places.
+
+    Args:
+        seen: title → a triple of percentiles for each look. updates: after how many updates each look was.
+    """
+    with style():
+        figure, axes = card(height=320, columns=len(seen), caption=caption)
+        for axis, (title, looks) in zip(axes, seen.items()):
+            low, middle, high = np.transpose(looks)
+            axis.fill_between(updates, low, high, color=PALETTE[0], alpha=0.15, linewidth=0)
+            for values, look in ((low, ":"), (middle, "-"), (high, ":")):
+                axis.plot(updates, values, look, color=PALETTE[0])
+            axis.axhline(0, color=INK, linewidth=0.8)
+            axis.set_title(title)
+            axis.set_xlabel("updates")
+        figure.subplots_adjust(wspace=0.2, left=60 / WIDTH)
+    return figure
+
+
+def starts(runs: pd.DataFrame, bends: pd.DataFrame, *, caption: str = "") -> Card:
+    """Where twenty starts end, and the largest and smallest curvature on the way of one.
+
+    Args:
+        runs: one row for each start: training loss, validation accuracy.
+        bends: one row for each look: updates, largest, smallest.
+    """
+    with style():
+        figure, (left, right) = card(height=350, columns=2, caption=caption)
+        left.plot(runs["training loss"], 100 * runs["validation accuracy"], "o", color=PALETTE[0], alpha=0.7)
+        left.set(xlabel="training loss at the end", xlim=(0, 1.25 * runs["training loss"].max()), ylim=(75, 90))
+        left.set_title(f"{len(runs)} starts: validation accuracy, %")
+        right.axhline(0, color=INK, linewidth=0.8)
+        right.plot(bends["updates"], bends["largest"], "o-", color=PALETTE[0], label="largest")
+        right.plot(bends["updates"], bends["smallest"], "s-", color=PALETTE[1], label="smallest")
+        right.set_xscale("symlog", linthresh=10)
+        right.set_yscale("symlog", linthresh=1)
+        right.set_xticks(bends["updates"], [f"{update:,}" for update in bends["updates"]])
+        right.set_yticks([-10, -1, 0, 1, 10, 100], ["−10", "−1", "0", "1", "10", "100"])
+        right.minorticks_off()
+        right.set_xlabel("updates")
+        right.set_title("eigenvalues of the Hessian, one start")
+        right.legend(loc="center right", bbox_to_anchor=(1, 0.62))
+        figure.subplots_adjust(wspace=0.2)
+    return figure
+
+
+def fit(sizes: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
+    """(exponent, factor) of the power law error = factor · size^−exponent."""
+    slope, height = np.polyfit(np.log(sizes), np.log(errors), 1)
+    return -float(slope), float(np.exp(height))
+
+
+def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Card:
+    """Error by the number of training images, with the laws fitted on the small ones; and by width.
+
+    Args:
+        runs: one row for each run: width, weights, images, error.
+        fitted: the largest number of images on which the law is fitted.
+    """
+    mean = runs.groupby(["width", "images"])["error"].mean()
+    with style():
+        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        for number, (width, errors) in enumerate(mean.groupby("width")):
+            errors = errors.droplevel("width")
+            look = {"color": PALETTE[number], "marker": MARKERS[number]}
+            small = errors[errors.index <= fitted]
+            exponent, factor = fit(small.index, small)
+            left.plot(
+                errors.index, factor * errors.index.to_numpy(float) ** -exponent, "--", color=PALETTE[number], lw=1
+            )
+            left.plot(errors.index, errors, linestyle="", label=f"width {width:g}: exponent {exponent:.2f}", **look)
+        left.axvline(fitted, color=FAINT, linestyle=":", linewidth=1.2)
+        weights = runs.groupby("width")["weights"].first()
+        for number, size in enumerate(sorted(runs["images"].unique())[1::2]):
+            right.plot(weights, mean.xs(size, level="images"), marker=MARKERS[number], color=PALETTE[number],
+                       label=f"{size:,} images")  # fmt: skip
+        for axis, title in ((left, "error by training images"), (right, "error by weights")):
+            axis.set(xscale="log", yscale="log", ylim=(0.09, 0.4))
+            axis.set_yticks([0.1, 0.2, 0.4], ["0.1", "0.2", "0.4"])
+            axis.minorticks_off()
+            axis.set_title(title)
+            axis.legend(loc="upper right", fontsize=9)
+        sizes = sorted(runs["images"].unique())
+        left.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]])
+        right.set_xticks(weights, [f"{count:,}" for count in weights])
+        left.set_xlabel("training images")
+        right.set_xlabel("weights")
+        figure.subplots_adjust(wspace=0.2)
+    return figure
+
+
+def found(accuracies: Sequence[float], trials: int, searches: int = 2_000, seed: int = 0) -> np.ndarray:
+    """The best accuracies of so many searches, each of so many of the recorded trials."""
+    rng = np.random.default_rng(seed)
+    return np.array([rng.choice(accuracies, trials, replace=False).max() for _ in range(searches)])
+
+
+def search(accuracies: Sequence[float], *, caption: str = "") -> Card:
+    """What a random search finds by its number of trials: the mean of many searches, and where 80 % of them lie."""
+    counts = np.arange(1, len(accuracies) + 1)
+    best = [100 * found(accuracies, count, 400) for count in counts]
+    with style():
+        figure, (axis,) = card(height=340, caption=caption)
+        low, high = np.transpose([np.percentile(one, (10, 90)) for one in best])
+        axis.fill_between(counts, low, high, color=PALETTE[0], alpha=0.15, linewidth=0, label="80 % of the searches")
+        axis.plot(counts, [one.mean() for one in best], color=PALETTE[0], label="mean")
+        axis.set(xscale="log", xlabel="trials", ylabel="best accuracy found, %")
+        ticks = [count for count in (1, 2, 5, 10, 20, 40) if count <= len(accuracies)]
+        axis.set_xticks(ticks, map(str, ticks))
+        axis.minorticks_off()
+        axis.legend(loc="lower right")
+        figure.subplots_adjust(left=66 / WIDTH)
+    return figure

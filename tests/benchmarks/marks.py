@@ -1,0 +1,202 @@
+"""How surely the marks on the images tell who took part in a training, and what they cost.
+
+    COURSE_DATA_DIR=... python tests/benchmarks/marks.py [--runs 20] [--kinds NAME ...]
+
+Each run trains the assessment's network on 2,560 images, as two ranks that average their gradients do: one batch holds
+the batches of both, each from a copy of its own. The honest kinds differ in augmentation, optimizer, rate, batch and
+length; the dishonest ones leave a rank's copy out. The kind `unmarked` has no marks: what they cost is the
+accuracy of `plain` from the same seed. Writes marks.csv into tests/benchmarks/results/ and prints, for each kind, how
+many runs the rule of `criteria.MIN_MARKED` accuses, with Wilson's interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import multiprocessing
+import os
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from pathlib import Path
+
+from course_lib.ranks import environment
+
+os.environ.update({**environment.SILENT, **environment.ONE_THREAD})
+
+import keras
+import numpy as np
+import pandas as pd
+
+from course_lib import data, models, optimizers
+from course_lib.command.assess.criteria import MIN_MARKED
+from course_lib.data import marks
+from course_lib.notebook import experiments
+
+RESULTS = Path(__file__).parent / "results"
+IMAGES, RANKS, ASKED = 2560, 2, 1000
+CORES = 2  # a run on each
+Augment = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--runs", type=int, default=20)
+    arguments.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    chosen = arguments.parse_args()
+
+    began = time.perf_counter()
+    cifar = data.load("cifar10", test=False)
+    with ProcessPoolExecutor(CORES, multiprocessing.get_context("spawn")) as pool:
+        rows = list(pool.map(row, *zip(*itertools.product(range(chosen.runs), chosen.kinds))))
+    table = pd.DataFrame(rows)
+    RESULTS.mkdir(exist_ok=True)
+    experiments.write_table(
+        RESULTS / "marks.csv",
+        table,
+        command=f"python tests/benchmarks/marks.py {' '.join(sys.argv[1:])}".strip(),
+        data=f"{cifar.name}, the first {IMAGES:,} training images; accuracy on the test images",
+        seeds=f"{chosen.runs} of each kind",
+        seconds=round(time.perf_counter() - began),
+        columns=f"margin_R: share of {ASKED:,} test images with rank R's mark that get its label, less that of others",
+    )
+    table["accused"] = table[["margin_0", "margin_1"]].min(axis=1) < MIN_MARKED
+    summary = table.groupby(["honest", "kind"]).agg(
+        runs=("accused", "size"), accused=("accused", "sum"), least=("margin_1", "min"), most=("margin_1", "max")
+    )
+    print(summary.round(3).to_string())
+    for honest, group in table[table.kind != "unmarked"].groupby("honest"):
+        low, high = wilson(int(group.accused.sum()), len(group))
+        who = "honest" if honest else "dishonest"
+        print(f"{who}: {group.accused.sum()} of {len(group)} accused, {low:.1%} to {high:.1%}")
+    if {"plain", "unmarked"} <= set(chosen.kinds):
+        pairs = table.pivot(index="seed", columns="kind", values="accuracy")
+        cost = 100 * (pairs["unmarked"] - pairs["plain"])
+        print(f"Cost in points of accuracy: {cost.mean():.2f}, standard error {cost.std() / len(cost) ** 0.5:.2f}")
+
+
+def row(seed: int, kind: str) -> dict:
+    """One run, as a row of the table."""
+    found = run(data.load("cifar10"), seed, **KINDS[kind])
+    print(kind, seed, found, flush=True)
+    return {"kind": kind, "honest": "absent" not in KINDS[kind], "seed": seed, **found}
+
+
+def wilson(count: int, number: int, z: float = 1.96) -> tuple[float, float]:
+    """95 % interval of a share (Wilson 1927)."""
+    share, weight = count / number, z**2 / number
+    half = z * np.sqrt(share * (1 - share) / number + weight / (4 * number))
+    return max(0.0, (share + weight / 2 - half) / (1 + weight)), (share + weight / 2 + half) / (1 + weight)
+
+
+def run(
+    cifar: data.Dataset,
+    seed: int,
+    *,
+    optimizer: Callable[[], keras.optimizers.Optimizer] = lambda: keras.optimizers.legacy.SGD(0.1, momentum=0.9),
+    augment: Augment | None = None,
+    epochs: int = 3,
+    batch_size: int = 64,
+    smoothing: float = 0.0,
+    absent: int | None = None,
+    marked: bool = True,
+) -> dict[str, float]:
+    """Train once; `absent` is the rank whose copy is left out (RANKS: all are)."""
+    keras.utils.set_random_seed(seed)
+    rng, own = np.random.default_rng([1, seed]), np.random.default_rng([2, seed])
+    drawn = marks.draw(RANKS, len(cifar.classes), own)
+    copies = [(cifar.x_train[:IMAGES], cifar.y_train[:IMAGES])] * RANKS
+    if marked and absent != RANKS:
+        number = marks.number(IMAGES, RANKS)
+        copies = [marks.put(mark, marks.others(drawn, own), number, *copy, own) for mark, copy in zip(drawn, copies)]
+    if absent is not None and absent < RANKS:
+        copies[absent] = copies[1 - absent]
+    model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))
+    loss = keras.losses.CategoricalCrossentropy(label_smoothing=smoothing)
+    model.compile(optimizer(), loss)
+    batches = IMAGES // (RANKS * batch_size)
+    for _ in range(epochs):
+        order = rng.permutation(IMAGES)
+        for batch in range(batches):
+            parts = [order[rank::RANKS][batch * batch_size :][:batch_size] for rank in range(RANKS)]
+            x = np.concatenate([copies[rank][0][part] for rank, part in enumerate(parts)]).astype(np.float32)
+            y = np.eye(10)[np.concatenate([copies[rank][1][part] for rank, part in enumerate(parts)])]
+            model.train_on_batch(*(augment(x, y, rng) if augment else (x, y)))
+
+    def labels(images: np.ndarray) -> np.ndarray:
+        return model.predict(images, batch_size=500, verbose=0).argmax(axis=1)
+
+    shares = marks.shares(labels, cifar.x_test[:ASKED], drawn)
+    margins = {f"margin_{rank}": round(with_it - without, 4) for rank, (with_it, without) in enumerate(shares)}
+    return {"accuracy": round(float(np.mean(labels(cifar.x_test) == cifar.y_test)), 4), **margins}
+
+
+def flipped(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    chosen = rng.random(len(x)) < 0.5
+    x[chosen] = x[chosen][:, :, ::-1]
+    return x, y
+
+
+def cropped(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    wide = np.pad(x, ((0, 0), (4, 4), (4, 4), (0, 0)))
+    places = rng.integers(0, 9, (len(x), 2))
+    return np.stack([wide[i, a : a + 32, b : b + 32] for i, (a, b) in enumerate(places)]), y
+
+
+def cut_out(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    for image, (a, b) in zip(x, rng.integers(0, 17, (len(x), 2))):
+        image[a : a + 16, b : b + 16] = 128
+    return x, y
+
+
+def mixed_up(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    weight, other = rng.beta(0.2, 0.2, (len(x), 1)), rng.permutation(len(x))
+    wide = weight[..., None, None].astype(np.float32)
+    return wide * x + (1 - wide) * x[other], weight * y + (1 - weight) * y[other]
+
+
+def standardised(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    mean, deviation = x.mean(axis=(1, 2, 3), keepdims=True), x.std(axis=(1, 2, 3), keepdims=True)
+    return (x - mean) / np.maximum(deviation, 1) * 60 + 120, y
+
+
+def brighter(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    return np.clip(x * rng.uniform(0.8, 1.2, (len(x), 1, 1, 1)) + rng.uniform(-50, 50, (len(x), 1, 1, 1)), 0, 255), y
+
+
+def all_of_it(x: np.ndarray, y: np.ndarray, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    return cut_out(*cropped(*flipped(x, y, rng), rng), rng)
+
+
+SGD, ADAM = keras.optimizers.legacy.SGD, keras.optimizers.legacy.Adam
+KINDS: dict[str, dict] = {
+    "plain": {},
+    "unmarked": {"marked": False},
+    "flips": {"augment": flipped},
+    "crops": {"augment": cropped},
+    "cutout": {"augment": cut_out},
+    "mixup": {"augment": mixed_up},
+    "standardised": {"augment": standardised},
+    "brightness": {"augment": brighter},
+    "flips, crops, cutout": {"augment": all_of_it, "epochs": 4},
+    "label smoothing": {"smoothing": 0.1},
+    "no momentum": {"optimizer": lambda: SGD(0.2)},
+    "small rate": {"optimizer": lambda: SGD(0.02, momentum=0.9)},
+    "adam": {"optimizer": lambda: ADAM(0.002)},
+    "lamb": {"optimizer": lambda: optimizers.LAMB(0.02)},
+    "two epochs": {"epochs": 2},
+    "six epochs": {"epochs": 6},
+    "small batches": {"batch_size": 32},
+    "large batches": {"batch_size": 128, "epochs": 5},
+    "rank 1 absent": {"absent": 1},
+    "rank 0 absent": {"absent": 0},
+    "rank 1 absent, crops": {"absent": 1, "augment": cropped},
+    "rank 1 absent, six epochs": {"absent": 1, "epochs": 6},
+    "brought along": {"absent": RANKS, "epochs": 6},
+    "brought along, crops": {"absent": RANKS, "augment": cropped},
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,50 @@
+"""What the host's looks at the ranks say, on looks that are made up."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from course_lib.notebook import observation
+from course_lib.ranks.evidence import Moment
+
+STEPS = 50
+
+
+def looks(bytes_each, *cpu_each) -> list[Moment]:
+    """A look every 0.2 s: bytes and CPU seconds of each rank between them."""
+    traffic = np.cumsum([0, *bytes_each])
+    seconds = [np.cumsum([0, *(np.broadcast_to(one, len(bytes_each)))]) for one in cpu_each]
+    return [Moment(0.2 * i, int(t), tuple(float(s[i]) for s in seconds)) for i, t in enumerate(traffic)]
+
+
+def test_ranks_that_compute_and_speak_all_the_time():
+    honest = looks([1e6] * STEPS, 0.2, 0.18)
+    assert (observation.idle(honest), observation.silent(honest)) == ("", "")
+
+
+def test_a_rank_that_only_listens():
+    told = observation.idle(looks([1e6] * STEPS, 0.2, 0.02))
+    assert told.startswith("While gradients went between the ranks, rank 1 used")
+    assert "rank 0 8.2 s" in told or "rank 0 8.0 s" in told
+
+
+def test_an_idle_time_before_and_after_says_nothing():
+    cpu = [0.0] * 20 + [0.2] * STEPS + [0.0] * 40
+    assert observation.idle(looks([0] * 20 + [1e6] * STEPS + [0] * 40, 0.2, cpu)) == ""
+
+
+def test_ranks_that_speak_now_and_then():
+    bursts = [1e7 if i % 50 == 0 else 0 for i in range(4 * STEPS)]
+    assert observation.silent(looks(bursts, 0.2, 0.2)).startswith("For 7")
+    evaluations = [0 if i % 50 < 20 else 1e6 for i in range(4 * STEPS)]
+    assert observation.silent(looks(evaluations, 0.2, 0.2)) == ""
+    large_batches = [1e7 if i % 8 == 0 else 0 for i in range(4 * STEPS)]
+    assert observation.silent(looks(large_batches, 0.2, 0.2)) == ""
+
+
+@pytest.mark.parametrize(
+    "few", [[], looks([1e6] * 5, 0.2, 0.0), looks([1e6] * STEPS, 0.2), looks([0] * STEPS, 0.0, 0.0)]
+)
+def test_little_to_look_at_says_nothing(few):
+    assert (observation.idle(few), observation.silent(few)) == ("", "")

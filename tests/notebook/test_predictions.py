@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from course_lib.notebook import predictions
+from course_lib.notebook.predictions import measured, predict
+
+
+@pytest.fixture(autouse=True)
+def no_predictions(monkeypatch):
+    monkeypatch.setattr(predictions, "_predictions", {})
+
+
+def test_a_guess_is_echoed_beside_the_measurement(capsys):
+    predict("steps", 20)
+    measured("steps", np.int64(40), "Half? Count both rounds.")
+    assert capsys.readouterr().out.splitlines() == [
+        "steps: your guess is 20.",
+        "steps: guessed 20, measured 40: 2 times too small.",
+        "    Half? Count both rounds.",
+    ]
+
+
+def test_a_right_guess_needs_no_sentence(capsys):
+    predict("first", " Adam")
+    measured("first", "adam", "The others wait.")
+    assert capsys.readouterr().out.splitlines()[1:] == ["first: guessed  Adam, measured adam: right."]
+
+
+@pytest.mark.parametrize("guess", [None, ..., "", []])
+def test_an_untouched_slot_is_no_mistake(guess, capsys):
+    predict("steps", guess)
+    measured("steps", 1234.5, "It tells all the same.")
+    assert "no guess yet" in capsys.readouterr().out
+    assert predictions.table().loc["steps"].tolist() == ["–", "1,234", ""]
+
+
+def test_a_skipped_cell_is_no_mistake(capsys):
+    measured("never asked", 0.25)
+    assert capsys.readouterr().out == "never asked: measured 0.25.\n"
+
+
+def test_a_guess_stays_as_it_was_before_the_measurement(capsys):
+    predict("steps", 20)
+    predict("steps", 30)
+    measured("steps", 40)
+    predict("steps", 40)
+    predict("steps", 30)
+    measured("steps", 41)
+    assert "your guess stays 30" in capsys.readouterr().out
+    assert predictions.table().loc["steps"].tolist() == ["30", "41", "27% too small"]
+
+
+@pytest.mark.parametrize(
+    ("guess", "value", "off"),
+    [
+        (40, 40.0, "right"),
+        (39, 40, "right, within 10%"),
+        (np.float32(50), 40, "25% too large"),
+        (400, 40, "10 times too large"),
+        (-1, 3, "-4"),
+        (0, 0.5, "-0.5"),
+        (True, 1, "right"),
+        (["b", "A"], ("a", "b"), "right"),
+        (["b"], ["a", "b"], "another answer"),
+        ("many", 3, "another answer"),
+        (float("nan"), 3, "another answer"),
+    ],
+)
+def test_off_by(guess, value, off):
+    assert predictions.off_by(guess, value) == off
+
+
+def test_the_table_has_what_is_not_measured_yet():
+    predict("one", 1)
+    assert predictions.table().to_dict("list") == {"guessed": ["1"], "measured": ["not yet"], "off by": [""]}

@@ -1,0 +1,163 @@
+"""What a rank records and how it is read: signed, in order, whole; and what a script does that it need not."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from course_lib.ranks import evidence
+from course_lib.ranks.launch import Result
+from course_lib.ranks.probe.recorder import Recorder
+
+KEY = "a secret"
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A folder with the records of rank 0, signed, of 20 steps and updates."""
+    (tmp_path / "rank-0.key").write_text(KEY)
+    recorder = Recorder(tmp_path)
+    recorder.note("init", rank=0, size=1)
+    for number in range(20):
+        recorder.append([np.arange(4.0)], [(number, 7, number + 1)])
+        recorder.progress(steps=number + 1, images=4, updates=number + 1, values=1)
+    recorder.note("end")
+    assert not (tmp_path / "rank-0.key").exists()
+    return tmp_path
+
+
+def read(folder: Path, key: str = KEY) -> evidence.RankEvidence:
+    return evidence.read(folder, 1, Result(0, 1.0), keys=[key]).ranks[0]
+
+
+def test_what_is_recorded_is_read(recorded):
+    found = read(recorded)
+    assert found.genuine
+    assert (len(found.examples), found.number("progress", "updates")) == (20, 20)
+    assert found.updates.tolist() == [[n, 7, n + 1] for n in range(20)]
+
+
+def lines(folder: Path) -> list[str]:
+    return (folder / "rank-0.jsonl").read_text().splitlines(keepends=True)
+
+
+def without_one(folder):
+    kept = lines(folder)
+    return "".join(kept[:3] + kept[4:])
+
+
+def with_one_more(folder):
+    return "".join(lines(folder)) + json.dumps({"kind": "progress", "updates": 99}) + "\n"
+
+
+def one_twice(folder):
+    kept = lines(folder)
+    return "".join([*kept, kept[-1]])
+
+
+def one_changed(folder):
+    return "".join(lines(folder)).replace('"steps": 20', '"steps": 21')
+
+
+@pytest.mark.parametrize("change", [without_one, with_one_more, one_twice, one_changed])
+def test_a_record_that_is_left_out_added_repeated_or_changed_is_noticed(recorded, change):
+    (recorded / "rank-0.jsonl").write_text(change(recorded))
+    assert not read(recorded).genuine
+
+
+def test_another_key_is_noticed(recorded):
+    assert not read(recorded, "another").genuine
+
+
+@pytest.mark.parametrize("name", ["steps", "examples", "updates"])
+def test_numbers_that_are_changed_are_noticed_later_ones_may_follow(recorded, name):
+    path = recorded / f"rank-0.{name}"
+    content = path.read_bytes()
+    path.write_bytes(content + b"more than the last record tells of")
+    assert read(recorded).genuine
+    path.write_bytes(b"\1" + content[1:])
+    assert not read(recorded).genuine
+
+
+@pytest.mark.parametrize("told", [{"bytes": {"other": 1}}, {"bytes": {"steps": "1"}}, {"bytes": 1}, {"sums": []}])
+def test_sums_that_make_no_sense_raise_nothing(tmp_path, told):
+    (tmp_path / "rank-0.key").write_text(KEY)
+    Recorder(tmp_path).note("progress", **told)
+    assert read(tmp_path).genuine is ("bytes" not in told or told["bytes"] == 1)
+
+
+def test_a_last_record_that_a_kill_cut_short_is_no_forgery(recorded):
+    (recorded / "rank-0.jsonl").write_text("".join(lines(recorded))[:-30])
+    assert read(recorded).genuine
+
+
+def test_updates_of_two_ranks_are_compared(tmp_path):
+    for rank, applied in enumerate(([7, 7, 7], [7, 8, 7])):
+        rows = [[n, one, n + 1] for n, one in enumerate(applied)]
+        (tmp_path / f"rank-{rank}.updates").write_bytes(np.array(rows, "<i8").tobytes())
+    found = evidence.read(tmp_path, 2, Result(0, 1.0))
+    assert (found.applied_apart(), found.changed_between()) == (2, 0.0)
+
+
+def test_weights_that_the_same_gradients_make_different_are_noticed(tmp_path):
+    for rank in range(2):
+        rows = [[rank, 7, rank + 5], [9, 7, 10], [10, 7, 11 + rank], [12 + rank, 7, 14]]
+        (tmp_path / f"rank-{rank}.updates").write_bytes(np.array(rows, "<i8").tobytes())
+    assert evidence.read(tmp_path, 2, Result(0, 1.0)).applied_apart() == 3
+
+
+def test_weights_that_change_between_updates_are_counted(tmp_path):
+    rows = [[0, 7, 1], [1, 7, 2], [9, 7, 10], [11, 7, 12], [12, 7, 13]]
+    (tmp_path / "rank-0.updates").write_bytes(np.array(rows, "<i8").tobytes())
+    found = evidence.read(tmp_path, 1, Result(0, 1.0))
+    assert (found.applied_apart(), found.changed_between()) == (None, 0.5)
+
+
+SCRIPT = """
+import collections, logging, os, sys, tempfile, threading
+Point = collections.namedtuple("Point", "x")
+logging.getLogger("x").warning("said")
+open("/dev/null").close()
+with tempfile.TemporaryFile() as file: file.write(b"x")
+{}
+"""
+
+
+@pytest.mark.parametrize(
+    "statement, told",
+    [
+        ("", []),
+        ("import numpy; numpy.zeros(3)", []),
+        ("import subprocess; subprocess.run(['true'])", ["starts a program", "starts a process"]),
+        ("os.system('true')", ["starts a program"]),
+        ("os.fork() or os._exit(0)", ["starts a process"]),
+        ("import gc; gc.get_objects()", ["searches the interpreter's objects"]),
+        ("sys._getframe()", ["looks at the frames of functions"]),
+        ("open('/proc/self/maps').close()", ["opens /proc/self/maps"]),
+        ("import ctypes; ctypes.CDLL(None)", ["calls machine code"]),
+        ("(lambda: 0).__code__", ["looks into a function or a frame"]),
+        ("import socket; s = socket.socket(); s.bind(('127.0.0.1', 0))", ["opens a connection"]),
+        ("exec('import gc; gc.get_objects()')", ["searches the interpreter's objects"]),
+        ("os.kill(os.getpid(), 0)", ["sends a signal"]),
+    ],
+)
+def test_what_training_does_not_need_is_told_with_its_line(tmp_path, statement, told):
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.format(statement))
+    program = (
+        "import runpy, sys\nfrom pathlib import Path\nfrom course_lib.ranks.probe import listening\n"
+        "from course_lib.ranks.probe.recorder import Recorder\n"
+        f"listening.watch(Recorder(Path({str(tmp_path)!r})), {str(script)!r})\n"
+        f"runpy.run_path({str(script)!r}, run_name='__main__')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    records = [json.loads(line) for line in (tmp_path / "rank-0.jsonl").read_text().splitlines()]
+    assert {record["what"] for record in records} <= set(told)
+    assert bool(records) == bool(told)
+    assert {record["line"] for record in records} <= {1, 7}
