@@ -147,7 +147,7 @@ def test_a_class_from_start_to_end(clean):
     again = clean.launch("lab", "--volume", "course-02")
     assert again.returncode == 2 and "runs on the volume course-02 already" in again.stderr
 
-    stopped = clean.launch("stop", "--remove-volumes")
+    stopped = clean.launch("stop", "--remove-volumes", "--all")
     assert stopped.returncode == 0, stopped.stderr
     assert clean.launch("list").stdout == "There are no labs.\n"
 
@@ -175,7 +175,7 @@ def test_what_a_learner_can_and_cannot_do_inside(clean):
         listening = clean.run("sh", "-c", f"iptables -t nat -S | grep -- '--dport {port}'").stdout
         assert "-d 127.0.0.1/32" in listening
     finally:
-        clean.launch("stop", "--remove-volumes")
+        clean.launch("stop", "--remove-volumes", "--all")
 
 
 def test_the_workspace_outlives_its_lab(clean):
