@@ -33,7 +33,7 @@ def page(outcome: Outcome, title: str = "") -> str:
     look = ""
     if outcome.look:
         found = "".join(f"<li>{html.escape(line)}</li>" for line in outcome.look)
-        look = f'<div class="course-report-look">{html.escape(LOOK)}<ul>{found}</ul></div>'
+        look = f'<div class="course-report-found">{html.escape(LOOK)}<ul>{found}</ul></div>'
     error = f"<div>What went wrong:</div><pre>{html.escape(outcome.error)}</pre>" if outcome.error else ""
     notes = "".join(f"<small>{html.escape(note)}</small>" for note in outcome.weaknesses)
     beside = " · ".join([*([title] if title else []), setting(outcome)])
