@@ -14,9 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.command.assess import criteria
+from course_lib.command.assess import calibration, contract, criteria, grader
 from course_lib.command.assess.sandbox import bubblewrap
 from course_lib.command.classroom import conversions
+from course_lib.data import marks
 from course_lib.system.paths import ROOT
 
 if sys.version_info >= (3, 11):
@@ -25,6 +26,7 @@ else:
     import tomli as tomllib
 
 HERE = Path(__file__).parent
+RANKS, IMAGES = 2, contract.read().profiles["short"].images
 MARKS = {
     f"{kind}/{name}": marks
     for kind, names in tomllib.loads((HERE / "marks.toml").read_text(encoding="utf-8")).items()
@@ -109,6 +111,20 @@ def test_script_gets_its_marks(name, marks, graded):
     if "claims" in marks:
         assert outcome.claimed == marks["claims"] != outcome.test_accuracy, said
     assert not done.left
+
+
+@pytest.mark.rare(group="corpus")
+@pytest.mark.parametrize("missed", [1, 2])
+def test_marks_that_a_network_misses_get_a_second_run(room, monkeypatch, missed):
+    as_many = [marks.number(IMAGES, RANKS)] * RANKS
+    numbers = iter([0] * RANKS * missed + as_many)  # of marked images: the first runs have none to learn from
+    monkeypatch.setattr(marks, "number", lambda *_: next(numbers))
+    monkeypatch.setattr(calibration, "known", lambda *_: 1000.0)
+    stages = []
+    monkeypatch.setattr(grader._Assessment, "_tell", lambda _, text, limit=None: stages.append(text))
+    outcome = room.grade("honest/plain")
+    assert sum(text.startswith("On 2 ranks") for text in stages) == 2
+    assert outcome.passed is (missed == 1), _told(outcome)
 
 
 def _told(outcome) -> str:

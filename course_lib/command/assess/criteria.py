@@ -69,8 +69,21 @@ class Measured:
     train_target: float
     test_target: float
 
+    def only_marks_contradict(self) -> bool:
+        """Whether the marks are all that speaks against the script. By chance, a network may have missed one."""
+        if self.weights is None or not self.weights.marks:
+            return False
+        try:
+            return bool(_contradicted(self)) and not _contradicted(
+                replace(self, weights=replace(self.weights, marks=()))
+            )
+        except _NO_SENSE:
+            return False
+
 
 Judge = Callable[[Measured], str]
+# What judges raise on records that no probe has written.
+_NO_SENSE = (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError, MemoryError)
 _criteria: list[Criterion] = []
 
 
@@ -86,8 +99,7 @@ def _criterion(title: str, hint: str) -> Callable[[Judge], Judge]:
         def sceptical(measured: Measured) -> str:
             try:
                 return judge(measured)
-            # Records that no probe writes must not keep a script from its verdict.
-            except (TypeError, ValueError, KeyError, AttributeError, OverflowError, IndexError, MemoryError):
+            except _NO_SENSE:
                 raise Wrong("The records of this run make no sense: something wrote into them.") from None
 
         _criteria.append(Criterion(judge.__name__, title, 1.0, sceptical, hint))
@@ -263,13 +275,16 @@ def _contradicted(measured: Measured) -> str:
 
 def _from_outside(measured: Measured) -> str:
     """What contradicts that all ranks have trained these weights, measured where no script can write; "" if nothing."""
-    for rank, (own, others) in enumerate(measured.weights.marks if measured.weights else ()):
+    evidence = measured.together
+    marks = measured.weights.marks if measured.weights else ()
+    if evidence and not evidence.broadcasts and _started_apart(evidence):
+        marks = marks[:1]  # the others' gradients are those of other networks; `broadcast` is what it costs
+    for rank, (own, others) in enumerate(marks):
         if own - others < MIN_MARKED:
             return (
                 f"The saved weights have not learned from rank {rank}'s images: of images with a mark that only this "
                 f"rank's copies carry, {own:.0%} get the label that goes with it, of others up to {others:.0%}."
             )
-    evidence = measured.together
     if evidence is None or evidence.traffic is None:
         return ""
     return observation.idle(evidence.use) or observation.silent(evidence.use)

@@ -43,7 +43,7 @@ def longest() -> float:
     """Seconds that an assessment takes at most, on the slowest host that gets more time for its slowness."""
     asked = contract.read()
     limit = asked.profile().seconds * (1 + asked.tolerance)
-    return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + limit) + OVERHEAD_S
+    return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + 2 * limit) + OVERHEAD_S
 
 
 def _outcome(script: Path) -> grader.Outcome:

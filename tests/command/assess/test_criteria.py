@@ -618,6 +618,31 @@ class TestFromOutside:
         reason = verdicts(run(), weights=weights)["averaged"].reason
         assert reason.startswith("The saved weights have not learned from rank 1's images")
 
+    def test_chance_is_suspected_where_nothing_but_the_marks_speaks(self):
+        def only_marks(together, *marks):
+            targets = PROFILE.train_accuracy, PROFILE.test_accuracy
+            measured = Measured(ALONE, together, Weights(0.9, 0.8, marks=marks), 60.0, 0.1, IMAGES, *targets)
+            return measured.only_marks_contradict()
+
+        known, unknown = (0.98, 0.05), (0.2, 0.1)
+        looks = tuple(evidence.Moment(0.2 * i, 10**6 * i, (0.2 * i, 0.01 * i)) for i in range(40))
+        assert only_marks(run(), known, unknown) and only_marks(run(), unknown, unknown)
+        assert not only_marks(run(), known, known) and not only_marks(run())
+        assert not only_marks(run(reduced=0), known, unknown)
+        assert not only_marks(replace(run(traffic=10**9), use=looks), known, unknown)
+        assert not only_marks(run(rank(0, start=[7]), rank(1, progress=["?"])), known, unknown)
+
+    def test_of_ranks_that_started_apart_the_first_one_s_mark_is_asked_for(self):
+        own = [{"digest": name} for name in "ab"]
+        together = run(
+            rank(0, broadcast=[], digest=apart(0, 1), **{"first-step": own[:1]}),
+            replace(rank(1, broadcast=[], digest=apart(1, 1), **{"first-step": own[1:]}), weights=OTHERS),
+            broadcasts=0,
+        )
+        known, unknown = (0.98, 0.05), (0.2, 0.1)
+        assert lost(together, weights=Weights(0.9, 0.8, marks=(known, unknown))) == {"broadcast": 10}
+        assert lost(together, weights=Weights(0.9, 0.8, marks=(unknown, known))) == {**FIVE, "broadcast": 10}
+
     def test_a_mistake_that_the_ranks_admit_is_charged_once(self):
         alone = run(reduced=0)
         weights = Weights(0.9, 0.8, marks=((0.98, 0.05), (0.2, 0.1)))
