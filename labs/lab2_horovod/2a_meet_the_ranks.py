@@ -3,8 +3,13 @@
 #
 # Many GPUs train one network as many *processes*, called ranks. Each runs the same program with its own memory. All
 # that joins them is messages. Here you start some, ask them who they are, let them exchange numbers in every way that
-# training uses, and write the two pieces at the heart of Horovod yourself: the averaged step, and the ring
-# all-reduce.
+# training uses, and write the two pieces at the heart of data-parallel training yourself: the averaged step, and the
+# ring all-reduce.
+#
+# **Horovod** (Sergeev and Del Balso 2018) is the library that they talk with. Your framework computes the gradients;
+# Horovod takes them, sums them over all ranks, and hands them back. Its notions (rank, size, local rank) are those of
+# MPI, the message-passing standard of supercomputers. Underneath, NCCL carries the numbers between GPUs, and MPI or
+# Gloo between processors. It serves TensorFlow, Keras and PyTorch alike; 2e has the same program in all of them.
 #
 # **You will be able to** say what rank, size and local rank are for; choose the collective that a job needs; show
 # with numbers when N ranks with batch b are the same as one rank with batch N·b, and when they are not; write a ring
@@ -20,7 +25,9 @@ import numpy as np
 import pandas as pd
 
 from course_lib.collectives import simulated
-from course_lib.notebook import plots, widgets
+from course_lib.notebook import plots, predictions, widgets
+from course_lib.notebook.predictions import measured, predict
+from course_lib.notebook.report import Ticker
 from course_lib.ranks import launch
 from labs.lab2_horovod.lessons import figures_2a as collectives
 from labs.lab2_horovod.lessons.checks_2a import check, points
@@ -30,11 +37,11 @@ RANKS = 4
 # %% [markdown]
 # ## Who is there?
 #
-# A function, an instruction to run it on four ranks, four results. `launch.call` is Horovod's own `horovod.run`, and
-# ends all processes when you interrupt the cell.
+# A function, an instruction to run it on four ranks, four results. `launch.call` is Horovod's own `horovod.run`; it
+# also ends all processes when you interrupt the cell. Four processes that each load TensorFlow take ten seconds or
+# more to start; a line below the cell shows that they are under way.
 #
-# So that this machine passes for two, it is given two names: `localhost` and `127.0.0.1`, with room for two ranks
-# each.
+# To make this machine pass for two, it gets two names: `localhost` and `127.0.0.1`, with room for two ranks each.
 #
 # ### Predict
 #
@@ -42,8 +49,8 @@ RANKS = 4
 # what is the counter here afterwards?
 
 # %% editable=true
-my_counter_on_the_ranks = None
-my_counter_here = None
+predict("the counter that each rank returns", None)
+predict("the counter here, afterwards", None)
 
 # %%
 counter = 0
@@ -67,13 +74,23 @@ def who():
     }
 
 
-answers = launch.call(who, RANKS, hosts="localhost:2,127.0.0.1:2")
-print(f"your guesses: {my_counter_on_the_ranks} and {my_counter_here}; the counter here is {counter}")
+with Ticker("four ranks start, and answer"):
+    answers = launch.call(who, RANKS, hosts="localhost:2,127.0.0.1:2")
+measured(
+    "the counter that each rank returns",
+    max(answer["counter"] for answer in answers),
+    "Four would need a counter that all ranks share. Each has its own memory, and adds 1 to its own 0.",
+)
+measured(
+    "the counter here, afterwards",
+    counter,
+    "This notebook is a fifth process. What ranks do to their copies never comes back, unless they return it.",
+)
 pd.DataFrame(answers)
 
 # %% [markdown]
-# Four processes, four counters, and the one in the notebook untouched: the ranks got a *copy* of everything. Nothing
-# is shared unless it is sent. Each rank knows three numbers:
+# Four processes, each with a copy of the function and of everything it refers to. Nothing is shared unless it is sent.
+# Each rank knows three numbers:
 #
 # | | what it is | what it is for |
 # |---|---|---|
@@ -84,16 +101,29 @@ pd.DataFrame(answers)
 # ## The collectives
 #
 # Programs for many ranks seldom send single messages. They call *collectives*: operations that all ranks enter
-# together. The next cell runs all of them on four real ranks. Every number tells where it comes from: rank $r$ holds
-# $1 \cdot 10^r,\ 2 \cdot 10^r, \dots$ So 2,020 is a sum of the second numbers of the ranks 1 and 3.
+# together.
+#
+# | collective | what is where afterwards |
+# |---|---|
+# | **broadcast** | everybody has what one rank, the root, had |
+# | **gather** | the root has the pieces of all, side by side |
+# | **reduce** | the root has the sum of all |
+# | **all-gather** | everybody has the pieces of all |
+# | **all-reduce** | everybody has the sum of all |
+# | **reduce-scatter** | everybody has one part of the sum, each another part |
+# | **all-to-all** | everybody has one piece from each: rank r the r-th pieces |
 #
 # ### Predict
 #
-# After which of them does *every* rank know something of *every* other? (broadcast, gather, reduce, all-gather,
-# all-reduce, reduce-scatter, all-to-all)
+# An all-reduce can be put together from two others. With *reduce*, then *broadcast*, everything passes through the
+# root. Which two, one after the other, do it without a root?
 
 # %% editable=true
-my_answer = []
+predict("two collectives that make an all-reduce without a root", [])  # ["first", "second"]
+
+# %% [markdown]
+# The next cell runs all seven on four real ranks. Every number tells where it comes from: rank $r$ holds
+# $1 \cdot 10^r,\ 2 \cdot 10^r, \dots$ So 2,020 is the sum of the second numbers of ranks 1 and 3.
 
 
 # %%
@@ -119,7 +149,8 @@ def all_collectives():
     }
 
 
-by_rank = launch.call(all_collectives, RANKS)
+with Ticker("four ranks start, and go through the collectives"):
+    by_rank = launch.call(all_collectives, RANKS)
 collectives.holdings(
     {name: tuple(zip(*(result[name] for result in by_rank))) for name in by_rank[0]},
     plots.provenance("what four Horovod ranks held before and after", RANKS),
@@ -130,16 +161,22 @@ collectives.holdings(
 #
 # - **Broadcast:** the start. Rank 0's first weights, or a checkpoint, go to all.
 # - **All-reduce:** every step. The sum of the gradients, on every rank. It is what data-parallel training *is*.
-# - **Reduce-scatter**, then **all-gather:** together they are an all-reduce. Look at the pictures; you will write it
-#   so.
-# - **Gather** and **reduce:** to one rank, for results and logs.
-# - **All-to-all:** a transposition. For models whose layers are spread over ranks; not needed in data parallelism.
+# - **Gather** and **reduce:** to one rank, for results and logs. Horovod has neither: it all-gathers, all-reduces, and
+#   the others throw away what they got.
+# - **All-to-all:** a transposition. Networks whose *experts* (lab 7) or embedding tables are spread over the ranks send
+#   each example to the rank that has its part. Data parallelism doesn't need it.
+# - **Reduce-scatter**, then **all-gather:** compare the pictures.
 #
 # All ranks must call the same collectives in the same order. If one does not come, the others wait for ever.
-#
-# And the question above: after all-gather, all-reduce, reduce-scatter and all-to-all every rank knows something of
-# every other.
-#
+
+# %%
+measured(
+    "two collectives that make an all-reduce without a root",
+    ["reduce-scatter", "all-gather"],
+    "The first leaves each part of the sum whole on one rank, the second hands every part to everybody.",
+)
+
+# %% [markdown]
 # ## One step on N ranks
 #
 # Now the claim on which the whole course rests: **N ranks with batch b take the same step as one rank with batch
@@ -182,7 +219,8 @@ points(parallel_step, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now real ranks, 20 steps, beside one rank with the whole batch. And three ways in which the claim fails:
+# Now real ranks, 20 steps, beside one rank with the whole batch. The claim supposes something; here are three ways to
+# break it:
 #
 # 1. **Uneven shares.** A batch of 26 on four ranks is 7, 7, 6 and 6.
 # 2. **Batch norm.** Each rank normalises with the mean and variance of its own share.
@@ -190,10 +228,14 @@ points(parallel_step, 4)
 #
 # ### Predict
 #
-# By how much will the weights differ from those of a single rank after 20 steps in each case, and in the plain one?
+# In which of the cases do the four *ranks* end with different weights? And by how much do the weights of rank 0 differ
+# from those of a single rank, at most, in twenty steps? Only the power of ten: −2 stands for 0.01.
 
 # %% editable=true
-my_differences = {"plain": None, "uneven shares": None, "batch norm": None, "different seeds": None}
+predict("cases in which the ranks disagree", [])  # of "plain", "uneven shares", "batch norm", "different seeds"
+predict("power of ten: plain", None)
+predict("power of ten: uneven shares", None)
+predict("power of ten: batch norm", None)
 
 # %%
 rng = np.random.default_rng(0)
@@ -209,7 +251,7 @@ def gradient(w, x, y):
 
 
 def normalised(w, x, y):
-    """The same behind a batch norm: the examples are normalised with the batch that they come in."""
+    """The same with a batch norm in front: examples are normalised with the batch that they come in."""
     return gradient(w, (x - x.mean(0)) / x.std(0), y)
 
 
@@ -252,44 +294,55 @@ def all_cases():
     return {name: case(me) for name, case in cases.items()}
 
 
+REVEALS = {
+    "plain": "Nothing but rounding: the sum is taken in another order. A larger guess mistrusts algebra.",
+    "uneven shares": "A mean of means counts an example of a share of 6 for 7/6 of one in a share of 7.",
+    "batch norm": "Statistics of 8 examples are not those of 32: the ranks differentiate another function.",
+}
+
+
 def compare():
     """For each case, after each step: how far rank 0 is from a single rank; at the end: how far the ranks are apart."""
     alone = {name: simulated.run(lambda me, _, case=case: case(me), [None]).results[0] for name, case in cases.items()}
-    parallel = launch.call(all_cases, RANKS)
+    with Ticker("four ranks start, and take 20 steps in each case"):
+        parallel = launch.call(all_cases, RANKS)
     largest = {name: np.abs(parallel[0][name] - alone[name]).max(1) for name in cases}
     apart = {name: max(np.abs(other[name] - parallel[0][name])[-1].max() for other in parallel) for name in cases}
-    table = pd.DataFrame(
-        {
-            "rank 0 to one rank alone, at most": {name: values.max() for name, values in largest.items()},
-            "between the ranks, at the end": apart,
-            "your guess": my_differences,
-        }
-    )
-    return largest, table
+    return largest, apart
 
 
 def show():
-    largest, table = compare()
-    print(table.map(lambda value: f"{value:.1e}" if isinstance(value, float) else value).to_string())
+    largest, apart = compare()
+    disagree = [name for name, value in apart.items() if value > 1e-6]
+    measured(
+        "cases in which the ranks disagree",
+        disagree,
+        "Ranks that start together and apply the same average stay together, whether or not it is the right average.",
+    )
+    for name, sentence in REVEALS.items():
+        measured(f"power of ten: {name}", round(np.log10(max(largest[name].max(), 1e-17))), sentence)
+    table = pd.DataFrame(
+        {"rank 0 to one rank alone, at most": pd.Series(largest).map(np.max), "between the ranks": apart}
+    )
+    print(table.map("{:.1e}".format).to_string())
     return collectives.differences(largest, plots.provenance("a linear model, 32 drawn examples", RANKS))
 
 
 show()
 
 # %% [markdown]
-# - **Plain:** equal to $10^{-15}$ or better. That is rounding: the sum was taken in another order. It shrinks,
-#   because all walk to the same minimum. Floating point can't be more equal, and $10^{-6}$ (dashed) would already go
-#   unnoticed.
-# - **Uneven shares:** the mean of the means counts an example of a small share for more. A few hundredths, but no
-#   rounding. The cure: equal shares (notebook 2b), or weigh each rank's gradient with its number of examples.
+# - **Plain:** equal to about $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum.
+# - **Uneven shares:** a few hundredths, far more than rounding. The cure: equal shares (notebook 2b), or weight each
+#   rank's gradient with its number of examples. (If your function does so already, you see rounding here too.)
 # - **Batch norm:** another function is differentiated, for each example is normalised with 7 others in place of 31.
 #   Not a mistake but another training, with noisier statistics. Lab 3 makes use of it (ghost batch norm); Horovod's
 #   `SyncBatchNormalization` undoes it.
-# - **Different seeds:** all ranks take the same steps, from different places. So they stay exactly as far apart as
-#   they began, and the averaged gradient is right for none of them. The cure is one broadcast.
+# - **Different seeds:** all ranks take the same steps, from different places. Among themselves they stay exactly as far
+#   apart as they began. Their *mean* walks to the minimum, and none of them is there: so rank 0, which starts where
+#   the single rank starts, ends as far from it as it is from the mean. The cure is one broadcast.
 #
-# The last column tells who would notice. With different seeds the ranks disagree. With uneven shares and with batch
-# norm they agree perfectly, on something else than the single rank.
+# Who would notice? With different seeds the ranks disagree: compare their weights. With uneven shares and with batch
+# norm they agree perfectly, on something else than the single rank. Only a comparison with the serial twin shows it.
 #
 # ## How does an all-reduce work?
 #
@@ -297,20 +350,22 @@ show()
 # $L$. With 1,000 ranks and 100 MB that is 100 GB, in every step, from every rank.
 #
 # The **ring** (Patarasuk and Yuan 2009) needs $2 \frac{N-1}{N} L$: never more than twice the gradient, however many
-# ranks there are. No all-reduce can do with less. Cut the array into $N$ chunks, and let everybody talk to the
-# neighbour on the right only:
+# ranks there are. As long as the ranks do all the adding, no all-reduce needs less. (Switches that add on the way can
+# halve it.) Cut the array into $N$ chunks, and let everybody talk to the neighbour on the right only:
 #
-# 1. *Reduce-scatter,* $N-1$ rounds: in round $s$ (from 0) rank $r$ sends chunk $r - s$ to the right, gets chunk
-#    $r - s - 1$ from the left, and **adds** it to its own. (All numbers modulo $N$.) A chunk travels round the ring
-#    and collects a part at each rank.
+# 1. *Reduce-scatter,* $N-1$ rounds: each rank sends a chunk right, gets another from the left, and **adds** it to
+#    its own. Every chunk travels round the ring and collects a part at each rank.
 # 2. *All-gather,* $N-1$ rounds: each rank now has one chunk that is whole. The whole ones go round in the same way,
 #    and are **put in place** of what is there.
+#
+# Which chunk does rank $r$ send in round $s$? And which one does it have whole after the first half? Draw four ranks on
+# paper and follow one chunk.
 #
 # ### Exercise: the ring
 #
 # <details><summary>Hint</summary><code>np.array_split(x, n)</code> cuts into n chunks whose lengths differ by one at
-# most; <code>np.concatenate</code> joins them. After the first half, rank r has chunk r + 1 whole: in the second half
-# it begins with that one. Send before you receive.</details>
+# most; <code>np.concatenate</code> joins them. Let rank r send chunk r in round 0. What it gets in a round is what it
+# sends on in the next. All numbers of chunks and ranks count modulo N. Send before you receive.</details>
 
 
 # %% exercise="ring_all_reduce"
@@ -377,18 +432,25 @@ cost()
 # %% [markdown]
 # The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$), the other's grows with
 # the number of ranks. But look right: the ring takes $2(N-1)$ *rounds*, one after the other. Each has a latency, so
-# with very many ranks and small gradients a ring is slow. Lab 4 puts numbers to that and shows what Tencent did about
-# it. Horovod uses rings, and makes gradients larger by fusing them: you see it in notebook 2c.
+# with very many ranks and small gradients a ring is slow. Lab 4 puts numbers to that, and writes the algorithms that
+# need fewer rounds. Horovod leaves the choice to what carries its messages: Gloo, which you use here, has a ring, MPI
+# and NCCL choose by size and network. And it makes gradients larger by fusing them: you see it in notebook 2c.
 #
 # ## Summary
 #
 # - Ranks are processes with memories of their own. `rank` says who I am, `size` how many we are, `local_rank` which
 #   GPU is mine.
-# - Training needs three collectives: broadcast once, all-reduce in every step, all-gather for results.
+# - Training needs two collectives: broadcast once, all-reduce in every step.
 # - Averaging the gradients of N equal shares *is* the step with the whole batch, to rounding. Uneven shares, batch
 #   norm and different first weights break it, each in its own way.
 # - A ring all-reduce is a reduce-scatter and an all-gather: $2(N-1)$ rounds, $2\frac{N-1}{N}$ of the data.
 #
+# Your guesses:
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # Next: 2b converts a script.
 #
 # - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* J. Parallel

@@ -1,14 +1,16 @@
 # %% [markdown]
 # # 2c Run, watch, tune
 #
-# Your script runs on many ranks. Now start it as it is started on a cluster, look inside while it runs, find out why
-# it hangs, make it faster, and say honestly how much faster it became.
+# Your script runs on many ranks. Now start it as one does on a cluster, look inside while it runs, find out why it
+# hangs, make it faster, and say honestly how much faster it became.
 #
 # **You will be able to** start ranks on one host and on several with `horovodrun` and `mpirun`; read Horovod's
 # timeline and find the slow rank in it; recognise and cure a deadlock of unequal batches; choose fusion threshold,
-# cycle time and compression from measurements; draw a scaling curve that does not flatter.
+# cycle time and compression so that a step on a slow link takes half the time; draw a scaling curve that does not
+# flatter.
 #
-# **Time:** 60 minutes; the runs take about 4 minutes on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 70 minutes; the runs took about 5 minutes on the 2 CPU cores on which this was written. On a slower or busy
+# machine they take longer; a line shows how far the longest are. On GPUs they are not yet measured.
 #
 # **Needs:** 2a; from 2b the eight changes that make a script data-parallel. No GPU: each rank gets a processor core.
 
@@ -22,13 +24,14 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image, display
 
-from course_lib.notebook import plots, terminal, widgets
+from course_lib.notebook import plots, predictions, terminal, widgets
 from course_lib.notebook.plots import timeline as pictures
+from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from course_lib.ranks import launch, timeline
 from labs.lab2_horovod.lessons import figures_2c as scaling
 from labs.lab2_horovod.lessons import step_time as pace
-from labs.lab2_horovod.lessons.checks_2c import check, points
+from labs.lab2_horovod.lessons.checks_2c import GIVEN, SLOW, check, halved, points
 
 RANKS = 2
 CONTROLLERS = launch.controllers()
@@ -37,16 +40,16 @@ print("Horovod's controllers here:", *CONTROLLERS)
 # %% [markdown]
 # ## Run
 #
-# A launcher starts one process for each rank, here or by `ssh` on other hosts, tells each who it is and where the
-# others are, gathers what they print, and ends all when one fails. There are two:
+# A launcher starts one process for each rank, on this host or by `ssh` on others. It tells each who it is and where the
+# others are, gathers what they print, and ends all of them when one fails. There are two:
 #
 # - **`horovodrun`** is Horovod's. With `--gloo` it does everything itself; with `--mpi` it calls `mpirun` for you.
-#   Without either it takes MPI where Horovod was built with it.
+#   With neither it takes MPI where Horovod was built with it.
 # - **`mpirun`** is Open MPI's. Clusters have it, and batch systems such as Slurm know it.
 #
 # [`small_network.py`](small_network.py) beside this notebook is a converted script as in 2b. It trains on drawn
-# images, so it needs no data and learns nothing: it is here to be watched. The first run also writes a timeline, for
-# later.
+# images, so it needs no data and learns nothing: it is here to be watched. Its first run also writes a timeline, which
+# you will need later.
 
 # %%
 terminal.run(
@@ -55,8 +58,8 @@ terminal.run(
 )
 
 # %% [markdown]
-# That is what you would type in a terminal; `terminal.run` adds only that an interrupt of the cell ends all
-# processes. `[1]<stdout>:` tells which rank is speaking. Now the same with `mpirun`:
+# That is what you would type in a terminal; `terminal.run` only adds that interrupting the cell ends all
+# processes. `[1]<stdout>:` says which rank is speaking. Now the same with `mpirun`:
 
 # %%
 if "mpi" in CONTROLLERS:
@@ -66,7 +69,7 @@ if "mpi" in CONTROLLERS:
         env=launch.ONE_THREAD,
     )
 else:
-    print("Horovod was built without MPI here, so that `mpirun` would start two runs of one rank each.")
+    print("Horovod was built without MPI here, so `mpirun` would start two runs of one rank each.")
 
 # %% [markdown]
 # What the flags do (Horovod 0.28.1, Open MPI 4.1):
@@ -99,13 +102,13 @@ else:
 #         -x PATH -x LD_LIBRARY_PATH -x HOROVOD_TIMELINE=t.json \
 #         -mca pml ob1 -mca btl ^openib python train.py
 #
-# It needs three things: `ssh server2` works without a password; script, environment and data have the same paths on
-# all hosts; the hosts reach each other on any port. Rank 4 is the first one on `server2`. Its local rank is 0.
+# This needs three things: `ssh server2` works without a password; script, environment and data have the same paths on
+# all hosts; the hosts reach each other on any port. Rank 4 is the first one on `server2`, so its local rank is 0.
 #
-# Here is only one host, so the next results are recorded, on two *pretended* ones. Each is a network namespace with a
-# name, an address and an SSH server of its own, joined by a virtual cable, at first as fast as the memory, then held
-# down to 1 Gbit/s and to 100 Mbit/s. The converted script of 2b runs on two ranks, on one host and across both.
-# `course reproduce two_hosts` (as root on Linux) records it again in about five minutes.
+# You have only one host here, so the next results are recorded, on two *pretended* hosts. Each is a network namespace
+# with a name, an address and an SSH server of its own. A virtual cable joins them, which is first as fast as memory,
+# then limited to 1 Gbit/s, then to 100 Mbit/s. The converted script of 2b runs on two ranks, on one host and across
+# both. `course reproduce two_hosts` (in a terminal, as root on Linux) records it again in about five minutes.
 
 # %%
 recorded = pd.read_csv("recorded/two_hosts.csv", comment="#")
@@ -115,27 +118,52 @@ recorded[["command", "hosts", "ranks saw", "local ranks", "seconds per step", "v
 Image("recorded/two_hosts.png", width=plots.WIDTH)
 
 # %% [markdown]
-# - The last column is a fingerprint of the weights after training: the same in all runs, to the last bit. What is
-#   learned does not depend on where the ranks are, nor on who starts them.
+# - The last column is a fingerprint of the weights after training: the same in all runs, to the last bit. So the same
+#   numbers came together, wherever the ranks were and whoever started them. It proves less than it seems to: a sum of
+#   two numbers is the same in either order. With four ranks it need not be, as the next cell shows.
 # - Across two hosts both ranks have *local* rank 0: each would take the first GPU of its host.
-# - The gradients are 424 kB. At 100 Mbit/s they need 34 ms (dashed), and a step takes three times as long as without
-#   the limit, although it computes the same. Lab 4 says how to predict that.
-# - All lines of `mpirun` have `-bind-to none`. Without it, each of the pretended hosts tied its rank to its first
-#   core, which was the same one, and a step took 76 ms. Real hosts have cores of their own, but there too all threads
-#   of a rank would share a single one.
+# - The gradients are 424 kB. At 100 Mbit/s they need 34 ms (dashed), and a step takes 2.7 to 3.8 times as long as
+#   without the limit, although it computes the same. Lab 4 says how to predict that.
+# - The cable does not explain everything. At 1 Gbit/s it needs 3.4 ms; the steps became 7.2 ms longer with Gloo, 4.5
+#   and 3.7 ms with MPI. At 100 Mbit/s Gloo lost only 31 ms of the cable's 34: some gradients travel while others are
+#   still being computed. Each line is a single run, and its steps scatter by more than these differences.
+# - All lines of `mpirun` have `-bind-to none`. Without it, Open MPI would have tied the rank of each pretended host to
+#   the host's first core, which is the same one for both. Real hosts have cores of their own, but there too all threads
+#   of a rank would share one.
+#
+# ### Predict
+#
+# Add four arrays of 100,000 random numbers (float32), once one after the other, ((a + b) + c) + d, and once in pairs,
+# (a + b) + (c + d). How many of the sums differ, in per cent? That is what four ranks do if they add in another order.
+
+# %% editable=true
+predict("sums that depend on the order, in %", None)
+
+# %%
+a, b, c, d = np.random.default_rng(0).standard_normal((4, 100_000), dtype=np.float32)
+print(f"two numbers, either way round: {np.mean(a + b != b + a):.0%} differ")
+measured(
+    "sums that depend on the order, in %",
+    100 * np.mean(((a + b) + c) + d != (a + b) + (c + d)),
+    "Few? Each addition rounds what it has, and in another order it has something else.",
+)
+
+# %% [markdown]
+# So on four ranks another algorithm, or another cut of the gradients into messages, may change the last bits: the ring
+# of 2a begins each chunk at another rank. All *ranks* still have the same sum in the end, and that is what counts.
 
 
 # %% [markdown]
 # ## Watch
 #
-# Rank 0 wrote down what became of each tensor: that is the file `timeline.json` of the first run, of rank 0 alone and
-# in the format of Chrome's tracer (open it in `chrome://tracing` or in Perfetto). `timeline.read` makes a table of
-# it. Here it is by gradients, a row for each, with five activities:
+# In the first run, rank 0 wrote down what became of each tensor, in the file `timeline.json`. It has the format of
+# Chrome's tracer (open it in `chrome://tracing` or in Perfetto); `timeline.read` makes a table of it. Here is a row for
+# each gradient, with five activities:
 #
 # | | in Horovod's file | what happens |
 # |---|---|---|
-# | **negotiate** | `NEGOTIATE_ALLREDUCE` | one rank has the gradient, others don't: from the first to the last |
-# | **queue** | | all have it, but others are reduced before it |
+# | **negotiate** | `NEGOTIATE_ALLREDUCE` | some rank has the gradient, others don't yet |
+# | **queue** | | all have it, but other gradients come first |
 # | **copy in** | `MEMCPY_IN_FUSION_BUFFER` | several gradients are put into one buffer, to travel as one message |
 # | **reduce** | `GLOO_ALLREDUCE` (`MPI_…`, `NCCL_…`) | the exchange: Gloo's is the ring of 2a |
 # | **copy out** | `MEMCPY_OUT_FUSION_BUFFER` | back from the buffer |
@@ -167,16 +195,16 @@ widgets.explore(
 # %% [markdown]
 # What to see (move the window over a few steps, then into one):
 #
-# - **The last layer comes first.** Backpropagation begins at the output. While its gradients are under way, those of
-#   the first layers are still being computed: communication *overlaps* with computation.
+# - **The last layer comes first.** Backpropagation begins at the output. While the gradients of the last layers are
+#   under way, those of the first are still being computed: communication *overlaps* with computation.
 # - **Bars that end together travelled together.** What is ready in the same cycle (1 ms) is fused into one message. A
-#   bias of 10 numbers would not be worth a message of its own. Where a gradient is alone, it is not copied.
+#   bias of 10 numbers would not be worth a message of its own. A gradient that is alone in its message is not copied.
 # - **Blue is waiting,** not work: another rank has not come so far, or the cycle is not over. The ranks share the
-#   cores of one machine and never get through a step in the same time.
+#   cores of one machine and rarely need the same time for a step.
 #
 # ### Your own script
 #
-# If you are through with 2b, put your script in. It trains on 1,279 images here, to be quick.
+# If you have finished 2b, look at your own script too. It trains on 1,279 images here, to be quick.
 
 # %% editable=true
 my_script = None  # or "fashion_mnist.py"
@@ -217,7 +245,7 @@ if my_script:
 # %% [markdown]
 # ### How much of a step is communication?
 #
-# The bars overlap, so their sum is longer than the step. What is wanted is the time in which there is *any* bar.
+# The bars overlap, so their sum may be longer than the step. You need the time in which there is *any* bar.
 #
 # ### Predict
 #
@@ -225,14 +253,15 @@ if my_script:
 # really moving (copy in, reduce, copy out)?
 
 # %% editable=true
-my_part_on_the_way = None
-my_part_moving = None
+predict("part of a step with a gradient on its way", None)
+predict("part of a step in which numbers move", None)
 
 # %% [markdown]
 # ### Exercise: the time that bars cover
 #
-# <details><summary>Hint</summary>Go through the bars in the order of their starts (<code>np.argsort</code>) and
-# remember the latest end so far. A bar adds what lies behind that end: nothing, a part of it, or all of it.</details>
+# <details><summary>Hint</summary>Draw three bars on paper: two that overlap, one within another, two with a gap. In
+# which order do you want to meet them? What must you remember of all bars that came before, to know what the next one
+# adds?</details>
 
 
 # %% exercise="covered"
@@ -292,19 +321,26 @@ def show_parts(**runs):
 def answer():
     table = parts(even)
     whole = table.sum(axis=1).sum()
-    print(f"on the way: {1 - table['the rest'].sum() / whole:.2f} of the time, your guess {my_part_on_the_way}")
-    print(f"moving: {table['moving'].sum() / whole:.2f} of the time, your guess {my_part_moving}")
+    measured(
+        "part of a step with a gradient on its way",
+        1 - table["the rest"].sum() / whole,
+        "Far less? A gradient is also on its way while it waits for its twin on the other rank.",
+    )
+    measured(
+        "part of a step in which numbers move",
+        table["moving"].sum() / whole,
+        "Far more? A long bar need not be a long transport: look how much of it is blue.",
+    )
     return show_parts(even=even)
 
 
 answer()
 
 # %% [markdown]
-# With ranks that fight for two cores this changes from run to run. In ours some gradient was on its way for half to
-# three quarters of the time, and numbers moved in a quarter to a third of it: this network has 300,000 weights, so
-# 1.2 MB to exchange.
+# When ranks compete for two cores this changes from run to run. The network is small, but not nothing: 300,000 weights
+# make 1.2 MB to exchange in each step.
 #
-# Waiting is not all loss: as long as a gradient waits for its twin on the other rank, that rank computes. What *is*
+# Not all waiting is lost: as long as a gradient waits for its twin on the other rank, that rank computes. What *is*
 # lost shows in the next experiment.
 #
 # ### A straggler
@@ -314,12 +350,12 @@ answer()
 #
 # ### Predict
 #
-# By how many milliseconds does a step become longer? Which of the three parts grows, in the timeline that rank 0
-# writes? (Rank 0 does not sleep.)
+# By how many milliseconds does a step become longer? Which of the three parts grows most ("moving", "waiting", "the
+# rest"), in the timeline that rank 0 writes? (Rank 0 does not sleep.)
 
 # %% editable=true
-my_growth_ms = None
-my_part_that_grows = None
+predict("one rank sleeps 20 ms: a step is longer by (ms)", None)
+predict("one rank sleeps 20 ms: the part that grows most", None)
 
 # %%
 with tempfile.TemporaryDirectory() as folder:
@@ -333,19 +369,28 @@ with tempfile.TemporaryDirectory() as folder:
 
 # %%
 def compare():
-    longer = parts(late).sum(axis=1).median() - parts(even).sum(axis=1).median()
-    print(f"a step is {longer:.0f} ms longer; your guess: {my_growth_ms} ms, in {my_part_that_grows}")
+    before, after = parts(even), parts(late)
+    measured(
+        "one rank sleeps 20 ms: a step is longer by (ms)",
+        after.sum(axis=1).median() - before.sum(axis=1).median(),
+        "10, the mean of both ranks? The step ends when the last rank has come; nobody can help it out.",
+    )
+    measured(
+        "one rank sleeps 20 ms: the part that grows most",
+        (after.median() - before.median()).idxmax(),
+        "Rank 0 computes and sends as fast as before; what it lacks is somebody to send to.",
+    )
     return show_parts(even=even, late=late)
 
 
 compare()
 
 # %% [markdown]
-# Every rank has become as slow as the slowest. Rank 0 works as before, is ready, and waits. **A long NEGOTIATE is no
-# sign of a slow network but of a slow rank.** (The exchange and the rest grow a little too: without the cache the
-# ranks have more to tell each other, and a core that wakes from sleep starts slowly.)
+# Every rank has become as slow as the slowest. Rank 0 works as before, is ready, and waits. **A long NEGOTIATE is not a
+# sign of a slow network but of a slow rank.** (The other parts may grow a little too: without the cache the ranks have
+# more to tell each other.)
 #
-# But which rank? With two you can guess. With 2,000 you need the marks in the trace: each tells that a rank has got a
+# But which rank? With two you can guess. With 2,000 you need the marks in the trace: each says that a rank has a
 # gradient ready. Here are some.
 
 # %%
@@ -354,8 +399,9 @@ arrivals[arrivals["step"] == 10].head(6)
 # %% [markdown]
 # ### Exercise: who is late?
 #
-# <details><summary>Hint</summary><code>table.groupby([…])["start"].transform("min")</code> gives each row the
-# smallest start of its group.</details>
+# <details><summary>Hint</summary>Two groupings, one after the other: first those rows that wait for each other, then
+# those of a rank. Of a group of rows, <code>.transform(…)</code> makes a value for each row, <code>.mean()</code> one
+# for all of them.</details>
 
 
 # %% exercise="lateness"
@@ -393,24 +439,25 @@ show_lateness()
 
 # %% [markdown]
 # There it is. It may be more than the 20 ms of sleep: meanwhile rank 0 has both cores, gets ahead, and then waits
-# while the other computes. On GPUs the ranks don't take each other's processors away.
+# while the other computes. Ranks with GPUs of their own don't take each other's processors away.
 #
 # ## Hang
 #
-# All ranks must call the same collectives. The usual way to break that rule is data that don't divide: 2,561 images
-# on two ranks are 1,281 and 1,280, with batches of 64 that is 21 and 20. Rank 0 asks for an average of gradients that
-# rank 1 will never have; rank 1 is at the end of its epoch and asks for an average of metrics.
+# All ranks must call the same collectives. The usual way to break that rule is data that don't divide evenly: 2,561
+# images on two ranks are 1,281 and 1,280, with batches of 64 that is 21 and 20. Rank 0 asks for an average of gradients
+# that rank 1 will never have; rank 1 is at the end of its epoch and asks for an average of metrics.
 #
 # ### Predict
 #
-# What do you see: an error, and from whom? Or nothing? Horovod has a *stall inspector*, which should warn when a
-# tensor waits longer than `HOROVOD_STALL_CHECK_TIME_SECONDS` (60 by default) and end the run after
-# `HOROVOD_STALL_SHUTDOWN_TIME_SECONDS` (by default never). Here they are 2 and 4.
+# Who tells you what is wrong? Horovod has a *stall inspector*, which should warn when a tensor waits longer than
+# `HOROVOD_STALL_CHECK_TIME_SECONDS` (60 by default) and end the run after `HOROVOD_STALL_SHUTDOWN_TIME_SECONDS` (by
+# default never). Here they are 2 and 4. Say "error" (a rank ends with one by itself), "inspector" or "nobody".
 
 # %% editable=true
-my_prediction = ""
+predict("unequal batches, Gloo: who tells you", None)
 
 # %%
+SILENCE = "(The stall inspector said nothing.)"
 impatient = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "4"}
 
 
@@ -419,7 +466,7 @@ def words(errors):
     told = [re.sub(r"^\[.*stall_inspector.cc:\d+\] ", "> ", line) for line in errors]
     last = max((i for i, line in enumerate(told) if line.startswith("> One or more")), default=None)
     if last is None:
-        return "(The stall inspector said nothing.)"
+        return SILENCE
     return "\n".join([told[last], *(t for t in told[last + 1 :] if re.match(r"Missing|\d+!?: \[|One or more", t))])
 
 
@@ -429,11 +476,16 @@ if "gloo" in CONTROLLERS:
             "--images", 2561, controller="gloo", env=impatient, patience=8, probe=Path(folder), timeout=60
         )
     print(words(errors), ended.message, sep="\n")
+    measured(
+        "unequal batches, Gloo: who tells you",
+        "nobody" if words(errors) == SILENCE else "inspector",
+        "A rank that waits makes no mistake, so it raises no error; and the inspector has one of its own, see below.",
+    )
 else:
     print("Horovod was built without Gloo here: the next cell has the other controller.")
 
 # %% [markdown]
-# Nothing. Two ranks wait, and nobody says a word. What ended it is the course's `launch.start(patience=8)`: no rank
+# Two ranks wait, and neither says a word. The run was ended by the course, `launch.start(patience=8)`, because no rank
 # made a step for 8 seconds.
 #
 # And the inspector? In Horovod 0.28.1 with Gloo it looks, finds the waiting tensors, and then goes through the list
@@ -458,21 +510,21 @@ else:
 # When does it not help?
 #
 # - **With Gloo,** in this version: never. Give your job a time limit.
-# - **When a rank is frozen** (swapping, a dead network). The inspector lives in the thread by which rank 0 talks to
-#   the others, and that thread waits for the silent rank too. We stopped a rank with SIGSTOP: not a word.
-# - **Late,** for gradients that were reduced before: they are in the response cache and first have to fall out of it.
-#   So the word comes after two to four times the time that you have set.
+# - **When a rank is frozen** (swapping, a dead network). The inspector runs in the thread by which rank 0 talks to the
+#   others, and that thread waits for the silent rank too.
+# - **Not in time,** for gradients that were reduced before: they are in the response cache and have to fall out of it
+#   first. So the warning comes later than the time that you have set.
 # - **Where the ranks call the same names by chance.** Without averaged metrics, rank 0's last step would be averaged
 #   with rank 1's first step of the *next epoch*. Nothing hangs, everything is one step off, until one rank has come
 #   to the end and the other fails with "Horovod has been shut down".
 #
 # ### Exercise: the same number for all
 #
-# The cure is to count before. The images are dealt out like cards, as by `dataset.shard(ranks, rank)`: rank $r$ gets
+# The cure is to count first. The images are dealt out like cards, as by `dataset.shard(ranks, rank)`: rank $r$ gets
 # the images $r$, $r + N$, $r + 2N$, … It cuts them into batches; the last one may be smaller.
 #
-# <details><summary>Hint</summary><code>len(range(rank, examples, ranks))</code> is the number of examples of a rank.
-# <code>-(-a // b)</code> is a/b, rounded up.</details>
+# <details><summary>Hint</summary>Deal ten cards to three players: who has how many? A <code>range</code> knows how long
+# it is. <code>math.ceil</code> of a quotient, or a floor division with two minus signs, rounds up.</details>
 
 
 # %% exercise="steps_per_epoch"
@@ -516,9 +568,9 @@ def dangerous():
 dangerous()
 
 # %% [markdown]
-# Of $N b$ successive sizes, $N - 1$ hang: those that are too many by 1, 2, … $N - 1$. That is at most one in 64, so a
-# wrong script works on your test data and hangs in production, or on another number of ranks. The cure in the script
-# is one word, `take(steps)`:
+# Of $N b$ successive sizes, $N - 1$ hang: those that have 1, 2, … $N - 1$ examples too many. That is fewer than one in
+# 64, so a wrong script works on your test data and hangs in production, or on another number of ranks. The cure in the
+# script is one word, `take(steps)`:
 
 
 # %%
@@ -532,13 +584,15 @@ def cured():
 cured()
 
 # %% [markdown]
-# The images left out are others in each epoch if they are shuffled before they are dealt out.
+# If the images are shuffled before they are dealt out, other ones are left out in each epoch.
 #
-# Horovod's own cure is `hvd.join()`: a rank that has no more data says so, and the others go on without it. Rank 0
-# has four gradients of 8.0 here, rank 1 has two. What does rank 0 get?
+# ### Predict
+#
+# Horovod's own cure is `hvd.join()`: a rank that has no more data says so, and the others go on without it. Here rank 0
+# has four gradients of 8.0, and rank 1 has two. What is the last average that rank 0 gets, after rank 1 has joined?
 
 # %% editable=true
-my_averages = None  # four numbers
+predict("rank 0's last average, after rank 1 has joined", None)
 
 
 # %%
@@ -551,186 +605,292 @@ def joined():
     return averages
 
 
-print(f"rank 0 got {launch.call(joined, RANKS)[0]}; your guess: {my_averages}")
+averages = launch.call(joined, RANKS)[0]
+print("rank 0 got", averages)
+measured(
+    "rank 0's last average, after rank 1 has joined",
+    averages[-1],
+    "8 would be the average over the ranks that are left. Horovod still divides by all of them.",
+)
 
 # %% [markdown]
-# Nothing hangs, but a rank that has joined counts as zero and is still divided by: the average is too small. A step
-# with one rank of two is half a step. It is meant for the last few batches; equal numbers are better.
+# Nothing hangs, but a rank that has joined counts as a gradient of zero and is still divided by: the average is too
+# small. A step with one rank of two is half a step. `join` is meant for the last few batches; equal numbers are better.
 
 # %% [markdown]
 # ## Tune
 #
 # Four knobs, and what each is for:
 #
-# | knob | what it does | at first |
+# | knob | what it does | default |
 # |---|---|---|
 # | `HOROVOD_FUSION_THRESHOLD` (bytes) | gradients that are ready together share a message, up to this size | 128 MiB |
 # | `HOROVOD_CYCLE_TIME` (ms) | how long Horovod waits before it looks again what is ready | 1 |
-# | `compression=hvd.Compression.fp16` | sends 16 bits for each number in place of 32 | off |
+# | `compression=hvd.Compression.fp16` | sends 16 bits for each number instead of 32 | off |
 # | `backward_passes_per_step=k` | adds up the gradients of k batches, then exchanges once | 1 |
 #
 # The first two are read when Horovod starts, so each value needs a launch of its own (`horovodrun` also takes them as
 # `--fusion-threshold-mb` and `--cycle-time-ms`). The others are arguments of `hvd.DistributedOptimizer`.
 #
-# ### Exercise: the bytes of a step
-#
-# First what must be sent. In 2a you counted the ring's messages: in all, a rank sends $2\frac{N-1}{N}$ of the array.
-#
-# <details><summary>Hint</summary>How many bytes has the whole gradient? Which part of it does a rank send in an
-# exchange? In which part of the steps is there an exchange?</details>
-
-
-# %% exercise="bytes_per_step"
-def bytes_per_step(elements, ranks, itemsize=4, passes=1):
-    """Bytes that one rank sends in a training step, if the gradient is summed by a ring; the mean over many steps.
-
-    elements: numbers in the gradient; ranks: N; itemsize: bytes of a number, 4 for float32, 2 for fp16;
-    passes: backward passes for each exchange.
-    """
-    ### BEGIN SOLUTION
-    gradient = elements * itemsize
-    exchange = 2 * (ranks - 1) / ranks * gradient
-    return exchange / passes
-    ### END SOLUTION
-
-
-# %%
-check(bytes_per_step)
-
-# %% hidden="bytes_per_step" points=2
-### BEGIN HIDDEN TESTS
-points(bytes_per_step, 2)
-### END HIDDEN TESTS
-
-# %% [markdown]
 # ### Predict
 #
-# Two ranks train the Wide ResNet of 1c at depth 16: 41 tensors, 172,218 numbers, 8 images for each rank and step.
-# Without any exchange a step takes about 8 ms. What will the others take, and how many kilobytes will a rank send?
+# Two ranks train the Wide ResNet of 1c at depth 16: 41 tensors with 172,218 numbers in float32, and 8 images for each
+# rank and step. How many kilobytes does a rank send in a step, by the ring of 1d and 2a? And how long does a step take
+# with each of these settings, in steps with the defaults (1: as long)? In the recorded run a default step took 17 ms,
+# of which 7 ms without any exchange.
 
 # %% editable=true
-my_milliseconds = {"default": None, "no fusion": None, "cycle time 20 ms": None, "fp16": None, "4 passes": None}
-my_kilobytes = {"default": None, "no fusion": None, "cycle time 20 ms": None, "fp16": None, "4 passes": None}
+predict("default: kB that a rank sends in a step", None)
+predict("fp16: its step, in default steps", None)
+predict("4 passes: its step, in default steps", None)
+predict("no fusion: its step, in default steps", None)
+predict("a cycle of 20 ms: its step, in default steps", None)
 
 # %% [markdown]
-# `pace.measure` starts the ranks and lets them train under all its settings in turns, 24 steps at a time; it is 200
-# lines that you can read. Time is that of the slowest rank. Bytes are *counted*: what goes through the loopback
-# interface, divided by ranks and steps.
+# First those that fit into one launch. `pace.measure` starts the ranks and lets them train under all its settings in
+# turns, 24 steps at a time; it is 200 lines that you can read. Time is that of the slowest rank. Bytes are *counted*:
+# what goes through the loopback interface, divided by ranks and steps.
 
 # %%
 BATCH = 8
 QUICK = "COURSE_SLICE" in os.environ  # a test, or grading: less will do
 DEPTH = 10 if QUICK else 16
-own_launches = {
-    "default": {},
-    "no fusion": {"HOROVOD_FUSION_THRESHOLD": "0"},
-    "cycle time 20 ms": {"HOROVOD_CYCLE_TIME": "20"},
-}
 same_launch = {
     "default": pace.Setting(BATCH),
     "fp16": pace.Setting(BATCH, fp16=True),
     "4 passes": pace.Setting(BATCH, passes=4),
     "no exchange": pace.Setting(BATCH, exchange=False),
 }
-
-
-def measure_knobs():
-    tables = []
-    with Filling("three launches of two ranks") as chart:
-        for number, (name, env) in enumerate(own_launches.items()):
-            chart.at(number / len(own_launches), name)
-            settings = {name: pace.Setting(BATCH)} if env else same_launch
-            tables.append(pace.measure(settings, 2, depth=DEPTH, blocks=1 if QUICK else 5, steps=24, env=env))
-    table = pd.concat(tables, ignore_index=True)
-    order = [*own_launches, "fp16", "4 passes", "no exchange"]
-    return table.sort_values("setting", key=lambda names: names.map(order.index), kind="stable")
-
-
-measured = measure_knobs()
-knobs = pace.quiet(measured)
-print(pace.disturbance(measured))
-medians = knobs.groupby("setting", sort=False)[["seconds", "bytes"]].median()
-summary = pd.DataFrame(
-    {
-        "ms": (1e3 * medians["seconds"]).round(1),
-        "your guess (ms)": pd.Series(my_milliseconds),
-        "kB": (1e-3 * medians["bytes"]).round(1),
-        "your guess (kB)": pd.Series(my_kilobytes),
-    }
-).reindex(medians.index)
-summary.fillna("")
+with Filling("two ranks, four settings in turns"):
+    blocks = pace.measure(same_launch, 2, depth=DEPTH, blocks=1 if QUICK else 5, steps=24)
+knobs = pace.quiet(blocks)
+print(pace.disturbance(blocks))
+here = knobs.groupby("setting", sort=False)[["seconds", "bytes"]].median()
+slower = here["seconds"] / here.loc["default", "seconds"]
+measured(
+    "default: kB that a rank sends in a step",
+    1e-3 * here.loc["default", "bytes"],
+    "With two ranks 2(N−1)/N is 1: each sends its gradient once, and a float32 has four bytes.",
+)
+measured(
+    "fp16: its step, in default steps",
+    slower["fp16"],
+    "Half? Then a step would be nothing but bytes on their way. Look at what remains without any exchange.",
+)
+measured(
+    "4 passes: its step, in default steps",
+    slower["4 passes"],
+    "A quarter? What is saved is exchange; each batch is computed as before.",
+)
 
 
 # %%
 def beside_the_formula():
-    elements = knobs["elements"].iloc[0]
-    expected = {name: bytes_per_step(elements, 2) for name in own_launches}
-    expected["fp16"] = bytes_per_step(elements, 2, itemsize=2)
-    expected["4 passes"] = bytes_per_step(elements, 2, passes=4)
-    what = f"Wide ResNet, depth {DEPTH}, 8 drawn images each"
+    gradient = 4 * knobs["elements"].iloc[0]
+    expected = {"default": gradient, "fp16": gradient / 2, "4 passes": gradient / 4}
+    what = f"Wide ResNet, depth {DEPTH}, {BATCH} drawn images each"
     return scaling.settings(knobs, expected, caption=plots.provenance(what, 2))
 
 
 beside_the_formula()
 
 # %% [markdown]
-# The bytes fall on your formula, or a little to the right of it. What is more:
-#
-# - TCP's headers, for each packet; 41 small messages need more of them than one large one.
-# - Horovod's own talk. In every cycle, so a thousand times a second, all ranks tell each other which gradients are
-#   ready, even when none is. Look at *no exchange*, where nothing is trained together, and at the long cycle, where
-#   less is said.
-# - Whatever other programs send on this interface: your browser and this notebook's kernel, for instance.
-#
-# And the time:
-#
-# - **No fusion:** the same numbers in 41 messages. It is by far the worst: on one machine a message of a few
-#   kilobytes takes hardly longer than one of a byte. What you pay for is the message.
-# - **Cycle time:** a step must now wait for the next cycle, so it lasts a whole number of them. With more to compute
-#   in a step the loss is smaller, and with thousands of tensors a longer cycle can even gain, for more is fused.
-# - **fp16:** half the bytes, and no time gained, rather lost. Between processes of one machine bytes are cheap, and a
-#   CPU has to convert numbers, and add up in a format for which most have no instructions. It pays where the network
-#   is slow or the hardware adds fp16 itself. (What it does to the gradients' accuracy is another question: lab 5.)
-# - **4 passes:** a quarter of the bytes, and most of the exchange's time is gone. But it is *another training*: the
-#   weights move once in four batches, so the batch is four times as large. Horovod adds the four gradients up and
-#   does not divide, unless you say `average_aggregated_gradients=True`: the step is four times as long. And
-#   `optimizer.iterations` counts all four, so a learning-rate schedule runs four times as fast as the weights move.
-
-# %% [markdown]
-# More values, recorded with `course reproduce tuning`:
+# Now those that need launches of their own, and more values, recorded with `course reproduce tuning`:
 
 # %%
-Image("recorded/tuning.png", width=plots.WIDTH)
-
-# %%
-recorded = pace.quiet(pd.read_csv("recorded/tuning.csv", comment="#")).groupby("setting", sort=False)
+tuning = pace.quiet(pd.read_csv("recorded/tuning.csv", comment="#")).groupby("setting", sort=False)
+recorded = tuning[["seconds", "bytes"]].median()
+slower = recorded["seconds"] / recorded.loc["default", "seconds"]
+measured(
+    "no fusion: its step, in default steps",
+    slower["threshold 0"],
+    "About 1? The bytes are the same, but there are 41 messages, and each of them takes time.",
+)
+measured(
+    "a cycle of 20 ms: its step, in default steps",
+    slower["cycle 20 ms"],
+    "More than 2? The 20 ms are not added to the step: it waits for the end of the cycle that it is in.",
+)
+display(Image("recorded/tuning.png", width=plots.WIDTH))
 pd.DataFrame(
     {
-        "blocks": recorded.size(),
-        "ms": 1e3 * recorded["seconds"].median(),
-        "fastest": 1e3 * recorded["seconds"].min(),
-        "slowest": 1e3 * recorded["seconds"].max(),
-        "kB": 1e-3 * recorded["bytes"].median(),
+        "blocks": tuning.size(),
+        "ms": 1e3 * recorded["seconds"],
+        "fastest": 1e3 * tuning["seconds"].min(),
+        "slowest": 1e3 * tuning["seconds"].max(),
+        "kB": 1e-3 * recorded["bytes"],
     }
 ).round(1)
+
+# %% [markdown]
+# The bytes are those of the ring (the crosses), or a little more. What is added:
+#
+# - TCP's headers, for each packet. 41 small messages need more of them than one large message: 744 kB were sent without
+#   fusion, 696 kB with it.
+# - Horovod's own talk. In every cycle, so up to a thousand times a second, all ranks tell each other which gradients
+#   are ready, even when none is. Look at *no exchange*, where nothing is trained together.
+# - Whatever other programs send on this interface: your browser and this notebook's kernel, for instance.
+#
+# And the time (all numbers are from the recorded run):
+#
+# - **No fusion:** the same numbers in 41 messages, and a step takes 62 ms, by default 17. On one machine a message of a
+#   few kilobytes takes hardly longer than one of a byte: you pay for the message.
+# - **Cycle time:** 5 ms change nothing. From 20 ms on a step must wait for the end of the cycle: it takes 20 ms, and 50
+#   with a cycle of 50. With more to compute in a step the loss is smaller, and with thousands of tensors a longer cycle
+#   can even help, because more is fused.
+# - **fp16:** half the bytes, and no time gained: 21 ms. Between processes of one machine bytes are cheap, and a CPU has
+#   to convert numbers, and to add in a format for which most CPUs have no instructions. (What it does to the accuracy
+#   of the gradients is another question: lab 5.)
+# - **4 passes:** a quarter of the bytes, 10 ms: most of the exchange's time is gone. But it is *another training*. The
+#   weights move once in four batches, so the batch is four times as large. And Horovod adds the four gradients up
+#   without dividing, unless you say `average_aggregated_gradients=True`: the weights then move four times as far as by
+#   the mean. `optimizer.iterations` counts all four batches, so a learning-rate schedule runs four times too fast.
+#
+# ## A slow link
+#
+# A link can be slow in two ways: each message takes long, or each byte does. On loopback you feel the first. The second
+# needs a slow cable, which no program can lay without being root. But what it does can be said: if nothing overlaps,
+#
+# $$T(\beta) = t + \frac{\text{bytes}}{\beta}$$
+#
+# is the time of a step on a link of β bytes a second, where $t$ is the step where bytes cost next to nothing, as here.
+# On the two pretended hosts above, 100 Mbit/s should add 34 ms by this formula; it added between 31 and 41 ms.
+#
+# ### Exercise: does fp16 pay?
+#
+# Compression makes $t$ longer and the bytes fewer. Below which bandwidth does a step become shorter by it?
+#
+# <details><summary>Hint</summary>Draw both times over 1/β: two straight lines. Which one starts higher, which is
+# steeper?</details>
+
+
+# %% exercise="pays_below"
+def pays_below(plain, compressed):
+    """The bandwidth β, in bytes a second, below which a step with compression is the shorter one.
+
+    plain, compressed: (t, bytes) of a step without and with compression, t in seconds. Compression always saves bytes.
+    Where it costs no time, it pays on every link: return np.inf.
+    """
+    ### BEGIN SOLUTION
+    lost = compressed[0] - plain[0]
+    saved = plain[1] - compressed[1]
+    return saved / lost if lost > 0 else np.inf
+    ### END SOLUTION
+
+
+# %%
+check(pays_below)
+
+# %% hidden="pays_below" points=2
+### BEGIN HIDDEN TESTS
+points(pays_below, 2)
+### END HIDDEN TESTS
+
+# %%
+for run, medians in (("here", here), ("recorded", recorded)):
+    limit = pays_below(tuple(medians.loc["default"]), tuple(medians.loc["fp16"]))
+    print(f"{run}: fp16 pays below {8e-6 * limit:,.0f} Mbit/s")
+
+# %% [markdown]
+# In the recorded run fp16 pays below 682 Mbit/s. Don't take all of these digits for true: the time that is lost is a
+# small difference of two times that scatter, and where *inf* is printed, it drowned in the scatter altogether. But 100
+# Mbit/s is far below it, and 10 Gbit/s far above. (GPUs convert and add fp16 quickly: there it pays on faster links.)
+#
+# ### Exercise: halve the step
+#
+# Somebody has left you these settings:
+
+# %%
+print(GIVEN)
+
+# %% [markdown]
+# Choose better ones, for a link of so many Mbit/s. At 100 Mbit/s a step should take half the time at most. At 10 Gbit/s
+# it should be within a tenth of the best that can be chosen. The check reckons with the recorded table and the
+# formula above; then your ranks train with your choice, beside the given one.
+#
+# <details><summary>Hint</summary>Which of the three knobs is about messages, which about waiting, which about bytes?
+# Only one of them has to know the link.</details>
+
+
+# %% exercise="tuned"
+def tuned(megabits):
+    """Settings for a link of `megabits` Mbit/s: {"fusion_mb": …, "cycle_ms": …, "compression": …}.
+
+    fusion_mb: the fusion threshold in MiB, 0 to 1024; cycle_ms: the cycle time in ms; compression: "none" or "fp16".
+    """
+    ### BEGIN SOLUTION
+    pays = megabits < 682
+    return {"fusion_mb": 64, "cycle_ms": 1, "compression": "fp16" if pays else "none"}
+    ### END SOLUTION
+
+
+# %%
+check(tuned)
+
+# %% hidden="tuned" points=3
+### BEGIN HIDDEN TESTS
+points(tuned, 3)
+### END HIDDEN TESTS
+
+# %% [markdown]
+# ### Predict
+#
+# Now measured: how long is a step with your settings for 100 Mbit/s, in given steps, on this machine's loopback? And
+# with the time that the bytes would take at 100 Mbit/s?
+
+# %% editable=true
+predict("yours on loopback: a step, in given steps", None)
+predict("yours at 100 Mbit/s: a step, in given steps", None)
+
+
+# %%
+def side_by_side():
+    """The given settings and yours, in launches of their own, in turns."""
+    choices = {"given": GIVEN, "yours": tuned(SLOW)}
+    with Filling("launches in turns"):
+        return pace.in_turns(choices, BATCH, turns=1 if QUICK else 2, depth=DEPTH, blocks=1 if QUICK else 3, steps=24)
+
+
+blocks = side_by_side()
+contest = pace.quiet(blocks)
+print(pace.disturbance(blocks))
+on_loopback = contest.groupby("setting", sort=False)[["seconds", "bytes"]].median()
+on_the_link = on_loopback["seconds"] + on_loopback["bytes"] / (1e6 / 8 * SLOW)
+measured(
+    "yours on loopback: a step, in given steps",
+    on_loopback.loc["yours", "seconds"] / on_loopback.loc["given", "seconds"],
+    "Here only messages and waiting count, and the step can't become shorter than what it computes.",
+)
+share = on_the_link["yours"] / on_the_link["given"]
+measured(
+    "yours at 100 Mbit/s: a step, in given steps",
+    share,
+    "The bytes come on top of both steps: saved messages count for less there, saved bytes for more.",
+)
+print(halved(share, tuned(SLOW)))
+scaling.settings(contest, caption=plots.provenance(f"Wide ResNet, depth {DEPTH}, {BATCH} drawn images each", 2))
+
+# %% [markdown]
+# No knob halves the step on the slow link by itself. Fusion and a short cycle save the same milliseconds on any link;
+# next to the time of the bytes they are not enough. fp16 alone leaves the 41 messages. Tuning begins with the question
+# what your step is made of: messages, waiting or bytes. The timeline shows it.
 
 # %% [markdown]
 # ## Scale
 #
 # Two questions, two experiments:
 #
-# - **Strong scaling:** the same work on more ranks. The batch stays, each rank gets a N-th of it. How much sooner is
-#   a step done?
+# - **Strong scaling:** the same work on more ranks. The batch stays, and each rank gets an N-th of it. How much sooner
+#   is a step done?
 # - **Weak scaling:** more work on more ranks. Each rank keeps its batch. How much longer does a step take?
 #
-# The speed-up is how many times as many images a second N ranks train as one does. The efficiency is the speed-up
+# The speed-up says how many times as many images a second N ranks train as one does. The efficiency is the speed-up
 # divided by N: the part of each rank that is of use.
 #
 # ### Exercise: efficiency
 #
-# <details><summary>Hint</summary>Let $T(N)$ be the seconds of a step. In strong scaling all steps have the same
-# images, so the speed-up is $T(1)/T(N)$. In weak scaling a step on N ranks has N times as many. <code>seconds[ranks
-# == 1]</code> picks $T(1)$ from an array.</details>
+# <details><summary>Hint</summary>How many images has a step on N ranks in either kind of scaling, if one rank has 480?
+# A condition in square brackets picks entries from an array, wherever they stand.</details>
 
 
 # %% exercise="efficiency"
@@ -759,15 +919,18 @@ points(efficiency, 2)
 # %% [markdown]
 # ### Predict
 #
-# 1, 2 and 4 ranks, one thread each, 480 images (strong: in all; weak: for each rank). What will the efficiency be at
-# 2 and at 4, on your number of cores?
+# 1, 2 and 4 ranks, one thread each, 480 images (strong: in all; weak: for each rank). What will the efficiency be with
+# 2 and with 4, on your number of cores?
 #
-# A fall has several reasons. To tell them apart, each run is done twice: with Horovod, and as N *copies* that train
+# It falls for several reasons. To tell them apart, each run is done twice: with Horovod, and as N *copies* that train
 # at the same time and exchange nothing. What the copies lose, they lose to the machine: too few cores, one memory and
-# one cache for all. What Horovod loses on top is the exchange, and waiting for the slowest.
+# one cache for all. What Horovod loses on top of that is the exchange, and waiting for the slowest.
 
 # %% editable=true
-my_efficiency = {"strong": {2: None, 4: None}, "weak": {2: None, 4: None}}
+predict("strong scaling: efficiency with 2 ranks", None)
+predict("strong scaling: efficiency with 4 ranks", None)
+predict("weak scaling: efficiency with 2 ranks", None)
+predict("weak scaling: efficiency with 4 ranks", None)
 
 # %%
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
@@ -800,9 +963,9 @@ def measure_scaling():
     return pd.concat(tables, ignore_index=True)
 
 
-measured = measure_scaling()
-runs = pace.quiet(measured)
-print(pace.disturbance(measured))
+blocks = measure_scaling()
+runs = pace.quiet(blocks)
+print(pace.disturbance(blocks))
 
 
 # %%
@@ -823,18 +986,25 @@ def scaling_table():
     return pd.DataFrame(rows, columns=["scaling", "exchange", "ranks", "seconds", "rate", "efficiency"])
 
 
+REVEALS = {
+    "strong": "With N ranks each has an N-th of the images, but the gradients to exchange are as large as before.",
+    "weak": "1 would need cores, memory and a cable for each rank. Read below what the copies lose, without exchange.",
+}
+
+
 def show_scaling():
     table = scaling_table()
     wide = table.pivot(index="ranks", columns=["scaling", "exchange"], values="efficiency")
     reasons = {}
-    for kind in ("strong", "weak"):
+    for kind, reveals in REVEALS.items():
+        for ranks in sorted({2, 4} & set(counts)):
+            measured(f"{kind} scaling: efficiency with {ranks} ranks", wide[kind][True][ranks], reveals)
         reasons[f"{kind}: efficiency"] = wide[kind][True]
-        reasons[f"{kind}: your guess"] = pd.Series(my_efficiency[kind], dtype=object)
         reasons[f"{kind}: lost to the machine"] = 1 - wide[kind][False]
         reasons[f"{kind}: lost to the exchange"] = wide[kind][False] - wide[kind][True]
-    shown = pd.DataFrame(reasons).loc[counts].map(lambda value: round(value, 2) if isinstance(value, float) else value)
+    shown = pd.DataFrame(reasons).loc[counts].round(2)
     shown["start-up (s)"] = runs.groupby("ranks")["startup"].first().round(1)
-    display(shown.fillna("").T)
+    display(shown.T)
     what = f"Wide ResNet, depth {DEPTH}, drawn images"
     return scaling.speed(table, CORES, caption=plots.provenance(what, max(counts)))
 
@@ -842,27 +1012,34 @@ def show_scaling():
 show_scaling()
 
 # %% [markdown]
-# Read the dashed lines first, for they are the ceiling.
+# Read the dashed lines first: they are the ceiling. Here is what they say in the recorded run, which follows below;
+# with your own run compare your own lines.
 #
-# - **Cores.** Up to the number of cores each copy has one of its own. Beyond it they share, and N copies are together
-#   as fast as the cores are. The efficiency of 4 ranks on 2 cores is at most a half, whatever Horovod does. (A
-#   scheduler that lets a rank wait makes all wait: with exchange it is worse.)
-# - **Memory and caches.** What copies lose *within* the number of cores, in the recorded run a quarter: one memory
-#   bandwidth and one last-level cache for all. A machine may also lower its clock when all cores work, and two
-#   "cores" of a virtual machine may be two threads of one.
-# - **Exchange.** Between dashed and solid. It costs about the same in each step, and there is less and less work to
-#   set against it in strong scaling: 480 images, then 240, then 120. So strong scaling falls faster. Weak scaling is
-#   what most published curves show, and it is the kinder one: its batch grows, and lab 3 tells what a large batch
-#   does to training.
-# - **Small batches** are slower by themselves (1b): strong copies can fall below weak copies for that reason alone.
-# - **Start-up.** None of this counts the seconds from the launch to the first step (last row), which grow with the
-#   ranks on a machine. A training that takes a minute is not made faster by ranks that need half of one to start.
+# - **Cores.** Up to the number of cores each copy has one of its own. Beyond that they share, so the efficiency of 4
+#   ranks on 2 cores is about a half at most, whatever Horovod does. In the recorded run 2, 3 and 4 weak copies train
+#   13,790, 15,360 and 15,480 images a second, and strong ones 13,050, 11,760 and 12,170. Single blocks of 2 weak copies
+#   scatter from 11,200 to 18,500, so neither the rise nor the fall says more than that both cores are in use.
+# - **Memory and caches.** Two copies on two cores lose 22 % (weak) and 26 % (strong). They share one memory and one
+#   last-level cache. A machine may also lower its clock when all cores work, and two "cores" of a virtual machine may
+#   be two threads of one.
+# - **Exchange.** This is what lies between dashed and solid. On 2 ranks it takes 12.9 ms of a weak step and 12.2 ms of
+#   a strong one: about the same, because the gradients are equally large. But a strong step has 240 images for each
+#   rank, not 480, so there is less work to set against it, and its efficiency is .55, not .66. Beyond the cores the
+#   difference is more than exchange: a rank may have to wait for one that has no core. It grows to 29 ms (weak) and 12
+#   ms (strong) on 3 ranks, and to 36 and 26 ms on 4.
+# - **Small batches** are slower by themselves (1b). That is one reason why strong copies can be slower than weak ones.
+# - **Start-up.** None of this counts the seconds from the launch to the end of the first step (last row): about 6 s
+#   with one rank, 21 s with four. A training that takes a minute is not made faster by ranks that need a third of it to
+#   start.
 #
-# And one is not in the figure: **what is T(1)?** Here it is one *thread*. TensorFlow would use all cores for a single
-# process. The recorded experiment has that line too: one process with all cores, and no Horovod. There it trains
-# 12,200 images a second; two ranks that share the batch train 9,800, and two with a batch each 11,600. So on a single
-# CPU ranks gain nothing. They are for what one process can't use: several GPUs, several hosts. And a speed-up should
-# be told over the best program for one machine, not over one that was held back.
+# Weak scaling is what most published curves show, and it is the kinder one. But its batch grows, and lab 3 tells what a
+# large batch does to training.
+#
+# One question is not in your figure: **what is T(1)?** Here it is one *thread*. TensorFlow would use all cores for a
+# single process. The recorded experiment has that line too: one process with all cores, and no Horovod. It trains
+# 12,200 images a second; two ranks that share the batch train 9,800, and two with a batch each 11,600. So there, on a
+# single CPU, ranks gained nothing. They are for what one process can't use: several GPUs, several hosts. And a speed-up
+# should be told over the best program for one machine, not over one that was held back.
 
 # %%
 Image("recorded/scaling.png", width=plots.WIDTH)
@@ -879,17 +1056,15 @@ recorded.pivot_table("images/s", "ranks", "setting", "median").round(0).fillna("
 #
 # $$T(N) = T(1)\,\Big(s + \frac{1-s}{N}\Big), \qquad S(N) = \frac{T(1)}{T(N)} = \frac{1}{s + (1-s)/N} < \frac{1}{s}$$
 #
-# One number for everything that does not get shorter. Which $s$ fits measured speed-ups best? $S$ is not linear in
-# $s$, but $1/S$ is. Bring all with $s$ to one side:
-#
-# $$\underbrace{\frac{1}{S} - \frac{1}{N}}_{b} = s\,\underbrace{\Big(1 - \frac{1}{N}\Big)}_{a}$$
-#
-# a straight line through 0. The least squares of $b - s\,a$ are at $s = \sum a\,b \,/ \sum a^2$.
+# One number for everything that does not get shorter. Which $s$ fits measured speed-ups best? $S$ is not linear in $s$,
+# so find something that is: then the measured points lie around a straight line through 0 whose slope is $s$. The best
+# slope is the one with the least sum of squared distances, measured upwards.
 #
 # ### Exercise: the serial fraction
 #
-# <details><summary>Hint</summary>Two lines for the arrays a and b, one for the quotient of the sums. One rank gives a
-# = 0 and so does not count; no need to leave it out.</details>
+# <details><summary>Hint</summary>How does 1/S depend on s? Bring everything with s to one side and the rest to the
+# other, so that it reads b = s a, with an a and a b for each point. Then: for which s is the derivative of Σ (b − s a)²
+# 0?</details>
 
 
 # %% exercise="serial_fraction"
@@ -914,14 +1089,8 @@ points(serial_fraction, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now two sets of data: your strong scaling, fitted on as many ranks as you have cores, and a published number. In
-# April 2016 TensorFlow 0.8 was announced with a figure on two log axes: with 100 GPUs it trained Inception 56 times
-# as fast as with one.
-#
-# ### Predict
-#
-# Read it off the figure below, without calculating: how efficient are those 100 GPUs? How many GPUs' worth of work is
-# lost?
+# Now two sets of data: your strong scaling, fitted on as many ranks as you have cores, and a published figure. In April
+# 2016 TensorFlow 0.8 was announced with a plot on two log axes, of how many times as fast GPUs train Inception.
 
 
 # %%
@@ -929,19 +1098,23 @@ def curves():
     ranks, seconds = np.array(counts), seconds_of_a_step("strong")
     speedup = seconds[0] / seconds
     fair = ranks <= CORES
-    published = np.array([1, 100]), np.array([1.0, 56.0])
+    published, times = scaling.INCEPTION
     return {
         "your strong scaling": (ranks, speedup, serial_fraction(ranks[fair], speedup[fair])),
-        "Inception, TensorFlow 0.8": (*published, serial_fraction(*published)),
+        "Inception, TensorFlow 0.8": (published, times, serial_fraction(published, times)),
     }
 
 
 SOURCES = "lines: Amdahl's law · blue: this machine · orange: announcement of TensorFlow 0.8, 2016"
 scaling.laws(curves(), log=True, caption=SOURCES)
 
+# %% [markdown]
+# ### Predict
+#
+# Read it off the figure, without calculating: how many times as fast as one GPU are the 100 GPUs on the right?
+
 # %% editable=true
-my_efficiency_at_100 = None
-my_lost_gpus = None
+predict("Inception on 100 GPUs, times as fast as on one", None)
 
 
 # %%
@@ -949,35 +1122,47 @@ def unmask():
     for name, (_, _, serial) in curves().items():
         never = f"never more than {1 / serial:.3g} times as fast" if 0 < serial < 1 else "which no law allows"
         print(f"{name}: s = {serial:.4f}, {never}")
-    print(f"100 GPUs: efficiency {56 / 100:.0%} (your guess: {my_efficiency_at_100}), {100 - 56} lost ({my_lost_gpus})")
+    gpus, times = (values[-1] for values in scaling.INCEPTION)
+    measured(
+        "Inception on 100 GPUs, times as fast as on one",
+        times,
+        "Far more? The point is close to the diagonal, but on a log axis close may be far.",
+    )
+    print(f"efficiency {times / gpus:.0%}: the work of {gpus - times:.0f} of {gpus} GPUs is lost")
     return scaling.laws(curves(), both=True, caption=SOURCES)
 
 
 unmask()
 
 # %% [markdown]
-# The same points, the same lines. On log axes a loss of 44 in 100 is the distance from 56 to 100: less than one of
-# seven steps of the axis, and less still the further the axis reaches. Doubling from 1 to 2 gets as much room as
-# doubling from 64 to 128. So the orange line hugs the diagonal, and the eye takes the small gap for a small loss.
+# The same points, the same lines. On log axes a loss of 44 in 100 is the distance from 56 to 100: less than one of the
+# seven steps of the axis, and a smaller part of it the further the axis reaches. Doubling from 1 to 2 gets as much room
+# as doubling from 64 to 128. So the orange line hugs the diagonal, and the eye takes the small gap for a small loss.
 #
-# So, for a figure that does not flatter: linear axes, or the *efficiency*; the ideal in the picture; the baseline
-# named, and the best there is; strong or weak, said; start-up counted or not, said.
+# A figure that does not flatter has linear axes, or shows the *efficiency*. It has the ideal in it. It names its
+# baseline, which is the best there is; and it says whether scaling is strong or weak and whether start-up counts.
 #
-# **And do not trust the line.** It was fitted to a few ranks of one machine and drawn out to 128. Amdahl's $s$ takes
-# in all that does not shrink, but an exchange *grows* with the number of ranks (latency, 2a), and another machine has
-# another network. Look at your own points: beyond the number of cores they leave the law, which knows nothing of
-# cores. On two cores the law was even fitted through a single point, and through one point goes every law with one
-# number. Lab 4 builds a model from causes, and tests it on up to 2,048 GPUs.
+# **And do not trust the line.** It was fitted to a few ranks of one machine and extended to 128. Amdahl's $s$ stands
+# for all that does not shrink, but an exchange *grows* with the number of ranks (latency, 2a), and another machine has
+# another network. The law knows nothing of cores either: look at your own points beyond their number. On two cores it
+# was even fitted to a single point, and a law with one number goes through any single point. Lab 4 builds a model from
+# causes, and tests it on up to 2,048 GPUs.
+
+# %% [markdown]
+# ## Your guesses
+
+# %%
+predictions.table()
 
 # %% [markdown]
 # ## Summary
 #
 # - `horovodrun` and `mpirun` start the same ranks. What they set for Horovod are environment variables.
-# - A timeline shows for each tensor negotiate, queue, copy, reduce. A long negotiation means a slow rank.
-# - Unequal numbers of batches hang, often without a word. Count the steps before, the same for all ranks.
-# - Messages cost more than bytes on one machine: fuse. Halving the bytes pays where the network is slow.
-# - Efficiency needs its baseline, its kind (strong or weak) and linear axes. Most of what is lost here is lost to the
-#   machine, not to Horovod: the copies show it.
+# - A timeline shows how each tensor is negotiated, queued, copied and reduced. A long negotiation means a slow rank.
+# - With unequal numbers of batches the ranks hang, often without a word. Count the steps first, the same for all ranks.
+# - On one machine messages cost more than bytes: fuse. Halving the bytes pays where the network is slow.
+# - An efficiency needs its baseline, its kind (strong or weak) and linear axes. Copies that exchange nothing show how
+#   much of a loss is the machine's, not Horovod's.
 #
 # Next: 2d loses a rank and goes on.
 #

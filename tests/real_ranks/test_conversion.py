@@ -95,6 +95,15 @@ WRONG = {
         ("dataset.shard(hvd.size(), hvd.rank())", "dataset.take(len(images) // hvd.size())"),
         "data", 0, "ranks 0 and 1 read the same images",
     ),
+    "sharded before the shuffle": (
+        (
+            "    dataset = dataset.shuffle(len(images), seed=1)\n"
+            "    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(batch_size, drop_remainder=True)\n",
+            "    dataset = dataset.shard(hvd.size(), hvd.rank()).shuffle(len(images), seed=1)\n"
+            "    dataset = dataset.batch(batch_size, drop_remainder=True)\n",
+        ),
+        "data", 1, "the same images in every epoch",
+    ),
     "each rank reads all, in its own order": (
         (
             "seed=1)\n    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(batch_size, drop_remainder=True)\n"
@@ -116,7 +125,7 @@ WRONG = {
 
 # Mistakes that one script makes: each must get its reason beside the others.
 MADE_TOGETHER = (
-    ("the rate scaled by the root", "all ranks on the first GPU", "every rank prints"),
+    ("the rate scaled by the root", "all ranks on the first GPU", "every rank prints", "sharded before the shuffle"),
     ("the rate scaled by the rank", "the same half for both"),
     ("wrapped after compile",),
     ("unequal numbers of batches",),

@@ -89,9 +89,12 @@ def draw(table: pd.DataFrame, caption: str) -> plots.Card:
             axes[0].plot(group["after step"], group["steps lost"], label=f"rank {rank} killed", **look)
             axes[1].plot(group["run"], group["went on"], **look)
             axes[1].plot(group["run"], group["noticed"], **{**look, "markerfacecolor": "none"})
-        killed_after = np.arange(10, STEPS + 1)
-        lost = killed_after % COMMIT_INTERVAL
-        axes[0].plot(killed_after, lost, color=plots.FAINT, linewidth=1, zorder=0, label="steps since the last commit")
+        # After step k the others finish step k + 1, to which the killed rank had given its part; then they notice.
+        finished = np.arange(10, STEPS + 1)
+        lost = finished % COMMIT_INTERVAL
+        breaks = np.flatnonzero(lost == 0)[1:]
+        line = np.insert(finished - 1.0, breaks, np.nan), np.insert(lost.astype(float), breaks, np.nan)
+        axes[0].plot(*line, color=plots.FAINT, linewidth=1, zorder=0, label="done since the last commit")
         axes[0].set(title="What is lost", xlabel="killed after step", ylabel="steps done twice")
         axes[0].set_ylim(-0.5, COMMIT_INTERVAL + 1)
         axes[1].set_yscale("log")

@@ -60,9 +60,6 @@ class HorovodRank:
 class Training:
     """A network of one hidden layer, Adam, noise on the inputs, and a learning rate that falls when the loss does not.
 
-    A step changes `model`; `optimizer` (its `variables`: the number of updates, two averages for each weight; and its
-    `learning_rate`); `best` and `waited`, which decide on that rate; `step`; `random`.
-
     Args:
         me: the rank.
         examples_at: (step, rank, size, batch, examples) → the numbers [batch] of this rank's examples.

@@ -119,6 +119,9 @@ def _shared_out(evidence: Evidence) -> str:
     read = sum(len(rank.epoch_examples(0)) for rank in evidence.ranks)
     if read < IMAGES - 2 * BATCH_SIZE * RANKS:
         raise Wrong(with_end(f"Together the ranks read only {read:,} of {IMAGES:,} images in an epoch.", evidence))
+    if all(set(rank.epoch_examples(0)) == set(rank.epoch_examples(1)) for rank in evidence.ranks):
+        kept = "Each rank reads the same images in every epoch, in another order."
+        raise Wrong(f"{kept} Cut what has been shuffled: shard after the shuffle.", 0.5)
     return told
 
 
@@ -223,20 +226,13 @@ PARTITION_EPOCHS = 3
 
 
 def check_partition(function: Partition, option: int) -> Report:
-    """Report on a learner's function for `option` (1 or 2). A stub's NotImplementedError passes through."""
-    return Report(PARTITIONS[option].judge(function))
+    """Report on a learner's function for `option` (1 or 2)."""
+    return PARTITIONS[option].report(function)
 
 
 def partition_points(function: Partition, option: int, maximum: float) -> float:
     """Points between 0 and `maximum`; where some are lost, print the reason. A function that raises gets none."""
-    try:
-        (verdict,) = PARTITIONS[option].judge(function)
-    except NotImplementedError:
-        print(f"`{function.__name__}` is not written yet.")
-        return 0.0
-    if not verdict.passed:
-        print(verdict.reason)
-    return float(maximum * verdict.points)
+    return PARTITIONS[option].points(function, maximum)
 
 
 def _partition(require_shuffle: Callable[[Partition, int, int], None], right: str) -> Callable[[Partition], str]:
@@ -298,6 +294,10 @@ def _require_own_shuffles(function: Partition, images: int, size: int) -> None:
             raise Wrong(
                 "no image is read by two ranks: that is option 1; here each rank shuffles the whole set by itself."
             )
+    if size > 1 and any(
+        np.array_equal(one, other) for now, then in zip(epochs, epochs[1:]) for one in now for other in then
+    ):
+        raise Wrong("a rank reads in the next epoch what another has just read: seed with both numbers, not their sum.")
     _require_reshuffled(epochs, size)
 
 

@@ -42,7 +42,7 @@ def _bars(
                 "That is milliseconds; the table has seconds.": 1000 * expected,
                 "Where bars overlap, the time counts twice: count only what no earlier bar has covered.": sum(seconds),
                 "The gaps, in which there is no bar, are counted too.": max(ends) - min(start),
-                "Remember the latest end so far: a bar may go on behind the next one.": end_before,
+                "Remember the latest end so far: a bar may end later than the next one.": end_before,
             }
             if not same(got, expected) and same(_covered(answer, *in_order), expected):
                 mistakes["It is right only if they come in order of their starts: sort them first."] = got
@@ -165,34 +165,123 @@ def _left(result: tuple, examples: int, ranks: int, batch: int, shares: list[int
     _compare(result[2], examples - steps * ranks * batch, "`left`", mistakes)
 
 
-# bytes_per_step
+# pays_below
 
-ELEMENTS = 1200
+# (seconds, bytes) of a step without and with compression
+STEPS = (((0.020, 600_000), (0.024, 300_000)), ((0.1, 5_000_000), (0.150, 1_000_000)))
+NEVER_SLOWER = (((0.020, 600_000), (0.020, 300_000)), ((0.020, 600_000), (0.018, 300_000)))
 
 
-def _ring_bytes(*cases: tuple[int, int, int]) -> Callable:
-    """A judge by these numbers of ranks, bytes of an element, passes."""
+def _break_even(answer: Callable) -> None:
+    for plain, compressed in STEPS:
+        slower, saved = compressed[0] - plain[0], plain[1] - compressed[1]
+        expected = saved / slower
+        mistakes = {
+            "Upside down: that is the seconds for a byte.": slower / saved,
+            "That is in bits a second; asked are bytes.": 8 * expected,
+            "These are all bytes of the plain step. It is those saved that must make up for the lost time.": (
+                plain[1] / slower
+            ),
+            "These are the bytes that still travel. It is those saved that must make up for the lost time.": (
+                compressed[1] / slower
+            ),
+            "The sign is wrong: compression takes longer and sends less.": -expected,
+        }
+        with case(f"(seconds, bytes) plain {plain}, compressed {compressed}"):
+            _compare(number(answer(plain, compressed)), expected, "the bandwidth", mistakes)
 
-    def judge(answer: Callable) -> None:
-        for ranks, itemsize, passes in cases:
-            size = ELEMENTS * itemsize
-            expected = 2 * (ranks - 1) / ranks * size / passes
-            mistakes = {
-                "That is the number of elements; how many bytes has one?": expected / itemsize,
-                "A ring does a reduce-scatter and then an all-gather: twice (N−1)/N.": expected / 2,
-                "That is N times as much: a message is a chunk, a N-th part of the gradient, and asked is one rank.": (
-                    ranks * expected
-                ),
-                "2 is the limit for many ranks; with N ranks it is 2(N−1)/N.": 2 * size / passes,
-                "That is everybody to everybody; a ring takes 2(N−1)/N.": (ranks - 1) * size / passes,
-                "Only one in `passes` steps exchanges anything.": expected * passes,
-                "More passes mean fewer exchanges: divide.": expected * passes**2,
-                "The element size is an argument: 2 for fp16.": expected / itemsize * 4,
-            }
-            with case(f"{ELEMENTS} elements of {itemsize} bytes, {ranks} ranks, passes = {passes}"):
-                _compare(number(answer(ELEMENTS, ranks, itemsize, passes)), expected, "the number of bytes", mistakes)
 
-    return judge
+def _never_slower(answer: Callable) -> None:
+    for plain, compressed in NEVER_SLOWER:
+        with case(f"(seconds, bytes) plain {plain}, compressed {compressed}"):
+            try:
+                got = returned(answer(plain, compressed))
+            except ZeroDivisionError:
+                raise Wrong("both take equally long without a cable, and you divide by 0.") from None
+            if got != np.inf:
+                raise Wrong(
+                    f"compression costs no time here and saves bytes: it pays on every link, so inf; it is {got!r}."
+                )
+
+
+# tuned
+
+GIVEN = {"fusion_mb": 0, "cycle_ms": 20, "compression": "none"}
+BEST = {"fusion_mb": 128, "cycle_ms": 1, "compression": "none"}  # where bytes cost nothing
+SLOW, FAST = 100, 10_000  # Mbit/s
+MOST_MB = 1024  # the buffer is allocated
+# Medians of recorded/tuning.csv: two ranks, one machine, Wide ResNet of depth 16.
+FUSED_SECONDS = ((2**-2, 0.0168), (2**-4, 0.0288), (0, 0.0617))  # from so many MiB
+FP16_SECONDS = 0.0040  # more than without
+GRADIENT_BYTES = 4 * 172_218
+
+
+def expected_step(choice: Mapping[str, Any], megabits: float) -> float:
+    """The seconds of a step by the recorded table, with the time of its bytes on a link of so many Mbit/s."""
+    half = choice["compression"] == "fp16"
+    computed = next(seconds for least, seconds in FUSED_SECONDS if choice["fusion_mb"] >= least) + half * FP16_SECONDS
+    return max(computed, 1e-3 * choice["cycle_ms"]) + GRADIENT_BYTES / (1 + half) * 8e-6 / megabits
+
+
+def wrong_knob(choice: Mapping[str, Any], megabits: float) -> str:
+    """A sentence on the knob that costs this choice the most time; "" where none does."""
+    fp16 = expected_step({**BEST, "compression": "fp16"}, megabits) < expected_step(BEST, megabits)
+    better = {**BEST, "compression": "fp16" if fp16 else "none"}
+    gained = {
+        knob: expected_step(choice, megabits) - expected_step({**choice, knob: value}, megabits)
+        for knob, value in better.items()
+    }
+    knob = max(gained, key=gained.get)
+    if gained[knob] < 1e-9:
+        return ""
+    return {
+        "fusion_mb": "The fusion threshold is too small: 41 gradients travel in many messages, and each takes time.",
+        "cycle_ms": "The cycle is too long: a gradient that is ready waits for its end.",
+        "compression": "On so slow a link the bytes take longest, and compression would halve them."
+        if fp16
+        else "On this link bytes take hardly any time, but converting the numbers does: compression loses.",
+    }[knob]
+
+
+def _choice(answer: Callable, megabits: float) -> dict[str, Any]:
+    choice = returned(answer(megabits))
+    if not isinstance(choice, dict) or set(choice) != set(GIVEN):
+        raise Wrong(f"it returns {choice!r}; it should be a dict with the keys {', '.join(map(repr, GIVEN))}.")
+    fusion, cycle = (number(choice[knob], f"{knob!r}:") for knob in ("fusion_mb", "cycle_ms"))
+    if not 0 <= fusion <= MOST_MB:
+        raise Wrong(f"'fusion_mb' should be from 0 to {MOST_MB} (MiB, not bytes: the buffer is allocated).")
+    if not 0 < cycle <= 1000:
+        raise Wrong("'cycle_ms' should be above 0, and no longer than a second.")
+    if choice["compression"] not in ("none", "fp16"):
+        raise Wrong(f"'compression' should be 'none' or 'fp16'; it is {choice['compression']!r}.")
+    return choice
+
+
+def _judge_choice(answer: Callable, megabits: float, most: float, asked: str) -> str:
+    choice = _choice(answer, megabits)
+    step, given = (1e3 * expected_step(knobs, megabits) for knobs in (choice, GIVEN))
+    told = (
+        f"at {megabits:,} Mbit/s a step should take {step:.0f} ms by the recorded table, the given one {given:.0f} ms"
+    )
+    if step > 1e3 * most:
+        raise Wrong(f"{told}; asked is {asked}. {wrong_knob(choice, megabits)}")
+    return f"Right: {told}."
+
+
+def _slow_link(answer: Callable) -> str:
+    return _judge_choice(answer, SLOW, expected_step(GIVEN, SLOW) / 2, "half of that")
+
+
+def _fast_link(answer: Callable) -> str:
+    return _judge_choice(answer, FAST, 1.1 * expected_step(BEST, FAST), "the best, within a tenth")
+
+
+def halved(share: float, choice: Mapping[str, Any], megabits: float = SLOW) -> str:
+    """A sentence on a measured step, as a share of the given one's."""
+    if share <= 0.5:
+        return f"Halved, and more: {share:.2f} of the given step."
+    why = wrong_knob(choice, megabits) or "By the recorded table it should be: measure again when nothing else runs."
+    return f"Not halved: {share:.2f} of the given step. {why}"
 
 
 # efficiency
@@ -250,9 +339,11 @@ def _exact(answer: Callable) -> None:
         mistakes = {
             "That is the parallel share, 1 − s.": 1 - serial,
             "The law is linear in s for 1/S, not for S.": a @ (speedup - 1 / ranks) / (a @ a),
-            "Upside down: divide by the sum of the squares of a.": a @ b / (b @ b) if b.any() else None,
-            "The 1/N of the right-hand side is missing: b = 1/S − 1/N.": a @ (1 / speedup) / (a @ a),
-            "The sum of a² below is missing.": a @ b,
+            "Upside down: divide by the sum of the squares of what s is multiplied by.": a @ b / (b @ b)
+            if b.any()
+            else None,
+            "s = 0 gives 1/S = 1/N, not 0: a 1/N is missing on the side without s.": a @ (1 / speedup) / (a @ a),
+            "The quotient is missing: the derivative of the sum of squares is 0 where s = Σab / Σa².": a @ b,
         }
         with case(f"speed-ups {_few(speedup)} on {_few(ranks)} ranks follow the law"):
             _compare(_fitted(answer, ranks, speedup), serial, "s", mistakes, atol=1e-9)
@@ -263,7 +354,7 @@ def _least_squares(answer: Callable) -> None:
     a, b = 1 - 1 / COUNTS, 1 / speedup - 1 / COUNTS
     each = b[1:] / a[1:]
     mistakes = {
-        "That is the mean of each point's own s; least squares gives points with large a more weight.": each.mean(),
+        "That is the mean of each point's own s; least squares gives points with more ranks more weight.": each.mean(),
         "That is the last point's own s: use all points.": each[-1],
         "That is the second point's own s: use all points.": each[0],
         "That is the median of each point's own s; asked are least squares.": np.median(each),
@@ -294,10 +385,14 @@ EXERCISES = Exercises(
         Criterion("left", "Examples left out", 0.2, _each_epoch(_left)),
     ),
     Exercise(
-        "bytes_per_step",
-        Criterion("ring", "The ring's 2(N−1)/N", 0.5, _ring_bytes((5, 4, 1), (3, 4, 1), (8, 4, 1), (1, 4, 1))),
-        Criterion("itemsize", "Elements of any size", 0.25, _ring_bytes((5, 2, 1), (3, 8, 1))),
-        Criterion("passes", "Several passes for each exchange", 0.25, _ring_bytes((5, 4, 3), (3, 2, 4))),
+        "pays_below",
+        Criterion("break-even", "The bandwidth at which both take equally long", 0.7, _break_even),
+        Criterion("never-slower", "Where compression costs no time", 0.3, _never_slower),
+    ),
+    Exercise(
+        "tuned",
+        Criterion("slow-link", "A slow link: half of the given step", 0.5, _slow_link),
+        Criterion("fast-link", "A fast link: as good as the best", 0.5, _fast_link),
     ),
     Exercise(
         "efficiency",

@@ -150,6 +150,7 @@ def differences(cases: Mapping[str, np.ndarray], caption: str = "") -> Card:
             axis.semilogy(steps, np.maximum(values, 1e-17), label=name, **look)
         axis.axhline(1e-6, color=FAINT, linestyle="--", linewidth=1)
         axis.text(1, 1.6e-6, "10⁻⁶", color=FAINT, fontsize=9.5)
+        axis.text(1, 1.6e-17, "equal, to the last bit", color=FAINT, fontsize=9.5)
         axis.set_ylim(3e-18, 30)
         axis.set_xlabel("step")
         axis.set_ylabel("largest difference of a weight")

@@ -11,7 +11,16 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
 
-_KIND_COLOURS = {"weak": PALETTE[0], "strong": PALETTE[1]}
+# (scaling, exchange) → colour and marker, and how far beside the number of ranks: no line hides another.
+_LOOKS = {
+    ("weak", False): (PALETTE[5], "v", -0.12),
+    ("weak", True): (PALETTE[0], "o", -0.04),
+    ("strong", False): (PALETTE[4], "D", 0.04),
+    ("strong", True): (PALETTE[1], "s", 0.12),
+}
+
+# Numbers of GPUs and speed-ups: Inception with TensorFlow 0.8 (Murray 2016).
+INCEPTION = np.array([1, 100]), np.array([1.0, 56.0])
 
 
 def settings(table: pd.DataFrame, expected: Mapping[str, float] | None = None, *, caption: str = "") -> Card:
@@ -112,22 +121,17 @@ def speed(table: pd.DataFrame, cores: int, *, best: float | None = None, caption
         fine = np.array([1, max(counts)])
         left.plot(fine, single * fine, color=FAINT, linestyle=":", linewidth=1.4, label="ideal")
         right.axhline(1, color=FAINT, linestyle=":", linewidth=1.4)
-        for kind, colour in _KIND_COLOURS.items():
-            for exchange in (False, True):
-                rows = table[(table["scaling"] == kind) & (table["exchange"] == exchange)]
-                if rows.empty:
-                    continue
-                look = {
-                    "color": colour,
-                    "marker": "o" if kind == "weak" else "s",
-                    "linestyle": "-" if exchange else "--",
-                }
+        for (kind, exchange), (colour, marker, beside) in _LOOKS.items():
+            rows = table[(table["scaling"] == kind) & (table["exchange"] == exchange)]
+            if rows.empty:
+                continue
+            look = {"color": colour, "marker": marker, "linestyle": "-" if exchange else "--"}
+            face = colour if exchange else "white"
+            for axis, column in ((left, "rate"), (right, "efficiency")):
+                axis.plot(rows["ranks"] + beside, rows[column], marker, color=colour, alpha=0.3, markersize=3)
+                middle = rows.groupby("ranks")[column].median()
                 label = kind if exchange else f"{kind}, copies"
-                for axis, column in ((left, "rate"), (right, "efficiency")):
-                    axis.plot(rows["ranks"], rows[column], look["marker"], color=colour, alpha=0.25, markersize=3.5)
-                    middle = rows.groupby("ranks")[column].median()
-                    face = colour if exchange else "white"
-                    axis.plot(middle.index, middle, label=label, markerfacecolor=face, **look)
+                axis.plot(middle.index + beside, middle, label=label, markerfacecolor=face, **look)
         if best:
             left.axhline(best, color=PALETTE[2], linewidth=1.2, linestyle="-.", label="one process, all cores")
         for axis in (left, right):

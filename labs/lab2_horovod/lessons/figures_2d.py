@@ -86,7 +86,7 @@ def lost_time(
             ylabel="share of the time that is lost",
         )
         for values, look in (
-            (write / _INTERVALS, {"color": PALETTE[1], "linewidth": 1.3}),
+            (write / (_INTERVALS + write), {"color": PALETTE[1], "linewidth": 1.3}),
             (_INTERVALS / 2 * ranks / mtbf, {"color": PALETTE[2], "linewidth": 1.3}),
             (np.full_like(_INTERVALS, restart * ranks / mtbf), {"color": PALETTE[3], "linewidth": 1.3}),
             (curve, {"color": PALETTE[0], "linewidth": 2.4}),
@@ -105,7 +105,7 @@ def lost_time(
         x = 92
         for name, ink in (
             ("in all", PALETTE[0]),
-            ("writing δ/T", PALETTE[1]),
+            ("writing δ/(T + δ)", PALETTE[1]),
             ("done again T/2 · N/M", PALETTE[2]),
             ("restart R · N/M", PALETTE[3]),
         ):

@@ -72,6 +72,28 @@ def measure(
     return combine(launch.call(train, ranks, env={**launch.ONE_THREAD, **(env or {})}))
 
 
+def configured(choice: Mapping, batch: int) -> tuple[dict[str, str], Setting]:
+    """The ranks' environment and setting for {"fusion_mb": MiB, "cycle_ms": ms, "compression": "none" or "fp16"}."""
+    env = {
+        "HOROVOD_FUSION_THRESHOLD": str(int(2**20 * choice["fusion_mb"])),
+        "HOROVOD_CYCLE_TIME": str(choice["cycle_ms"]),
+    }
+    return env, Setting(batch, fp16=choice["compression"] == "fp16")
+
+
+def in_turns(choices: Mapping[str, Mapping], batch: int, *, turns: int, **how: int) -> pd.DataFrame:
+    """Two ranks train as each of the choices says (see `configured`), launched in turns; as from `measure`.
+
+    What Horovod reads when it starts cannot be changed in a launch. `how` is for `measure`.
+    """
+    tables = []
+    for _ in range(turns):
+        for name, choice in choices.items():
+            env, setting = configured(choice, batch)
+            tables.append(measure({name: setting}, 2, env=env, **how))
+    return pd.concat(tables, ignore_index=True)
+
+
 def combine(by_rank: list[list[dict]]) -> pd.DataFrame:
     """What the ranks measured → what `measure` returns."""
     rows = []

@@ -48,6 +48,11 @@ WRONG = {
     "uphill": ("parallel_step", [("w - eta * total / me.size", "w + eta * total / me.size")], "uphill"),
     "nothing learned": ("parallel_step", [("w - eta * total / me.size", "w")], "do not move"),
     "nothing returned": ("parallel_step", [("return w - eta * total / me.size", "pass")], "a `return` missing"),
+    "the weights changed in place": (
+        "parallel_step",
+        [("return w - eta * total / me.size", "w -= eta * total / me.size; return w")],
+        "changed in place",
+    ),
     "the whole batch everywhere": ("parallel_step", [(MINE, "slice(None)")], "all 24"),
     "blocks in place of every N-th": ("parallel_step", [(MINE, BLOCK)], "should take the examples"),
     "the deadlock order": ("ring_all_reduce", [(FIRST_HALF, RECEIVE_FIRST)], "Send first, then receive"),
@@ -56,7 +61,7 @@ WRONG = {
     "the remainder lost": (
         "ring_all_reduce",
         [("np.array_split(np.array(x), me.size)", EQUAL_CHUNKS + " + [np.array(x[len(x) // me.size * me.size :])]")],
-        "are lost",
+        "are not summed",
     ),
     "works in place": ("ring_all_reduce", [("np.array(x)", "x")], "changed in place"),
     "an average": (
@@ -65,6 +70,17 @@ WRONG = {
         "has the average",
     ),
     "always floats": ("ring_all_reduce", [("np.array(x)", "np.array(x, float)")], "of type int64 come in"),
+    "the ranks not modulo": ("ring_all_reduce", [("(me.rank + 1) % me.size", "me.rank + 1")], "the last one's right"),
+    "the chunks not modulo": (
+        "ring_all_reduce",
+        [("(me.rank + 1 - step) % me.size", "me.rank + 1 - step")],
+        "no such chunk",
+    ),
+    "half of the ring with the wrong chunk": (
+        "ring_all_reduce",
+        [("parts[(me.rank + 1 - step) % me.size]", "parts[(me.rank + 2 - step) % me.size]")],
+        "chunk",
+    ),
     "one round too few": ("ring_all_reduce", [("me.size - 1", "me.size - 2")], "lacks the part"),
 }
 

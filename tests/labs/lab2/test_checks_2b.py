@@ -12,6 +12,7 @@ from course_lib.ranks.evidence import Evidence, RankEvidence, read_timeline
 from course_lib.ranks.launch import Result
 from course_lib.system.errors import CourseError
 from labs.lab2_horovod.lessons.checks_2b import check_partition, partition_points
+from labs.lab2_horovod.lessons.diagnosis_2b import check_diagnosis, diagnosis_points
 
 
 def option_1(images, rank, size, epoch):
@@ -69,6 +70,10 @@ def broken(images, rank, size, epoch):
     return images[rank]
 
 
+def seeded_by_the_sum(images, rank, size, epoch):
+    return np.random.default_rng(rank + epoch).permutation(images)[: images // size]
+
+
 def one_shuffle_for_all(images, rank, size, epoch):
     return option_2(images, 0, size, epoch)
 
@@ -95,6 +100,7 @@ def test_right_partitions_get_all_points(function, option):
         (broken, 1, 0, "raised TypeError"),
         (one_shuffle_for_all, 2, 1, "same images in the same order"),
         (option_1, 2, 1, "that is option 1"),
+        (seeded_by_the_sum, 2, 1, "not their sum"),
     ],
 )
 def test_wrong_partitions_get_their_reason(function, option, points, reason, capsys):
@@ -108,8 +114,28 @@ def test_a_stub_gets_nothing_and_says_so_itself():
         raise NotImplementedError
 
     assert partition_points(stub, 1, 2) == 0.0
-    with pytest.raises(NotImplementedError):
-        check_partition(stub, 1)
+    assert "still a stub" in str(check_partition(stub, 1))
+
+
+@pytest.mark.parametrize(
+    "answer, points, reason",
+    [
+        ({"A": 5, "B": 6, "C": 4}, 3, ""),
+        ({"A": 4, "B": 6, "C": 5}, 1, "A's ranks differ after the first step already"),
+        ({"A": 4, "B": 6, "C": 5}, 1, "C's ranks are equal after the first step"),
+        ({"A": 5, "B": 3}, 1, "C has no diagnosis"),
+        ({"A": 5, "B": 8, "C": 4}, 2, "look at the images"),
+        (["broadcast"], 0, "the number of a step for each"),
+        (None, 0, "is a `return` missing"),
+    ],
+)
+def test_a_diagnosis_gets_its_reason(answer, points, reason, capsys):
+    def diagnosis():
+        return answer
+
+    assert diagnosis_points(diagnosis, 3) == points
+    assert reason in capsys.readouterr().out
+    assert reason in str(check_diagnosis(diagnosis))
 
 
 def test_all_stages_of_the_script_are_python_and_differ():

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from course_lib.system.paths import ROOT
+from labs.lab2_horovod.lessons import checks_2c, step_time
 from labs.lab2_horovod.lessons.checks_2c import check, points
 
 NOTEBOOK = "2c_run_watch_tune"
-EXERCISES = ("covered", "lateness", "steps_per_epoch", "bytes_per_step", "efficiency", "serial_fraction")
+EXERCISES = ("covered", "lateness", "steps_per_epoch", "pays_below", "tuned", "efficiency", "serial_fraction")
 
 LOOP = """
 for index in np.argsort(start):
@@ -21,7 +24,8 @@ MEAN = 'behind.groupby(arrivals["rank"]).mean()'
 BEHIND = 'behind = arrivals["start"] - first'
 SHARE = "len(range(rank, examples, ranks))"
 ALL = "batches, steps, examples - ranks * batch * steps"
-RING = "2 * (ranks - 1) / ranks * gradient"
+PAYS = "saved / lost if lost > 0 else np.inf"
+TUNED = '{"fusion_mb": 64, "cycle_ms": 1, "compression": "fp16" if pays else "none"}'
 RELATIVE = "alone / seconds * (ranks if weak else 1)"
 FRACTION = "(a * b).sum() / (a**2).sum()"
 
@@ -58,15 +62,26 @@ WRONG = {
         "that are used",
     ),
     "only the steps": ("steps_per_epoch", (ALL, "steps"), "batches, steps, left"),
-    "elements in place of bytes": ("bytes_per_step", ("elements * itemsize", "elements"), "how many bytes"),
-    "always float32": ("bytes_per_step", ("elements * itemsize", "elements * 4"), "size is an argument"),
-    "one half of the ring": ("bytes_per_step", ("2 * (ranks - 1)", "(ranks - 1)"), "and then an all-gather"),
-    "everybody to everybody": ("bytes_per_step", ("2 * (ranks - 1) / ranks", "(ranks - 1)"), "everybody"),
-    "whole gradients travel": ("bytes_per_step", (RING, "2 * (ranks - 1) * gradient"), "a message is a chunk"),
-    "twice, however many ranks": ("bytes_per_step", ("2 * (ranks - 1) / ranks", "2"), "the limit for many"),
-    "the passes forgotten": ("bytes_per_step", ("exchange / passes", "exchange"), "Only one in `passes`"),
-    "more passes, more bytes": ("bytes_per_step", ("exchange / passes", "exchange * passes"), "divide"),
-    "no bytes returned": ("bytes_per_step", ("return exchange / passes", "pass"), "a `return` missing"),
+    "upside down, seconds for a byte": ("pays_below", ("saved / lost", "lost / saved"), "Upside down"),
+    "bits": ("pays_below", ("saved / lost", "8 * saved / lost"), "in bits"),
+    "all bytes": ("pays_below", ("plain[1] - compressed[1]", "plain[1]"), "all bytes"),
+    "bytes that still travel": ("pays_below", ("plain[1] - compressed[1]", "compressed[1]"), "still travel"),
+    "a negative bandwidth": ("pays_below", ("plain[1] - compressed[1]", "compressed[1] - plain[1]"), "The sign"),
+    "divided by nothing": ("pays_below", (PAYS, "saved / lost"), "divide by 0"),
+    "negative where it is faster": ("pays_below", ("lost > 0", "lost"), "pays on every link"),
+    "never in place of always": ("pays_below", ("np.inf", "0.0"), "pays on every link"),
+    "no bandwidth returned": ("pays_below", (f"return {PAYS}", "pass"), "a `return` missing"),
+    "never fp16": ("tuned", ("megabits < 682", "False"), "the bytes take longest"),
+    "always fp16": ("tuned", ("megabits < 682", "True"), "compression loses"),
+    "bits or bytes": ("tuned", ("megabits < 682", "megabits < 85"), "the bytes take longest"),
+    "no fusion": ("tuned", ("64", "0"), "41 gradients travel"),
+    "too little fusion": ("tuned", ("64", "1 / 16"), "41 gradients travel"),
+    "a long cycle": ("tuned", ("1", "20"), "The cycle is too long"),
+    "a very long cycle": ("tuned", ("1", "100"), "The cycle is too long"),
+    "bytes in place of MiB": ("tuned", ("64", "64 * 2**20"), "MiB, not bytes"),
+    "true in place of a name": ("tuned", ('"fp16" if pays else "none"', "pays"), "'none' or 'fp16'"),
+    "a knob forgotten": ("tuned", (TUNED, '{"fusion_mb": 64, "cycle_ms": 1}'), "a dict with the keys"),
+    "no settings returned": ("tuned", (f"return {TUNED}", "pass"), "a `return` missing"),
     "the speed-up": ("efficiency", ("speedup / ranks", "speedup"), "That is the speed-up"),
     "strong for both": ("efficiency", (RELATIVE, "alone / seconds"), "Don't divide by N"),
     "weak for both": ("efficiency", ("ranks if weak else 1", "ranks"), "That is the speed-up"),
@@ -82,9 +97,9 @@ WRONG = {
     ),
     "the parallel share": ("serial_fraction", (FRACTION, f"1 - {FRACTION}"), "parallel share"),
     "linear in S": ("serial_fraction", ("1 / speedup", "speedup"), "for 1/S, not for S"),
-    "b without 1/N": ("serial_fraction", ("1 / speedup - 1 / ranks", "1 / speedup"), "b = 1/S − 1/N"),
+    "b without 1/N": ("serial_fraction", ("1 / speedup - 1 / ranks", "1 / speedup"), "a 1/N is missing"),
     "divided by b²": ("serial_fraction", ("(a**2).sum()", "(b**2).sum()"), "Upside down"),
-    "not divided": ("serial_fraction", (FRACTION, "(a * b).sum()"), "a² below"),
+    "not divided": ("serial_fraction", (FRACTION, "(a * b).sum()"), "The quotient is missing"),
     "the mean of each": ("serial_fraction", (FRACTION, "(b[a > 0] / a[a > 0]).mean()"), "mean of"),
     "the last point": ("serial_fraction", (FRACTION, "b[-1] / a[-1]"), "use all points"),
     "an array": ("serial_fraction", (FRACTION, "b / np.maximum(a, 1e-9)"), "one number is expected"),
@@ -139,3 +154,102 @@ def test_a_line_with_a_free_slope_is_not_the_law(capsys):
 
     assert 0 < points(serial_fraction, 3) < 3
     assert "one number only" in capsys.readouterr().out
+
+
+# What a measured step is told
+
+
+def test_a_measured_step_that_is_not_halved_is_blamed_on_the_knob_that_costs_most():
+    def told(share=0.9, **knobs):
+        return checks_2c.halved(share, {**checks_2c.BEST, "compression": "fp16", **knobs})
+
+    assert told(0.4).startswith("Halved")
+    assert "too small" in told(fusion_mb=0)
+    assert "too long" in told(cycle_ms=50)
+    assert "halve them" in told(compression="none")
+    assert "measure again" in told()
+
+
+# What the text and the checks say of the recorded tables
+
+
+def recorded(name):
+    return pd.read_csv(ROOT / "labs" / "lab2_horovod" / "recorded" / f"{name}.csv", comment="#")
+
+
+def text():
+    lines = (ROOT / "labs" / "lab2_horovod" / f"{NOTEBOOK}.py").read_text(encoding="utf-8").splitlines()
+    return " ".join(line[2:].strip() for line in lines if line.startswith("# "))
+
+
+def test_two_hosts():
+    runs = recorded("two_hosts")
+    assert runs["weights"].nunique() == 1
+    step = runs.set_index(["hosts", "launcher"])["seconds per step"].unstack("hosts") * 1e3
+    limited = step.drop(columns=["one host", "two hosts"])
+    added = limited.sub(step["two hosts"], axis=0)
+    slow, fast = "two hosts, 100 Mbit/s", "two hosts, 1 Gbit/s"
+    times = limited[slow] / step["two hosts"]
+    assert f"{times.min():.1f} to {times.max():.1f} times as long" in text()
+    gloo, *mpi = added.loc[["horovodrun, Gloo", "horovodrun, MPI", "mpirun"], fast]
+    assert f"{gloo:.1f} ms longer with Gloo, {mpi[0]:.1f} and {mpi[1]:.1f} ms with MPI" in text()
+    assert f"Gloo lost only {added.loc['horovodrun, Gloo', slow]:.0f} ms" in text()
+    assert f"it added between {added[slow].min():.0f} and {added[slow].max():.0f} ms" in text()
+    cable = 1e3 * runs.groupby("hosts")["cable alone"].first()
+    assert f"it needs {cable[fast]:.1f} ms" in text()
+    assert f"they need {cable[slow]:.0f} ms" in text()
+    scatter = 1e3 * (runs["slowest tenth"] - runs["fastest tenth"]).groupby(runs["hosts"]).min()
+    assert scatter[fast] > added[fast].max() - cable[fast]
+
+
+def test_tuning():
+    medians = step_time.quiet(recorded("tuning")).groupby("setting")[["seconds", "bytes"]].median()
+    ms, kilobytes = 1e3 * medians["seconds"], 1e-3 * medians["bytes"]
+    assert f"a default step took {ms['default']:.0f} ms, of which {ms['no exchange']:.0f} ms without" in text()
+    assert f"a step takes {ms['threshold 0']:.0f} ms, by default {ms['default']:.0f}" in text()
+    assert f"{kilobytes['threshold 0']:.0f} kB were sent without fusion, {kilobytes['default']:.0f} kB" in text()
+    assert f"no time gained: {ms['fp16']:.0f} ms" in text()
+    assert f"a quarter of the bytes, {ms['4 passes']:.0f} ms" in text()
+    assert f"it takes {ms['cycle 20 ms']:.0f} ms, and {ms['cycle 50 ms']:.0f} with" in text()
+    assert ms["cycle 5 ms"] == pytest.approx(ms["default"], rel=0.1)
+    saved, lost = (medians.loc[pair[0]] - medians.loc[pair[1]] for pair in (("default", "fp16"), ("fp16", "default")))
+    assert f"pays below {8e-6 * saved['bytes'] / lost['seconds']:.0f} Mbit/s" in text()
+
+
+def test_the_check_reckons_with_the_recorded_table():
+    medians = step_time.quiet(recorded("tuning")).groupby("setting")["seconds"].median()
+    for (_, seconds), setting in zip(checks_2c.FUSED_SECONDS, ("default", "threshold 64 Ki", "threshold 0")):
+        assert seconds == round(medians[setting], 4)
+    assert medians["threshold 256 Ki"] == pytest.approx(medians["default"], rel=0.02)
+    assert round(medians["fp16"] - medians["default"], 4) == checks_2c.FP16_SECONDS
+    for cycle in (5, 20, 50):
+        expected = checks_2c.expected_step({**checks_2c.BEST, "cycle_ms": cycle}, np.inf)
+        assert expected == pytest.approx(medians[f"cycle {cycle} ms"], rel=0.06)
+
+
+def test_no_knob_halves_the_step_by_itself():
+    given = checks_2c.expected_step(checks_2c.GIVEN, checks_2c.SLOW)
+    for knob, value in {**checks_2c.BEST, "compression": "fp16"}.items():
+        assert checks_2c.expected_step({**checks_2c.GIVEN, knob: value}, checks_2c.SLOW) > given / 2
+
+
+def test_scaling():
+    runs = step_time.quiet(recorded("scaling"))
+    runs = runs.assign(rate=runs["ranks"] * runs["batch"] / runs["seconds"])
+    rate = runs.groupby(["setting", "ranks"])["rate"].median()
+    two = runs.query("setting == 'weak copies' and ranks == 2")["rate"]
+    copies = [rate[f"{kind} copies", ranks].round(-1) for kind in ("weak", "strong") for ranks in (2, 3, 4)]
+    others = [rate["alone, all cores", 1], rate["strong", 2], rate["weak", 2], two.min(), two.max()]
+    for told in (*copies, *np.round(others, -2)):
+        assert f"{told:,.0f}" in text()
+    lost = {kind: 1 - rate[f"{kind} copies", 2] / rate["alone", 1] / 2 for kind in ("weak", "strong")}
+    assert f"lose {lost['weak']:.0%} (weak) and {lost['strong']:.0%} (strong)".replace("%", " %") in text()
+    seconds = 1e3 * runs.groupby(["setting", "ranks"])["seconds"].median()
+    exchange = {(kind, n): seconds[kind, n] - seconds[f"{kind} copies", n] for kind in lost for n in (2, 3, 4)}
+    assert f"{exchange['weak', 2]:.1f} ms of a weak step and {exchange['strong', 2]:.1f} ms of a strong" in text()
+    assert f"to {exchange['weak', 3]:.0f} ms (weak) and {exchange['strong', 3]:.0f} ms (strong) on 3 ranks" in text()
+    assert f"to {exchange['weak', 4]:.0f} and {exchange['strong', 4]:.0f} ms on 4" in text()
+    efficiency = [f"{rate[kind, 2] / rate['alone', 1] / 2:.2f}"[1:] for kind in ("strong", "weak")]
+    assert "its efficiency is {}, not {}".format(*efficiency) in text()
+    startup = runs.groupby("ranks")["startup"].median()
+    assert f"about {startup[1]:.0f} s with one rank, {startup[4]:.0f} s with four" in text()

@@ -21,20 +21,28 @@ def test_the_solution_gets_full_points(answer, name, capfd):
 
 
 SEEDED = "np.random.default_rng(epoch)"
-ORDER = f"order = {SEEDED}.permutation(examples)"
+ORDER = f"return {SEEDED}.permutation(examples)"
+PART = "return shuffled(examples, epoch)[start : start + batch]"
 DRAFT = 'draft = path.with_suffix(".draft")'
 DAMAGED = """
 if hashlib.sha256(content).digest() != digest:
     raise ValueError(f"{path.name} is cut short or damaged: go back to the checkpoint before it.")
 """
 REFUSE = 'ValueError(f"{path.name} is cut short or damaged: go back to the checkpoint before it.")'
-REDONE = "redone * failures_per_second"
+REDONE, WRITING = "redone * failures_per_second", "write / (interval + write)"
 LOOP = """
 while state.step < steps:
     advance(state)
     state.step += 1
     if state.step % every == 0:
         state.commit()
+"""
+COMMIT_AT_THE_START = """
+while state.step < steps:
+    if state.step % every == 0:
+        state.commit()
+    advance(state)
+    state.step += 1
 """
 COMMIT_FIRST = """
 while state.step < steps:
@@ -48,13 +56,18 @@ WRONG = {
     "the same order in each epoch": ("examples_at", (SEEDED, "np.random.default_rng(0)"), "the same order"),
     "another shuffle on each rank": (
         "examples_at",
-        (SEEDED, "np.random.default_rng([epoch, rank])"),
+        (PART, "return np.random.default_rng([epoch, rank]).permutation(examples)[start : start + batch]"),
         "who takes which part",
+    ),
+    "a part of the epoch for each rank": (
+        "examples_at",
+        ("(within * size + rank) * batch", "rank * (examples // size) + within * batch"),
+        "cut each step, not the epoch",
     ),
     "no seed": ("examples_at", (SEEDED, "np.random.default_rng()"), "asked twice for step 9"),
     "NumPy's global generator": (
         "examples_at",
-        (ORDER, "np.random.seed(epoch); order = np.random.permutation(examples)"),
+        (ORDER, "np.random.seed(epoch); return np.random.permutation(examples)"),
         "a generator of your own",
     ),
     "an epoch of one rank": (
@@ -62,10 +75,10 @@ WRONG = {
         ("examples // (size * batch)", "examples // batch"),
         "it should be (8,)",
     ),
-    "no examples": ("examples_at", ("return order[start : start + batch]", "pass"), "returns nothing"),
+    "no examples": ("examples_at", (PART, "pass"), "returns nothing"),
     "shares, not numbers": (
         "examples_at",
-        ("order[start : start + batch]", "order[start : start + batch] / examples"),
+        (PART, f"{PART} / examples"),
         "expected are integers",
     ),
     "all ranks the same part": ("examples_at", ("within * size + rank", "within * size"), "is read 3 times"),
@@ -88,11 +101,8 @@ WRONG = {
         ('training.random.bit_generator.state = state["random"]', "pass"),
         "the state of the generator",
     ),
-    "what decides on the rate forgotten": (
-        "Checkpoint",
-        ('training.best, training.waited = state["progress"]', "pass"),
-        "`best`",
-    ),
+    "the best loss forgotten": ("Checkpoint", ('training.best = state["best"]', "pass"), "`best`"),
+    "the waiting forgotten": ("Checkpoint", ('training.waited = state["waited"]', "pass"), "`waited`"),
     "no copy": (
         "Checkpoint",
         ("[variable.numpy() for variable in training.optimizer.variables]", "list(training.optimizer.variables)"),
@@ -105,6 +115,16 @@ WRONG = {
     ),
     "no draft": ("Store", (DRAFT, "draft = path"), "leaves a torn file"),
     "the old one is deleted first": ("Store", (DRAFT, f"{DRAFT}; path.unlink(missing_ok=True)"), "leaves none at all"),
+    "the old one is deleted just before the renaming": (
+        "Store",
+        ("os.replace(draft, path)", "path.unlink(missing_ok=True); os.replace(draft, path)"),
+        "neither the old one nor the new one",
+    ),
+    "the draft is copied": (
+        "Store",
+        ("os.replace(draft, path)", "path.write_bytes(draft.read_bytes()); draft.unlink()"),
+        "is torn",
+    ),
     "a draft in another folder": (
         "Store",
         (DRAFT, "import tempfile; draft = tempfile.mkstemp()[1]"),
@@ -131,8 +151,20 @@ WRONG = {
     "one rank's failures": ("lost_share", ("ranks / mtbf", "1 / mtbf"), "one stops all"),
     "fewer failures with more ranks": ("lost_share", ("ranks / mtbf", "1 / (ranks * mtbf)"), "not less"),
     "no restart": ("lost_share", ("interval / 2 + restart", "interval / 2"), "the restart is missing"),
-    "no writing": ("lost_share", (f"write / interval + {REDONE}", REDONE), "the writing is missing"),
-    "writing times interval": ("lost_share", ("write / interval", "write * interval"), "δ/T"),
+    "nothing is done again": ("lost_share", ("interval / 2 + restart", "restart"), "half an interval"),
+    "no writing": ("lost_share", (f"{WRITING} + {REDONE}", REDONE), "the writing is missing"),
+    "writing as a share of the work": ("lost_share", (WRITING, "write / interval"), "300 %"),
+    "the restart outside the brackets": (
+        "lost_share",
+        (REDONE, "interval / 2 + restart * failures_per_second"),
+        "so both are multiplied",
+    ),
+    "no brackets below the line": ("lost_share", (WRITING, "write / interval + write"), "divides by b alone"),
+    "what is left": (
+        "lost_share",
+        (f"{WRITING} + {REDONE}", f"1 - ({WRITING} + {REDONE})"),
+        "subtract it from 1",
+    ),
     "one interval at a time": ("lost_share", ("interval / 2", "np.mean(interval) / 2 + 0 * write"), "Young's"),
     "from the beginning": ("keep_going", (LOOP, f"state.step = 0{LOOP}"), "not from 0"),
     "a for loop": (
@@ -145,6 +177,7 @@ WRONG = {
         (LOOP, COMMIT_FIRST),
         "commit when weights and `step` belong together",
     ),
+    "commit before the step": ("keep_going", (LOOP, COMMIT_AT_THE_START), "not before the next one"),
     "never committed": ("keep_going", ("state.commit()", "None"), "nothing is ever committed"),
     "a commit after each step": ("keep_going", ("state.step % every == 0", "True"), "after every step"),
     "errors caught": (
@@ -161,6 +194,35 @@ def test_a_mistake_costs_points_and_is_named(answer, mistake, capsys):
     exercise, edit, word = WRONG[mistake]
     assert points(answer(NOTEBOOK, exercise, edit), 6) < 6
     assert word in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "left_out",
+    [
+        "training.optimizer.learning_rate.assign(state['rate'])",
+        "training.best = state['best']",
+        "training.waited = state['waited']",
+    ],
+)
+def test_without_what_decides_on_the_rate_it_is_not_the_uninterrupted_run(answer, left_out):
+    verdicts = {verdict.id: verdict for verdict in check(answer(NOTEBOOK, "Checkpoint", (left_out, "None"))).verdicts}
+    assert not verdicts["uninterrupted"].passed
+    assert "differs" in verdicts["uninterrupted"].reason
+
+
+def test_half_of_the_writing_may_count_as_lost_with_a_failure(answer):
+    assert points(answer(NOTEBOOK, "lost_share", ("interval / 2", "(interval + write) / 2")), 6) == 6.0
+
+
+def test_a_stub_is_told_in_one_line(capsys):
+    class Checkpoint:
+        @staticmethod
+        def take(training):
+            raise NotImplementedError()
+
+    assert [verdict.title for verdict in check(Checkpoint).verdicts] == ["Not written yet"]
+    assert points(Checkpoint, 6) == 0.0
+    assert "still a stub" in capsys.readouterr().out
 
 
 def test_a_checkpoint_of_nothing_is_named(capsys):

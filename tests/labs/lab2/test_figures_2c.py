@@ -52,6 +52,14 @@ def test_speed_has_a_line_for_each_kind_and_the_ideal():
     assert list(ideal.get_ydata()) == [100.0, 400.0]
 
 
+def test_no_line_of_speed_hides_another():
+    for axis in figures_2c.speed(runs(), cores=2).axes:
+        lines = [line for line in axis.lines if line.get_linestyle() in ("-", "--") and len(line.get_xdata()) == 3]
+        assert len(lines) == 4
+        assert len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 4
+        assert len({tuple(line.get_xdata()) for line in lines}) == 4
+
+
 def test_speed_does_with_what_is_there():
     table = runs()
     assert len(figures_2c.speed(table[table["exchange"]], cores=4).axes) == 2

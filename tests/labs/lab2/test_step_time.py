@@ -39,6 +39,23 @@ def test_a_busy_machine_is_told():
     assert "100% of the blocks" in step_time.disturbance(pd.DataFrame({"others": [0.0, 0.1]}))
 
 
+def test_a_choice_is_what_horovod_reads_and_what_the_optimizer_gets():
+    env, setting = step_time.configured({"fusion_mb": 0.25, "cycle_ms": 5, "compression": "fp16"}, 8)
+    assert env == {"HOROVOD_FUSION_THRESHOLD": "262144", "HOROVOD_CYCLE_TIME": "5"}
+    assert setting == Setting(8, fp16=True)
+
+
+def test_launches_take_turns(monkeypatch):
+    def measure(settings, ranks, *, env, **how):
+        return pd.DataFrame([{"setting": name, "env": env["HOROVOD_CYCLE_TIME"], **how} for name in settings])
+
+    monkeypatch.setattr(step_time, "measure", measure)
+    choice = {"fusion_mb": 1, "compression": "none"}
+    table = step_time.in_turns({"a": {**choice, "cycle_ms": 1}, "b": {**choice, "cycle_ms": 9}}, 8, turns=2, blocks=3)
+    assert list(zip(table["setting"], table["env"])) == [("a", "1"), ("b", "9")] * 2
+    assert set(table["blocks"]) == {3}
+
+
 @pytest.mark.slow
 @pytest.mark.ranks
 def test_the_bytes_of_a_step_are_those_of_the_ring():

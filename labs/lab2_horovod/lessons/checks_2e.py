@@ -1,0 +1,316 @@
+"""Checks of notebook 2e: a PyTorch script, converted to DistributedDataParallel.
+
+The script is judged by what `torch_witness` sees in a short run of two processes over Gloo, with settings under which
+omissions show: first weights differ unless they are broadcast, and the number of images is odd.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from course_lib import data
+from course_lib.notebook.judging import Criterion, Verdict, Wrong, judge
+from course_lib.notebook.report import Report, Ticker
+from course_lib.system import paths, supervise
+from course_lib.system.errors import last_line
+
+PROCESSES, EPOCHS, BATCH_SIZE = 2, 2, 32
+IMAGES = 259  # four full batches for each process, eight where nobody shares
+TIME_LIMIT_S = 240.0
+PATIENCE_S = 3.0  # for the other process when one has failed
+WITNESS = Path(__file__).with_name("torch_witness.py")
+INSTALL = (
+    'PyTorch is not installed here: type `pip install "torch>=2.4"` in a terminal of the course, then check again.'
+)
+
+
+@dataclass(frozen=True)
+class Run:
+    """What two processes did: the files of `torch_witness`, exit codes, what they wrote, and the script's text."""
+
+    seen: Sequence[Mapping[str, np.ndarray]]
+    codes: Sequence[int]
+    output: Sequence[str]
+    source: str
+
+    def arrays(self, name: str) -> list[list[np.ndarray]]:
+        """Of each process, the arrays `name_0`, `name_1`, …"""
+        return [
+            [seen[f"{name}_{i}"] for i in range(sum(key.startswith(f"{name}_") for key in seen))] for seen in self.seen
+        ]
+
+    def require_steps(self) -> None:
+        """Raise `Wrong` where a process took no step."""
+        if not all(len(seen) and seen["steps"] for seen in self.seen):
+            raise Wrong(self.end() or "no optimizer took a step in both processes.")
+
+    def end(self) -> str:
+        """Why the run ended early, in a sentence; empty where it did not."""
+        words = [last_line(text) for code, text in zip(self.codes, self.output) if code not in (0, 128 + 15)]
+        if supervise.TIMED_OUT in self.codes:
+            return f"After {TIME_LIMIT_S:.0f} s the script had not ended: does one process wait for the other?"
+        if not words:
+            return ""
+        for word, advice in ADVICE.items():
+            if word.lower() in words[0].lower():
+                return f"The script failed: {words[0]} {advice}"
+        return f"The script failed: {words[0]}"
+
+
+ADVICE = {
+    "nccl": "NCCL needs GPUs: choose Gloo where there are none.",
+    "cuda": "There is no GPU in this check: choose one only where `torch.cuda.is_available()`.",
+    "process group has not been initialized": "Call `init_process_group` first.",
+    "mutually exclusive": "Shuffling is the sampler's business now.",
+    "has no attribute 'set_epoch'": "Only a `DistributedSampler` has it.",
+}
+_runs: dict[str, Run] = {}
+
+
+def check(script: str | Path = "fashion_mnist_torch.py") -> Report:
+    """Run the script as two processes and report on it; in one line where there is no PyTorch."""
+    if find_spec("torch") is None:
+        return Report([Verdict("torch", "Not checked", 0.0, 1.0, INSTALL)])
+    path = Path(script).absolute()
+    if not path.is_file():
+        return Report([Verdict("script", "No script", 0.0, 1.0, f"There is no `{path.name}` beside this notebook.")])
+    with Ticker(f"{path.name} runs as {PROCESSES} processes, {IMAGES} images"):
+        run = gather(path)
+    return Report(judge(run, CRITERIA), error=run.output[_first_failed(run)][-1500:] if any(run.codes) else "")
+
+
+def gather(script: Path) -> Run:
+    """The run of a script; one that did not change is not run again."""
+    source = script.read_text(encoding="utf-8")
+    key = hashlib.sha256(source.encode()).hexdigest()
+    if key not in _runs:
+        with tempfile.TemporaryDirectory(prefix="check-") as folder:
+            _runs[key] = _start(script, Path(folder), source)
+    return _runs[key]
+
+
+def _start(script: Path, folder: Path, source: str) -> Run:
+    arguments = ["--epochs", EPOCHS, "--batch-size", BATCH_SIZE, "--seed", 0, "--checkpoint", "trained.pt"]
+    port, processes, outputs = _free_port(), [], []
+    for rank in range(PROCESSES):
+        place = folder / str(rank)
+        place.mkdir()
+        outputs.append(place / "output.txt")
+        command = [sys.executable, WITNESS, place / "seen.npz", IMAGES, script, *arguments]
+        with open(outputs[-1], "wb") as output:
+            processes.append(
+                subprocess.Popen(
+                    supervise.command_line([str(word) for word in command], timeout=TIME_LIMIT_S),
+                    stdin=subprocess.PIPE,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    cwd=place,
+                    env=_environment(rank, port),
+                )
+            )
+    try:
+        _wait(processes)
+    finally:
+        for process in processes:
+            process.stdin.close()  # the lease: what still runs is ended, with all that it started
+        codes = [process.wait() for process in processes]
+    files = [folder / str(rank) / "seen.npz" for rank in range(PROCESSES)]
+    seen = [dict(np.load(path)) if path.exists() else {} for path in files]
+    return Run(seen, codes, [path.read_text(errors="replace") for path in outputs], source)
+
+
+def _wait(processes: Sequence[subprocess.Popen]) -> None:
+    """Until all have ended, or one has failed and the other has had time to end by itself."""
+    deadline = float("inf")
+    while any(process.poll() is None for process in processes) and time.monotonic() < deadline:
+        if deadline == float("inf") and any(process.poll() for process in processes):
+            deadline = time.monotonic() + PATIENCE_S
+        time.sleep(0.05)
+
+
+def _environment(rank: int, port: int) -> dict[str, str]:
+    """What torchrun sets for a process on the only host; one thread, no GPU, a slice of the data."""
+    found = {
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": port,
+        "RANK": rank,
+        "LOCAL_RANK": rank,
+        "WORLD_SIZE": PROCESSES,
+        "LOCAL_WORLD_SIZE": PROCESSES,
+        "OMP_NUM_THREADS": 1,
+        "CUDA_VISIBLE_DEVICES": "",
+        "COURSE_SLICE": IMAGES,
+        "PYTHONPATH": os.pathsep.join([str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
+    }
+    if sys.platform == "linux":
+        found["GLOO_SOCKET_IFNAME"] = "lo"  # else Gloo looks up the host's name, which not every network knows
+    return {**os.environ, **{name: str(value) for name, value in found.items()}}
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return free.getsockname()[1]
+
+
+def _first_failed(run: Run) -> int:
+    return next((rank for rank, code in enumerate(run.codes) if code not in (0, 128 + 15)), 0)
+
+
+# Criteria
+
+
+def _met(run: Run) -> str:
+    run.require_steps()
+    if any(seen["met"] != PROCESSES for seen in run.seen):
+        raise Wrong("The two processes never met: each trains for itself. Call `torch.distributed.init_process_group`.")
+    return "Two processes, one group."
+
+
+def _device(run: Run) -> str:
+    if "LOCAL_RANK" not in run.source and "get_node_local_rank" not in run.source:
+        raise Wrong(
+            "On a host with four GPUs all processes would take the first: choose by the environment's `LOCAL_RANK`."
+        )
+    run.require_steps()
+    return "Your script looks at `LOCAL_RANK`, and runs where there is no GPU. (On GPUs this was not tried.)"
+
+
+def _own_part(run: Run) -> str:
+    run.require_steps()
+    one, other = (set(_epochs(seen)[0]) for seen in run.seen)
+    both = len(one & other)
+    if both > 2:  # a sampler may fill up the last part with a repeated image
+        raise Wrong(
+            f"In the first epoch {both} images are read by both processes: give the loader a `DistributedSampler`."
+        )
+    steps = {int(seen["steps"]) for seen in run.seen}
+    if steps != {EPOCHS * (IMAGES // PROCESSES // BATCH_SIZE)}:
+        raise Wrong(
+            f"The processes take {sorted(steps)} steps in {EPOCHS} epochs: do they read all of their part?", 0.5
+        )
+    return "Each process reads its own half of the images."
+
+
+def _reshuffled(run: Run) -> str:
+    run.require_steps()
+    for seen in run.seen:
+        first, second = _epochs(seen)
+        if first == second:
+            raise Wrong("Every epoch has the same order: a sampler doesn't know the epoch until you call `set_epoch`.")
+        if first == sorted(first):
+            raise Wrong("The images come in their stored order: let the sampler shuffle.")
+    return "Another order in each epoch."
+
+
+def _same_start(run: Run) -> str:
+    run.require_steps()
+    if _apart(run, "start"):
+        raise Wrong(
+            f"A first weight differs by {_apart(run, 'start'):.2g} between the processes. "
+            "`DistributedDataParallel` broadcasts them when it wraps the model."
+        )
+    return "Both start from the same weights."
+
+
+def _averaged(run: Run) -> str:
+    run.require_steps()
+    difference = _apart(run, "gradient")
+    if difference:
+        raise Wrong(
+            f"In the first step a gradient differs by {difference:.2g} between the processes: nobody averages. "
+            "Wrap the model in `DistributedDataParallel`, and call the wrapped one."
+        )
+    gradients, expected = run.arrays("gradient")[0], joint_gradient(run)
+    for got, wanted in zip(gradients, expected):
+        scale = float(np.abs(wanted).max())
+        if not np.allclose(got, wanted, rtol=1e-3, atol=1e-4 * scale):
+            factor = float((got * wanted).sum() / (wanted**2).sum())
+            raise Wrong(
+                f"The gradient is not that of the {PROCESSES * BATCH_SIZE} images of both processes: "
+                f"it is about {factor:.2g} times as long along it. Sum or average?"
+            )
+    if difference := _apart(run, "end"):
+        raise Wrong(f"After the last step a weight differs by {difference:.2g} between the processes.", 0.5)
+    return f"The gradient is that of one process with {PROCESSES * BATCH_SIZE} images, and the weights stay equal."
+
+
+def _one_saves(run: Run) -> str:
+    run.require_steps()
+    saves = [list(seen["saves"]) for seen in run.seen]
+    savers = [rank for rank, found in enumerate(saves) if found]
+    if not savers:
+        raise Wrong(run.end() or "Nobody saved the trained network with `torch.save`.")
+    if len(savers) > 1:
+        raise Wrong("Both processes write the one file: let rank 0 do it.")
+    if any(saves[savers[0]]):
+        raise Wrong(
+            "Only one process saves, but each name begins with `module.`, the wrapper's: the serial network can't load "
+            "that. Save what is inside.",
+            0.5,
+        )
+    return f"Only rank {savers[0]} saves, under the names of the serial network."
+
+
+def joint_gradient(run: Run) -> list[np.ndarray]:
+    """The gradient of the serial network for the first batches of both processes together."""
+    import torch
+    from torch import nn
+
+    model = nn.Sequential(
+        *(nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2)),
+        *(nn.Flatten(), nn.Linear(32 * 7 * 7, 64), nn.ReLU(), nn.Linear(64, 10)),
+    )
+    start = run.arrays("start")[0]
+    if [tuple(weight.shape) for weight in model.parameters()] != [weight.shape for weight in start]:
+        raise Wrong("This is another network: leave its layers as they were.")
+    with torch.no_grad():
+        for weight, value in zip(model.parameters(), start):
+            weight.copy_(torch.from_numpy(value))
+    fashion = data.load("fashion_mnist")
+    rows = np.concatenate([seen["images"][:BATCH_SIZE] for seen in run.seen])
+    images = torch.from_numpy(fashion.x_train[rows]).permute(0, 3, 1, 2) / 255
+    nn.functional.cross_entropy(model(images), torch.from_numpy(fashion.y_train[rows])).backward()
+    return [weight.grad.numpy() for weight in model.parameters()]
+
+
+def _apart(run: Run, name: str) -> float:
+    """The largest difference between the two processes' arrays."""
+    one, other = run.arrays(name)
+    if len(one) != len(other):
+        raise Wrong("The processes train networks of different sizes.")
+    return max((float(np.abs(a - b).max()) for a, b in zip(one, other)), default=0.0)
+
+
+def _epochs(seen: Mapping[str, Any]) -> list[list[int]]:
+    """The images read in each epoch, in their order."""
+    images = seen["images"].tolist()
+    if not images:
+        raise Wrong("No images were seen: keep the `TensorDataset`, and load from it without worker processes.")
+    part = len(images) // EPOCHS
+    return [images[:part], images[part : 2 * part]]
+
+
+CRITERIA = (
+    Criterion("init", "The processes meet", 1, _met),
+    Criterion("device", "One GPU for each process", 1, _device),
+    Criterion("data", "Each reads its own part", 1, _own_part),
+    Criterion("epoch", "Reshuffled in each epoch", 1, _reshuffled),
+    Criterion("start", "The same first weights", 1, _same_start),
+    Criterion("average", "The gradients are averaged", 1, _averaged),
+    Criterion("save", "One process saves", 1, _one_saves),
+)

@@ -1,0 +1,115 @@
+"""Notebook 2e: the converted PyTorch script, and mistakes that learners make in it. CI has no PyTorch."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import numpy as np
+import pytest
+
+from course_lib.command.classroom import conversions
+from labs.lab2_horovod.lessons import checks_2e
+
+FOLDER = conversions.LAB2 / "pytorch"
+STEPS = tuple(conversions.steps(FOLDER))
+needs_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+
+WRONG = {  # mistake: (steps left out, edit, criterion, words of the reason)
+    "nothing done": (STEPS, (), "init", "never met"),
+    "never wrapped": (
+        ("average",),
+        ("model.module.state_dict", "model.state_dict"),
+        "average",
+        "nobody averages",
+    ),
+    "no sampler": (("data", "epoch"), (), "data", "DistributedSampler"),
+    "the epoch not told": (("epoch",), (), "epoch", "set_epoch"),
+    "all save": (("save",), (), "save", "let rank 0 do it"),
+    "the wrapper's names": ((), ("model.module.state_dict", "model.state_dict"), "save", "`module.`"),
+    "the first GPU for all": (("device",), (), "device", "LOCAL_RANK"),
+    "NCCL without a GPU": ((), ('"nccl" if torch.cuda.is_available() else "gloo"', '"nccl"'), "init", "choose Gloo"),
+    "summed": (
+        (),
+        ("        optimizer.step()", "        [w.grad.mul_(2) for w in model.parameters()]; optimizer.step()"),
+        "average",
+        "2 times as long",
+    ),
+}  # fmt: skip
+
+
+def report(tmp_path, without=(), edit=()):
+    text = conversions.converted([step for step in STEPS if step not in without], FOLDER)
+    if edit:
+        assert edit[0] in text
+        text = text.replace(*edit)
+    script = tmp_path / "fashion_mnist_torch.py"
+    script.write_text(text)
+    return {verdict.id: verdict for verdict in checks_2e.check(script).verdicts}
+
+
+@needs_torch
+@pytest.mark.ranks
+@pytest.mark.slow
+def test_the_converted_script_is_right(tmp_path):
+    verdicts = report(tmp_path)
+    assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.passed} == {}
+
+
+@needs_torch
+@pytest.mark.ranks
+@pytest.mark.slow
+@pytest.mark.parametrize("mistake", WRONG)
+def test_a_mistake_is_named(tmp_path, mistake):
+    without, edit, criterion, words = WRONG[mistake]
+    verdict = report(tmp_path, without, edit)[criterion]
+    assert not verdict.passed
+    assert words in verdict.reason
+
+
+def test_without_pytorch_the_check_says_how_to_get_it(monkeypatch):
+    monkeypatch.setattr(checks_2e, "find_spec", lambda name: None)
+    (verdict,) = checks_2e.check("nowhere.py").verdicts
+    assert "PyTorch is not installed here" in verdict.reason and "pip install" in verdict.reason
+
+
+def test_each_step_of_the_conversion_fits_the_script():
+    assert "DistributedDataParallel" not in conversions.converted([], FOLDER)
+    compile(conversions.converted(folder=FOLDER), "converted", "exec")
+
+
+def run(code=0, output="", **changed):
+    """Two processes that did all as it should be, but for what is changed in the second."""
+    order = np.random.default_rng(0).permutation(256)
+    seen = [
+        {
+            "images": np.concatenate([order[rank::2], order[::-1][rank::2]]),
+            "saves": np.array([False] * (rank == 0)), "met": np.array(2), "steps": np.array(8),
+            "start_0": np.ones(3), "gradient_0": np.ones(3), "end_0": np.zeros(3),
+        }
+        for rank in range(2)
+    ]  # fmt: skip
+    seen[1].update(changed)
+    return checks_2e.Run(seen, [0, code], ["", output], "LOCAL_RANK")
+
+
+@pytest.mark.parametrize(
+    ("criterion", "changed", "words"),
+    [
+        ("init", {"met": np.array(1)}, "never met"),
+        ("start", {"start_0": np.zeros(3)}, "broadcasts them"),
+        ("average", {"gradient_0": np.zeros(3)}, "nobody averages"),
+        ("data", {"steps": np.array(7)}, "read all of their part"),
+        ("epoch", {"images": np.tile(np.arange(128), 2)}, "set_epoch"),
+        ("save", {"saves": np.array([False])}, "let rank 0 do it"),
+        (
+            "init",
+            {"steps": np.array(0), "code": 1, "output": "x\nRuntimeError: CUDA is missing"},
+            "no GPU in this check",
+        ),
+        ("init", {"steps": np.array(0), "code": 124}, "does one process wait"),
+    ],
+)
+def test_what_was_seen_is_judged(criterion, changed, words):
+    (asked,) = [one for one in checks_2e.CRITERIA if one.id == criterion]
+    assert criterion == "average" or asked(run()).passed  # for the average the network is needed
+    assert words in asked(run(**changed)).reason
