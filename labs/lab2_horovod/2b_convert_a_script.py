@@ -431,8 +431,9 @@ omissions.drop(columns="seconds").fillna("")
 #
 # ## Three patients
 #
-# Three scripts, A, B and C. Each is the converted script less *one* of the steps 3 to 8, and each ran to its end. You
-# get what a colleague would send you: what the ranks printed, and what was seen of each. Not the script.
+# Now the other way round. Your script runs three times more, as A, B and C. Each time *one* of the steps 3 to 8 is
+# undone behind its back, so that it is as if you had forgotten it. You get what a colleague would send you: what the
+# ranks printed, and what was seen of each. Not which step it was.
 #
 # A fingerprint stands for all weights: equal fingerprints, equal weights. (With `--seed 0` the ranks draw different
 # first weights.)
@@ -449,7 +450,7 @@ examine("C")
 # %% [markdown]
 # ### Exercise: the diagnosis
 #
-# Which step does each of them lack? Go by what must follow from each omission: what would be equal then, what
+# Which step does each run lack? Go by what must follow from each omission: what would be equal then, what
 # different, and from when on?
 #
 # <details><summary>Hint</summary>Weights that differ at the end either started apart or were moved apart. The
@@ -458,9 +459,9 @@ examine("C")
 
 # %% exercise="diagnosis"
 def diagnosis():
-    """The step that each script lacks, by its number from 3 to 8: {"A": …, "B": …, "C": …}."""
+    """The step that each run lacks, by its number from 3 to 8: {"A": …, "B": …, "C": …}."""
     ### BEGIN SOLUTION
-    return {"A": 5, "B": 6, "C": 4}
+    return {"A": 5, "B": 8, "C": 4}
     ### END SOLUTION
 
 
@@ -473,8 +474,9 @@ diagnosis_points(diagnosis, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Such a table needs no special tool. A hash of the weights of each rank, printed after the first step and after the
-# last, finds the two mistakes that no log shows. Put it into every script that you convert.
+# Compare what A and C report with what they hold: one loss, for two networks. And B: two losses, for one network. Such
+# a table needs no special tool. A hash of the weights of each rank, printed after the first step and after the last,
+# finds the two mistakes that no log shows. Put it into every script that you convert.
 #
 # ## On your own terminal
 #

@@ -6,7 +6,7 @@ import pytest
 
 from course_lib.command.classroom import conversions
 from course_lib.notebook.judging import judge
-from labs.lab2_horovod.lessons import checks_2b
+from labs.lab2_horovod.lessons import checks_2b, diagnosis_2b
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 FULL = sum(criterion.max_points for criterion in checks_2b.STEPS)
@@ -150,6 +150,29 @@ def test_plausible_mistakes_get_their_reason(mistakes, tmp_path):
         _, step, points, reason = WRONG[mistake]
         assert got[step].points == points
         assert reason in got[step].reason
+
+
+def test_each_patient_shows_what_its_omission_does(tmp_path, capsys):
+    script = tmp_path / "fashion_mnist.py"
+    script.write_text(conversions.converted())
+    seen = {patient: diagnosis_2b.examine(patient, script) for patient in "ABC"}
+    first, end, loss = "weights after the first step", "weights at the end", "loss reported at the end"
+
+    def equal(patient, row):
+        return seen[patient].loc[row].nunique() == 1
+
+    assert [equal(patient, first) for patient in "ABC"] == [False, True, True]
+    assert [equal(patient, end) for patient in "ABC"] == [False, True, False]
+    assert [equal(patient, loss) for patient in "ABC"] == [True, False, True]
+    assert not any(equal(patient, "brightness of the first three") for patient in "ABC")
+    assert "validation accuracy" in capsys.readouterr().out
+
+
+def test_an_unfinished_script_is_not_examined(tmp_path, capsys):
+    script = tmp_path / "fashion_mnist.py"
+    script.write_text("raise SystemExit\n")
+    assert diagnosis_2b.examine("A", script) is None
+    assert "has to be converted first. It lacks: 1 Initialise Horovod" in capsys.readouterr().out
 
 
 def test_option_2_and_a_model_that_its_first_batch_builds_are_as_good(tmp_path):

@@ -1,4 +1,4 @@
-"""Scripts that lack one unknown step of the conversion, for diagnosis: notebook 2b."""
+"""The learner's converted script with one step of the conversion undone, for diagnosis: notebook 2b."""
 
 from __future__ import annotations
 
@@ -11,41 +11,61 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib.command.classroom import conversions
 from course_lib.notebook.answers import returned
 from course_lib.notebook.exercises import Exercise
-from course_lib.notebook.judging import Criterion, Wrong
+from course_lib.notebook.judging import Criterion, Wrong, judge
 from course_lib.notebook.report import Report, Ticker
 from course_lib.ranks.evidence import Evidence, RankEvidence
 from labs.lab2_horovod.lessons import checks_2b
 
-_PATIENTS = {"A": "broadcast", "B": "data", "C": "optimizer"}
-_STEPS = list(conversions.steps())
+_STEPS = [criterion.id for criterion in checks_2b.STEPS]
+_PATIENTS = {"A": "broadcast", "B": "metrics", "C": "optimizer"}
+_UNDONE = {  # what runs before the script
+    "broadcast": "hvd.callbacks.BroadcastGlobalVariablesCallback = lambda *_, **__: tf.keras.callbacks.Callback()",
+    "metrics": "hvd.callbacks.MetricAverageCallback = lambda *_, **__: tf.keras.callbacks.Callback()",
+    "optimizer": "hvd.DistributedOptimizer = lambda optimizer, *_, **__: optimizer",
+}
+_WRAPPER = """import runpy
+import horovod.tensorflow.keras as hvd
+import tensorflow as tf
+{undone}
+runpy.run_path({script!r}, run_name="__main__")
+"""
 
 # Of each patient: what speaks against another step, and what for its own.
 _AGAINST = {
     "A": {
         4: "A's ranks differ after the first step already. Without averaging they would still be equal then: the "
         "broadcast comes at the end of that step.",
+        8: "both ranks report the same loss: it is averaged.",
     },
     "B": {
-        3: "a rate is nothing that this table shows. Look at the images: how many are there, and who reads which?",
+        4: "B's ranks hold the same weights to the end, though each reads other images: their gradients are averaged.",
+        6: "B's ranks read different images, each its own part.",
+        7: "the last row says who saves.",
     },
     "C": {
         5: "C's ranks are equal after the first step: something has made them so.",
-        3: "both ranks have the same rate, whichever it is; equal ranks would stay equal.",
+        8: "both ranks report the same loss: it is averaged.",
     },
 }
 _FOR = {
     "A": "look at the weights: from when on do the ranks differ?",
-    "B": "look at the images: how many are there, and who reads which?",
+    "B": "the weights are equal from the first step to the last. What do the ranks tell of one and the same network?",
     "C": "look at the weights: when are the ranks equal, and when not?",
 }
 
 
-def examine(patient: str) -> pd.DataFrame:
-    """Run a patient on two ranks, print what they print, and return what was seen of each, a column for each rank."""
-    evidence = _seen(patient)
+def examine(patient: str, script: str | Path = "fashion_mnist.py") -> pd.DataFrame | None:
+    """Run the script on two ranks with a step undone, and return what was seen of each, a column for each rank.
+
+    What the ranks print is printed. A script that lacks a step by itself is not run: then a sentence says so.
+    """
+    lacking = [verdict.title for verdict in judge(checks_2b.gather(script), checks_2b.STEPS) if not verdict.passed]
+    if lacking:
+        print(f"{Path(script).name} has to be converted first. It lacks: {', '.join(lacking)}.")
+        return None
+    evidence = _seen(patient, Path(script).absolute())
     for rank in evidence.ranks:
         for line in rank.printed:
             print(f"[{rank.rank}] {line.strip()}")
@@ -53,12 +73,12 @@ def examine(patient: str) -> pd.DataFrame:
 
 
 @functools.cache
-def _seen(patient: str) -> Evidence:
-    left_out = _PATIENTS[patient]
+def _seen(patient: str, script: Path) -> Evidence:
     with tempfile.TemporaryDirectory(prefix="patient-") as folder, Ticker(f"{patient} runs on two ranks") as ticker:
-        script = Path(folder) / f"patient_{patient}.py"
-        script.write_text(conversions.converted([step for step in _STEPS if step != left_out]), encoding="utf-8")
-        return checks_2b.gather(script, on_event=ticker.follow)
+        wrapper = Path(folder) / f"patient_{patient}.py"
+        undone = _UNDONE[_PATIENTS[patient]]
+        wrapper.write_text(_WRAPPER.format(undone=undone, script=str(script)), encoding="utf-8")
+        return checks_2b.gather(wrapper, on_event=ticker.follow)
 
 
 def _findings(rank: RankEvidence) -> dict[str, str]:
@@ -95,7 +115,7 @@ def _named(patient: str) -> Callable[[Callable], str]:
     def judge(diagnosis: Callable) -> str:
         answer = returned(diagnosis())
         if not isinstance(answer, dict) or not set(answer) <= set(_PATIENTS):
-            raise Wrong('It should return the number of a step for each script, as in {"A": 3, "B": 7, "C": 8}.')
+            raise Wrong('It should return the number of a step for each script, as in {"A": 3, "B": 6, "C": 7}.')
         step = answer.get(patient)
         if step is None:
             raise Wrong(f"{patient} has no diagnosis.")

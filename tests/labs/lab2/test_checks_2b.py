@@ -120,11 +120,12 @@ def test_a_stub_gets_nothing_and_says_so_itself():
 @pytest.mark.parametrize(
     "answer, points, reason",
     [
-        ({"A": 5, "B": 6, "C": 4}, 3, ""),
-        ({"A": 4, "B": 6, "C": 5}, 1, "A's ranks differ after the first step already"),
-        ({"A": 4, "B": 6, "C": 5}, 1, "C's ranks are equal after the first step"),
+        ({"A": 5, "B": 8, "C": 4}, 3, ""),
+        ({"A": 4, "B": 8, "C": 5}, 1, "A's ranks differ after the first step already"),
+        ({"A": 4, "B": 8, "C": 5}, 1, "C's ranks are equal after the first step"),
         ({"A": 5, "B": 3}, 1, "C has no diagnosis"),
-        ({"A": 5, "B": 8, "C": 4}, 2, "look at the images"),
+        ({"A": 5, "B": 6, "C": 4}, 2, "each its own part"),
+        ({"A": 5, "B": 3, "C": 4}, 2, "one and the same network"),
         (["broadcast"], 0, "the number of a step for each"),
         (None, 0, "is a `return` missing"),
     ],
