@@ -181,8 +181,11 @@ class Evidence:
         return int(apart[0]) + 1 if len(apart) else None
 
     def changed_between(self) -> float:
-        """The share of updates before which something else had changed a rank's weights since the last, at most."""
-        shares = [np.mean(rank.updates[1:, 0] != rank.updates[:-1, 2]) for rank in self.ranks if len(rank.updates) > 1]
+        """The share of updates before which something else had changed a rank's weights since the last, at most.
+
+        Between the first two a callback broadcasts, and may.
+        """
+        shares = [np.mean(rank.updates[2:, 0] != rank.updates[1:-1, 2]) for rank in self.ranks if len(rank.updates) > 2]
         return float(max(shares, default=0.0))
 
     def weights_differ(self, trainable: bool = False) -> float | None:

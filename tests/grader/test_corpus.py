@@ -105,7 +105,8 @@ def test_script_gets_its_marks(name, marks, graded):
     got = {verdict.id: verdict for verdict in outcome.verdicts}
     if "points" in marks:
         assert {id: verdict.points for id, verdict in got.items()} == dict(zip(criteria.IDS, marks["points"])), said
-    assert (outcome.passed, outcome.needs_a_look) == (marks["passed"], marks.get("look", False)), said
+    if "passed" in marks:
+        assert (outcome.passed, outcome.needs_a_look) == (marks["passed"], marks.get("look", False)), said
     for id, words in marks.get("reasons", {}).items():
         assert words in got[id].reason, said
     if "claims" in marks:

@@ -111,11 +111,11 @@ def test_weights_that_the_same_gradients_make_different_are_noticed(tmp_path):
     assert evidence.read(tmp_path, 2, Result(0, 1.0)).applied_apart() == 3
 
 
-def test_weights_that_change_between_updates_are_counted(tmp_path):
-    rows = [[0, 7, 1], [1, 7, 2], [9, 7, 10], [11, 7, 12], [12, 7, 13]]
+def test_weights_that_change_between_updates_are_counted_after_the_broadcast(tmp_path):
+    rows = [[0, 7, 1], [5, 7, 6], [9, 7, 10], [11, 7, 12], [12, 7, 13]]
     (tmp_path / "rank-0.updates").write_bytes(np.array(rows, "<i8").tobytes())
     found = evidence.read(tmp_path, 1, Result(0, 1.0))
-    assert (found.applied_apart(), found.changed_between()) == (None, 0.5)
+    assert (found.applied_apart(), found.changed_between()) == (None, 2 / 3)
 
 
 SCRIPT = """

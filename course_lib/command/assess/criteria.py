@@ -12,6 +12,8 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from course_lib.notebook import conduct, observation
 from course_lib.notebook.conduct import with_end
 from course_lib.notebook.judging import Criterion, Wrong
@@ -19,6 +21,10 @@ from course_lib.ranks.evidence import Evidence, RankEvidence
 
 MAX_EPOCHS = 1.25  # training sets that the ranks may read together in an epoch
 MIN_EPOCHS = 0.3  # and that they must read in the whole training
+MIN_DIFFERENT = 0.5  # of the images, that ranks must read which read as many as there are
+MIN_TOLD_APART = (
+    0.95  # of a rank's images in its first epoch that differ in brightness, where images can be known again
+)
 MIN_TRAFFIC_SHARE = 0.8  # of the bytes that reductions make, which the kernel must have counted
 
 MAX_CHANGED_SHARE = 0.08  # of the updates, before which something else than an update may change the weights
@@ -190,6 +196,11 @@ def data(measured: Measured) -> str:
     read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
     if not evidence.result.code and read < MIN_EPOCHS * measured.images:
         raise Wrong(f"Together the ranks read only {read:,} of {measured.images:,} images.")
+    different = _different(evidence)
+    if different is not None and read >= measured.images and different < MIN_DIFFERENT * measured.images:
+        raise Wrong(
+            f"Together the ranks read only {different:,} different images of {measured.images:,}, over and over."
+        )
     return told
 
 
@@ -288,6 +299,14 @@ def _from_outside(measured: Measured) -> str:
     if evidence is None or evidence.traffic is None:
         return ""
     return observation.idle(evidence.use) or observation.silent(evidence.use)
+
+
+def _different(evidence: Evidence) -> int | None:
+    """How many different images the ranks read, as far as brightness tells; None where it does not."""
+    firsts = [rank.epoch_examples(0) for rank in evidence.ranks]
+    if any(not len(one) or len(np.unique(one)) < MIN_TOLD_APART * len(one) for one in firsts):
+        return None
+    return len(np.unique(np.concatenate([step for rank in evidence.ranks for step in rank.examples])))
 
 
 def _savers(evidence: Evidence) -> list[int]:

@@ -61,6 +61,8 @@ class State:
         if event.kind == "stage":
             self.stage, self.limit = event.data["text"], event.data.get("limit")
             self._since = self.seconds
+            if self.limit is not None:  # the run on all ranks begins, or begins anew
+                self.live = LiveState(self.live.title, self.live.ranks)
         elif event.kind == "output" or _makes_sense(event, self.live.ranks):
             self.live.update(event)
 

@@ -603,6 +603,28 @@ def test_the_timeline_tells_what_was_waited_for(tmp_path):
     assert evidence.read(tmp_path, 2, Result(0, 1.0)).collectives.waiting == {"accuracy": {1}}
 
 
+class TestDifferentImages:
+    """Images are known again by their brightness, unless that is too coarse."""
+
+    @staticmethod
+    def over_and_over(images: np.ndarray, number: int) -> RankEvidence:
+        """A rank that goes through so few images in each epoch; a quarter of its steps in one of eight."""
+        mine = images[number * IMAGES // 8 :][: IMAGES // 8]
+        n = len(mine) // BATCH
+        epochs = [{"epoch": e, "first": e * n, "steps": n, "logs": {}} for e in range(8)]
+        return replace(rank(number, epoch=epochs), examples=steps(np.tile(mine, 8)))
+
+    def test_a_quarter_over_and_over_is_noticed(self):
+        together = run(*(self.over_and_over(brightness(0), number) for number in (0, 1)))
+        reason = verdicts(together)["data"].reason
+        assert f"only {IMAGES // 4:,} different images of {IMAGES:,}" in reason
+
+    def test_brightness_that_is_too_coarse_says_nothing(self):
+        coarse = np.round(brightness(0) / 4) * 4
+        together = run(*(self.over_and_over(coarse, number) for number in (0, 1)))
+        assert "different images" not in verdicts(together)["data"].reason
+
+
 FIVE = {name: FULL[name] for name in ("averaged", "data", "train_accuracy", "test_accuracy", "time")}
 
 

@@ -7,7 +7,7 @@
 #: + import atexit
 #: +
 #: +
-#: + def train(epochs=8):
+#: + def train(epochs=2):
 #: +     if epochs:
 #: +         model.fit(x, y, batch_size=64, epochs=epochs, verbose=0)
 #: +     if hvd.rank() == 0:
