@@ -22,9 +22,7 @@ from course_lib.ranks.evidence import Evidence, RankEvidence
 MAX_EPOCHS = 1.25  # training sets that the ranks may read together in an epoch
 MIN_EPOCHS = 0.3  # and that they must read in the whole training
 MIN_DIFFERENT = 0.5  # of the images, that ranks must read which read as many as there are
-MIN_TOLD_APART = (
-    0.95  # of a rank's images in its first epoch that differ in brightness, where images can be known again
-)
+MIN_TOLD_APART = 0.95  # of a rank's first epoch, images of different brightness, where it is to tell images apart
 MIN_TRAFFIC_SHARE = 0.8  # of the bytes that reductions make, which the kernel must have counted
 
 MAX_CHANGED_SHARE = 0.08  # of the updates, before which something else than an update may change the weights

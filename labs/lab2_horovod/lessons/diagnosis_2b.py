@@ -65,7 +65,8 @@ def examine(patient: str, script: str | Path = "fashion_mnist.py") -> pd.DataFra
     if lacking:
         print(f"{Path(script).name} has to be converted first. It lacks: {', '.join(lacking)}.")
         return None
-    evidence = _seen(patient, Path(script).absolute())
+    path = Path(script).absolute()
+    evidence = _seen(patient, path, path.read_bytes())
     for rank in evidence.ranks:
         for line in rank.printed:
             print(f"[{rank.rank}] {line.strip()}")
@@ -73,7 +74,8 @@ def examine(patient: str, script: str | Path = "fashion_mnist.py") -> pd.DataFra
 
 
 @functools.cache
-def _seen(patient: str, script: Path) -> Evidence:
+def _seen(patient: str, script: Path, _content: bytes) -> Evidence:
+    """A run of the script with this content; one that did not change is not run again."""
     with tempfile.TemporaryDirectory(prefix="patient-") as folder, Ticker(f"{patient} runs on two ranks") as ticker:
         wrapper = Path(folder) / f"patient_{patient}.py"
         undone = _UNDONE[_PATIENTS[patient]]
