@@ -31,12 +31,15 @@ def batches(images, labels, batch_size):
 
 
 fashion = data.load("fashion_mnist")
-training = batches(fashion.x_train, fashion.y_train, args.batch_size)
-validation = batches(fashion.x_test, fashion.y_test, args.batch_size)
+held_back = min(10_000, len(fashion.x_train) // 5)  # for validation; the test images stay closed
+x, x_val = fashion.x_train[:-held_back], fashion.x_train[-held_back:]
+y, y_val = fashion.y_train[:-held_back], fashion.y_train[-held_back:]
+training = batches(x, y, args.batch_size)
+validation = batches(x_val, y_val, args.batch_size)
 
 model = tf.keras.Sequential(
     [
-        tf.keras.layers.Rescaling(1 / 255, input_shape=fashion.x_train.shape[1:]),
+        tf.keras.layers.Rescaling(1 / 255, input_shape=x.shape[1:]),
         tf.keras.layers.Conv2D(16, 3, padding="same", activation="relu"),
         tf.keras.layers.MaxPooling2D(),
         tf.keras.layers.Conv2D(32, 3, padding="same", activation="relu"),
@@ -57,7 +60,7 @@ callbacks = []
 checkpoint = tf.keras.callbacks.ModelCheckpoint(args.checkpoint)
 callbacks.append(checkpoint)
 
-print(f"Training on {len(fashion.x_train):,} images of {fashion.name}, {args.batch_size} a step")
+print(f"Training on {len(x):,} images of {fashion.name}, {args.batch_size} a step")
 start = time.time()
 history = model.fit(training, validation_data=validation, epochs=args.epochs, callbacks=callbacks, verbose=2)
 accuracy = history.history["val_accuracy"][-1]

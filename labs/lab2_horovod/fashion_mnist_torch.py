@@ -24,9 +24,10 @@ device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 torch.manual_seed(args.seed) if args.seed else torch.seed()
 
 fashion = data.load("fashion_mnist")
+held_back = min(10_000, len(fashion.x_train) // 5)  # for validation; the test images stay closed
 training, validation = (
-    TensorDataset(torch.from_numpy(images).permute(0, 3, 1, 2), torch.from_numpy(labels))
-    for images, labels in ((fashion.x_train, fashion.y_train), (fashion.x_test, fashion.y_test))
+    TensorDataset(torch.from_numpy(fashion.x_train[part]).permute(0, 3, 1, 2), torch.from_numpy(fashion.y_train[part]))
+    for part in (slice(None, -held_back), slice(-held_back, None))
 )
 batches = DataLoader(training, args.batch_size, shuffle=True, drop_last=True)
 

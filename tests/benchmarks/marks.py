@@ -185,6 +185,7 @@ KINDS: dict[str, dict] = {
     "small rate": {"optimizer": lambda: SGD(0.02, momentum=0.9)},
     "adam": {"optimizer": lambda: ADAM(0.002)},
     "lamb": {"optimizer": lambda: optimizers.LAMB(0.02)},
+    "lars": {"optimizer": lambda: optimizers.LARS(2.0, exclude=["bias", "gamma", "beta"], trust_coefficient=0.01)},
     "two epochs": {"epochs": 2},
     "six epochs": {"epochs": 6},
     "small batches": {"batch_size": 32},

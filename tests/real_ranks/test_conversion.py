@@ -178,7 +178,7 @@ def test_an_unfinished_script_is_not_examined(tmp_path, capsys):
 def test_option_2_and_a_model_that_its_first_batch_builds_are_as_good(tmp_path):
     own_shuffle = conversions.converted().replace("seed=1)", "seed=1 + hvd.rank())")
     own_shuffle = own_shuffle.replace(".shard(hvd.size(), hvd.rank())", ".take(len(images) // hvd.size())")
-    unbuilt = own_shuffle.replace(", input_shape=fashion.x_train.shape[1:])", ")")
+    unbuilt = own_shuffle.replace(", input_shape=x.shape[1:])", ")")
     assert len({conversions.converted(), own_shuffle, unbuilt}) == 3
     got = verdicts(tmp_path, unbuilt)
     assert {v.id: v.reason for v in got.values() if not v.passed} == {}

@@ -28,7 +28,8 @@ from course_lib.system import paths, supervise
 from course_lib.system.errors import last_line
 
 PROCESSES, EPOCHS, BATCH_SIZE = 2, 2, 32
-IMAGES = 259  # four full batches for each process, eight where nobody shares
+SLICE = 323  # images, of which the script holds back a fifth for validation
+IMAGES = 259  # the others: four full batches for each process, eight where nobody shares
 TIME_LIMIT_S = 240.0
 PATIENCE_S = 3.0  # for the other process when one has failed
 WITNESS = Path(__file__).with_name("torch_witness.py")
@@ -152,7 +153,7 @@ def _environment(rank: int, port: int) -> dict[str, str]:
         "LOCAL_WORLD_SIZE": PROCESSES,
         "OMP_NUM_THREADS": 1,
         "CUDA_VISIBLE_DEVICES": "",
-        "COURSE_SLICE": IMAGES,
+        "COURSE_SLICE": SLICE,
         "PYTHONPATH": os.pathsep.join([str(paths.ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]),
     }
     if sys.platform == "linux":

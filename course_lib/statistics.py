@@ -1,0 +1,59 @@
+"""How sure a mean of few runs is: intervals by Student's t (Student, "The probable error of a mean", 1908)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from scipy.special import stdtrit
+
+
+def student(runs: int, share: float = 0.95) -> float:
+    """The t within ± which `share` of the values lie, for the mean of so many runs.
+
+    Raises:
+        ValueError: for fewer than two runs.
+    """
+    if runs < 2:
+        raise ValueError(f"An interval needs two runs or more, not {runs}.")
+    return float(stdtrit(runs - 1, (1 + share) / 2))
+
+
+def mean(values: Sequence[float]) -> tuple[float, float]:
+    """The mean of independent runs, and half the width of its 95 % interval.
+
+    Raises:
+        ValueError: for fewer than two runs.
+    """
+    values = np.asarray(values, float)
+    return float(values.mean()), student(len(values)) * float(values.std(ddof=1)) / math.sqrt(len(values))
+
+
+def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """The mean of ours − theirs, run by run (the same seed, say), and half the width of its 95 % interval."""
+    return mean(np.subtract(ours, theirs))
+
+
+def unpaired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """Mean of ours − mean of theirs, of runs that have nothing in common, and half the width of its 95 % interval.
+
+    Both are taken to scatter alike: their variances are pooled.
+
+    Raises:
+        ValueError: for fewer than two runs on one side.
+    """
+    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
+    if min(len(ours), len(theirs)) < 2:
+        raise ValueError("An interval needs two runs or more on each side.")
+    free = len(ours) + len(theirs) - 2
+    variance = ((len(ours) - 1) * ours.var(ddof=1) + (len(theirs) - 1) * theirs.var(ddof=1)) / free
+    half = student(free + 1) * math.sqrt(variance * (1 / len(ours) + 1 / len(theirs)))
+    return float(ours.mean() - theirs.mean()), half
+
+
+def band(values: Sequence[float]) -> tuple[float, float]:
+    """Between which two values 95 % of further runs like these fall (the prediction interval of one more run)."""
+    middle, _ = mean(values)
+    half = student(len(values)) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / len(values))
+    return middle - half, middle + half

@@ -1,0 +1,43 @@
+"""Student's t against published quantiles, and the intervals against what they promise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from course_lib import statistics
+
+RUNS = np.random.default_rng(0).normal(5, 2, (4000, 2, 6))  # so many experiments, of twice six runs
+
+
+@pytest.mark.parametrize(("runs", "t"), [(2, 12.706), (3, 4.303), (5, 2.776), (10, 2.262), (20, 2.093), (10**6, 1.960)])
+def test_quantiles_of_the_tables(runs, t):
+    assert statistics.student(runs) == pytest.approx(t, abs=5e-4)
+
+
+def test_an_interval_by_hand():
+    # 1, 2, 3: mean 2, standard deviation 1, t 4.303
+    assert statistics.mean([1, 2, 3]) == pytest.approx((2, 4.303 / 3**0.5), abs=1e-3)
+    assert statistics.paired([2, 4, 6], [1, 2, 3]) == statistics.mean([1, 2, 3])
+    # 1, 3 against 2, 6: variances 2 and 8, pooled 5, t of two degrees of freedom
+    assert statistics.unpaired([1, 3], [2, 6]) == pytest.approx((-2, 4.303 * 5**0.5), abs=1e-3)
+    assert statistics.band([1, 2, 3]) == pytest.approx(
+        (2 - 4.303 * (4 / 3) ** 0.5, 2 + 4.303 * (4 / 3) ** 0.5), abs=1e-3
+    )
+
+
+def test_nineteen_of_twenty_intervals_hold_what_they_promise():
+    means = [abs(middle - 5) < half for middle, half in (statistics.mean(one) for one, _ in RUNS)]
+    differences = [abs(found) < half for found, half in (statistics.unpaired(*both) for both in RUNS)]
+    bands = [
+        low < other[0] < high
+        for (low, high), (_, other) in ((statistics.band(one), (one, other)) for one, other in RUNS)
+    ]
+    for kept in (means, differences, bands):
+        assert np.mean(kept) == pytest.approx(0.95, abs=0.012)
+
+
+def test_one_run_has_no_interval():
+    for refused in (lambda: statistics.mean([1.0]), lambda: statistics.unpaired([1.0], [1.0, 2.0])):
+        with pytest.raises(ValueError, match="two runs or more"):
+            refused()
