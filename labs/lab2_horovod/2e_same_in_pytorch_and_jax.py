@@ -102,7 +102,8 @@ measured(
 print("MB, in the order of sending:", [round(size / 1e6, 1) for size in messages])
 
 # %% [markdown]
-# What comes last has nothing left to hide behind: the first layers' gradients are ready when the backward pass ends.
+# No array is cut, so that a bucket may pass its limit: the first holds the whole last layer, 8.2 MB.
+# What is sent last has nothing left to hide behind: the first layers' gradients are ready when the backward pass ends.
 #
 # ## One problem, three scripts
 #
@@ -120,6 +121,9 @@ def run_it():
             ticker.follow(event)
             if event.kind == "output" and event.data["stream"] == "stdout":
                 print(event.data["text"])
+        result = run.wait()
+    if result.code:
+        print(result.message, *result.tail[-8:], sep="\n")
 
 
 run_it()
@@ -141,13 +145,17 @@ Code(filename="same_pytorch.py", language="python")
 Code(filename="same_jax.py", language="python")
 
 # %% [markdown]
-# Where is the broadcast in each? What averages the gradient? Which of the three would still run, and learn something
-# else, if that line were missing? (Horovod and PyTorch. In JAX the mean *is* the mean over all.)
+# Where is the broadcast in each, and what averages the gradient? Horovod has a line for either. PyTorch's `DDP` does
+# both, and without it the script still runs: each process fits its own half. In JAX the loss *is* the mean over all
+# examples, and the compiler adds the all-reduce that this takes. Try it: take `hvd.broadcast_variables` out of
+# `same_horovod.py` and run it again. The ranks then end on two sides of the solution: equal steps keep them exactly as
+# far apart as they began.
 #
 # ## Exercise: convert a PyTorch script
 #
 # [`fashion_mnist_torch.py`](fashion_mnist_torch.py) is 2b's script in plain PyTorch, with the same network and options.
-# Convert it to DDP, with the phrase book. The check starts it as two processes over Gloo, as `torchrun` would, with odd
+# Convert it to DDP, with the phrase book. `torchrun` sets `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
+# `MASTER_PORT` for each process. The check starts two processes in the same way, over Gloo, with odd
 # numbers of images and different first weights, and compares what the two did: their weights, their gradients with
 # those of *one* process that has both batches, the images that they read, and who saved. Keep the `TensorDataset` and
 # `torch.save`, and scale the learning rate as in 2b.
@@ -172,8 +180,7 @@ scripts.write("fashion_mnist_torch.py", folder=scripts.LAB2 / "pytorch")
 check("fashion_mnist_torch.py")
 
 # %% [markdown]
-# In a terminal: `torchrun --nproc-per-node 2 fashion_mnist_torch.py --epochs 3`. `torchrun` sets `RANK`, `LOCAL_RANK`,
-# `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT`, and ends all processes when one fails.
+# In a terminal: `torchrun --nproc-per-node 2 fashion_mnist_torch.py --epochs 3`. It ends all processes when one fails.
 #
 # ## When the model doesn't fit: FSDP and ZeRO
 #

@@ -17,5 +17,5 @@ for _ in range(50):
     with tf.GradientTape() as tape:
         loss = tf.reduce_mean((tf.linalg.matvec(x, w) - y) ** 2)
     tape = hvd.DistributedGradientTape(tape)
-    w.assign_sub(0.1 * tape.gradient(loss, w))
+    w.assign_sub(0.1 * tape.gradient(loss, [w])[0])
 print(f"rank {rank} of {size}: {w.numpy().round(3)}")

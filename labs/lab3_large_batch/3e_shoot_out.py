@@ -21,11 +21,10 @@ import pandas as pd
 from IPython.display import Image
 from tensorflow import keras
 
-from course_lib import optimizers, schedules
+from course_lib import optimizers, schedules, statistics
 from course_lib.notebook import plots
 from course_lib.notebook.widgets.growing_figure import Filling
 from labs.lab3_large_batch.lessons import figures_3e as shoot_out
-from labs.lab3_large_batch.lessons import paired_difference as compare
 from labs.lab3_large_batch.lessons import short_runs as trial
 from labs.lab3_large_batch.lessons.checks_3e import check, points
 
@@ -200,7 +199,7 @@ def race():
 
 def show():
     chosen, scores = race()
-    t = compare.T95[len(SEEDS) - 1]
+    t = statistics.student(len(SEEDS))
     mean, half = interval(scores["LARS"], scores["SGD"], t)
     print(f"chosen: {', '.join(f'{name} η = {rate:g}' for name, rate in chosen.items())}")
     print(f"your guess: {my_gain} points; measured: {100 * mean:+.1f} ± {100 * half:.1f} points")
@@ -271,7 +270,7 @@ def seeds_of(method, batch, recipe="", rule=""):
 
 
 def my_interval(ours, theirs):
-    return interval(ours, theirs, compare.T95[len(ours) - 1])
+    return interval(ours, theirs, statistics.student(len(ours)))
 
 
 def against_sgd():

@@ -8,10 +8,11 @@ from itertools import combinations
 import numpy as np
 import pandas as pd
 
+from course_lib import statistics
 from course_lib.notebook.answers import compare, number, several, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
-from labs.lab3_large_batch.lessons import paired_difference
+from labs.lab3_large_batch.lessons import tuning_budget
 
 # --- choose
 
@@ -77,14 +78,14 @@ OURS, THEIRS = (0.853, 0.861, 0.842, 0.850, 0.847), (0.846, 0.849, 0.841, 0.838,
 def _mean_and_half(interval: Callable, ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
     ours, theirs = np.array(ours), np.array(theirs)
     with unchanged(ours, theirs):
-        found = interval(ours, theirs, paired_difference.T95[len(ours) - 1])
+        found = interval(ours, theirs, statistics.student(len(ours)))
     mean, half = several(found, "the mean difference", "half the width")
     return number(mean, "for the mean it"), number(half, "for the half width it")
 
 
 def _difference(interval: Callable) -> None:
     got = _mean_and_half(interval, OURS, THEIRS)
-    mean, half = paired_difference.interval(OURS, THEIRS)
+    mean, half = statistics.paired(OURS, THEIRS)
     if np.allclose(got, (mean - half, mean + half)):
         raise Wrong("it returns both ends of the interval; asked for are the mean and half the width.")
     mistakes = {"the difference has the wrong sign: ours − theirs, positive where ours is better.": -mean}
@@ -93,9 +94,9 @@ def _difference(interval: Callable) -> None:
 
 def _width(interval: Callable) -> None:
     _, got = _mean_and_half(interval, OURS, THEIRS)
-    _, half = paired_difference.interval(OURS, THEIRS)
+    _, half = statistics.paired(OURS, THEIRS)
     pairs = len(OURS)
-    t = paired_difference.T95[pairs - 1]
+    t = statistics.student(pairs)
     unpaired = np.hypot(np.std(OURS, ddof=1), np.std(THEIRS, ddof=1)) / np.sqrt(pairs)
     mistakes = {
         "the spreads of both are added up as if they had no seeds in common: take the differences first.": t * unpaired,
@@ -131,7 +132,7 @@ def _one_draw(expected_best: Callable) -> None:
     mistakes = {
         "who can try one setting gets the mean of all, not the best of them.": max(SCORES),
         "the probabilities come out as 0: i / N, for i from 0 to N, are N + 1 numbers.": 0,
-        "the power is one too high: for a budget of n it is n.": paired_difference.expected_best(SCORES, 2),
+        "the power is one too high: for a budget of n it is n.": tuning_budget.expected_best(SCORES, 2),
     }
     compare(_best(expected_best, SCORES, 1), np.mean(SCORES), f"the mean of one draw from {SCORES}", mistakes)
 
@@ -147,13 +148,13 @@ def _more_draws(expected_best: Callable) -> None:
             "the scores must be in order, the lowest first: they are not sorted.": np.diff(at_most) @ scores,
             "the scores must be in order, the lowest first.": np.diff(at_most) @ ascending[::-1],
             "(i/N)ⁿ is the chance of *at most* this score; subtract the one before.": at_most[1:] @ ascending,
-            "this is right for one draw less.": paired_difference.expected_best(SCORES, budget - 1),
-            "this is right for one draw more.": paired_difference.expected_best(SCORES, budget + 1),
+            "this is right for one draw less.": tuning_budget.expected_best(SCORES, budget - 1),
+            "this is right for one draw more.": tuning_budget.expected_best(SCORES, budget + 1),
         }
         if budget <= len(scores):
             sentence = "this is right if no setting is drawn twice; here each draw is from all."
             mistakes[sentence] = np.mean([max(drawn) for drawn in combinations(SCORES, budget)])
-        expected = paired_difference.expected_best(SCORES, budget)
+        expected = tuning_budget.expected_best(SCORES, budget)
         told = f"the mean of the best of {budget} draws from {SCORES}"
         compare(_best(expected_best, SCORES, budget), expected, told, mistakes)
 

@@ -4,7 +4,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from labs.lab3_large_batch.lessons import figures_3e, paired_difference
+from course_lib import statistics
+from labs.lab3_large_batch.lessons import figures_3e
 
 
 def titles(figure):
@@ -39,7 +40,7 @@ def test_methods_show_each_seed_and_the_mean_on_one_scale():
 
 def test_gains_are_differences_in_points_with_the_given_interval():
     ours, theirs = [0.85, 0.86, 0.88], [0.84, 0.84, 0.85]
-    figure = figures_3e.gains({"batch 64": {"LARS": (ours, theirs)}}, paired_difference.interval, against="SGD")
+    figure = figures_3e.gains({"batch 64": {"LARS": (ours, theirs)}}, statistics.paired, against="SGD")
     each, mean = figure.axes[0].lines[:2]
     np.testing.assert_allclose(each.get_xdata(), [1, 2, 3])
     assert float(mean.get_xdata()[0]) == pytest.approx(2)
