@@ -452,8 +452,11 @@ def table():
     left_out = rows.drop(index="nothing")
     measured(
         "omission that moves the weights farthest",
-        left_out["weights differ by"].idxmax(),
-        "What makes the ranks disagree does more than any single number; see the column between the ranks.",
+        farthest := left_out["weights differ by"].idxmax(),
+        {
+            "broadcast": "Two ranks that disagree go apart with every step; see the column between the ranks.",
+            "Adam's averages": "New averages with an old count: the first steps are far too long; see the next table.",
+        }.get(farthest, "See the column between the ranks, and what follows."),
     )
     measured(
         "omission that moves the weights least",
@@ -497,7 +500,7 @@ pd.DataFrame(
 #   training sends all gradients in one message. Several threads, messages that are fused differently, and most GPU
 #   kernels change the order of sums, and with it the last bits. (On GPUs
 #   `tf.config.experimental.enable_op_determinism()` helps.)
-# - **Adam's averages:** ten steps later the loss has doubled. The count says that the averages are old, so nobody
+# - **Adam's averages:** the loss jumps. The count says that the averages are old, so nobody
 #   corrects for their start from 0. Soon the steps are half as long again as they should be, and their direction comes
 #   from a handful of gradients. It heals, somewhere else.
 # - **Number of updates:** the other way round. True averages are corrected as if they were new: the first step is half
@@ -507,10 +510,10 @@ pd.DataFrame(
 # - **Position, random state:** the loss is as good as before, and yet it is another run. Nobody can repeat it, or tell
 #   by comparison whether the restart was right. And with long epochs and frequent restarts the examples late in the
 #   epoch are hardly ever read.
-# - **Learning rate:** little, because the rate had only fallen from 0.010 to 0.009. A schedule that warms up or decays
-#   would start again from its beginning.
+# - **Learning rate:** little, where the rate had hardly fallen by step 40. A schedule that warms up or decays would
+#   start again from its beginning.
 #
-# So the loss shows two of the six. Only the comparison with an uninterrupted run shows all of them.
+# So the loss shows one or two of the six. Only the comparison with an uninterrupted run shows all of them.
 #
 # ## How often?
 #

@@ -94,6 +94,9 @@ def _mean_lateness(answer: Callable) -> None:
         "That is the sum over tensors and steps; return the mean.": _after_first(table, ["tensor", "step"], "sum"),
         "That is the worst case; return the mean.": _after_first(table, ["tensor", "step"], "max"),
         "It counts from rank 0; the first may be another rank.": list(by_rank.sub(by_rank[0], axis=0).mean()),
+        "It compares the means of the ranks: take the first of each tensor in each step before you average.": list(
+            by_rank.mean() - by_rank.mean().min()
+        ),
     }
     _compare(got, expected, "the lateness of three ranks", mistakes)
 
@@ -353,7 +356,10 @@ def _least_squares(answer: Callable) -> None:
     speedup = _amdahl(0.05, COUNTS) * np.array([1.0, 0.9, 1.1, 0.95, 0.8])
     a, b = 1 - 1 / COUNTS, 1 / speedup - 1 / COUNTS
     each = b[1:] / a[1:]
+    tried = np.linspace(0, 0.3, 300_001)
+    in_speedup = tried[((_amdahl(tried[:, None], COUNTS) - speedup) ** 2).sum(axis=1).argmin()]
     mistakes = {
+        "That fits S; asked are least squares in 1/S, where s stands in a straight line.": in_speedup,
         "That is the mean of each point's own s; least squares gives points with more ranks more weight.": each.mean(),
         "That is the last point's own s: use all points.": each[-1],
         "That is the second point's own s: use all points.": each[0],
@@ -369,9 +375,9 @@ EXERCISES = Exercises(
     Exercise(
         "covered",
         Criterion("in-a-row", "Bars one after the other", 0.25, _bars([0.0, 2.0, 5.0], [1.0, 2.0, 0.5], 3.5)),
-        Criterion("overlap", "Bars that overlap", 0.25, _bars([0.0, 1.0, 6.0], [3.0, 3.0, 1.0], 5.0)),
+        Criterion("overlap", "Bars that overlap", 0.25, _bars([0.0, 1.0, 7.0], [3.0, 3.0, 1.0], 5.0)),
         Criterion("nested", "A bar within another", 0.25, _bars([0.0, 1.0, 4.0], [5.0, 1.0, 2.0], 6.0, end_before=7.0)),
-        Criterion("any-order", "In any order", 0.25, _bars([6.0, 0.0, 1.0], [1.0, 3.0, 3.0], 5.0)),
+        Criterion("any-order", "In any order", 0.25, _bars([7.0, 0.0, 1.0], [1.0, 3.0, 3.0], 5.0)),
     ),
     Exercise(
         "lateness",

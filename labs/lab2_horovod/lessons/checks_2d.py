@@ -87,6 +87,13 @@ def _shuffled(answer: Callable) -> None:
         raise Wrong("the first step reads neighbours: shuffle the examples.")
     if np.array_equal(epochs[0], epochs[1]) or np.array_equal(epochs[1], epochs[2]):
         raise Wrong("every epoch has the same order: which epoch is it in this step?")
+    if len(_neighbours(epochs[0]) & _neighbours(epochs[1])) > STEPS * SIZE * BATCH // 2:
+        raise Wrong("every epoch has the same order, begun at another place: shuffle anew in each epoch.")
+
+
+def _neighbours(epoch: np.ndarray) -> set[tuple[int, int]]:
+    """Which example is read after which, by the same rank in the same step."""
+    return {(int(a), int(b)) for part in epoch.reshape(-1, BATCH) for a, b in zip(part, part[1:])}
 
 
 def _from_the_step_alone(answer: Callable) -> None:
@@ -289,7 +296,10 @@ def _whole_at_every_moment(answer: Any) -> None:
                 "that moment loses both. `os.replace` needs nothing deleted first."
             )
         if content not in (old, new):
-            raise Wrong(f"after its `{call}` {path.name} is torn: rename the draft, don't copy it.")
+            raise Wrong(
+                f"after its `{call}` {path.name} is torn: write another file, the draft, and rename it; a copy can be "
+                "torn too."
+            )
 
 
 def _on_the_disk(answer: Any) -> None:
@@ -308,7 +318,7 @@ def _on_the_disk(answer: Any) -> None:
         )
     renamed, length = synced[0]
     if renamed:
-        raise Wrong("`os.fsync` comes after the renaming; it must come before.")
+        raise Wrong("when `os.fsync` is called, the file has its name already: sync the draft, before it is renamed.")
     if length < size:
         raise Wrong("when `os.fsync` is called a part is still in Python's buffer: flush first.")
 
@@ -385,7 +395,9 @@ def _least(answer: Callable) -> None:
         found = array(answer(intervals, 20.0, 90.0, 4e6, 100), intervals.shape, "for 200 intervals at once it")
     best, young = intervals[np.argmin(found)], float(failures.young(20.0, 4e6, 100))
     if abs(math.log(best / young)) > 0.1:
-        raise Wrong(f"it is least at T = {best:,.0f} s; it should be at Young's √(2δM/N) = {young:,.0f} s.")
+        raise Wrong(
+            f"it is least at T = {best:,.0f} s; it should be where the derivative is 0, at √(2δM/N) = {young:,.0f} s."
+        )
 
 
 # keep_going

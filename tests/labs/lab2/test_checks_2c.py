@@ -28,6 +28,8 @@ PAYS = "saved / lost if lost > 0 else np.inf"
 TUNED = '{"fusion_mb": 64, "cycle_ms": 1, "compression": "fp16" if pays else "none"}'
 RELATIVE = "alone / seconds * (ranks if weak else 1)"
 FRACTION = "(a * b).sum() / (a**2).sum()"
+TRIED = "np.linspace(0, 0.4, 400_001)[:, None]"
+IN_S = f"{TRIED}[((1 / ({TRIED} + (1 - {TRIED}) / ranks) - speedup) ** 2).sum(axis=1).argmin(), 0]"
 
 WRONG = {
     "overlaps count twice": ("covered", (LOOP, "total = seconds.sum()"), "counts twice"),
@@ -47,6 +49,11 @@ WRONG = {
     "compared with itself": ("lateness", (KEYS, '["rank"]'), "with itself"),
     "the sum": ("lateness", (MEAN, MEAN.replace("mean", "sum")), "return the mean"),
     "the worst": ("lateness", (MEAN, MEAN.replace("mean", "max")), "worst case"),
+    "means compared": (
+        "lateness",
+        (MEAN, 'arrivals.groupby("rank")["start"].mean() - arrivals.groupby("rank")["start"].mean().min()'),
+        "before you average",
+    ),
     "the sign": ("lateness", ('arrivals["start"] - first', 'first - arrivals["start"]'), "sign"),
     "a new column": ("lateness", (BEHIND, f'arrivals["first"] = first; {BEHIND}'), "add no columns"),
     "a row for each arrival": ("lateness", (MEAN, "behind"), "the lateness of three ranks should be"),
@@ -102,6 +109,7 @@ WRONG = {
     "not divided": ("serial_fraction", (FRACTION, "(a * b).sum()"), "The quotient is missing"),
     "the mean of each": ("serial_fraction", (FRACTION, "(b[a > 0] / a[a > 0]).mean()"), "mean of"),
     "the last point": ("serial_fraction", (FRACTION, "b[-1] / a[-1]"), "use all points"),
+    "least squares in S": ("serial_fraction", (FRACTION, IN_S), "in 1/S"),
     "an array": ("serial_fraction", (FRACTION, "b / np.maximum(a, 1e-9)"), "one number is expected"),
     "warnings": ("serial_fraction", (FRACTION, "(b / a).sum()"), "returns nan"),
 }

@@ -70,6 +70,11 @@ WRONG = {
         (ORDER, "np.random.seed(epoch); return np.random.permutation(examples)"),
         "a generator of your own",
     ),
+    "one order, read on and on": (
+        "examples_at",
+        (PART, "return np.roll(shuffled(examples, 0), -step * size * batch)[rank * batch : (rank + 1) * batch]"),
+        "begun at another place",
+    ),
     "an epoch of one rank": (
         "examples_at",
         ("examples // (size * batch)", "examples // batch"),
@@ -135,7 +140,7 @@ WRONG = {
     "the name before fsync": (
         "Store",
         ("os.fsync(file.fileno())", "os.replace(draft, path), os.fsync(file.fileno()), path.rename(draft)"),
-        "comes after the renaming",
+        "has its name already",
     ),
     "no digest": ("Store", ("hashlib.sha256(content).digest() != digest", "False"), "raise ValueError"),
     "only the length is checked": (
@@ -165,7 +170,7 @@ WRONG = {
         (f"{WRITING} + {REDONE}", f"1 - ({WRITING} + {REDONE})"),
         "subtract it from 1",
     ),
-    "one interval at a time": ("lost_share", ("interval / 2", "np.mean(interval) / 2 + 0 * write"), "Young's"),
+    "one interval at a time": ("lost_share", ("interval / 2", "np.mean(interval) / 2 + 0 * write"), "derivative is 0"),
     "from the beginning": ("keep_going", (LOOP, f"state.step = 0{LOOP}"), "not from 0"),
     "a for loop": (
         "keep_going",
