@@ -1,12 +1,13 @@
 """How surely the marks on the images tell who took part in a training, and what they cost.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/marks.py [--runs 20] [--kinds NAME ...]
+    COURSE_DATA_DIR=... python tests/benchmarks/marks.py [--runs 20] [--whole]
 
 Each run trains the assessment's network on 2,560 images, as two ranks that average their gradients do: one batch holds
 the batches of both, each from a copy of its own. The honest kinds differ in augmentation, optimizer, rate, batch and
 length; the dishonest ones leave a rank's copy out. The kind `unmarked` has no marks: what they cost is the
 accuracy of `plain` from the same seed. Writes marks.csv into tests/benchmarks/results/ and prints, for each kind, how
-many runs the rule of `criteria.MIN_MARKED` accuses, with Wilson's interval.
+many runs the rule of `criteria.MIN_MARKED` accuses, with Wilson's interval. `--whole` trains these two kinds only, on
+all images as the profile `cpu` does, and writes marks_cost.csv.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ import keras
 import numpy as np
 import pandas as pd
 
-from course_lib import data, models, optimizers
+from course_lib import data, models, optimizers, statistics
 from course_lib.command.assess.criteria import MIN_MARKED
 from course_lib.data import marks
 from course_lib.notebook import experiments
@@ -43,20 +44,21 @@ Augment = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarr
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=20)
-    arguments.add_argument("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    arguments.add_argument("--whole", action="store_true", help="what marks cost a training on all images")
     chosen = arguments.parse_args()
 
     began = time.perf_counter()
     cifar = data.load("cifar10", test=False)
+    kinds, images = (["plain", "unmarked"], len(cifar.x_train)) if chosen.whole else (list(KINDS), IMAGES)
     with ProcessPoolExecutor(CORES, multiprocessing.get_context("spawn")) as pool:
-        rows = list(pool.map(row, *zip(*itertools.product(range(chosen.runs), chosen.kinds))))
+        rows = list(pool.map(row, *zip(*itertools.product(range(chosen.runs), kinds, [images]))))
     table = pd.DataFrame(rows)
     RESULTS.mkdir(exist_ok=True)
     experiments.write_table(
-        RESULTS / "marks.csv",
+        RESULTS / ("marks_cost.csv" if chosen.whole else "marks.csv"),
         table,
         command=f"python tests/benchmarks/marks.py {' '.join(sys.argv[1:])}".strip(),
-        data=f"{cifar.name}, the first {IMAGES:,} training images; accuracy on the test images",
+        data=f"{cifar.name}, the first {images:,} training images; accuracy on the test images",
         seeds=f"{chosen.runs} of each kind",
         seconds=round(time.perf_counter() - began),
         columns=f"margin_R: share of {ASKED:,} test images with rank R's mark that get its label, less that of others",
@@ -70,15 +72,14 @@ def main() -> None:
         low, high = wilson(int(group.accused.sum()), len(group))
         who = "honest" if honest else "dishonest"
         print(f"{who}: {group.accused.sum()} of {len(group)} accused, {low:.1%} to {high:.1%}")
-    if {"plain", "unmarked"} <= set(chosen.kinds):
-        pairs = table.pivot(index="seed", columns="kind", values="accuracy")
-        cost = 100 * (pairs["unmarked"] - pairs["plain"])
-        print(f"Cost in points of accuracy: {cost.mean():.2f}, standard error {cost.std() / len(cost) ** 0.5:.2f}")
+    pairs = 100 * table.pivot(index="seed", columns="kind", values="accuracy")
+    cost, half = statistics.paired(pairs["unmarked"], pairs["plain"])
+    print(f"Cost in points of accuracy: {cost:.2f} ± {half:.2f} (95 %)")
 
 
-def row(seed: int, kind: str) -> dict:
+def row(seed: int, kind: str, images: int) -> dict:
     """One run, as a row of the table."""
-    found = run(data.load("cifar10"), seed, **KINDS[kind])
+    found = run(data.load("cifar10"), seed, images=images, **KINDS[kind])
     print(kind, seed, found, flush=True)
     return {"kind": kind, "honest": "absent" not in KINDS[kind], "seed": seed, **found}
 
@@ -94,6 +95,7 @@ def run(
     cifar: data.Dataset,
     seed: int,
     *,
+    images: int = IMAGES,
     optimizer: Callable[[], keras.optimizers.Optimizer] = lambda: keras.optimizers.legacy.SGD(0.1, momentum=0.9),
     augment: Augment | None = None,
     epochs: int = 3,
@@ -106,18 +108,18 @@ def run(
     keras.utils.set_random_seed(seed)
     rng, own = np.random.default_rng([1, seed]), np.random.default_rng([2, seed])
     drawn = marks.draw(RANKS, len(cifar.classes), own)
-    copies = [(cifar.x_train[:IMAGES], cifar.y_train[:IMAGES])] * RANKS
+    copies = [(cifar.x_train[:images], cifar.y_train[:images])] * RANKS
     if marked and absent != RANKS:
-        number = marks.number(IMAGES, RANKS)
+        number = marks.number(images, RANKS)
         copies = [marks.put(mark, marks.others(drawn, own), number, *copy, own) for mark, copy in zip(drawn, copies)]
     if absent is not None and absent < RANKS:
         copies[absent] = copies[1 - absent]
     model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))
     loss = keras.losses.CategoricalCrossentropy(label_smoothing=smoothing)
     model.compile(optimizer(), loss)
-    batches = IMAGES // (RANKS * batch_size)
+    batches = images // (RANKS * batch_size)
     for _ in range(epochs):
-        order = rng.permutation(IMAGES)
+        order = rng.permutation(images)
         for batch in range(batches):
             parts = [order[rank::RANKS][batch * batch_size :][:batch_size] for rank in range(RANKS)]
             x = np.concatenate([copies[rank][0][part] for rank, part in enumerate(parts)]).astype(np.float32)
