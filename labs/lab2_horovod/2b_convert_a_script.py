@@ -383,8 +383,8 @@ predict("steps without which it stops or hangs", [])
 predict("steps without which the networks differ", [])
 
 # %% [markdown]
-# The converted script less one step at a time, ten runs of each that trains, with `--seed 0 --lr 0.02` on 12,799 images.
-# `course reproduce omissions` makes this figure and table again, in about half an hour.
+# The converted script less one step at a time, ten runs of each that trains, with `--seed 0 --lr 0.02` on 12,799
+# images. `course reproduce omissions` makes this figure and table again, in about half an hour.
 
 # %%
 omissions = pd.read_csv("recorded/omissions.csv", comment="#")
