@@ -122,10 +122,10 @@ Image("recorded/two_hosts.png", width=plots.WIDTH)
 #   numbers came together, wherever the ranks were and whoever started them. It proves less than it seems to: a sum of
 #   two numbers is the same in either order. With four ranks it need not be, as the next cell shows.
 # - Across two hosts both ranks have *local* rank 0: each would take the first GPU of its host.
-# - The gradients are 424 kB. At 100 Mbit/s they need 34 ms (dashed), and a step takes 2.7 to 3.8 times as long as
+# - The gradients are 424 kB. At 100 Mbit/s they need 34 ms (dashed), and a step takes 2.5 to 4.2 times as long as
 #   without the limit, although it computes the same. Lab 4 says how to predict that.
-# - The cable does not explain everything. At 1 Gbit/s it needs 3.4 ms; the steps became 7.2 ms longer with Gloo, 4.5
-#   and 3.7 ms with MPI. At 100 Mbit/s Gloo lost only 31 ms of the cable's 34: some gradients travel while others are
+# - The cable does not explain everything. At 1 Gbit/s it needs 3.4 ms; the steps became 3.1 ms longer with Gloo, 4.2
+#   and 1.1 ms with MPI. At 100 Mbit/s Gloo lost only 29 ms of the cable's 34: some gradients travel while others are
 #   still being computed. Each line is a single run, and its steps scatter by more than these differences.
 # - All lines of `mpirun` have `-bind-to none`. Without it, Open MPI would have tied the rank of each pretended host to
 #   the host's first core, which is the same one for both. Real hosts have cores of their own, but there too all threads
@@ -762,7 +762,7 @@ pd.DataFrame(
 # $$T(\beta) = t + \frac{\text{bytes}}{\beta}$$
 #
 # is the time of a step on a link of β bytes a second, where $t$ is the step where bytes cost next to nothing, as here.
-# On the two pretended hosts above, 100 Mbit/s should add 34 ms by this formula; it added between 31 and 41 ms.
+# On the two pretended hosts above, 100 Mbit/s should add 34 ms by this formula; it added between 29 and 46 ms.
 #
 # ### Exercise: does fp16 pay?
 #
