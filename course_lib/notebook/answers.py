@@ -67,7 +67,9 @@ def unchanged(*arrays: np.ndarray) -> Iterator[None]:
     with np.errstate(all="ignore"):
         yield
     if not all(np.array_equal(now, old, equal_nan=True) for now, old in zip(arrays, before)):
-        raise Wrong("an argument is changed in place (as by `w -= …`): make a new array, `w = w - …`.")
+        raise Wrong(
+            "an argument is changed in place (as by `w -= …`, by `x.sort()`, or through a view of it): work on a copy."
+        )
 
 
 @contextlib.contextmanager

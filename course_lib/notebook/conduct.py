@@ -28,6 +28,7 @@ UNREDUCED_SHARE = 0.02  # of the gradient values: averages of metrics at most
 SAME_IMAGES_CORRELATION = 0.4
 MIN_EXAMPLES = 256  # for a correlation or an overlap
 MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks
+DRAWN_TWICE = 0.1  # of the images of an epoch; of two ranks that draw a half each, a quarter
 MIN_JOINED = 0.5  # of the steps of the rank that makes most, before another one joins
 MAX_NAME = 60  # characters of a collective's name, its last ones
 
@@ -38,7 +39,8 @@ MAX_NAME = 60  # characters of a collective's name, its last ones
 def failure(result: Result) -> str:
     """How a failed run ended, with the reason that the failed rank gave: the line that names its exception."""
     lines = [line.strip() for line in result.tail if line.strip()]
-    lines = [line for line in lines if not line.startswith("[[")] or lines  # TensorFlow's place in its graph
+    # TensorFlow's place in its graph, and the word of a shell whose program is ended.
+    lines = [line for line in lines if not line.startswith("[[") and line != "Terminated"] or lines
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
     words = result.reason or next(reversed(exceptions or lines), "")
     return f"{result.message.rstrip('.')}: {words}" if words else result.message
@@ -182,7 +184,7 @@ def same_start(evidence: Evidence) -> str:
     if not evidence.joined:
         raise Wrong("The ranks do not know of each other, so that nothing can be broadcast.")
     if evidence.size > 1 and not evidence.broadcasts:
-        raise Wrong("Nothing was broadcast: the ranks start from different random weights and never agree.")
+        raise Wrong(with_end(_why_no_broadcast(evidence), evidence))
     values = max((rank.values for rank in evidence.ranks), default=0)
     sent = min(
         sum(int(record.get("bytes", 0)) for record in rank.records.get("broadcast", ())) for rank in evidence.ranks
@@ -199,6 +201,18 @@ def same_start(evidence: Evidence) -> str:
     if not moments:
         raise Wrong(with_end("There was a broadcast, but no training after it was seen on all ranks.", evidence))
     raise Wrong(f"There was a broadcast, but after update {moments[0][0]} the ranks held different weights.")
+
+
+def _why_no_broadcast(evidence: Evidence) -> str:
+    asked = [rank.rank for rank in evidence.ranks if rank.records.get("broadcast")]
+    if not asked:
+        return "Nothing was broadcast: the ranks start from different random weights and never agree."
+    if len(asked) < evidence.size:
+        return f"Nothing was broadcast: only {_ranks(asked).lower()} entered the broadcast; all ranks must."
+    lines = [*evidence.result.tail, *(line for rank in evidence.ranks for line in rank.printed)]
+    if any("root rank" in line.lower() for line in lines):
+        return "Nothing was broadcast: the ranks named different roots. It must be one and the same on all ranks."
+    return "Nothing was broadcast: all ranks entered a broadcast, but it was never done."
 
 
 def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
@@ -220,7 +234,12 @@ def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
         _require_parts_again(evidence, images)
     read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
     steps = len(evidence.ranks[0].examples)
-    return f"Each rank read images of its own, together {read:,} in {steps:,} steps."
+    together = f"together {read:,} in {steps:,} steps"
+    parts = _first_parts(evidence, images)
+    if len(np.unique(np.concatenate(parts))) < (1 - DRAWN_TWICE) * sum(map(len, parts)):
+        drawn = "drawn on its own, so that some are read twice in an epoch and some not at all"
+        return f"Each rank read as many images as its share, {drawn}; {together}."
+    return f"Each rank read images of its own, {together}."
 
 
 def _require_equal_batches(evidence: Evidence) -> None:

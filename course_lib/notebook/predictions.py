@@ -8,17 +8,20 @@ where the notebook measures it, the answer, and what a wrong guess reveals:
 
     measured("steps with the best η, x standardised", 4, "Far more? Then κ is still thought of as that of x.")
 
-and in the notebook's last cell `predictions.table()`. A guess is a number, a word, or a list of words. A slot left at
-None is no mistake; the measurement and its sentence are shown all the same. A guess counts as it stood when the
-measurement came: guesses that are changed afterwards are not taken.
+and in the notebook's last cell `predictions.table()`. A guess is a number, a word, or a list of words; "b, A" is the
+list ["a", "b"], True is "yes". A slot left at None is no mistake; the measurement and its sentence are shown all the
+same. A guess counts as it stood when the measurement came: guesses that are changed afterwards are not taken.
 """
 
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -30,6 +33,7 @@ CLOSE = 0.1  # relative; a number that is as near counts as right
 class _Prediction:
     guess: Any = None
     measurement: Any = None
+    exponent: bool = False
 
     @property
     def guessed(self) -> bool:
@@ -51,15 +55,28 @@ def predict(question: str, guess: Any = None) -> None:
     )
 
 
-def measured(question: str, value: Any, reveals: str = "") -> None:
-    """Show the guess for `question` beside what was measured, and what a wrong guess reveals (in one sentence)."""
+def measured(
+    question: str, value: Any, reveals: str = "", *, too_large: str = "", too_small: str = "", exponent: bool = False
+) -> None:
+    """Show the guess for `question` beside what was measured, and what a wrong guess reveals (in one sentence).
+
+    Args:
+        too_large, too_small: what a number on that side of the measurement reveals, where one sentence does not suit
+            both; it stands before `reveals`.
+        exponent: the number is a power of ten: only the same one is right, and another is off by a difference.
+    """
     kept = _predictions.setdefault(question, _Prediction())
-    kept.measurement = value
+    kept.measurement, kept.exponent = value, exponent
     guess = f"guessed {_shown(kept.guess)}, " if kept.guessed else ""
-    off = f": {off_by(kept.guess, value)}" if kept.guessed else ""
+    off = f": {off_by(kept.guess, value, exponent)}" if kept.guessed else ""
     print(f"{question}: {guess}measured {_shown(value)}{off}.")
-    if reveals and not off.startswith(": right"):
-        print(textwrap.indent(textwrap.fill(reveals, 100), "    "))
+    if off.startswith(": right"):
+        return
+    side = ""
+    if kept.guessed and _is_number(kept.guess) and _is_number(value):
+        side = too_large if float(kept.guess) > float(value) else too_small
+    if sentences := " ".join(filter(None, [side, reveals])):
+        print(textwrap.indent(textwrap.fill(sentences, 100), "    "))
 
 
 def table() -> pd.DataFrame:
@@ -70,20 +87,25 @@ def table() -> pd.DataFrame:
         question: {
             "guessed": _shown(kept.guess) if kept.guessed else "–",
             "measured": "not yet" if kept.measurement is None else _shown(kept.measurement),
-            "off by": off_by(kept.guess, kept.measurement) if kept.guessed and kept.measurement is not None else "",
+            "off by": off_by(kept.guess, kept.measurement, kept.exponent)
+            if kept.guessed and kept.measurement is not None
+            else "",
         }
         for question, kept in _predictions.items()
     }
     return pd.DataFrame.from_dict(rows, orient="index", columns=["guessed", "measured", "off by"])
 
 
-def off_by(guess: Any, value: Any) -> str:
-    """How far a guess is from what was measured, in a few words."""
+def off_by(guess: Any, value: Any, exponent: bool = False) -> str:
+    """How far a guess is from what was measured, in a few words; `exponent`: see `measured`."""
     if not (_is_number(guess) and _is_number(value)):
         return "right" if _plain(guess) == _plain(value) else "another answer"
     guess, value = float(guess), float(value)
     if guess == value:
         return "right"
+    if exponent:
+        powers = "1 power" if abs(guess - value) == 1 else f"{abs(guess - value):.3g} powers"
+        return f"{powers} of ten too {'large' if guess > value else 'small'}"
     if math.isclose(guess, value, rel_tol=CLOSE):
         return f"right, within {CLOSE:.0%}"
     if guess * value <= 0:
@@ -96,21 +118,24 @@ def off_by(guess: Any, value: Any) -> str:
 def _is_number(value: Any) -> bool:
     """Also NumPy's; no truth value."""
     try:
-        return not isinstance(value, (bool, str)) and math.isfinite(float(value))
+        return not isinstance(value, (bool, np.bool_, str)) and math.isfinite(float(value))
     except (TypeError, ValueError):
         return False
 
 
-def _plain(value: Any) -> Any:
-    """Words without their capitals and the order in which they stand in a list."""
+def _plain(value: Any) -> list[str]:
+    """The words of a list, or of a string with commas, in no order, without capitals; "all-gather" is "allgather"."""
     if isinstance(value, (list, tuple, set)):
-        return sorted(str(_plain(one)) for one in value)
-    return value.strip().casefold() if isinstance(value, str) else value
+        return sorted(word for one in value for word in _plain(one))
+    words = [re.sub(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])", "", word) for word in _shown(value).casefold().split(",")]
+    return sorted(word.strip(" \t\n.'\"") for word in words)
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple, set)):
         return ", ".join(map(_shown, value))
+    if isinstance(value, (bool, np.bool_)):
+        return "yes" if value else "no"
     if _is_number(value):
         value = float(value)
         return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"

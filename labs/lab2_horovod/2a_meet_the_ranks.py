@@ -122,8 +122,8 @@ pd.DataFrame(answers)
 predict("two collectives that make an all-reduce without a root", [])  # ["first", "second"]
 
 # %% [markdown]
-# The next cell runs all seven on four real ranks. Every number tells where it comes from: rank $r$ holds
-# $1 \cdot 10^r,\ 2 \cdot 10^r, \dots$ So 2,020 is the sum of the second numbers of ranks 1 and 3.
+# The next cell runs all seven on four real ranks, and draws what each holds before and after. A colour stands for a
+# rank, a letter for an element; stripes of several colours are the sum of these ranks' elements.
 
 
 # %%
@@ -157,8 +157,6 @@ collectives.holdings(
 )
 
 # %% [markdown]
-# Colours are ranks, letters are elements, stripes are sums.
-#
 # - **Broadcast:** the start. Rank 0's first weights, or a checkpoint, go to all.
 # - **All-reduce:** every step. The sum of the gradients, on every rank. It is what data-parallel training *is*.
 # - **Gather** and **reduce:** to one rank, for results and logs. Horovod has neither: it all-gathers, all-reduces, and
@@ -219,6 +217,9 @@ points(parallel_step, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# To average the ranks' new *weights* would pass too: all start from the same $w$, and the step is linear in the
+# gradient. A step of Adam is not, so average the gradients.
+#
 # Now real ranks, 20 steps, beside one rank with the whole batch. The claim supposes something; here are three ways to
 # break it:
 #
@@ -295,7 +296,7 @@ def all_cases():
 
 
 REVEALS = {
-    "plain": "Nothing but rounding: the sum is taken in another order. A larger guess mistrusts algebra.",
+    "plain": "Nothing but rounding: by algebra the steps are equal, and only the order of the sum differs.",
     "uneven shares": "A mean of means counts an example of a share of 6 for 7/6 of one in a share of 7.",
     "batch norm": "Statistics of 8 examples are not those of 32: the ranks differentiate another function.",
 }
@@ -320,7 +321,7 @@ def show():
         "Ranks that start together and apply the same average stay together, whether or not it is the right average.",
     )
     for name, sentence in REVEALS.items():
-        measured(f"power of ten: {name}", round(np.log10(max(largest[name].max(), 1e-17))), sentence)
+        measured(f"power of ten: {name}", round(np.log10(max(largest[name].max(), 1e-17))), sentence, exponent=True)
     table = pd.DataFrame(
         {"rank 0 to one rank alone, at most": pd.Series(largest).map(np.max), "between the ranks": apart}
     )
@@ -331,7 +332,7 @@ def show():
 show()
 
 # %% [markdown]
-# - **Plain:** equal to about $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum.
+# - **Plain:** equal to within $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum.
 # - **Uneven shares:** a few hundredths, far more than rounding. The cure: equal shares (notebook 2b), or weight each
 #   rank's gradient with its number of examples. (If your function does so already, you see rounding here too.)
 # - **Batch norm:** another function is differentiated, for each example is normalised with 7 others in place of 31.
@@ -398,8 +399,8 @@ points(ring_all_reduce, 6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your messages, round by round. On the right, a cell fills as the ranks' parts of a chunk arrive: first the diagonal,
-# then everywhere.
+# Your messages, round by round: move the slider to 0, then play. On the right, a cell fills as the ranks' parts of a
+# chunk arrive. After the first half each rank has one full cell, each another; after the second half all are full.
 
 # %%
 outcome = simulated.run(ring_all_reduce, [simulated.marked(rank, 5) for rank in range(5)])
@@ -431,10 +432,11 @@ cost()
 
 # %% [markdown]
 # The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$), the other's grows with
-# the number of ranks. But look right: the ring takes $2(N-1)$ *rounds*, one after the other. Each has a latency, so
-# with very many ranks and small gradients a ring is slow. Lab 4 puts numbers to that, and writes the algorithms that
-# need fewer rounds. Horovod leaves the choice to what carries its messages: Gloo, which you use here, has a ring, MPI
-# and NCCL choose by size and network. And it makes gradients larger by fusing them: you see it in notebook 2c.
+# the number of ranks. But look right: the ring takes $2(N-1)$ *rounds*, one after the other. (Everybody to everybody
+# takes $N-1$: a rank sends one message at a time, and receives one.) Each has a latency, so with very many ranks and
+# small gradients a ring is slow. Lab 4 puts numbers to that, and writes the algorithms that need fewer rounds.
+# Horovod leaves the choice to what carries its messages: Gloo, which you use here, has a ring, MPI and NCCL choose by
+# size and network. And it makes gradients larger by fusing them: you see it in notebook 2c.
 #
 # ## Summary
 #

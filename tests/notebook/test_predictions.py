@@ -61,7 +61,13 @@ def test_a_guess_stays_as_it_was_before_the_measurement(capsys):
         (400, 40, "10 times too large"),
         (-1, 3, "-4"),
         (0, 0.5, "-0.5"),
-        (True, 1, "right"),
+        (True, "yes", "right"),
+        ("No", np.bool_(False), "right"),
+        (True, "no", "another answer"),
+        ("Reduce-scatter, all gather", ["reduce-scatter", "all-gather"], "right"),
+        ("6, 1", [1, 6], "right"),
+        ("broadcast", ["broadcast"], "right"),
+        ("1.5", "15", "another answer"),
         (["b", "A"], ("a", "b"), "right"),
         (["b"], ["a", "b"], "another answer"),
         ("many", 3, "another answer"),
@@ -70,6 +76,39 @@ def test_a_guess_stays_as_it_was_before_the_measurement(capsys):
 )
 def test_off_by(guess, value, off):
     assert predictions.off_by(guess, value) == off
+
+
+@pytest.mark.parametrize(
+    ("guess", "value", "off"),
+    [
+        (-16, -16, "right"),
+        (-15, -16, "1 power of ten too large"),
+        (-7, -16.0, "9 powers of ten too large"),
+        (-3, -2, "1 power of ten too small"),
+        (0, 2, "2 powers of ten too small"),
+    ],
+)
+def test_exponents_are_off_by_a_difference(guess, value, off, capsys):
+    assert predictions.off_by(guess, value, exponent=True) == off
+    predict("power", guess)
+    measured("power", value, exponent=True)
+    assert capsys.readouterr().out.endswith(f": {off}.\n")
+    assert predictions.table().loc["power", "off by"] == off
+
+
+@pytest.mark.parametrize(
+    ("guess", "sentence"),
+    [(9, "    Count the rounds once. Each has two.\n"), (1, "    Count both. Each has two.\n")],
+)
+def test_each_side_may_have_its_sentence(guess, sentence, capsys):
+    predict("rounds", guess)
+    measured("rounds", 4, "Each has two.", too_large="Count the rounds once.", too_small="Count both.")
+    assert capsys.readouterr().out.endswith(sentence)
+
+
+def test_without_a_guess_no_side_is_taken(capsys):
+    measured("rounds", 4, "Each has two.", too_large="Count the rounds once.", too_small="Count both.")
+    assert capsys.readouterr().out == "rounds: measured 4.\n    Each has two.\n"
 
 
 def test_the_table_has_what_is_not_measured_yet():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from course_lib.command.classroom import conversions
-from course_lib.notebook.judging import judge
 from labs.lab2_horovod.lessons import checks_2b, diagnosis_2b
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
@@ -15,7 +14,7 @@ FULL = sum(criterion.max_points for criterion in checks_2b.STEPS)
 def verdicts(tmp_path, text: str, **settings) -> dict:
     script = tmp_path / "fashion_mnist.py"
     script.write_text(text)
-    return {v.id: v for v in judge(checks_2b.gather(script, **settings), checks_2b.STEPS)}
+    return {v.id: v for v in checks_2b.verdicts(script, **settings)}
 
 
 def test_the_reference_gets_full_marks(tmp_path, controller):
@@ -70,6 +69,11 @@ def test_half_of_the_way_gets_half_of_the_marks(tmp_path):
     assert {v.id for v in got.values() if not v.passed} == {*then}
 
 
+LATE = """
+gpus = tf.config.list_physical_devices("GPU")
+tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+"""
+
 WRONG = {
     "the rate scaled by the root": (
         ("args.lr * hvd.size()", "args.lr * hvd.size() ** 0.5"),
@@ -116,6 +120,64 @@ WRONG = {
         ("verbose = 2 if hvd.rank() == 0 else 0", "verbose = 2"),
         "rank0", 0.5, "rank 1 prints too",
     ),
+    "the GPUs hidden too late": (
+        ("validation = batches(x_val, y_val, args.batch_size)\n", f"validation = batches(x_val, y_val, 32)\n{LATE}"),
+        "gpu", 0.5, "after TensorFlow has begun to use its devices",
+    ),
+    "horovod.tensorflow imported": (
+        ("import horovod.tensorflow.keras as hvd", "import horovod.tensorflow as hvd"),
+        "init", 0.5, "hvd is horovod.tensorflow",
+    ),
+    "gradients added up": (
+        ("hvd.DistributedOptimizer(optimizer)", "hvd.DistributedOptimizer(optimizer, op=hvd.Sum)"),
+        "optimizer", 0, "op=hvd.Sum does not average",
+    ),
+    "the rate times two": (
+        ("args.lr * hvd.size()", "args.lr * 2"),
+        "rate", 0, "linear scaling makes it 0.01 × 3 = 0.03",
+    ),
+    "the rate scaled by the ranks of the host": (
+        ("args.lr * hvd.size()", "args.lr * hvd.local_size()"),
+        "rate", 0, "different learning rates: 0.02, 0.02, 0.01",
+    ),
+    "saved by the first of each host": (
+        ("if hvd.rank() == 0:\n    callbacks.append", "if hvd.local_rank() == 0:\n    callbacks.append"),
+        "rank0", 0, "Ranks 0 and 2 wrote the trained network",
+    ),
+    "printed by the first of each host": (
+        ("verbose = 2 if hvd.rank() == 0 else 0", "verbose = 2 if hvd.local_rank() == 0 else 0"),
+        "rank0", 0.5, "rank 2 prints too",
+    ),
+    "the GPU of its rank": (
+        ("set_visible_devices(gpus[hvd.local_rank()]", "set_visible_devices(gpus[hvd.rank()]"),
+        "gpu", 0, "rank 2 looks for a third GPU on a host that has one",
+    ),
+    "a GPU where there is none": (
+        ("if gpus:\n", "if True:\n"),
+        "gpu", 0, "takes a GPU on a host that has none",
+    ),
+    "parts for two": (
+        ("dataset.shard(hvd.size(), hvd.rank())", "dataset.shard(2, hvd.rank())"),
+        "data", 0, "the script does not come to its end",
+    ),
+    "the broadcast on one rank": (
+        (
+            "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]",
+            "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)] if hvd.rank() == 0 else []",
+        ),
+        "broadcast", 0, "only rank 0 entered the broadcast",
+    ),
+    "a root on each rank": (
+        ("BroadcastGlobalVariablesCallback(0)", "BroadcastGlobalVariablesCallback(hvd.rank())"),
+        "broadcast", 0, "the ranks named different roots",
+    ),
+    "metrics averaged on one rank": (
+        (
+            "callbacks.append(hvd.callbacks.MetricAverageCallback())",
+            "callbacks += [hvd.callbacks.MetricAverageCallback()] if hvd.rank() == 0 else []",
+        ),
+        "metrics", 0, "Only rank 0 entered the average of",
+    ),
     "a syntax error": (
         ("hvd.init()", "hvd.init("),
         "init", 0, "failed with exit code 1: SyntaxError",
@@ -131,6 +193,16 @@ MADE_TOGETHER = (
     ("unequal numbers of batches",),
     ("each rank reads all, in its own order",),
     ("a syntax error",),
+    ("horovod.tensorflow imported",),
+    ("the GPUs hidden too late",),
+    ("gradients added up", "the rate times two", "saved by the first of each host"),
+    ("the rate scaled by the ranks of the host", "printed by the first of each host"),
+    ("the GPU of its rank",),
+    ("a GPU where there is none",),
+    ("parts for two",),
+    ("the broadcast on one rank",),
+    ("a root on each rank",),
+    ("metrics averaged on one rank",),
 )
 
 

@@ -13,7 +13,8 @@ folder:
     rank-R.weights    the weights after training; their shapes are in the record `weights`
 
 Everything is written as it happens, so that a rank that is killed leaves its evidence. With COURSE_FAKE_GPUS=N the
-script sees N GPUs that are not there, so that its choice can be checked on a CPU.
+script sees N GPUs that are not there, so that its choice can be checked on a CPU; with a list as "0,0,1" each rank sees
+the number in its place.
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ def install(folder: Path, script: str) -> None:
     import tensorflow as tf
 
     recorder, patches = Recorder(folder), Patches()
-    joining.watch(tf, recorder, patches, int(os.environ.get(environment.FAKE_GPUS, "0")))
+    fakes = [int(number) for number in os.environ.get(environment.FAKE_GPUS, "0").split(",")]
+    joining.watch(tf, recorder, patches, fakes[recorder.rank % len(fakes)])
     saving.watch(tf, recorder, patches)
     training.watch(tf, recorder, patches)
     listening.watch(recorder, script)

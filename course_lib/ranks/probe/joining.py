@@ -89,6 +89,8 @@ def _watch_broadcasts(recorder: Recorder, patches: Patches) -> None:
 
 def _watch_gpus(tf: object, recorder: Recorder, patches: Patches, fakes: int) -> None:
     """Note which GPUs the script keeps for this rank; with `fakes`, let it choose among GPUs that are not there."""
+    from tensorflow.python.eager import context
+
     modules = (tf.config, tf.config.experimental)
     fake = [tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(fakes)]
     kept = list(fake)
@@ -110,7 +112,8 @@ def _watch_gpus(tf: object, recorder: Recorder, patches: Patches, fakes: int) ->
     def set_visible_devices(devices: object, device_type: str | None = None) -> None:
         chosen = [devices] if hasattr(devices, "device_type") else list(devices)
         if device_type in (None, "GPU"):
-            recorder.note("gpus", visible=[d.name for d in chosen if d.device_type == "GPU"])
+            late = {"late": True} if context.context()._initialized else {}  # real GPUs could no longer be hidden
+            recorder.note("gpus", visible=[d.name for d in chosen if d.device_type == "GPU"], **late)
             kept[:] = [d for d in chosen if d in fake]
         if not fakes:
             real_set(devices, device_type)

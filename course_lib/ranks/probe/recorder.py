@@ -51,6 +51,7 @@ class Recorder:
             (os.environ[n] for n in ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK") if n in os.environ),
             "0",
         )
+        self.rank = int(number)
         self.folder = folder
         self._lock = threading.RLock()
         self._seal = Seal(_taken(folder / f"rank-{number}.key"))

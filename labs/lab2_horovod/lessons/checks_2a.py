@@ -52,7 +52,13 @@ def _step(answer: Callable, ranks: int) -> tuple[list[Any], list[list[int]]]:
         with unchanged(*given):
             return answer(me, gradient, *given, ETA)
 
-    return _on_ranks(program, [None] * ranks).results, seen
+    try:
+        return _on_ranks(program, [None] * ranks).results, seen
+    except DeadlockError as error:
+        raise Wrong(
+            "some ranks call me.all_reduce and wait there for others that never call it: all ranks must call it, and "
+            "equally often."
+        ) from error
 
 
 def _same_step(answer: Callable) -> None:
@@ -187,9 +193,14 @@ def _any_length(answer: Callable) -> None:
 def _any_type(answer: Callable) -> None:
     for dtype in (np.float64, np.float32, np.float16, np.int32):
         _sums(answer, 4, 10, dtype)
+
+
+def _x_stays(answer: Callable) -> None:
     given = [np.arange(6.0) for _ in range(3)]
-    with unchanged(*given):
-        _on_ranks(answer, given)
+    before = [x.copy() for x in given]
+    _on_ranks(answer, given)
+    if not all(map(np.array_equal, given, before)):
+        raise Wrong("x is changed in place: the parts that np.array_split returns are views of x. Copy x first.")
 
 
 def _cost(answer: Callable) -> None:
@@ -224,7 +235,8 @@ EXERCISES = Exercises(
         Criterion("four-ranks", "Four ranks, four numbers", 0.3, _four),
         Criterion("any-ranks", "Any number of ranks", 0.2, _any_ranks),
         Criterion("any-length", "Any length", 0.2, _any_length),
-        Criterion("any-type", "Any type", 0.1, _any_type),
+        Criterion("any-type", "Any type", 0.05, _any_type),
+        Criterion("x-stays", "x stays as it is", 0.05, _x_stays),
         Criterion("cost", "2(N−1) rounds, 2(N−1)/N of the numbers", 0.2, _cost),
     ),
 )

@@ -2,14 +2,18 @@
 
 The steps are judged by the evidence of one short run of the learner's script on two ranks (`gather`), with settings
 under which each omission shows: first weights differ between ranks, the number of images does not divide evenly, and
-there are as many GPUs as ranks (pretended ones, so that a laptop can check the choice of GPU).
+there are as many GPUs as ranks (pretended ones, so that a laptop can check the choice of GPU). Where all is well, the
+text of the script is read for what no run on two ranks shows, and it runs once more, on three ranks of two pretended
+hosts, of which one has no GPU: there the rank, the local rank, the size and the number 2 differ.
 """
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +21,7 @@ import numpy as np
 from course_lib.notebook import answers, conduct
 from course_lib.notebook.conduct import with_end
 from course_lib.notebook.exercises import Exercise
-from course_lib.notebook.judging import Criterion, Wrong, judge
+from course_lib.notebook.judging import Criterion, Verdict, Wrong, judge
 from course_lib.notebook.report import Report, Ticker
 from course_lib.ranks import launch
 from course_lib.ranks.evidence import Evidence, collect
@@ -26,55 +30,105 @@ RANKS = 2
 SLICE = 1598  # images, of which the script holds back a fifth for validation
 IMAGES = 1279  # the others: 20 batches for one rank and 19 for the other, where nobody takes care
 BATCH_SIZE = 32
-EPOCHS = 2
 LEARNING_RATE = 0.01  # on one rank
 TIME_LIMIT_S = 240.0
 PATIENCE_S = 20.0  # without a step; after that the ranks are deadlocked
 
 MAX_KEPT = 0.8  # of the images that a rank reads in an epoch, those that it has read in the last; shuffled anew: a half
 
-_gathered: dict[str, Evidence] = {}
+
+@dataclass(frozen=True)
+class Run:
+    """How the script is run: on how many ranks, for how many epochs, with how many pretended GPUs, on which hosts."""
+
+    ranks: int
+    epochs: int
+    gpus: str  # as `environment.FAKE_GPUS` has it
+    hosts: str | None = None
+
+
+ONE_HOST = Run(RANKS, 2, str(RANKS))
+TWO_HOSTS = Run(3, 1, "0,0,1", "localhost:2,127.0.0.1:1")
+TOLD_OF_TWO_HOSTS = "with ranks 0 and 1 on one host and rank 2 on another"
+
+_gathered: dict[tuple, Evidence] = {}
 
 
 def gather(
     script: str | Path = "fashion_mnist.py",
+    how: Run = ONE_HOST,
     *,
     controller: str | None = None,
     on_event: Callable[[launch.Event], None] | None = None,
 ) -> Evidence:
-    """Run `script` on two ranks on a small slice of the data; a script that did not change is not run again.
+    """Run `script` on a small slice of the data; a script that did not change is not run again.
 
     Raises CourseError where there is no such script or no Horovod.
     """
     path = Path(script).absolute()
-    key = f"{path}:{controller}:{hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ''}"
+    key = (path, how, controller, hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else "")
     if key not in _gathered:
         with tempfile.TemporaryDirectory(prefix="check-") as folder:
             _gathered[key] = collect(
                 path,
-                ["--epochs", EPOCHS, "--batch-size", BATCH_SIZE, "--lr", LEARNING_RATE, "--seed", 0],
-                RANKS,
+                ["--epochs", how.epochs, "--batch-size", BATCH_SIZE, "--lr", LEARNING_RATE, "--seed", 0],
+                how.ranks,
                 controller=controller,
+                hosts=how.hosts,
                 timeout=TIME_LIMIT_S,
                 cwd=folder,
                 patience=PATIENCE_S,
                 on_event=on_event,
-                env={"COURSE_SLICE": str(SLICE), "COURSE_FAKE_GPUS": str(RANKS)},
+                env={
+                    "COURSE_SLICE": str(SLICE),
+                    "COURSE_FAKE_GPUS": how.gpus,
+                    **({"CUDA_VISIBLE_DEVICES": ""} if how.hosts else {}),  # no real ones beside them
+                },
             )
     return _gathered[key]
+
+
+def verdicts(script: str | Path = "fashion_mnist.py", *, controller: str | None = None) -> list[Verdict]:
+    """What there is to say of each step. Raises CourseError as `gather` does."""
+    first = judge(gather(script, controller=controller), STEPS)
+    found = _replaced(first, judge(_parsed(script), AS_WRITTEN))
+    if _needs_two_hosts(first):
+        found = _replaced(found, judge(gather(script, TWO_HOSTS, controller="gloo"), ON_TWO_HOSTS))
+    return found
+
+
+def _replaced(found: list[Verdict], later: list[Verdict]) -> list[Verdict]:
+    """What a later look finds wrong, in the place of what an earlier one found right."""
+    wrong = {verdict.id: verdict for verdict in later if not verdict.passed}
+    return [wrong.get(verdict.id, verdict) if verdict.passed else verdict for verdict in found]
+
+
+def _needs_two_hosts(found: list[Verdict]) -> bool:
+    # A rank that MPI starts has the local rank of the host that it is on, whatever the host's names.
+    return all(verdict.passed for verdict in found) and "gloo" in launch.controllers()
+
+
+def _parsed(script: str | Path) -> ast.Module:
+    """The script as it is written; an empty one where it is no Python, as its run has told."""
+    try:
+        return ast.parse(Path(script).read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return ast.Module([], [])
 
 
 def check(step: str | None = None, script: str | Path = "fashion_mnist.py") -> Report:
     """Run the script on two ranks and report on all steps; with `step`, that one comes first, with its hint."""
     with Ticker(f"{Path(script).name} runs on {RANKS} ranks, {IMAGES:,} images") as ticker:
         evidence = gather(script, on_event=ticker.follow)
-    return Report(judge(evidence, STEPS), focus=step, error=_error(evidence))
+    if _needs_two_hosts(judge(evidence, STEPS)):
+        with Ticker(f"all eight are there; {Path(script).name} runs on three ranks of two hosts") as ticker:
+            evidence = gather(script, TWO_HOSTS, controller="gloo", on_event=ticker.follow)
+    return Report(verdicts(script), focus=step, error=_error(evidence))
 
 
 def points(step: str, script: str | Path = "fashion_mnist.py") -> float:
     """Points of one step, between 0 and its maximum; where some are lost, print the reason."""
-    evidence = gather(script)
-    verdict = next(criterion for criterion in STEPS if criterion.id == step)(evidence)
+    verdict = next(verdict for verdict in verdicts(script) if verdict.id == step)
     if not verdict.passed:
         print(verdict.reason)
     return float(verdict.points)
@@ -91,6 +145,52 @@ def _error(evidence: Evidence) -> str:
 # The steps that are this notebook's own; the others are the rules of `conduct`
 
 
+def _one_gpu(evidence: Evidence) -> str:
+    told = conduct.one_gpu_each(evidence)
+    for rank in evidence.ranks:
+        if (rank.last("gpus") or {}).get("late"):
+            raise Wrong(
+                f"Rank {rank.rank} hides GPUs after TensorFlow has begun to use its devices: real ones can't be hidden "
+                "any more then. Choose right after hvd.init().",
+                0.5,
+            )
+    return told
+
+
+def _same_start(evidence: Evidence) -> str:
+    if "has no attribute 'callbacks'" in conduct.early_end(evidence):
+        raise Wrong("Nothing was broadcast: hvd has no callbacks. It must be horovod.tensorflow.keras (step 1).")
+    return conduct.same_start(evidence)
+
+
+def _stuck(evidence: Evidence) -> str:
+    """Which ranks wait for the others in what only they entered at the end of a step or of an epoch; "" if none do."""
+    if not conduct.deadlocked(evidence):
+        return ""
+    for entered, what in (
+        ([rank.rank for rank in evidence.ranks if rank.records.get("broadcast")], "the broadcast"),
+        ([rank.rank for rank in evidence.ranks if not rank.records.get("epoch")], "the average of a metric"),
+    ):
+        if 0 < len(entered) < evidence.size:
+            who = f"rank {entered[0]}" if len(entered) == 1 else f"ranks {', '.join(map(str, entered))}"
+            return f"Only {who} entered {what}, and the run hangs: the callback must be on every rank."
+    return ""
+
+
+def _unless_stuck(judge: Callable[[Evidence], str]) -> Callable[[Evidence], str]:
+    """What is wrong with the run, unless it got stuck in another step: then that."""
+
+    def told(evidence: Evidence) -> str:
+        try:
+            return judge(evidence)
+        except Wrong:
+            if stuck := _stuck(evidence):
+                raise Wrong(stuck) from None
+            raise
+
+    return told
+
+
 def _scaled_rate(evidence: Evidence) -> str:
     _require_joined(evidence)
     ends = [rank.last("fit-end") for rank in evidence.ranks]
@@ -102,7 +202,7 @@ def _scaled_rate(evidence: Evidence) -> str:
         return f"The learning rate is {scaled:g}: {LEARNING_RATE:g} times {evidence.size} ranks."
     if np.allclose(rates, LEARNING_RATE, rtol=1e-4):
         larger = f"each step averages over {evidence.size} times as many images."
-        raise Wrong(f"The learning rate is still {LEARNING_RATE:g}, but {larger}")
+        raise Wrong(f"The learning rate is still {LEARNING_RATE:g} (the check passes it with --lr), but {larger}")
     if not np.allclose(rates, rates[0], rtol=1e-4):
         told = ", ".join(f"{rate:g}" for rate in rates)
         raise Wrong(f"The ranks train with different learning rates: {told}.")
@@ -172,14 +272,14 @@ STEPS = (
         "gpu",
         "2 One GPU for each rank",
         1,
-        conduct.one_gpu_each,
-        "See Step 2: tf.config.set_visible_devices and hvd.local_rank().",
+        _one_gpu,
+        "See Step 2: which of a rank's numbers counts the ranks of one host?",
     ),
     Criterion(
         "rate",
         "3 Scale the learning rate",
         1,
-        _scaled_rate,
+        _unless_stuck(_scaled_rate),
         "See Step 3: N ranks average over N times as many images.",
     ),
     Criterion(
@@ -193,30 +293,117 @@ STEPS = (
         "broadcast",
         "5 Start from the same weights",
         1,
-        conduct.same_start,
-        "See Step 5: a callback broadcasts rank 0's variables.",
+        _same_start,
+        "See Step 5: a callback broadcasts rank 0's variables; every rank has it.",
     ),
     Criterion(
         "data",
         "6 Share out the data",
         2,
-        _shared_out,
+        _unless_stuck(_shared_out),
         "See Step 6: shard the data set, and give all ranks equally many batches.",
     ),
     Criterion(
         "rank0",
         "7 One rank saves and prints",
         1,
-        _one_voice,
+        _unless_stuck(_one_voice),
         "See Step 7: only rank 0 gets the checkpoint callback and verbose=2.",
     ),
     Criterion(
         "metrics",
         "8 Average the metrics",
         1,
-        _averaged_metrics,
-        "See Step 8: hvd.callbacks.MetricAverageCallback().",
+        _unless_stuck(_averaged_metrics),
+        "See Step 8: another of Horovod's callbacks; every rank has it.",
     ),
+)
+
+
+# What is judged by the text of the script: a run on two ranks does not show it
+
+
+def _imports_keras(script: ast.Module) -> None:
+    imported = set()
+    for node in ast.walk(script):
+        if isinstance(node, ast.Import):
+            imported |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            imported |= {f"{node.module}.{alias.name}" for alias in node.names}
+    if "horovod.tensorflow" in imported and not any(name.startswith("horovod.tensorflow.keras") for name in imported):
+        raise Wrong("The ranks found each other, but hvd is horovod.tensorflow: it has no callbacks for Keras.", 0.5)
+
+
+def _takes_averages(script: ast.Module) -> None:
+    for node in ast.walk(script):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("DistributedOptimizer"):
+            for keyword in node.keywords:
+                operation = ast.unparse(keyword.value)
+                if keyword.arg == "op" and operation.rpartition(".")[2] != "Average":
+                    raise Wrong(
+                        f"All gradients are all-reduced, but op={operation} does not average them. The default does."
+                    )
+
+
+AS_WRITTEN = (
+    Criterion("init", "1 Initialise Horovod", 1, _imports_keras, "See Step 1: which module is imported as hvd?"),
+    Criterion(
+        "optimizer", "4 Average the gradients", 2, _takes_averages, "See Step 4: the rate is scaled for averages."
+    ),
+)
+
+
+# What is judged by a run on two hosts, of a script to which a run on one is no trial
+
+
+def _without_gpu(evidence: Evidence) -> bool:
+    return bool(evidence.result.code) and "IndexError" in conduct.failure(evidence.result)
+
+
+def _gpu_of_its_host(evidence: Evidence) -> None:
+    rank = evidence.result.failed_rank
+    if _without_gpu(evidence) and rank == 2:
+        raise Wrong("rank 2 looks for a third GPU on a host that has one: its number there is its local rank.")
+    if _without_gpu(evidence):
+        raise Wrong(f"rank {rank} takes a GPU on a host that has none, and ends with an IndexError: see `if gpus:`.")
+    kept = [[str(name) for name in (rank.last("gpus") or {}).get("visible", ())] for rank in evidence.ranks]
+    if not evidence.result.code and [len(names) for names in kept] != [0, 0, 1]:
+        raise Wrong("only rank 2 has a GPU, and should keep it; the others should set nothing.")
+
+
+def _other_parts(evidence: Evidence) -> None:
+    if evidence.result.code and not _without_gpu(evidence):
+        raise Wrong(f"the script does not come to its end. {conduct.early_end(evidence)}")
+    if not evidence.result.code:
+        conduct.own_images(evidence, IMAGES, max_epochs=1.0)
+
+
+def _after_its_end(judge: Callable[[Evidence], str]) -> Callable[[Evidence], str | None]:
+    """What it says of a run that came to its end. What ended another is told of by step 2 or 6."""
+    return lambda evidence: None if evidence.result.code else judge(evidence)
+
+
+def _on_two_hosts(judge: Callable[[Evidence], str | None]) -> Callable[[Evidence], str | None]:
+    def told(evidence: Evidence) -> str | None:
+        with answers.case(TOLD_OF_TWO_HOSTS):
+            return judge(evidence)
+
+    return told
+
+
+_AGAIN = {  # step → its judge, and a hint
+    "gpu": (_gpu_of_its_host, "See Step 2: the local rank, and only where there are GPUs."),
+    "rate": (
+        _after_its_end(_scaled_rate),
+        "See Step 3: hvd.size() counts all ranks, hvd.local_size() those of a host.",
+    ),
+    "data": (_other_parts, "See Step 6: parts by hvd.size() and hvd.rank(), the numbers among all ranks."),
+    "rank0": (_after_its_end(_one_voice), "See Step 7: each host has a rank with the local rank 0."),
+}
+ON_TWO_HOSTS = tuple(
+    Criterion(step.id, step.title, step.max_points, _on_two_hosts(_AGAIN[step.id][0]), _AGAIN[step.id][1])
+    for step in STEPS
+    if step.id in _AGAIN
 )
 
 
@@ -248,7 +435,8 @@ def _partition(require_shuffle: Callable[[Partition, int, int], None], right: st
                 try:
                     require(function, images, size)
                 except Wrong as wrong:
-                    raise Wrong(f"{images:,} images, {size} ranks: {wrong}", share) from None
+                    ranks = "1 rank" if size == 1 else f"{size} ranks"
+                    raise Wrong(f"{images:,} images, {ranks}: {wrong}", share) from None
         return f"Equal parts, shuffled anew in each epoch, {right}"
 
     return judge

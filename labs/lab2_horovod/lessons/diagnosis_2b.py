@@ -13,7 +13,7 @@ import pandas as pd
 
 from course_lib.notebook.answers import returned
 from course_lib.notebook.exercises import Exercise
-from course_lib.notebook.judging import Criterion, Wrong, judge
+from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.notebook.report import Report, Ticker
 from course_lib.ranks.evidence import Evidence, RankEvidence
 from labs.lab2_horovod.lessons import checks_2b
@@ -61,7 +61,7 @@ def examine(patient: str, script: str | Path = "fashion_mnist.py") -> pd.DataFra
 
     What the ranks print is printed. A script that lacks a step by itself is not run: then a sentence says so.
     """
-    lacking = [verdict.title for verdict in judge(checks_2b.gather(script), checks_2b.STEPS) if not verdict.passed]
+    lacking = [verdict.title for verdict in checks_2b.verdicts(script) if not verdict.passed]
     if lacking:
         print(f"{Path(script).name} has to be converted first. It lacks: {', '.join(lacking)}.")
         return None
@@ -121,8 +121,10 @@ def _named(patient: str) -> Callable[[Callable], str]:
         step = answer.get(patient)
         if step is None:
             raise Wrong(f"{patient} has no diagnosis.")
+        if isinstance(step, bool) or not isinstance(step, int):
+            raise Wrong(f"{patient} has {step!r}; write a number from 3 to 8.")
         if step != _STEPS.index(_PATIENTS[patient]) + 1:
-            why = _AGAINST[patient].get(step) if isinstance(step, int) else None
+            why = _AGAINST[patient].get(step)
             raise Wrong(f"It is not step {step}: {why or _FOR[patient]}")
         return f"It lacks step {step}."
 

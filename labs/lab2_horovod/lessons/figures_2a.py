@@ -149,9 +149,9 @@ def differences(cases: Mapping[str, np.ndarray], caption: str = "") -> Card:
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 4.5}
             axis.semilogy(steps, np.maximum(values, 1e-17), label=name, **look)
         axis.axhline(1e-6, color=FAINT, linestyle="--", linewidth=1)
-        axis.text(1, 1.6e-6, "10⁻⁶", color=FAINT, fontsize=9.5)
-        axis.text(1, 1.6e-17, "equal, to the last bit", color=FAINT, fontsize=9.5)
-        axis.set_ylim(3e-18, 30)
+        axis.text(1, 3e-6, "10⁻⁶: what is above is no rounding", color=FAINT, fontsize=9.5)
+        axis.text(1, 1.2e-19, "10⁻¹⁷ stands for: equal, to the last bit", color=FAINT, fontsize=9.5)
+        axis.set_ylim(5e-20, 30)
         axis.set_xlabel("step")
         axis.set_ylabel("largest difference of a weight")
         axis.set_title("rank 0 of 4 against one rank with the whole batch")

@@ -53,6 +53,11 @@ WRONG = {
         [("return w - eta * total / me.size", "w -= eta * total / me.size; return w")],
         "changed in place",
     ),
+    "the sum on rank 0 only": (
+        "parallel_step",
+        [(STEP, f"{STEP} if me.rank == 0 else gradient(w, x[mine], y[mine])")],
+        "all ranks must call it",
+    ),
     "the whole batch everywhere": ("parallel_step", [(MINE, "slice(None)")], "all 24"),
     "blocks in place of every N-th": ("parallel_step", [(MINE, BLOCK)], "should take the examples"),
     "the deadlock order": ("ring_all_reduce", [(FIRST_HALF, RECEIVE_FIRST)], "Send first, then receive"),
@@ -63,7 +68,7 @@ WRONG = {
         [("np.array_split(np.array(x), me.size)", EQUAL_CHUNKS + " + [np.array(x[len(x) // me.size * me.size :])]")],
         "are not summed",
     ),
-    "works in place": ("ring_all_reduce", [("np.array(x)", "x")], "changed in place"),
+    "works in place": ("ring_all_reduce", [("np.array(x)", "x")], "views of x"),
     "an average": (
         "ring_all_reduce",
         [("np.concatenate(parts)", "np.concatenate(parts) / me.size")],

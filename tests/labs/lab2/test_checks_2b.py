@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from course_lib.command.classroom import conversions
-from course_lib.notebook.judging import Verdict
+from course_lib.notebook.judging import Verdict, judge
 from course_lib.notebook.report import Report
 from course_lib.ranks.evidence import Evidence, RankEvidence, read_timeline
 from course_lib.ranks.launch import Result
 from course_lib.system.errors import CourseError
+from course_lib.system.supervise import TIMED_OUT
+from labs.lab2_horovod.lessons import checks_2b
 from labs.lab2_horovod.lessons.checks_2b import check_partition, partition_points
 from labs.lab2_horovod.lessons.diagnosis_2b import check_diagnosis, diagnosis_points
 
@@ -126,6 +130,7 @@ def test_a_stub_gets_nothing_and_says_so_itself():
         ({"A": 5, "B": 3}, 1, "C has no diagnosis"),
         ({"A": 5, "B": 6, "C": 4}, 2, "each its own part"),
         ({"A": 5, "B": 3, "C": 4}, 2, "one and the same network"),
+        ({"A": "5", "B": 8, "C": 4}, 2, "A has '5'; write a number from 3 to 8"),
         (["broadcast"], 0, "the number of a step for each"),
         (None, 0, "is a `return` missing"),
     ],
@@ -182,3 +187,132 @@ def test_a_timeline_cut_short_is_read_as_far_as_it_goes(tmp_path):
     )
     assert read_timeline(path).times == {"ALLREDUCE": {"grads_0": 2}}
     assert read_timeline(tmp_path / "none").times == {}
+
+
+# What a later look at a script finds
+
+
+def wrong(verdicts):
+    return {verdict.id: (verdict.points, verdict.reason) for verdict in verdicts if not verdict.passed}
+
+
+@pytest.mark.parametrize(
+    ("text", "step", "points", "reason"),
+    [
+        ("import horovod.tensorflow as hvd", "init", 0.5, "has no callbacks"),
+        ("hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), op=hvd.Sum)", "optimizer", 0, "op=hvd.Sum"),
+        ("import horovod.tensorflow.keras as hvd\nhvd.DistributedOptimizer(sgd, op=hvd.Average)", None, 0, ""),
+        ("import horovod.tensorflow\nfrom horovod.tensorflow import keras as hvd", None, 0, ""),
+        ("import horovod.tensorflow.keras as hvd\nDistributedOptimizer(sgd, name='sgd')", None, 0, ""),
+        ("no Python", None, 0, ""),
+    ],
+)
+def test_the_text_tells_what_a_run_does_not(text, step, points, reason, tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(text)
+    found = wrong(judge(checks_2b._parsed(script), checks_2b.AS_WRITTEN))
+    assert [*found] == [step] * bool(step)
+    assert not step or (found[step][0] == points and reason in found[step][1])
+
+
+RIGHT = [{}, {}, {"visible": ["/physical_device:GPU:0"]}]  # the GPUs that three ranks of two hosts keep
+
+
+def two_hosts(code=0, failed=None, tail=(), gpus=RIGHT, rates=(0.03,) * 3, savers=(0,)):
+    images = np.random.default_rng(0).permutation(1248).astype(np.float32).reshape(3, 13, 32)
+    ranks = tuple(
+        RankEvidence(
+            number,
+            {
+                "init": [{"rank": number, "size": 3, "local_rank": number % 2}],
+                "gpus": [gpus[number]] if gpus[number] else [],
+                "fit-end": [{"learning_rate": rates[number]}],
+                "save": [{}] if number in savers else [],
+                "epoch": [{"steps": 13, "first": 0}],
+            },
+            examples=tuple(images[number]),
+        )
+        for number in range(3)
+    )
+    message = f"Rank {failed} failed with exit code 1." if code else ""
+    return Evidence(Result(code, 1.0, message=message, failed_rank=failed, tail=tuple(tail)), ranks)
+
+
+NO_SUCH_GPU = ["IndexError: list index out of range"]
+NO_SUCH_PART = ["InvalidArgumentError: index must be between 0 and 1"]
+
+
+@pytest.mark.parametrize(
+    ("run", "step", "points", "reason"),
+    [
+        (two_hosts(), None, 0, ""),
+        (two_hosts(1, 0, NO_SUCH_GPU), "gpu", 0, "rank 0 takes a GPU on a host that has none"),
+        (two_hosts(1, 2, NO_SUCH_GPU), "gpu", 0, "rank 2 looks for a third GPU"),
+        (two_hosts(gpus=[{}, {}, {}]), "gpu", 0, "only rank 2 has a GPU, and should keep it"),
+        (two_hosts(rates=(0.02, 0.02, 0.01)), "rate", 0, "different learning rates: 0.02, 0.02, 0.01"),
+        (two_hosts(rates=(0.02,) * 3), "rate", 0, "0.01 × 3 = 0.03"),
+        (two_hosts(savers=(0, 2)), "rank0", 0, "Ranks 0 and 2 wrote the trained network"),
+        (two_hosts(1, 2, NO_SUCH_PART), "data", 0, "index must be between 0 and 1"),
+    ],
+)
+def test_two_hosts_tell_what_one_does_not(run, step, points, reason):
+    found = wrong(judge(run, checks_2b.ON_TWO_HOSTS))
+    assert [*found] == [step] * bool(step)
+    assert not step or (found[step][0] == points and reason in found[step][1])
+    assert all(told.startswith("with ranks 0 and 1 on one host and rank 2 on another: ") for _, told in found.values())
+
+
+def hung(*records):
+    result = Result(TIMED_OUT, 20.0, message="No rank made a step for 20 s: the ranks wait for each other.")
+    return Evidence(result, tuple(RankEvidence(rank, {"init": [{"rank": rank, "size": 2}], **r})
+                                  for rank, r in enumerate(records)))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (hung({"broadcast": [{"bytes": 4}]}, {}), "Only rank 0 entered the broadcast, and the run hangs"),
+        (hung({}, {"epoch": [{"logs": {"loss": 1.0}}]}), "Only rank 0 entered the average of a metric"),
+        (hung({}, {}), "No learning rate was seen"),
+    ],
+)
+def test_a_run_that_got_stuck_says_where(run, reason):
+    assert all(reason in wrong(judge(run, checks_2b.STEPS))[step][1] for step in ("rate",))
+
+
+@pytest.mark.parametrize(
+    ("run", "reason"),
+    [
+        (hung({}, {}), "start from different random weights"),
+        (hung({"broadcast": [{"bytes": 4}]}, {}), "only rank 0 entered the broadcast; all ranks must"),
+        (hung({"broadcast": [{"bytes": 4}]}, {"broadcast": [{"bytes": 4}]}), "it was never done"),
+        (
+            replace(
+                hung({"broadcast": [{"bytes": 4}]}, {"broadcast": [{"bytes": 4}]}),
+                result=Result(1, 1.0, failed_rank=0, tail=("Mismatched BROADCAST root ranks: One rank said 1.",)),
+            ),
+            "the ranks named different roots",
+        ),
+        (
+            replace(
+                hung({}, {}),
+                result=Result(1, 1.0, failed_rank=0, tail=("AttributeError: module 'h' has no attribute 'callbacks'",)),
+            ),
+            "It must be horovod.tensorflow.keras",
+        ),
+    ],
+)
+def test_a_missing_broadcast_says_who_entered(run, reason):
+    assert reason in wrong(judge(run, checks_2b.STEPS))["broadcast"][1]
+
+
+def test_gpus_hidden_too_late_are_noticed():
+    run = Evidence(
+        Result(0, 1.0),
+        tuple(
+            RankEvidence(r, {"init": [{"local_rank": r}], "gpus": [{"visible": [f"GPU:{r}"], "late": True}]})
+            for r in range(2)
+        ),
+    )
+    points, reason = wrong(judge(run, checks_2b.STEPS))["gpu"]
+    assert points == 0.5 and "Choose right after hvd.init()" in reason
