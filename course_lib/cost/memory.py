@@ -250,10 +250,10 @@ def wide_resnet(depth: int = 28, width: int = 10) -> Network:
     count.conv(16, 3).piece("conv 1")
     for group, channels in enumerate((16, 32, 64), 2):
         for block in range((depth - 4) // 6):
-            side, before, stride = count.side, count.channels, 2 if group > 2 and block == 0 else 1
+            before, stride = count.channels, 2 if group > 2 and block == 0 else 1
             count.norm().relu().conv(width * channels, 3, stride).norm().relu().conv(width * channels, 3)
             if block == 0:
-                count.shortcut(side, before, norm=False)
+                count.shortcut(count.side, before, norm=False)
             count.piece(f"block {group}.{block + 1}")
     count.norm().relu().pool(1).dense(10).piece("dense")
     source = "arXiv:1605.07146, CIFAR-10 32 × 32"
@@ -287,18 +287,4 @@ def _alexnet() -> Network:
     return Network("AlexNet", "Krizhevsky et al. 2012, ImageNet 227 × 227", 227 * 227 * 3, tuple(count.layers))
 
 
-def vgg16() -> Network:
-    """VGG-16 (arXiv:1409.1556, configuration D), every convolution a layer of its own, with the pooling after it."""
-    count = _Count(224, 3)
-    for group, (channels, convolutions) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
-        for number in range(1, convolutions + 1):
-            count.conv(channels, 3, bias=True).relu()
-            if number == convolutions:
-                count.pool(count.side // 2)
-            count.piece(f"conv {group}.{number}")
-    for number, units in ((6, 4096), (7, 4096), (8, 1000)):
-        count.dense(units).piece(f"dense {number}")
-    return Network("VGG-16", "arXiv:1409.1556, ImageNet 224 × 224", 224 * 224 * 3, tuple(count.layers))
-
-
-NETWORKS = {network.name: network for network in (_small_cnn(), wide_resnet(), _resnet50(), _alexnet())}
+NETWORKS = {network.name: network for network in (_small_cnn(), _wide_resnet(), _resnet50(), _alexnet())}
