@@ -9,15 +9,15 @@ import numpy as np
 from scipy.special import stdtrit
 
 
-def student(runs: int, share: float = 0.95) -> float:
-    """The t within ± which `share` of the values lie, for the mean of so many runs.
+def student(runs: int) -> float:
+    """The t within ± which 95 % of the values lie, for the mean of so many runs.
 
     Raises:
         ValueError: for fewer than two runs.
     """
     if runs < 2:
         raise ValueError(f"An interval needs two runs or more, not {runs}.")
-    return float(stdtrit(runs - 1, (1 + share) / 2))
+    return float(stdtrit(runs - 1, 0.975))
 
 
 def mean(values: Sequence[float]) -> tuple[float, float]:

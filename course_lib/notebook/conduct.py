@@ -73,22 +73,27 @@ def never_entered(evidence: Evidence) -> str:
     left = result.failed_rank is not None and any("Horovod has been shut down" in line for line in result.tail)
     if not (left or deadlocked(evidence)):
         return ""
-    lines = "\n".join([*result.tail, *(line for rank in evidence.ranks for line in rank.printed)])
-    if stalled := re.search(r"Missing ranks:\s+(\d{1,9})!?: \[([^],\n]+)", lines):  # Horovod's own warning
+    if stalled := re.search(r"Missing ranks:\s+(\d{1,9})!?: \[([^],\n]+)", _said(evidence)):  # Horovod's own warning
         return _absent([int(stalled[1])], stalled[2])
     for name, entered in evidence.collectives.waiting.items():
         if left and (absent := sorted(set(range(evidence.size)) - entered)):
             return _absent(absent, name)
         # Which ranks waited is not known: the last event is lost.
         return f"Only some of the ranks entered the collective {name[-MAX_NAME:]}; they wait for the others."
-    return f"{_ranks([result.failed_rank])} entered a collective when another rank had ended." if left else ""
+    return f"{named([result.failed_rank])} entered a collective when another rank had ended." if left else ""
+
+
+def _said(evidence: Evidence) -> str:
+    """What the failed rank said last, and what all ranks printed."""
+    return "\n".join([*evidence.result.tail, *(line for rank in evidence.ranks for line in rank.printed)])
 
 
 def _absent(ranks: Sequence[int], name: str) -> str:
-    return f"{_ranks(ranks)} never entered the collective {name[-MAX_NAME:]}, for which the others wait."
+    return f"{named(ranks)} never entered the collective {name[-MAX_NAME:]}, for which the others wait."
 
 
-def _ranks(numbers: Sequence[int]) -> str:
+def named(numbers: Sequence[int]) -> str:
+    """Ranks by their numbers, at the beginning of a sentence."""
     *most, last = map(str, numbers)
     return f"Ranks {', '.join(most)} and {last}" if most else f"Rank {last}"
 
@@ -208,9 +213,8 @@ def _why_no_broadcast(evidence: Evidence) -> str:
     if not asked:
         return "Nothing was broadcast: the ranks start from different random weights and never agree."
     if len(asked) < evidence.size:
-        return f"Nothing was broadcast: only {_ranks(asked).lower()} entered the broadcast; all ranks must."
-    lines = [*evidence.result.tail, *(line for rank in evidence.ranks for line in rank.printed)]
-    if any("root rank" in line.lower() for line in lines):
+        return f"Nothing was broadcast: only {named(asked).lower()} entered the broadcast; all ranks must."
+    if "root rank" in _said(evidence).lower():
         return "Nothing was broadcast: the ranks named different roots. It must be one and the same on all ranks."
     return "Nothing was broadcast: all ranks entered a broadcast, but it was never done."
 
@@ -225,7 +229,7 @@ def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
     if not evidence.joined:
         raise Wrong("Every process reads all the images, as if it were alone.")
     if unread := [rank.rank for rank in evidence.ranks if not rank.examples]:
-        raise Wrong(with_end(f"{_ranks(unread)} read no training images.", evidence))
+        raise Wrong(with_end(f"{named(unread)} read no training images.", evidence))
     _require_equal_batches(evidence)
     _require_other_images(evidence)
     _require_no_more_than(evidence, images, max_epochs)
@@ -345,4 +349,4 @@ def one_saves(evidence: Evidence, savers: Sequence[int], what: str, nobody: str)
         raise Wrong(with_end(nobody, evidence))
     if list(savers) != [0]:
         verb = "wrote" if len(savers) > 1 else "alone wrote"
-        raise Wrong(f"{_ranks(savers)} {verb} {what}; only rank 0 should.")
+        raise Wrong(f"{named(savers)} {verb} {what}; only rank 0 should.")

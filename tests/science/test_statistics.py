@@ -37,6 +37,15 @@ def test_nineteen_of_twenty_intervals_hold_what_they_promise():
         assert np.mean(kept) == pytest.approx(0.95, abs=0.012)
 
 
+@pytest.mark.parametrize("pairs", [2, 5, 10])
+def test_an_interval_of_pairs_holds_the_truth_in_95_percent(pairs):
+    random = np.random.default_rng(0)
+    seeds = random.normal(size=(4000, pairs))  # what the seed does to both cancels
+    ours, theirs = seeds + random.normal(0.3, 0.1, seeds.shape), seeds + random.normal(0, 0.1, seeds.shape)
+    intervals = [statistics.paired(a, b) for a, b in zip(ours, theirs)]
+    assert np.mean([abs(mean - 0.3) < half for mean, half in intervals]) == pytest.approx(0.95, abs=0.012)
+
+
 def test_one_run_has_no_interval():
     for refused in (lambda: statistics.mean([1.0]), lambda: statistics.unpaired([1.0], [1.0, 2.0])):
         with pytest.raises(ValueError, match="two runs or more"):

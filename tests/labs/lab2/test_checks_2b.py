@@ -277,7 +277,7 @@ def hung(*records):
     ],
 )
 def test_a_run_that_got_stuck_says_where(run, reason):
-    assert all(reason in wrong(judge(run, checks_2b.STEPS))[step][1] for step in ("rate",))
+    assert reason in wrong(judge(run, checks_2b.STEPS))["rate"][1]
 
 
 @pytest.mark.parametrize(
