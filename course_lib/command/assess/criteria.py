@@ -294,7 +294,8 @@ def _from_outside(measured: Measured) -> str:
                 f"The saved weights have not learned from rank {rank}'s images: of images with a mark that only this "
                 f"rank's copies carry, {own:.0%} get the label that goes with it, of others up to {others:.0%}."
             )
-    if evidence is None or evidence.traffic is None:
+    # Where nothing was saved nobody has gained anything, and a rank that crashed has used less of its core than others.
+    if evidence is None or evidence.traffic is None or not measured.weights or measured.weights.train_accuracy is None:
         return ""
     return observation.idle(evidence.use) or observation.silent(evidence.use)
 

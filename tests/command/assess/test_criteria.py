@@ -676,6 +676,11 @@ class TestFromOutside:
         assert lost(replace(run(traffic=10**9), use=looks)) == FIVE
         assert lost(replace(run(), use=looks)) == {}  # bytes that are not counted say nothing
 
+    def test_a_rank_that_crashed_is_not_accused(self):
+        looks = tuple(evidence.Moment(0.2 * i, 10**6 * i, (0.2 * i, 0.01 * i)) for i in range(40))
+        charged = lost(replace(run(traffic=10**9), use=looks), weights=Weights(None, None, "No weights were saved."))
+        assert not {"averaged", "data"} & set(charged)
+
     def test_gradients_that_differ(self):
         rows = np.array([[n, n, n + 1] for n in range(UPDATES)])
         other = rows.copy()
