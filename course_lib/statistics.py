@@ -1,4 +1,7 @@
-"""How sure a mean of few runs is: intervals by Student's t (Student, "The probable error of a mean", 1908)."""
+"""How sure a mean of few runs is: intervals by Student's t (Student, "The probable error of a mean", 1908).
+
+And a median, which takes no distribution for granted: the interval between two of the values in their order.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import stdtrit
+from scipy.special import bdtr, stdtrit
 
 
 def student(runs: int) -> float:
@@ -57,3 +60,21 @@ def band(values: Sequence[float]) -> tuple[float, float]:
     middle, _ = mean(values)
     half = student(len(values)) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / len(values))
     return middle - half, middle + half
+
+
+def median(values: Sequence[float]) -> tuple[float, float, float]:
+    """The median of independent runs, and an interval that holds the true one with at least 95 %: (median, low, high).
+
+    A run that never came to its end may be infinite. With n values the interval from the k-th smallest to the k-th
+    largest misses the true median where fewer than k of them lie on one side of it, which is binomial.
+
+    Raises:
+        ValueError: for fewer than six runs, of which not even smallest and largest are that sure.
+    """
+    values = sorted(values)
+    most = [k for k in range(len(values) // 2) if 2 * bdtr(k, len(values), 0.5) <= 0.05]
+    if not most:
+        raise ValueError(f"An interval for a median needs six runs or more, not {len(values)}.")
+    k, half = most[-1], len(values) // 2
+    middle = values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
+    return float(middle), float(values[k]), float(values[-1 - k])

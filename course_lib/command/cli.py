@@ -116,7 +116,7 @@ def assess(
     Exit code 3: all is there for a pass, but somebody has to look at what else the script does.
     """
     from course_lib.command import console
-    from course_lib.command.assess import grader, report
+    from course_lib.command.assess import contract, grader, leaderboard, report
     from course_lib.ranks import remote
     from course_lib.system.files import write
 
@@ -126,6 +126,8 @@ def assess(
     if json_file:
         write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
     report.show(outcome)
+    if (board := script.parent / leaderboard.FILE).is_file():
+        print(leaderboard.standing(outcome, leaderboard.read(board), contract.read()))
     raise typer.Exit(0 if outcome.passed else 3 if outcome.needs_a_look else 1)
 
 
@@ -165,11 +167,17 @@ def grade(
     accept: Optional[List[str]] = typer.Option(
         None, metavar="LEARNER", help="You have looked at what this learner handed in: let it count."
     ),
+    rerun_top: int = typer.Option(0, metavar="K", help="Run the best K of the leaderboard again, and rank by medians."),
+    runs: int = typer.Option(6, metavar="N", help="With --rerun-top: so often each."),
+    pseudonyms: bool = typer.Option(False, "--pseudonyms", help="No names on the leaderboard."),
 ) -> None:
-    """Grade a class: gradebook, CSV, feedback pages."""
+    """Grade a class: gradebook, CSV, feedback pages, leaderboard."""
     from course_lib.command.classroom import grading
 
-    raise typer.Exit(grading.grade(directory, jobs, slurm=slurm, accept=accept or ()).code)
+    summary = grading.grade(
+        directory, jobs, slurm=slurm, accept=accept or (), rerun_top=rerun_top, runs=runs, pseudonyms=pseudonyms
+    )
+    raise typer.Exit(summary.code)
 
 
 def _slurm(

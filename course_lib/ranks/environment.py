@@ -22,6 +22,7 @@ FAKE_GPUS = "COURSE_FAKE_GPUS"  # how many GPUs a rank is made to see that are n
 
 # What `course grade` tells the processes that grade.
 ACCEPTED = "COURSE_ACCEPTED"  # set where an instructor has looked at the submission
+OUTCOME = "COURSE_OUTCOME"  # the file that takes what came of an assessment
 
 # What users set (see README.md).
 DATA_DIR = "COURSE_DATA_DIR"  # the folder with the data sets' published files

@@ -3,9 +3,9 @@
     COURSE_DATA_DIR=... python tests/benchmarks/assessment.py [--runs 20] [--pairs 5] [--images N]
 
 runs the reference solution in the grader's sandbox `runs` times on the idle machine and as often with a busy program
-on one core, on the first `images` training images (default: all), and `pairs` times in turns bare (as `course run`
-does) and assessed whole, on all images. Writes assessment.csv into
-tests/benchmarks/results/ and prints what contract.toml's `tolerance` is set from.
+on one core, on the first `images` training images (default: all), which is what contract.toml's `tolerance` is set from
+(results/assessment.csv); and `pairs` times bare (as `course run` does) and assessed whole, in changing order, on all
+images (results/overhead.csv).
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
-from course_lib import data
+from course_lib import data, statistics
 from course_lib.command.assess import contract, grader
 from course_lib.command.assess.evaluator import Evaluator
 from course_lib.command.assess.sandbox import Sandbox
@@ -43,31 +44,44 @@ def main() -> None:
     arguments.add_argument("--images", type=int)
     chosen = arguments.parse_args()
 
-    began, rows = time.perf_counter(), []
+    began, pairs, runs = time.perf_counter(), [], []
     with Evaluator("cifar10") as evaluator:
         evaluator.wait()
         for pair in range(chosen.pairs):
-            rows += [keep("bare", "idle", pair, **bare()), keep("assessed", "idle", pair, **assessed())]
+            for kind, way in [("bare", bare), ("assessed", assessed)][:: 1 if pair % 2 else -1]:
+                pairs.append(keep(kind, "idle", pair, **way()))
         for load, busy in (("idle", contextlib.nullcontext), ("one core loaded", loaded)):
             with busy():
                 for run in range(chosen.runs):
-                    rows.append(keep("measured", load, run, **measured(evaluator, chosen.images)))
+                    runs.append(keep("measured", load, run, **measured(evaluator, chosen.images)))
         name = evaluator.data
-    table = pd.DataFrame(rows)
+    seconds = round(time.perf_counter() - began)
+    if pairs:
+        table = write("overhead", pairs, name, seconds).set_index(["kind", "run"])
+        bare_s, assessed_s = table.loc["bare"]["seconds"], table.loc["assessed"]["run_seconds"]
+        more, half = statistics.paired(np.log(assessed_s), np.log(bare_s))
+        print(f"assessed / bare: {np.exp(more):.3f}, {np.exp(more - half):.3f} to {np.exp(more + half):.3f}")
+    if runs:
+        write("assessment", runs, f"{name}, {f'the first {chosen.images:,}' if chosen.images else 'all'}", seconds)
+
+
+def write(table: str, rows: list[dict], images: str, seconds: int) -> pd.DataFrame:
+    found = pd.DataFrame(rows)
     RESULTS.mkdir(exist_ok=True)
     experiments.write_table(
-        RESULTS / "assessment.csv",
-        table,
+        RESULTS / f"{table}.csv",
+        found,
         command=f"python tests/benchmarks/assessment.py {' '.join(sys.argv[1:])}".strip(),
-        data=f"{name}; measured: {f'the first {chosen.images:,}' if chosen.images else 'all'} training images",
+        data=f"{images} training images",
         seeds="another one in each run",
-        seconds=round(time.perf_counter() - began),
-        columns="bare: `course run`; assessed: `course assess` whole; measured: its run on all ranks",
+        seconds=seconds,
+        columns="bare: `course run`; assessed: `course assess` whole, of which run_seconds is the run on all ranks; "
+        "measured: a run in its sandbox",
     )
-    summary = table.groupby(["kind", "load"])[["seconds", "test_accuracy"]].agg(
-        ["count", "min", "median", "max", "std"]
-    )
-    print(summary.round(3).to_string())
+    columns = [column for column in ("seconds", "run_seconds", "test_accuracy") if column in found]
+    told = found.groupby(["kind", "load"])[columns].agg(["count", "min", "median", "max", "std"])
+    print(told.round(3).to_string())
+    return found
 
 
 def keep(kind: str, load: str, run: int, **figures: float) -> dict:

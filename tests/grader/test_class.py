@@ -12,7 +12,7 @@ import pandas
 import psutil
 import pytest
 
-from course_lib.command.assess import criteria
+from course_lib.command.assess import criteria, leaderboard
 from course_lib.command.classroom import conversions, grading, masters
 from course_lib.command.classroom.grading import runner
 from course_lib.system.paths import ROOT
@@ -245,3 +245,13 @@ def test_feedback_says_why_and_shows_no_test(thirty):
     for learner, (_, _, words) in GRADED.items():
         assert words in pages[learner]
         assert masters.leaks(MASTER, [pages[learner]], kinds=["hidden"]) == []
+
+
+def test_the_leaderboard_has_who_passed_and_the_rule_that_others_break(thirty):
+    """Points are exact, times are not: how many stand on it, and why those without a place have none."""
+    rows = {row.learner: row for row in leaderboard.read(thirty["results"] / leaderboard.FILE)}
+    full = {learner for learner, (_, points, _) in GRADED.items() if sum(points) == 100}
+    assert {learner for learner, row in rows.items() if row.place} == full
+    assert "reference" in full and "daemon" not in rows
+    for learner, row in rows.items():
+        assert bool(row.rule) == (learner not in full)

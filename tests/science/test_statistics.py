@@ -50,3 +50,20 @@ def test_one_run_has_no_interval():
     for refused in (lambda: statistics.mean([1.0]), lambda: statistics.unpaired([1.0], [1.0, 2.0])):
         with pytest.raises(ValueError, match="two runs or more"):
             refused()
+
+
+# Of n values in their order, between which two the median lies with 95 % (Conover)
+@pytest.mark.parametrize(("runs", "low", "high"), [(6, 1, 6), (8, 1, 8), (9, 2, 8), (10, 2, 9), (20, 6, 15)])
+def test_a_median_lies_between_two_of_the_values(runs, low, high):
+    assert statistics.median(range(runs, 0, -1)) == ((runs + 1) / 2, low, high)
+
+
+def test_a_median_of_runs_that_never_end():
+    endless = float("inf")
+    assert statistics.median([1, 2, 3, 4, 5, endless]) == (3.5, 1, endless)
+    assert statistics.median([1, 2, 3, endless, endless, endless])[0] == endless
+
+
+def test_five_runs_have_no_interval_for_their_median():
+    with pytest.raises(ValueError, match="six runs or more, not 5"):
+        statistics.median(range(5))

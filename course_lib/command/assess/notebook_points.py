@@ -6,12 +6,14 @@ The first test assesses the script, which takes minutes; the others share what i
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
 from course_lib.command.assess import calibration, contract, grader, report
 from course_lib.ranks import environment
 from course_lib.system.errors import CourseError
+from course_lib.system.files import write
 
 OVERHEAD_S = 600.0  # for calibration, for starting and ending runs, and for evaluating the weights
 
@@ -55,6 +57,8 @@ def _outcome(script: Path) -> grader.Outcome:
         _found[key] = _assess(script)
         if isinstance(_found[key], grader.Outcome):
             _show(_found[key])
+            if kept := os.environ.get(environment.OUTCOME):
+                write(Path(kept), json.dumps(_found[key].as_json()).encode())
     if isinstance(_found[key], grader.CannotGrade):
         raise _found[key]
     return _found[key]

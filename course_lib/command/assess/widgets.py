@@ -18,7 +18,7 @@ from IPython import get_ipython
 from IPython.display import display
 from ipywidgets import HTML, Button, HBox, VBox
 
-from course_lib.command.assess import contract, grader, report
+from course_lib.command.assess import contract, grader, leaderboard, report
 from course_lib.command.assess.attempts import FOLDER, Attempt, Attempts
 from course_lib.notebook.widgets import live, train
 from course_lib.notebook.widgets.live import LiveState, duration
@@ -151,12 +151,23 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
         kept = f"{FOLDER}/{best.script.parent.name}/{best.script.name}"
         note = (
             f"<small>★ the best so far. Every attempt's script is kept; in a terminal, "
-            f"<code>cp {html.escape(kept)} .</code> brings the best one back.</small>"
+            f"<code>cp {html.escape(kept)} .</code> brings the best one back. {html.escape(standing(best))}</small>"
         )
     return (
         f'{_STYLE}<div class="course-assess-history"><b>Attempts</b>'
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table>{note}</div>"
     )
+
+
+def standing(best: Attempt) -> str:
+    """Where the best attempt would stand on the class's leaderboard, if that lies beside the script."""
+    try:
+        rows = leaderboard.read(best.script.parents[2] / leaderboard.FILE)
+    except OSError:
+        return ""
+    except CourseError as problem:
+        return str(problem)
+    return leaderboard.standing(best.outcome, rows, contract.read())
 
 
 def summary(attempts: Sequence[Attempt], best: Attempt | None) -> str:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import html
 import re
 import threading
 import time
@@ -7,7 +8,7 @@ import time
 import pytest
 from rich.console import Console
 
-from course_lib.command.assess import contract_view, grader, report, widgets
+from course_lib.command.assess import contract, contract_view, grader, leaderboard, report, widgets
 from course_lib.command.assess.attempts import Attempts
 from course_lib.command.assess.grader import Outcome
 from course_lib.command.assess.widgets import State
@@ -231,6 +232,18 @@ def test_the_history_marks_the_best_and_tells_how_to_get_it_back(script):
     assert "90 of 100" in shown and "101.2 s" in shown and "0.762" in shown
     assert widgets.history([], None) == ""
     assert widgets.sentence(attempts.all(), attempts.best()) == ("Attempt 3: Stopped <early>. Best so far: attempt 1.")
+
+
+def test_the_history_tells_where_the_best_would_stand_in_the_class(script):
+    attempts = Attempts(script)
+    attempts.finish(attempts.begin(), outcome(90.0))
+    board = script.with_name(leaderboard.FILE)
+    assert "leaderboard" not in widgets.history(attempts.all(), attempts.best())
+    board.write_text(leaderboard.to_csv([]))
+    told = html.escape(leaderboard.standing(attempts.best().outcome, [], contract.read()))
+    assert "class" in told and told in widgets.history(attempts.all(), attempts.best())
+    board.write_text("something else")
+    assert "is no leaderboard" in widgets.history(attempts.all(), attempts.best())
 
 
 # The panel

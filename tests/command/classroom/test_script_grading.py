@@ -7,7 +7,7 @@ import numpy as np
 import pandas
 import pytest
 
-from course_lib.command.assess import contract, grader, notebook_points
+from course_lib.command.assess import contract, grader, leaderboard, notebook_points
 from course_lib.command.classroom import grading, masters, submissions
 from course_lib.notebook.judging import Verdict
 from course_lib.system.errors import CourseError
@@ -31,7 +31,7 @@ def assess(script):
     hint = "" if share == 1 else "See 2b."
     rows = (("serial", 5), ("ranks", 10), ("time", 10))
     verdicts = tuple(Verdict(name, name, most * share, most, f"It is worth {share:g}.", hint) for name, most in rows)
-    return grader.Outcome(False, 25 * share, 25, "cpu", 2, "cifar10", 1.0, 0.5, 0.5, verdicts, 240, 1, "none")
+    return grader.Outcome(share == 1, 25 * share, 25, "cpu", 2, "cifar10", 1.0, 0.5, 0.5, verdicts, 240, 1, "none")
 
 grader.assess = assess
 points = marks.points
@@ -265,12 +265,19 @@ class TestClass:
                 "altered": 0,
             }
 
+    def test_who_passed_stands_on_the_leaderboard_or_beside_it_with_the_rule(self, graded):
+        (row,) = leaderboard.read(graded[1].results / "leaderboard.csv")
+        assert (row.learner, row.place, row.attempts, row.seconds) == ("full", None, 1, 1.0)
+        assert row.rule == "It was not confined while it ran."
+        assert row.rule in (graded[1].results / "leaderboard.html").read_text()
+
     def test_the_feedback_says_why_and_shows_no_test(self, graded, master):
         for learner, reason in (("full", "It is worth 1."), ("half", "It is worth 0.5.")):
             page = (graded[1].results / "feedback" / learner / "assessment" / f"{NAME}.html").read_text()
             assert masters.leaks(master, [page], kinds=["hidden"]) == []
-            assert reason in page and "About serial" in page and "Not passed" in page
+            assert reason in page and "About serial" in page
             assert ("See 2b." in page) == (learner == "half")
+            assert ("Not passed" in page) == (learner == "half")
             assert "a run for show" not in page
 
     def test_only_what_could_not_be_graded_is_run_again(self, graded, course, monkeypatch):

@@ -27,15 +27,17 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
+from course_lib.command import console
 from course_lib.command.assess import notebook_points
 from course_lib.command.assess.sandbox import bubblewrap
 from course_lib.command.classroom import masters, submissions, workspace
-from course_lib.command.classroom.grading import gradebook, runner, slurm_jobs
+from course_lib.command.classroom.grading import class_leaderboard, gradebook, runner, slurm_jobs
 from course_lib.command.classroom.grading.gradebook import TEMPORARY_PREFIX
 from course_lib.command.classroom.grading.runner import Graded, Work
 from course_lib.command.classroom.grading.summary import Summary, show, write_tables
 from course_lib.command.classroom.submissions import Submission, Unusable
 from course_lib.ranks import slurm as cluster
+from course_lib.ranks.launch import Event
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
@@ -47,17 +49,32 @@ REMOVAL_PATIENCE_S = 5.0  # with a folder that others still write to, or hold op
 
 
 def grade(
-    directory: Path, jobs: int | None = None, root: Path = ROOT, slurm: bool = False, accept: Sequence[str] = ()
+    directory: Path,
+    jobs: int | None = None,
+    root: Path = ROOT,
+    slurm: bool = False,
+    accept: Sequence[str] = (),
+    rerun_top: int = 0,
+    runs: int = class_leaderboard.RUNS,
+    pseudonyms: bool = False,
 ) -> Summary:
     """Grade every submission in `directory`, `jobs` at a time; results go to the folder DIRECTORY-graded.
 
     With `slurm` each submission is a job of its own, and MAX_JOBS are submitted unless `jobs` says otherwise. What the
     learners in `accept` have handed in by now has been looked at: it is run and counts, whatever was found in it.
     What was graded before and has not changed (submission, master, course library) is not run again.
+    Those who pass by a script stand on the leaderboard, under `pseudonyms` if so wished; the best `rerun_top` of them
+    are run again, `runs` times in all, on this host.
     CourseError where nothing can be graded; what is wrong with a single submission is in the summary.
     """
     if jobs is not None and jobs < 1:
         raise CourseError("--jobs must be 1 or more.")
+    if rerun_top < 0:
+        raise CourseError("--rerun-top must be 0 or more.", code=2)
+    if rerun_top and runs < class_leaderboard.RUNS:
+        raise CourseError(f"--runs must be {class_leaderboard.RUNS} or more: fewer have no interval of 95 %.", code=2)
+    if rerun_top and slurm:
+        raise CourseError("Runs that are compared are made on one host: give --rerun-top without --slurm.", code=2)
     if slurm:
         cluster.check()
     directory, root = directory.resolve(), root.resolve()
@@ -74,9 +91,33 @@ def grade(
         graded = _grade_all(found, released, blank, results, jobs, slurm, accept)
         rows, problems = gradebook.record(graded, results)
         write_tables(results, rows, problems)
-    summary = Summary(results, rows, problems)
-    show(summary)
+        summary = Summary(results, rows, problems)
+        show(summary)
+        _rank(graded, results, rerun_top, runs, pseudonyms)
     return summary
+
+
+def _rank(
+    graded: list[tuple[Submission, dict[str, Any]]], results: Path, rerun_top: int, runs: int, pseudonyms: bool
+) -> None:
+    """Write the leaderboard, where a script was graded; run the best again first."""
+    if not any("outcome" in result for _, result in graded):
+        return
+
+    def script(one: Submission) -> bytes:
+        return submissions.scripts(one, masters.source(one.master), [])[one.master.script]
+
+    passed = class_leaderboard.found(graded, functools.partial(_memory, results=results), script)
+
+    def follow(text: str) -> Callable[[Event], None]:
+        print(text, file=sys.stderr)
+        return show_stage
+
+    with console.stages() as show_stage:
+        try:
+            class_leaderboard.run_again(passed, rerun_top, runs, follow)
+        finally:
+            class_leaderboard.write_pages(results, (one.entry() for one in passed), pseudonyms)
 
 
 def results_of(directory: Path) -> Path:
@@ -245,7 +286,8 @@ def _grade_one(
         return _refuse(one, results, problem)
     for page, content in graded.pages.items():
         write(results / page, content)
-    result = {**graded.result, "digest": work.digest}
+    class_leaderboard.handed_in(memory, work.handed_in)
+    result = {**graded.result, "digest": work.digest, "accepted": work.accepted}
     write(memory, json.dumps(result, indent=1).encode())
     return result
 

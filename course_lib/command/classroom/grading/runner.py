@@ -131,6 +131,8 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, 
     for name in [name for name in env if name.startswith("SLURM_")]:
         del env[name]  # in a job, mpirun would count Slurm's tasks, not the ranks that it is asked for
     env.update({environment.ACCEPTED: "1"} if accepted else {})
+    outcome = folder / "outcome.json"
+    env[environment.OUTCOME] = str(outcome)
     if master.script:
         env.pop(environment.SLICE, None)  # the contract says how much it trains on
     else:
@@ -152,7 +154,7 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, 
     result = json.loads((folder / "result.json").read_text())
     if "problem" in result:
         raise Unusable(result["problem"])
-    return result
+    return {**result, "outcome": json.loads(outcome.read_text())} if outcome.exists() else result
 
 
 def _why(code: int, log: str, limit: float) -> Unusable:
