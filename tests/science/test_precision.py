@@ -1,0 +1,95 @@
+"""Formats of few bits against NumPy's and ml_dtypes's, scales and shared exponents against what they promise."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from course_lib import precision
+from course_lib.precision import LossScale, auto_scale, quantise, shared_exponent, with_shared_exponent
+
+RANDOM = np.random.default_rng(0)
+ANY = RANDOM.integers(0, 2**32, 10**6, dtype=np.uint32).view(np.float32)  # all kinds of float32, NaN among them
+USUAL = (RANDOM.normal(size=10**6) * np.exp2(RANDOM.uniform(-30, 20, 10**6))).astype(np.float32)
+
+
+def as_type(x, dtype):
+    with np.errstate(all="ignore"):
+        return x.astype(dtype).astype(np.float32)
+
+
+def test_every_float16_stays_as_it_is():
+    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
+    assert np.array_equal(quantise(every, 5, 10), as_type(every, np.float32), equal_nan=True)
+
+
+@pytest.mark.parametrize(
+    "form, dtype", [((5, 10), np.float16), ((8, 7), ml_dtypes.bfloat16), ((5, 2), ml_dtypes.float8_e5m2)]
+)
+@pytest.mark.parametrize("numbers", [ANY, USUAL], ids=["any", "usual"])
+def test_a_million_numbers_as_other_libraries_round_them(numbers, form, dtype):
+    found = quantise(numbers, *form)
+    assert found.dtype == np.float32
+    expected = as_type(numbers, dtype)
+    assert np.array_equal(found, expected, equal_nan=True)
+    assert np.array_equal(np.signbit(found), np.signbit(expected) | (np.isnan(found) & np.signbit(found)))
+
+
+def test_eight_bits_with_four_for_the_exponent_where_both_are_finite():
+    """ml_dtypes's e4m3fn has no infinity and goes on to 448; an IEEE-like format ends at 240."""
+    found = quantise(USUAL, 4, 3)
+    assert np.array_equal(found[np.isfinite(found)], as_type(USUAL, ml_dtypes.float8_e4m3fn)[np.isfinite(found)])
+    assert precision.largest(4, 3) == 240 and quantise(248, 4, 3) == np.inf and quantise(247.9, 4, 3) == 240
+
+
+def test_ties_subnormals_and_ends():
+    assert list(quantise([2049, 2051, 65519, 65520, -65520], 5, 10)) == [2048, 2052, 65504, np.inf, -np.inf]
+    least = precision.smallest(5, 10)
+    assert least == 2.0**-24
+    assert list(quantise([least / 2, least * 0.51, -least / 4], 5, 10)) == [0, least, -0.0]
+    assert np.isnan(quantise(np.nan, 4, 3)) and quantise(-np.inf, 4, 3) == -np.inf
+    assert np.array_equal(quantise(ANY, 8, 23), ANY, equal_nan=True)
+
+
+@pytest.mark.parametrize("form", [(1, 3), (9, 3), (5, 24), (5, -1)])
+def test_formats_that_float32_does_not_hold(form):
+    with pytest.raises(ValueError, match="2 to 8 and 0 to 23"):
+        quantise(1.0, *form)
+
+
+def test_a_dynamic_scale_halves_at_once_and_doubles_after_clean_steps():
+    scale, clean, bad = LossScale(1024, clean_steps=3), [np.ones(2)], [np.ones(2), np.array([1.0, np.inf])]
+    assert scale.update(clean) and scale.update(clean) and scale.scale == 1024
+    assert not scale.update(bad) and scale.scale == 512
+    assert [scale.update(clean) for _ in range(3)] == [True] * 3 and scale.scale == 1024
+    assert not scale.update([np.array([np.nan])]) and scale.scale == 512
+
+
+def test_a_static_scale_only_leaves_steps_out():
+    scale = LossScale(1024, clean_steps=None)
+    assert not scale.update([np.array([np.inf])]) and scale.scale == 1024
+    assert all(scale.update([np.ones(1)]) for _ in range(5000)) and scale.scale == 1024
+
+
+@pytest.mark.parametrize("bits", [8, 16])
+def test_the_shared_exponent_is_the_least_with_which_the_largest_fits(bits):
+    most = 2 ** (bits - 1) - 1
+    for largest in (1.0, most, most + 1, 3e-7, 12345.6, 2.0**-30):
+        k = shared_exponent(largest, bits)
+        assert np.rint(largest / 2.0**k) <= most < np.rint(largest / 2.0 ** (k - 1))
+        assert with_shared_exponent(largest, k, bits) == pytest.approx(largest, rel=0.5 / (most // 2))
+    assert shared_exponent(0.0) == 0
+    assert with_shared_exponent(10.0, 0, 4) == 7  # what is too large becomes the largest
+    with pytest.raises(ValueError, match="must be finite"):
+        shared_exponent(np.inf)
+
+
+@pytest.mark.parametrize("form", [(5, 2), (4, 3), (3, 0)])
+def test_scaled_gradients_fill_the_format_and_their_sum_fits(form):
+    for ranks in (1, 2, 3, 8):
+        for largest in (1.0, 3.0, 1e-6, 0.75, 123.4):
+            power = int(auto_scale(largest, ranks, form[0]))
+            total = ranks * largest * 2.0**power
+            assert total <= precision.largest(*form) and 2 * total > 2.0 ** (2 ** (form[0] - 1) - 1)
+    assert list(auto_scale(np.array([0.0, 1.0]), 2, 5)) == [0, 14]
