@@ -1,0 +1,108 @@
+"""Figures of notebook 8b: a bound, a divisor, two axes, and winners that were chosen."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+
+SIDES = ("ours", "theirs")
+LEFT = 78 / WIDTH
+
+
+def bounds(recorded: pd.DataFrame) -> tuple[float, float, float]:
+    """From and to where a slider for the bound goes, in ms, and where it starts."""
+    ms = recorded[recorded["kind"] == "serving"]["ms"]
+    return round(float(ms.min()), 1), round(1.15 * float(ms.max()), 1), round(float(ms.median()), 1)
+
+
+def bound(serving: pd.DataFrame, limit: float) -> Card:
+    """Most images a second by the bound on the 99th percentile; `limit` in ms is marked.
+
+    Args:
+        serving: rows with `side`, `ms` (99th percentile) and `images_per_s`.
+    """
+    with style():
+        figure, (axes,) = card(height=340, columns=1)
+        grid = np.linspace(0, 1.15 * serving["ms"].max(), 600)
+        found = {}
+        for number, side in enumerate(SIDES):
+            rows = serving[serving["side"] == side]
+
+            def best(ms: float, rows: pd.DataFrame = rows) -> float:
+                return float(rows[rows["ms"] <= ms]["images_per_s"].max()) if (rows["ms"] <= ms).any() else 0.0
+
+            axes.plot(grid, [best(ms) / 1000 for ms in grid], color=PALETTE[number], label=side)
+            found[side] = best(limit)
+            axes.plot(limit, found[side] / 1000, MARKERS[number], color=PALETTE[number])
+        axes.axvline(limit, color=INK, linewidth=1, linestyle=(0, (3, 3)))
+        axes.set(xlabel="bound on the 99th percentile, ms", ylabel="thousand images a second", ylim=(0, None))
+        axes.set_title(_told(limit, **found))
+        axes.legend(loc="upper left")
+        figure.subplots_adjust(left=LEFT)
+    return figure
+
+
+def _told(limit: float, ours: float, theirs: float) -> str:
+    if not ours or not theirs:
+        alone = "ours" if ours else "theirs" if theirs else "nobody"
+        return f"Within {limit:.1f} ms: {alone} answers" + (" alone" if ours or theirs else "")
+    ahead, factor = ("ours", ours / theirs) if ours >= theirs else ("theirs", theirs / ours)
+    return f"Within {limit:.1f} ms: {ahead} {factor:.2f} times as many images a second"
+
+
+def per_core(cores: pd.DataFrame) -> Card:
+    """Images a second of ours on one core and theirs on two: in all, and for each core; rows of five runs."""
+    with style():
+        figure, panels = card(height=250, columns=2)
+        for axes, each in zip(panels, (False, True)):
+            for number, side in enumerate(SIDES):
+                rows = cores[cores["side"] == side]
+                rate = rows["images_per_s"] / (rows["setting"] if each else 1) / 1000
+                axes.barh(number, rate.median(), color=PALETTE[number], height=0.55)
+                axes.plot(rate, [number] * len(rate), ".", color=INK)
+            axes.set_yticks([0, 1], ["ours, 1 core", "theirs, 2 cores"] if not each else ["", ""])
+            axes.set(ylim=(1.5, -0.5), xlabel="thousand images a second")
+            axes.set_title("For each core" if each else "In all")
+        figure.subplots_adjust(left=128 / WIDTH)
+    return figure
+
+
+def axes(rates: pd.DataFrame) -> Card:
+    """Steps to a loss by learning rate, on a logarithmic and on a linear axis."""
+    with style():
+        figure, panels = card(height=330, columns=2)
+        for axis, scale in zip(panels, ("log", "linear")):
+            for number, side in enumerate(SIDES):
+                rows = rates[rates["side"] == side]
+                label = "momentum (ours)" if side == "ours" else "none (theirs)"
+                axis.plot(rows["setting"], rows["steps"], marker=MARKERS[number], color=PALETTE[number], label=label)
+            axis.set_xscale("log")
+            axis.set_yscale(scale)
+            axis.set_ylim((1, 1e6) if scale == "log" else (0, None))
+            axis.set_xticks(
+                sorted(rates["setting"].unique()), [f"{rate:g}" for rate in sorted(rates["setting"].unique())]
+            )
+            axis.minorticks_off()
+            axis.set_title("Logarithmic, with room above" if scale == "log" else "Linear")
+            axis.set(xlabel="learning rate", ylabel="steps (at most 500)")
+        panels[0].legend(loc="upper right")
+        figure.subplots_adjust(left=LEFT, wspace=0.28)
+    return figure
+
+
+def winners(scores: np.ndarray, *, caption: str = "") -> Card:
+    """Accuracy of models [n, 2] in percent on two halves of the test images; the best on the first one is ringed."""
+    best = scores[np.argmax(scores[:, 0])]
+    with style():
+        figure, (axes,) = card(height=400, columns=1, caption=caption)
+        axes.plot(scores[:, 0], scores[:, 1], ".", color=PALETTE[0])
+        axes.plot(*best, "o", color=PALETTE[1], markersize=12, markerfacecolor="none", markeredgewidth=2)
+        for mean, draw in zip(scores.mean(axis=0), (axes.axvline, axes.axhline)):
+            draw(mean, color=FAINT, linewidth=1, linestyle=(0, (3, 3)))
+        axes.annotate("the published one", best, (14, 12), textcoords="offset points", ha="right", color=PALETTE[1])
+        axes.set(xlabel="accuracy on half A, %", ylabel="accuracy on half B, %")
+        axes.set_title("Each dot a model; dashed: the averages")
+        figure.subplots_adjust(left=LEFT)
+    return figure
