@@ -53,10 +53,26 @@ def test(context: typer.Context) -> None:
 
 
 @app.command()
-def doctor(as_json: bool = typer.Option(False, "--json", help="Print one JSON object.")) -> None:
-    """Say what this machine can do, and what is wrong with it."""
+def doctor(
+    as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
+    gpu: bool = typer.Option(False, "--gpu", help="Test all that the course does with GPUs: up to 15 minutes."),
+    report_file: Optional[Path] = typer.Option(
+        None, "--report", metavar="FILE", help="With --gpu: write FILE.json, and FILE.html to send in."
+    ),
+    rehearse: bool = typer.Option(False, "--rehearse", help="With --gpu, without a GPU: run what the CPU can run."),
+) -> None:
+    """Say what this machine can do, and what is wrong with it.
+
+    Exit code: 0, or 1 where something is wrong; with --gpu also 2, where nothing failed and there was no GPU to test.
+    """
     from course_lib.command import doctor
 
+    if gpu:
+        from course_lib.command.doctor import gpu as gpus
+
+        raise typer.Exit(gpus.main(file=report_file, rehearse=rehearse, as_json=as_json))
+    if report_file or rehearse:
+        raise CourseError("--report and --rehearse go with --gpu: give `course doctor --gpu`.", code=2)
     report = doctor.diagnose()
     if as_json:
         print(json.dumps(report, indent=2))

@@ -37,7 +37,11 @@ def do(action: str, words: list[str], state: dict) -> None:
     elif action == "create":
         labels = dict(words[i + 1].split("=", 1) for i, word in enumerate(words) if word == "--label")
         name = words[words.index("--name") + 1]
-        labs[name] = {"labels": labels, "token": os.environ["COURSE_TOKEN"], "state": "created"}
+        labs[name] = {"labels": labels, "token": os.environ.get("COURSE_TOKEN", ""), "state": "created"}
+    elif action == "start" and words[1] == "--attach":
+        print("what the container prints", flush=True)
+    elif action == "cp":
+        Path(words[2]).write_text(words[1])
     elif action == "start":
         labs[words[1]]["state"] = state["starts_as"]
     elif action == "stop":
@@ -45,9 +49,10 @@ def do(action: str, words: list[str], state: dict) -> None:
             labs[name]["state"] = "exited"
     elif action == "rm":
         for name in words[2:]:
-            del labs[name]
+            if name != "--volumes":
+                del labs[name]
     elif action == "ps":
-        print(*labs, sep="\n")
+        print(*(name for name, lab in labs.items() if lab["labels"]), sep="\n")
     elif action == "logs":
         print("noise\nHorovod was built without NCCL.")
     elif action == "inspect":

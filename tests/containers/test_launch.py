@@ -305,6 +305,128 @@ def test_a_shell_runs_what_a_dry_run_prints(launch, monkeypatch, tmp_path):
     assert len(tokens) == 2 and all(re.fullmatch("[0-9a-f]{48}", token) for token in tokens)
 
 
+# --- the check of GPUs, and the image for them --------------------------------------------------------------
+
+
+@with_each_engine
+def test_a_check_runs_the_doctor_in_the_image_of_the_gpus_and_leaves_nothing(launch, monkeypatch, engine):
+    pretend(launch, monkeypatch, "dgx")
+    for words, image, sandbox in (("check", GPU, set()), ("check --instructor", GPU_INSTRUCTOR, SANDBOX[engine])):
+        create, start, *copies, remove = commands(launch, f"{words} --engine {engine}")
+        assert create.words == [image, "course", "doctor", "--gpu", "--report", "/tmp/gpu-report"]
+        assert gpus_of(create) == "0,1,2,3,4,5,6,7"
+        assert create.values("--shm-size") == ["1g"]
+        assert set(create.values("--ulimit")) == LIMITS[engine]
+        assert create.values("--cap-drop") == ["ALL"]
+        assert set(create.values("--security-opt")) == {"no-new-privileges", *sandbox}
+        assert not (MORE_OF_THE_HOST | {"--publish", "--label"}) & set(create.options)
+        assert start.argv[1:] == ["start", "--attach", "course-check"]
+        assert [copy.argv[2] for copy in copies] == [f"course-check:/tmp/gpu-report{end}" for end in (".json", ".html")]
+        assert remove.argv[1:] == ["rm", "--force", "--volumes", "course-check"]
+
+
+def test_a_check_with_apptainer(launch, monkeypatch):
+    pretend(launch, monkeypatch, "dgx")
+    (check,) = commands(launch, "check --engine apptainer --gpus 0,1")
+    assert check.verb == "exec" and "--nv" in check.options
+    assert check.environment == {"APPTAINERENV_CUDA_VISIBLE_DEVICES": "0,1"}
+    assert check.words[:4] == ["/srv/course/build/gpu-learner.sif", "course", "doctor", "--gpu"]
+    assert f"{Path.cwd()}:/report" in check.values("--bind")
+
+
+@pytest.mark.parametrize(("broken", "code"), [({}, 0), ({"start": 1}, 1), ({"start": 2}, 2), ({"start": 125}, 125)])
+def test_a_check_ends_with_the_doctors_exit_code(launch, monkeypatch, capfd, tmp_path, broken, code):
+    engine = Fake(tmp_path, broken)
+    pretend(launch, monkeypatch, "dgx")
+    monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
+    monkeypatch.setenv("PATH", engine.path)
+    (tmp_path / "here").mkdir()
+    assert launch.main(["check", "--report", str(tmp_path / "here")]) == code
+    assert engine.empty
+    written = {file.name for file in (tmp_path / "here").iterdir()}
+    assert written == (set() if code == 125 else {"gpu-report.json", "gpu-report.html"})
+    assert ("gpu-report.html" in capfd.readouterr().err) == (code != 125)
+
+
+@pytest.mark.parametrize(
+    ("host", "words", "code", "sentence"),
+    [
+        ("laptop", "check", 1, "This host shows no NVIDIA GPU"),
+        ("dgx", "check --gpus none", 2, "A check needs GPUs: leave --gpus none out"),
+        ("dgx", "check --gpus 9", 2, "This host has no GPU 9"),
+        ("dgx", "check --report /nowhere", 2, "--report /nowhere is no folder"),
+    ],
+)
+def test_a_check_that_cannot_be_is_refused(launch, monkeypatch, capsys, host, words, code, sentence):
+    pretend(launch, monkeypatch, host)
+    assert launch.main([*words.split(), "--dry-run"]) == code
+    assert_sentence(*capsys.readouterr(), sentence)
+
+
+def test_a_check_waits_for_no_lab(launch, monkeypatch, capsys, tmp_path):
+    engine = Fake(tmp_path)
+    pretend(launch, monkeypatch, "dgx")
+    monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
+    monkeypatch.setattr(launch.Lab, "answers", lambda lab: True)
+    monkeypatch.setenv("PATH", engine.path)
+    assert launch.main(["lab", "--gpus", "0", "--volume", "ada"]) == 0
+    capsys.readouterr()
+    assert launch.main(["check"]) == 1
+    assert_sentence(*capsys.readouterr(), "Running labs hold 1 of the 8 GPUs")
+
+
+BASES = (
+    # compute capabilities, the base image that the build is told; None: that of gpu.Dockerfile
+    ("", None),
+    ("7.0\n7.0", None),
+    ("9.0", None),
+    ("10.0", "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"),
+    ("12.0\n8.9", "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"),
+)
+
+
+@pytest.mark.parametrize(("said", "base"), BASES)
+@pytest.mark.parametrize("engine", ("docker", "podman", "apptainer"))
+def test_the_image_is_built_for_the_newest_gpu(launch, monkeypatch, capsys, tmp_path, said, base, engine):
+    pretend(launch, monkeypatch, "dgx")
+    fake_driver(tmp_path, monkeypatch, said)
+    (build,) = commands(launch, f"build --engine {engine}")
+    assert build.values("--build-arg") == [
+        *["TARGET=learner"] * (engine == "apptainer"),
+        *[f"BASE={base}"] * bool(base),
+    ]
+    assert ("compute capability" in capsys.readouterr().err) == bool(base)
+    (build,) = commands(launch, f"build --engine {engine} --base mine:1")
+    assert "BASE=mine:1" in build.values("--build-arg")
+
+
+def test_gpus_older_than_all_images_are_refused(launch, monkeypatch, capsys, tmp_path):
+    pretend(launch, monkeypatch, "dgx")
+    fake_driver(tmp_path, monkeypatch, "5.2")
+    assert launch.main(["build", "--dry-run"]) == 1
+    assert_sentence(*capsys.readouterr(), r"compute capability 5\.2, and the images begin at 6\.0")
+
+
+def test_the_default_image_is_that_of_the_dockerfile(launch):
+    text = (ROOT / "containers" / "gpu.Dockerfile").read_text()
+    assert f"ARG BASE={launch.DEFAULT_BASE}\n" in text
+    assert launch.DEFAULT_BASE in launch.BASES.values()
+
+
+def test_the_guides_table_of_images_is_the_launchers(launch):
+    rows = re.findall(r"^\| .+ \| (\d+\.\d+) (?:to|and later).* \| `(\S+)` \|", GUIDE.read_text(), re.MULTILINE)
+    assert {tuple(map(int, first.split("."))): base for first, base in rows} == launch.BASES
+
+
+def fake_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, capabilities: str) -> None:
+    """An `nvidia-smi` that names these compute capabilities, one a line; "": that does not know the question."""
+    program = folder / "nvidia-smi"
+    answer = f"printf '{capabilities}\n'" if capabilities else "echo 'Field \"compute_cap\" is not valid'; exit 2"
+    program.write_text(f"#!/bin/sh\n{answer}\n")
+    program.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
 # --- labs with Apptainer ------------------------------------------------------------------------------------
 
 

@@ -56,7 +56,7 @@ def training() -> dict:
 
     So much of `diagnose` decides whether ranks train one network here.
     """
-    stack = _stack()
+    stack = ask_stack()
     ranks = max(2, len(stack["gpus"]))
     problems = stack_problems(platform.python_version(), stack, len(launch.gpus()))
     if not _resolves("localhost"):
@@ -164,7 +164,7 @@ _SOURCE_NAMES = {
 }
 
 
-def _stack() -> dict:
+def ask_stack() -> dict:
     """What `stack.py` reports, run in a process of its own, because loading TensorFlow may crash or hang."""
     nothing = {"tensorflow": None, "keras": None, "horovod": None, "controllers": [], "nccl": False, "gpus": []}
     try:

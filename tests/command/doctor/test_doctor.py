@@ -64,7 +64,7 @@ def script(folder: Path, body: str) -> Path:
 def machine(monkeypatch):
     """A healthy machine whose report, data and ranks a test can spoil."""
     stack = json.loads(json.dumps(HEALTHY))
-    monkeypatch.setattr(doctor, "_stack", lambda: stack)
+    monkeypatch.setattr(doctor, "ask_stack", lambda: stack)
     monkeypatch.setattr(doctor.launch, "gpus", list)
     monkeypatch.setattr(doctor.data, "locate", lambda name: "cache")
     monkeypatch.setattr(doctor, "disagreement", lambda controller, ranks: "")
@@ -196,7 +196,7 @@ def test_a_stack_that_crashes_is_a_sentence(tmp_path, monkeypatch):
     crashing = tmp_path / "stack.py"
     crashing.write_text("import os; os.abort()")
     monkeypatch.setattr(doctor, "STACK", crashing)
-    stack = doctor._stack()
+    stack = doctor.ask_stack()
     assert stack["tensorflow"] is None
     (sentence,) = doctor.stack_problems("3.11.2", stack)
     assert "exit code -6" in sentence
@@ -207,7 +207,7 @@ def test_a_stack_that_hangs_is_a_sentence(tmp_path, monkeypatch):
     hanging.write_text("import time; time.sleep(600)")
     monkeypatch.setattr(doctor, "STACK", hanging)
     monkeypatch.setattr(doctor, "TIMEOUT_S", 0.5)
-    (sentence,) = doctor.stack_problems("3.11.2", doctor._stack())
+    (sentence,) = doctor.stack_problems("3.11.2", doctor.ask_stack())
     assert "did not load" in sentence
 
 
@@ -221,7 +221,7 @@ def test_missing_libraries_are_faults_not_tracebacks(tmp_path):
 
 @pytest.mark.slow
 def test_the_stack_of_this_environment_is_the_pinned_one():
-    stack = doctor._stack()
+    stack = doctor.ask_stack()
     assert stack["faults"] == {}
     assert stack["tensorflow"].startswith("2.15.")
     assert stack["keras"].startswith("2.15.")

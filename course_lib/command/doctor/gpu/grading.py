@@ -1,0 +1,128 @@
+"""The assessment on this host: slots for two at a time, calibration, the reference and the serial starter."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+from course_lib import data
+from course_lib.command.assess import calibration, contract, grader
+from course_lib.command.assess import slots as gpu_slots
+from course_lib.command.doctor.gpu.host import Host, missing
+from course_lib.command.doctor.gpu.lines import Line, judged, passed, untested
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+REFERENCE, STARTER = (ROOT / "assessment" / name for name in ("reference/assessment.py", "assessment.py"))
+PROFILES = {True: "gpu", False: "short"}  # with GPUs, without
+EPOCHS_OF_GPU = 24  # for which the targets of the profile `gpu` are meant; see docs/hardware
+SLOT_S = 10.0
+NO_VERDICT = 2  # code of an error that lies in what else the host does
+
+
+def slots(host: Host) -> Iterator[Line]:
+    """Two assessments at a time get GPUs (or cores) of their own, or the second waits for the first."""
+    kind, gpus = ("GPU", gpu_slots.count()) if host.visible else ("core", 0)
+    got: list[list[int]] = []
+    first, release, waited = threading.Event(), threading.Event(), threading.Event()
+
+    def hold(ranks: int) -> None:
+        with gpu_slots.take(ranks, gpus=gpus, waiting=lambda sentence: waited.set()) as taken:
+            got.append(taken)
+            first.set()
+            release.wait(SLOT_S)
+
+    ranks = max(1, gpus)
+    threads = [threading.Thread(target=hold, args=(ranks,), daemon=True) for _ in range(2)]
+    threads[0].start()
+    if not first.wait(SLOT_S):
+        yield untested("Slots", f"Another assessment holds this host's {kind}s: try again when it has ended.")
+        return
+    threads[1].start()
+    apart = waited.wait(SLOT_S) if host.visible else True
+    release.set()
+    for thread in threads:
+        thread.join(SLOT_S)
+    yield judged(
+        "Slots",
+        apart and len(got) == 2,
+        f"A second assessment of {ranks} {kind}{'s' * (ranks > 1)} waits for the first, then has them."
+        if host.visible
+        else "Two assessments at a time have had cores.",
+        f"Two assessments hold the same {kind}s at a time: please report it.",
+        ranks=ranks,
+    )
+    if not host.visible:
+        yield untested("Slots of GPUs", missing(host))
+
+
+def calibrate(host: Host) -> Iterator[Line]:
+    """See `calibration`."""
+    ranks = host.visible or 2
+    gpus = gpu_slots.count()
+    try:
+        with gpu_slots.take(ranks, gpus=gpus) as taken, gpu_slots.on_cores(taken, gpus):
+            speed = calibration.measure(ranks, gpu_slots.environment(taken, gpus))
+    except CourseError as error:
+        if error.code != NO_VERDICT:
+            raise
+        yield untested("Calibration", str(error))
+        return
+    factor = calibration.factor(speed, contract.read().images_per_second)
+    yield passed(
+        "Calibration",
+        f"{ranks} rank{'s' * (ranks > 1)} train {speed:,.0f} images/s: time limits are multiplied by {factor:.2f}.",
+        **{"images/s": speed, "factor": factor},
+    )
+
+
+def reference(host: Host) -> Iterator[Line]:
+    """The converted script gets full marks."""
+    yield from _assessed(host, "The reference", REFERENCE, honest=True)
+
+
+def starter(host: Host) -> Iterator[Line]:
+    """The serial script, on all ranks, does not pass."""
+    if host.visible == 1:
+        yield untested("The serial starter", "On one GPU there is one rank, for which a serial script is right.")
+        return
+    yield from _assessed(host, "The serial starter", STARTER, honest=False)
+
+
+def _assessed(host: Host, title: str, path: Path, honest: bool) -> Iterator[Line]:
+    if not path.is_file():
+        yield untested(title, "It is not part of the learner's image: give the command in the instructor's.")
+        return
+    profile = PROFILES[bool(host.visible)]
+    with tempfile.TemporaryDirectory(prefix="course-") as folder:
+        script = Path(folder) / "assessment.py"
+        text = path.read_text()
+        if host.visible and honest:
+            text = re.sub(r"^EPOCHS = \d+", f"EPOCHS = {EPOCHS_OF_GPU}", text, flags=re.MULTILINE)
+        script.write_text(text)
+        try:
+            outcome = grader.assess(script, profile=profile)
+        except CourseError as error:
+            yield untested(title, f"It could not be graded: {error}")
+            return
+    lost = [f"{v.title}: {v.reason}" for v in outcome.verdicts if not v.passed]
+    told = f"{outcome.score:g} of {outcome.max_score:g} points in the profile {profile} on {outcome.data}"
+    told += f" in {outcome.seconds:.0f} of {outcome.limit:.0f} s" if outcome.seconds else ""
+    values = {"points": outcome.score, "seconds": outcome.seconds, "test accuracy": outcome.test_accuracy}
+    values |= {"training accuracy": outcome.train_accuracy, "ranks": outcome.ranks, "sandbox": outcome.sandbox}
+    good = outcome.passed == honest
+    reason = f"{told}, {'not passed' if honest else 'passed'}: {lost[0] if lost else 'nothing was lost'}"
+    right = f"{told}." if honest else f"It does not pass, as it must not: {told}."
+    yield judged(title, good, right, f"{reason.rstrip('.')}.", **values)
+    if honest:
+        yield judged(
+            "Sandbox",
+            outcome.sandbox == "bubblewrap",
+            "Bubblewrap confines the ranks" + (", which have their GPUs and shared memory." if host.visible else "."),
+            " ".join(outcome.weaknesses[:1]) or "There was none.",
+        )
+    if data.locate("cifar10") == "stand-in":
+        yield untested(f"{title} on CIFAR-10", "The data are not here: `course data cifar10` fetches them.")

@@ -1,0 +1,86 @@
+"""What accuracy the assessment's reference reaches on many ranks, for the targets of the profile `gpu`.
+
+    COURSE_DATA_DIR=... python tests/benchmarks/gpu_targets.py [--ranks 8] [--epochs 24]
+
+One process computes what the ranks would: of each step the gradients of every rank's 128 images, with their own batch
+statistics, and the mean of them. Adds a row to tests/benchmarks/results/gpu_targets.csv. Five minutes on two cores.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import tensorflow as tf
+
+from course_lib import data, models
+from course_lib.notebook import experiments
+
+TABLE = Path(__file__).parent / "results" / "gpu_targets.csv"
+BATCH, RATE, SEED, MEASURED = 128, 0.1, 1, 10_000  # as in assessment/reference; images that the grader measures
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--ranks", type=int, default=8)
+    arguments.add_argument("--epochs", type=int, default=24)
+    chosen = arguments.parse_args()
+    began = time.perf_counter()
+    row = {"ranks": chosen.ranks, "epochs": chosen.epochs, **trained(chosen.ranks, chosen.epochs)}
+    known = pd.read_csv(TABLE, comment="#").to_dict("records") if TABLE.exists() else []
+    experiments.write_table(
+        TABLE,
+        pd.DataFrame([*known, row]),
+        command="python tests/benchmarks/gpu_targets.py",
+        data="cifar10",
+        seeds=SEED,
+        seconds=round(time.perf_counter() - began),
+    )
+    print(row)
+
+
+def trained(ranks: int, epochs: int) -> dict[str, float]:
+    """Accuracy of the reference's recipe on so many ranks."""
+    tf.keras.utils.set_random_seed(SEED)
+    cifar = data.load("cifar10")
+    images = len(cifar.x_train) - len(cifar.x_train) // 10
+    steps = images // (BATCH * ranks)
+    model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))
+    rate = tf.keras.optimizers.schedules.CosineDecay(
+        RATE, (epochs - 1) * steps, warmup_target=RATE * ranks, warmup_steps=steps
+    )
+    optimizer = tf.keras.optimizers.SGD(rate, momentum=0.9, nesterov=True)
+    optimizer.build(model.trainable_variables)
+    loss = tf.keras.losses.SparseCategoricalCrossentropy()
+
+    @tf.function
+    def step(x: tf.Tensor, y: tf.Tensor) -> None:
+        gradients = []
+        for part, labels in zip(tf.split(x, ranks), tf.split(y, ranks)):
+            with tf.GradientTape() as tape:
+                value = loss(labels, model(tf.image.random_flip_left_right(part), training=True))
+            gradients.append(tape.gradient(value, model.trainable_variables))
+        means = [tf.add_n(of_ranks) / ranks for of_ranks in zip(*gradients)]
+        optimizer.apply_gradients(zip(means, model.trainable_variables))
+
+    for epoch in range(epochs):
+        order = np.random.default_rng(epoch).permutation(images)
+        for first in range(0, steps * BATCH * ranks, BATCH * ranks):
+            chosen = order[first : first + BATCH * ranks]
+            step(cifar.x_train[chosen], cifar.y_train[chosen])
+    return {
+        "train accuracy": accuracy(model, cifar.x_train[:MEASURED], cifar.y_train[:MEASURED]),
+        "test accuracy": accuracy(model, cifar.x_test, cifar.y_test),
+    }
+
+
+def accuracy(model: tf.keras.Model, x: np.ndarray, y: np.ndarray) -> float:
+    """The share of images that the model names right."""
+    return round(float(np.mean(model.predict(x, batch_size=500, verbose=0).argmax(1) == y)), 4)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,175 @@
+"""Steps in processes of their own: what hangs, crashes or says nothing is a line; an interrupt leaves nothing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from course_lib.command.doctor.gpu import runner, steps
+from course_lib.command.doctor.gpu.host import Gpu, Host
+from course_lib.command.doctor.gpu.lines import FAILED, PASSED, STATES, UNTESTED
+from course_lib.command.doctor.gpu.steps import STEPS, Step
+
+FAKES = """
+import os, subprocess, sys, time
+from course_lib.command.doctor.gpu.lines import failed, passed
+from course_lib.system.errors import CourseError
+
+def works(host):
+    yield passed("One", f"on {host.devices}", **{"images/s": 12.5})
+    yield passed("Two", "too")
+
+def fails(host):
+    yield failed("It", "is broken: mend it.")
+
+def raises(host):
+    raise CourseError("The data are damaged: copy them again.")
+
+def crashes(host):
+    print("ImportError: libcudnn.so.8", file=sys.stderr)
+    yield passed("Before", "it went well")
+    os._exit(3)
+
+def dies(host):
+    os.kill(os.getpid(), 11)
+
+def silent(host):
+    return iter(())
+
+def hangs(host):
+    yield passed("Before", "it went well")
+    child = subprocess.Popen(["sleep", "987654"], start_new_session=True)
+    print(child.pid, file=open(os.environ["FAKE_PID"], "w"))
+    time.sleep(600)
+"""
+TWO = Host((Gpu("NVIDIA H100", 81559.0, "9.0"),) * 2, 2, "550", "12.4")
+
+
+@pytest.fixture
+def step(tmp_path, monkeypatch):
+    """step(name): a step whose function is one of FAKES."""
+    (tmp_path / "fake_steps.py").write_text(FAKES)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
+    monkeypatch.setenv("FAKE_PID", str(tmp_path / "pid"))
+
+    def make(name: str, seconds: float = 60, after: tuple[str, ...] = (), on_cpu: str = "all") -> Step:
+        return Step(name, "fake_steps", f"Step {name}", seconds, on_cpu, after)
+
+    return make
+
+
+def examined(*chosen: Step, host: Host = TWO, budget: float = 900) -> list[tuple[str, str, str]]:
+    return [(line.title, line.state, line.text) for _, line in runner.examine(host, chosen, budget=budget)]
+
+
+def test_a_steps_lines_come_with_what_it_measured(step):
+    lines = [line for _, line in runner.examine(TWO, [step("works")])]
+    assert [(line.title, line.state, line.text) for line in lines] == [
+        ("One", PASSED, "on 2 GPUs"),
+        ("Two", PASSED, "too"),
+    ]
+    assert lines[0].values == {"images/s": 12.5}
+
+
+def test_failures_of_all_kinds_are_lines_and_the_next_step_follows(step):
+    found = examined(*map(step, ("fails", "raises", "crashes", "dies", "silent", "works")))
+    assert [state for _, state, _ in found] == [FAILED, FAILED, PASSED, FAILED, FAILED, FAILED, PASSED, PASSED]
+    texts = [text for _, _, text in found]
+    assert texts[1] == "The data are damaged: copy them again."
+    assert "exit code 3 (ImportError: libcudnn.so.8)" in texts[3]
+    assert "signal 11" in texts[4]
+    assert "It said nothing" in texts[5]
+
+
+def test_what_hangs_is_ended_with_all_its_processes_and_named(step, tmp_path):
+    followed = []
+    chosen = step("hangs", seconds=4)
+    with contextlib.closing(runner.examine(TWO, [chosen], follow=lambda *words: followed.append(words))) as lines:
+        (_, before), (_, hung) = lines
+    assert before.state == PASSED
+    assert (hung.title, hung.state) == ("Step hangs", FAILED)
+    assert "did not end within 4 s" in hung.text and "ended, with all its processes" in hung.text
+    assert gone(int((tmp_path / "pid").read_text()))
+    assert all(one is chosen and limit <= 4 for one, _, limit in followed)
+
+
+def test_what_builds_on_a_failure_is_not_tested(step):
+    found = examined(step("fails"), step("works", after=("fails",)))
+    assert found[1] == ("Step works", UNTESTED, "It builds on “Step fails”, which failed.")
+
+
+def test_without_a_gpu_a_step_for_gpus_is_not_tested(step):
+    [(_, state, text)] = examined(step("works", on_cpu=""), host=Host())
+    assert state == UNTESTED and "no NVIDIA GPU" in text
+    assert examined(step("works"), host=Host())[0] == ("One", PASSED, "on the CPU")
+
+
+def test_what_the_time_does_not_suffice_for_is_not_tested(step):
+    found = examined(step("works"), budget=0)
+    assert found == [("Step works", UNTESTED, "The 0 minutes for all steps were over.")]
+
+
+def test_leaving_early_ends_the_step(step, tmp_path):
+    lines = runner.examine(TWO, [step("hangs")])
+    next(lines)
+    pid = awaited(tmp_path / "pid")
+    lines.close()
+    assert gone(pid)
+
+
+def test_ctrl_c_leaves_nothing(step, tmp_path):
+    step("hangs")  # writes the fakes
+    code = (
+        "import sys\n"
+        "from course_lib.command import cli\n"
+        "from course_lib.command.doctor import gpu\n"
+        "from course_lib.command.doctor.gpu import host, runner, steps\n"
+        "chosen = [steps.Step('hangs', 'fake_steps', 'It hangs', 60, 'all')]\n"
+        "runner.examine.__defaults__ = (chosen,)\n"
+        "sys.argv = ['course', 'doctor', '--gpu', '--rehearse', '--report', 'report']\n"
+        "cli.main()\n"
+    )
+    done = subprocess.Popen(
+        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    pid = awaited(tmp_path / "pid")
+    done.send_signal(signal.SIGINT)
+    _, err = done.communicate(timeout=60)
+    assert done.returncode == 130, err
+    assert "Traceback" not in err
+    assert gone(pid)
+    assert not list(tmp_path.glob("report*"))
+
+
+def awaited(path: Path) -> int:
+    """The number that stands in a file, once it does."""
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text().strip()):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    return int(path.read_text())
+
+
+def gone(pid: int) -> bool:
+    """Whether a process ends, within some seconds."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        psutil.Process(pid).wait(15)
+    return not psutil.pid_exists(pid)
+
+
+def test_the_steps():
+    names = [one.name for one in STEPS]
+    assert len(set(names)) == len(names)
+    for place, one in enumerate(STEPS):
+        assert set(one.after) <= set(names[:place]), "a step builds on earlier ones"
+        assert one.seconds <= steps.BUDGET_S
+        assert callable(one.lines)
+    assert len(STATES) == 3
