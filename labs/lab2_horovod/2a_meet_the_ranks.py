@@ -7,9 +7,9 @@
 # ring all-reduce.
 #
 # **Horovod** (Sergeev and Del Balso 2018) is the library that they talk with. Your framework computes the gradients;
-# Horovod takes them, sums them over all ranks, and hands them back. Its notions (rank, size, local rank) are those of
-# MPI, the message-passing standard of supercomputers. Underneath, NCCL carries the numbers between GPUs, and MPI or
-# Gloo between processors. It serves TensorFlow, Keras and PyTorch alike; 2e has the same program in all of them.
+# Horovod takes them, averages them over all ranks, and hands them back. Its notions (rank, size, local rank) are those
+# of MPI, the message-passing standard of supercomputers. Underneath, NCCL carries the numbers between GPUs, and MPI or
+# Gloo between processors. It serves TensorFlow, Keras and PyTorch alike; 2e compares it with what PyTorch and JAX have.
 #
 # **You will be able to** say what rank, size and local rank are for; choose the collective that a job needs; show
 # with numbers when N ranks with batch b are the same as one rank with batch N·b, and when they are not; write a ring
@@ -161,8 +161,9 @@ collectives.holdings(
 # - **All-reduce:** every step. The sum of the gradients, on every rank. It is what data-parallel training *is*.
 # - **Gather** and **reduce:** to one rank, for results and logs. Horovod has neither: it all-gathers, all-reduces, and
 #   the others throw away what they got.
-# - **All-to-all:** a transposition. Networks whose *experts* (lab 7) or embedding tables are spread over the ranks send
-#   each example to the rank that has its part. Data parallelism doesn't need it.
+# - **All-to-all:** a transposition. Networks whose embedding tables, or *experts* (parts of a layer, of which an
+#   example needs one or two), are spread over the ranks send each example to the rank that has its part. Data
+#   parallelism doesn't need it.
 # - **Reduce-scatter**, then **all-gather:** compare the pictures.
 #
 # All ranks must call the same collectives in the same order. If one does not come, the others wait for ever.
@@ -297,7 +298,7 @@ def all_cases():
 
 REVEALS = {
     "plain": "Nothing but rounding: by algebra the steps are equal, and only the order of the sum differs.",
-    "uneven shares": "A mean of means counts an example of a share of 6 for 7/6 of one in a share of 7.",
+    "uneven shares": "In a mean of means an example of a share of 6 counts 7/6 times as much as one of a share of 7.",
     "batch norm": "Statistics of 8 examples are not those of 32: the ranks differentiate another function.",
 }
 
@@ -339,8 +340,8 @@ show()
 #   Not a mistake but another training, with noisier statistics. Lab 3 makes use of it (ghost batch norm); Horovod's
 #   `SyncBatchNormalization` undoes it.
 # - **Different seeds:** all ranks take the same steps, from different places. Among themselves they stay exactly as far
-#   apart as they began. Their *mean* walks to the minimum, and none of them is there: so rank 0, which starts where
-#   the single rank starts, ends as far from it as it is from the mean. The cure is one broadcast.
+#   apart as they began. None of them gets to the minimum, and neither does their mean: the average is of gradients at
+#   four different places. The cure is one broadcast.
 #
 # Who would notice? With different seeds the ranks disagree: compare their weights. With uneven shares and with batch
 # norm they agree perfectly, on something else than the single rank. Only a comparison with the serial twin shows it.
@@ -351,8 +352,9 @@ show()
 # $L$. With 1,000 ranks and 100 MB that is 100 GB, in every step, from every rank.
 #
 # The **ring** (Patarasuk and Yuan 2009) needs $2 \frac{N-1}{N} L$: never more than twice the gradient, however many
-# ranks there are. As long as the ranks do all the adding, no all-reduce needs less. (Switches that add on the way can
-# halve it.) Cut the array into $N$ chunks, and let everybody talk to the neighbour on the right only:
+# ranks there are. As long as the ranks do all the adding, no all-reduce sends less, on average over the ranks.
+# (Switches that add on the way can halve it.) Cut the array into $N$ chunks, and let everybody talk to the neighbour on
+# the right only:
 #
 # 1. *Reduce-scatter,* $N-1$ rounds: each rank sends a chunk right, gets another from the left, and **adds** it to
 #    its own. Every chunk travels round the ring and collects a part at each rank.
@@ -399,14 +401,14 @@ points(ring_all_reduce, 6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your messages, round by round: move the slider to 0, then play. On the right, a cell fills as the ranks' parts of a
-# chunk arrive. After the first half each rank has one full cell, each another; after the second half all are full.
+# Your messages, round by round: press play. On the right, a cell fills as the ranks' parts of a chunk arrive. After the
+# first half each rank has one full cell, each another; after the second half all are full.
 
 # %%
 outcome = simulated.run(ring_all_reduce, [simulated.marked(rank, 5) for rank in range(5)])
 widgets.explore(
     lambda after: collectives.messages(outcome.messages, 5, after, caption="your ring_all_reduce on 5 simulated ranks"),
-    after=widgets.animation("rounds", outcome.trace.rounds + 1, interval=900),
+    after=widgets.animation("rounds", outcome.trace.rounds + 1, interval=900, start=0),
 )
 
 
@@ -431,12 +433,12 @@ def cost():
 cost()
 
 # %% [markdown]
-# The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$), the other's grows with
-# the number of ranks. But look right: the ring takes $2(N-1)$ *rounds*, one after the other. (Everybody to everybody
-# takes $N-1$: a rank sends one message at a time, and receives one.) Each has a latency, so with very many ranks and
-# small gradients a ring is slow. Lab 4 puts numbers to that, and writes the algorithms that need fewer rounds.
-# Horovod leaves the choice to what carries its messages: Gloo, which you use here, has a ring, MPI and NCCL choose by
-# size and network. And it makes gradients larger by fusing them: you see it in notebook 2c.
+# The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$), the other's grows with the
+# number of ranks. But look right: the ring takes $2(N-1)$ *rounds*, one after the other. (Everybody to everybody takes
+# $N-1$: a rank sends one message at a time, and receives one.) Each has a latency, so with very many ranks and small
+# gradients a ring is slow. Lab 4 puts numbers to that, and writes the algorithms that need fewer rounds. Horovod leaves
+# the choice to what carries its messages: Gloo has a ring, MPI and NCCL choose by size and network. And it makes
+# gradients larger by fusing them: you see it in notebook 2c.
 #
 # ## Summary
 #

@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2d Survive
 #
-# Ranks that average in every step wait for each other in every step. When one dies, all stop. Of some thousands, one
+# Ranks that average in every step wait for each other in every step. When one dies, all stop. Of ten thousand, one
 # dies every few hours. So a training must be able to go on: from a file, or from what the other ranks still have.
 #
 # **You will be able to** name everything that belongs in a checkpoint, and show that a resumed run equals the
@@ -64,9 +64,9 @@ Code(inspect.getsource(checkpoint.Training), language="python")
 # ### Exercise: the examples of a step
 #
 # In 2b each rank got one part of the epoch, and read it from its beginning to its end. That is not good enough here: a
-# run that stops on four ranks may go on with two (the last part of this notebook does so). If it is to remain the same
-# training, a step must read the same examples, **however many ranks share them**: four ranks with a batch of 8 read
-# together what two read with a batch of 16.
+# run that stops on four ranks may go on with two (in the last part of this notebook one loses a rank). If it is to
+# remain the same training, a step must read the same examples, **however many ranks share them**: four ranks with a
+# batch of 8 read together what two read with a batch of 16.
 #
 # The shuffle of an epoch is given. Which part of it belongs to this rank in this step?
 #
@@ -384,7 +384,7 @@ def forget(training, what):
     elif what == "number of updates":
         variables[0].assign(0)
     elif what == "learning rate":
-        training.optimizer.learning_rate.assign(checkpoint.RATE)
+        training.optimizer.learning_rate.assign(training.RATE)
         training.best, training.waited = float("inf"), 0
     elif what == "position in the data":
         training.step = 0
@@ -454,8 +454,8 @@ def table():
         "omission that moves the weights farthest",
         farthest := left_out["weights differ by"].idxmax(),
         {
-            "broadcast": "Two ranks that disagree go apart with every step; see the column between the ranks.",
-            "Adam's averages": "New averages with an old count: the first steps are far too long; see the next table.",
+            "broadcast": "Equal gradients don't make unequal weights equal; see the column between the ranks.",
+            "Adam's averages": "New averages with an old count: the steps soon become too long; see the next table.",
         }.get(farthest, "See the column between the ranks, and what follows."),
     )
     measured(
@@ -466,7 +466,8 @@ def table():
     measured(
         "omissions that the loss gives away",
         int((left_out["loss 10 steps later"] > 1.2 * losses[K + 9]).sum()),
-        "More? A good loss only says that this is some training, not that it is yours.",
+        too_large="A good loss only says that this is some training, not that it is yours.",
+        too_small="Some of what is lost has to be learned again; look at the left panel.",
     )
     return rows.sort_values("weights differ by", ascending=False)
 
@@ -600,12 +601,14 @@ shares = lost_share(intervals, **LLAMA)
 measured(
     "seconds of work between two checkpoints",
     round(intervals[np.argmin(shares)]),
-    "Much more? Then one failure in three hours seemed rare. Much less? A 30 s write is dear, too.",
+    too_large="One failure in three hours seems rare, but each one takes half an interval of all ranks' work.",
+    too_small="A write takes 30 s: written too often, it costs more than the failures.",
 )
 measured(
     "share of the time that is lost",
     float(np.min(shares)),
-    "Less? Writing and doing again cost the same at the best interval, and the restart comes on top.",
+    too_small="Writing and doing again cost the same at the best interval, and the restart comes on top.",
+    too_large="A failure in three hours costs half an interval and the restart: about twelve minutes.",
 )
 widgets.explore(
     lambda ranks, write, years, restart: survival.lost_time(
@@ -720,12 +723,13 @@ def lose_one():
     measured(
         "steps done twice",
         story.lost,
-        "Five? Step 36 was already being done, and what goes on during a failure counts too.",
+        too_small="The step that was being done during the failure counts, too.",
+        too_large="Only what was done since the last commit is lost, and that was at step 30.",
     )
     measured(
         "seconds until the run goes on",
         round(story.went_on, 1),
-        "Under a second if each survivor notices by itself; over five if one must wait for a timeout.",
+        "It is under a second if each survivor notices by itself, and over five if one has to wait for a time-out.",
     )
     return survival.elastic(story, caption=plots.provenance(fashion.name, 3))
 

@@ -42,7 +42,7 @@ from labs.lab2_horovod.lessons.checks_2e import check
 # ```
 #
 # (The course's Horovod is built for TensorFlow only, so this is for reading.) Its last release is of 2023. PyTorch and
-# JAX have since brought the same with them, and new projects use that.
+# JAX now bring the same with them, and new projects use that.
 #
 # ## A phrase book
 #
@@ -53,8 +53,8 @@ from labs.lab2_horovod.lessons.checks_2e import check
 # | which device | `hvd.local_rank()` | `LOCAL_RANK` in `os.environ` | `jax.local_devices()` |
 # | share the data | `dataset.shard(size, rank)` | `DistributedSampler`, `set_epoch` | each process loads its part |
 # | average gradients | `DistributedOptimizer` | `DistributedDataParallel` | sharded data with `jit`, or `pmean` |
-# | fusion, overlap | buffer of 128 MB, a thread | buckets of 25 MB, from hooks | by the compiler, XLA |
-# | accumulate | `backward_passes_per_step` | `with model.no_sync():` | a sum in your loss function |
+# | fusion, overlap | buffer of 128 MiB, a thread | buckets of 25 MiB, from hooks | by the compiler, XLA |
+# | accumulate | `backward_passes_per_step` | `with model.no_sync():` | `lax.scan` over small batches |
 # | the same start | broadcast callback | when the model is wrapped | the same key for all |
 # | one rank saves | `if hvd.rank() == 0:` | `model.module.state_dict()`, by rank 0 | by process 0, or Orbax by all |
 # | shard the state | – | `fully_shard` (FSDP) | another sharding for the weights |
@@ -65,7 +65,7 @@ from labs.lab2_horovod.lessons.checks_2e import check
 #
 # - **DDP wraps the model, Horovod wraps the optimizer.** DDP listens to the backward pass: as soon as the gradients of
 #   a bucket are there, its all-reduce begins. So only calls of the *wrapped* model are averaged. The first bucket is
-#   small (1 MB), so that sending begins early.
+#   small (1 MiB), so that sending begins early.
 # - **JAX wraps nothing.** You say where arrays lie: data split over the devices (a process may have several), weights
 #   copied to all. The mean over the batch is then a mean over all devices, and the compiler inserts the all-reduce.
 #   With `shard_map` you write each device's program yourself, and `jax.lax.pmean` in it.
@@ -97,13 +97,14 @@ messages = buckets([4 * tensor.elements for tensor in reversed(networks.resnet50
 measured(
     "messages in a step, ResNet-50 under DDP",
     len(messages),
-    "161? Then most of the time would go into starting messages: 4b measures how much.",
+    too_large="With a message for each array much of the time would go into starting them: 4b measures how much.",
+    too_small="One bucket for all could not be sent before the backward pass has ended.",
 )
 print("MB, in the order of sending:", [round(size / 1e6, 1) for size in messages])
 
 # %% [markdown]
 # No array is cut, so that a bucket may pass its limit: the first holds the whole last layer, 8.2 MB.
-# What is sent last has nothing left to hide behind: the first layers' gradients are ready when the backward pass ends.
+# What is sent last overlaps with nothing: the first layers' gradients are ready when the backward pass ends.
 #
 # ## One problem, three scripts
 #
@@ -146,8 +147,8 @@ Code(filename="same_jax.py", language="python")
 
 # %% [markdown]
 # Where is the broadcast in each, and what averages the gradient? Horovod has a line for either. PyTorch's `DDP` does
-# both, and without it the script still runs: each process fits its own half. In JAX the loss *is* the mean over all
-# examples, and the compiler adds the all-reduce that this takes. Try it: take `hvd.broadcast_variables` out of
+# both; without it training runs just the same, and each process fits its own half. In JAX the loss *is* the mean over
+# all examples, and the compiler adds the all-reduce that this takes. Try it: take `hvd.broadcast_variables` out of
 # `same_horovod.py` and run it again. The ranks then end on two sides of the solution: equal steps keep them exactly as
 # far apart as they began.
 #
@@ -155,9 +156,9 @@ Code(filename="same_jax.py", language="python")
 #
 # [`fashion_mnist_torch.py`](fashion_mnist_torch.py) is 2b's script in plain PyTorch, with the same network and options.
 # Convert it to DDP, with the phrase book. `torchrun` sets `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
-# `MASTER_PORT` for each process. The check starts two processes in the same way, over Gloo, with odd
-# numbers of images and different first weights, and compares what the two did: their weights, their gradients with
-# those of *one* process that has both batches, the images that they read, and who saved. Keep the `TensorDataset` and
+# `MASTER_PORT` for each process. The check starts two processes in the same way, over Gloo, with odd numbers of images
+# and different first weights, and compares what the two did: their weights, their gradients with those of *one* process
+# that has both batches, the learning rate, the images that they read, and who saved. Keep the `TensorDataset` and
 # `torch.save`, and scale the learning rate as in 2b.
 #
 # Three decisions are yours: who shuffles now, and how does it know the epoch? Which backend and which device, so that

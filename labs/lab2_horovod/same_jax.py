@@ -4,13 +4,13 @@ import os
 
 import jax
 import numpy as np
-from jax.sharding import NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 if "SLURM_NTASKS" in os.environ:  # one process on one host sees all of its devices and needs to meet nobody
     jax.distributed.initialize()
 rank, size = jax.process_index(), jax.process_count()
 
-mesh = jax.make_mesh((jax.device_count(),), ("data",))
+mesh = Mesh(np.array(jax.devices()), ("data",))
 split, copied = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
 
 x = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)

@@ -62,15 +62,17 @@ def choice(label: str, options: Sequence[Any] | Mapping[str, Any]) -> Control:
     return Control(made, made)
 
 
-def animation(label: str, frames: int, *, interval: int = 120) -> Control:
-    """A play button and a slider over the frames 0 … frames − 1, at first on the last one.
+def animation(label: str, frames: int, *, interval: int = 120, start: int | None = None) -> Control:
+    """A play button and a slider over the frames 0 … frames − 1.
 
     Args:
         interval: milliseconds between two frames; the kernel needs about 50 to draw one.
+        start: the frame that is shown first; by default the last one.
     """
     last = frames - 1
-    play = ipywidgets.Play(value=last, min=0, max=last, interval=interval, show_repeat=True)
-    place = ipywidgets.IntSlider(value=last, min=0, max=last, description=label, style=_WIDE, layout=_LAYOUT)
+    first = last if start is None else start
+    play = ipywidgets.Play(value=first, min=0, max=last, interval=interval, show_repeat=True)
+    place = ipywidgets.IntSlider(value=first, min=0, max=last, description=label, style=_WIDE, layout=_LAYOUT)
     ipywidgets.jslink((play, "value"), (place, "value"))
     return Control(ipywidgets.HBox([play, place]), place)
 

@@ -13,9 +13,6 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-RATE, PATIENCE, DECAY = 0.01, 4, 0.9  # the learning rate at first; it is decayed after so many steps without progress
-NOISE = 0.2  # standard deviation of what is added to the inputs
-
 
 class Rank(Protocol):
     """One of the ranks that train together."""
@@ -68,6 +65,9 @@ class Training:
         batch: examples of one rank in one step.
     """
 
+    RATE, PATIENCE, DECAY = 0.01, 4, 0.9  # learning rate at first; after so many steps without progress, times DECAY
+    NOISE = 0.2  # standard deviation of what is added to the inputs
+
     def __init__(
         self,
         me: Rank,
@@ -85,7 +85,7 @@ class Training:
             keras.layers.Dense(int(y.max()) + 1, kernel_initializer=keras.initializers.GlorotUniform(seed + 1)),
         ]
         self.model = keras.Sequential([keras.Input(x.shape[1:]), *layers])
-        self.optimizer = keras.optimizers.Adam(RATE, jit_compile=False)
+        self.optimizer = keras.optimizers.Adam(self.RATE, jit_compile=False)
         self.optimizer.build(self.model.trainable_variables)
         self.best, self.waited = float("inf"), 0
         self.step = 0
@@ -95,7 +95,7 @@ class Training:
         """Take one step; return the loss, averaged over the ranks."""
         rows = self.examples_at(self.step, self.me.rank, self.me.size, self.batch, len(self.x))
         # Every rank draws the noise of all and takes its part: so the generators stay equal.
-        noise = self.random.normal(0, NOISE, (self.me.size, self.batch, *self.x.shape[1:]))[self.me.rank]
+        noise = self.random.normal(0, self.NOISE, (self.me.size, self.batch, *self.x.shape[1:]))[self.me.rank]
         with tf.GradientTape() as tape:
             logits = self.model(np.float32(self.x[rows] + noise))
             loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(self.y[rows], logits, from_logits=True))
@@ -118,6 +118,6 @@ class Training:
         """Decay the learning rate after PATIENCE steps without a better loss."""
         self.waited = 0 if loss < self.best else self.waited + 1
         self.best = min(self.best, loss)
-        if self.waited == PATIENCE:
-            self.optimizer.learning_rate.assign(self.optimizer.learning_rate * DECAY)
+        if self.waited == self.PATIENCE:
+            self.optimizer.learning_rate.assign(self.optimizer.learning_rate * self.DECAY)
             self.waited = 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from course_lib.collectives.simulated import DeadlockError, Outcome
 from course_lib.notebook.answers import array, case, compare, same, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
+
+
+def _ranks(number: int) -> str:
+    return f"{number} rank{'s' * (number != 1)}"
 
 
 def _on_ranks(program: Callable, values: Sequence[Any]) -> Outcome:
@@ -66,7 +71,7 @@ def _same_step(answer: Callable) -> None:
     step = -ETA * _gradient(w, x, y)
     for ranks in (1, 2, 4):
         results, _ = _step(answer, ranks)
-        with case(f"on {ranks} ranks"):
+        with case(f"on {_ranks(ranks)}"):
             for rank, result in enumerate(results):
                 own = -ETA * _gradient(w, x[rank::ranks], y[rank::ranks])
                 moved = array(result, w.shape, f"rank {rank}") - w
@@ -74,6 +79,9 @@ def _same_step(answer: Callable) -> None:
                     f"rank {rank} takes a step with its own gradient: all-reduce the gradients.": own,
                     "the step is N times too long: all_reduce adds up; divide by the number of ranks.": ranks * step,
                     "the step is N times too short: divide by the number of ranks once only.": step / ranks,
+                    "each rank's gradient is a mean already: divide their sum by the number of ranks, not by that of "
+                    "the examples.": ranks * step / EXAMPLES,
+                    "the ranks' weights are added up: all-reduce the gradients.": (ranks - 1) * w + ranks * step,
                     "the step goes uphill: w − η times the gradient.": -step,
                     "the weights do not move.": 0 * step,
                 }
@@ -112,16 +120,46 @@ AVERAGED = "rank {} has the average; the ring's result is the sum."
 
 
 def _ring(answer: Callable, values: Sequence[np.ndarray]) -> Outcome:
+    return _run(answer, [value.copy() for value in values])
+
+
+def _run(answer: Callable, values: Sequence[np.ndarray]) -> Outcome:
+    """The ring on the values themselves. What its errors mean, `Wrong` says."""
+    sent = []
+
+    def program(me: simulated.Rank, value: np.ndarray) -> Any:
+        send = me.send
+
+        def noted(array: np.ndarray, to: int) -> None:
+            sent.append(me.rank)
+            send(array, to)
+
+        me.send = noted
+        return answer(me, value)
+
     try:
-        return _on_ranks(answer, [value.copy() for value in values])
+        return _on_ranks(program, values)
     except DeadlockError as error:
-        raise Wrong(f"{error} Send first, then receive: if all wait to receive first, nobody ever sends.") from error
+        if not sent:
+            raise Wrong("all ranks wait to receive, and nobody has sent: send first, then receive.") from error
+        waits, source = re.findall(r"rank (\d+) for rank (\d+)", str(error))[0]
+        raise Wrong(
+            f"rank {waits} waits for a message of rank {source} that never comes: send to the right and receive from "
+            "the left, equally often."
+        ) from error
     except IndexError as error:
         raise Wrong(f"there is no such chunk ({error}): count chunks modulo the number of ranks.") from error
     except ValueError as error:
         if "can't send" in str(error) or "can't receive" in str(error):
             raise Wrong(
-                f"{error}: count ranks modulo the number of ranks, so that the last one's right is 0."
+                f"{error}: with one rank there is nothing to send, in no round."
+                if len(values) == 1
+                else f"{error}: count ranks modulo the number of ranks, so that the last one's right is 0."
+            ) from error
+        if "broadcast" in str(error):
+            raise Wrong(
+                "what arrives is longer or shorter than the chunk that it is added to: is it the same chunk on both "
+                "ranks, and only one chunk?"
             ) from error
         raise
 
@@ -147,15 +185,18 @@ def _why_not_whole(number: int, marked: int) -> str:
         return "holds parts of other chunks: the number of the chunk is off. Which one arrives in which round?"
     if twice := [rank for rank in range(4) if parts[rank] > marked]:
         return f"has the part of rank {twice[0]} twice: in the second half, put in place, don't add."
-    missing = " and ".join(str(rank) for rank in range(4) if parts[rank] == 0)
-    return f"lacks the part of rank {missing}: which chunk is whole on which rank after the first half?"
+    missing = [str(rank) for rank in range(4) if parts[rank] == 0]
+    who = f"ranks {', '.join(missing[:-1])} and {missing[-1]}" if len(missing) > 1 else f"rank {missing[0]}"
+    return (
+        f"lacks the part{'s' * (len(missing) > 1)} of {who}: which chunk is whole on which rank after the first half?"
+    )
 
 
 def _sums(answer: Callable, ranks: int, length: int, dtype: type = np.int64) -> None:
     random = np.random.default_rng([ranks, length])
     values = [random.integers(-9, 10, length).astype(dtype) for _ in range(ranks)]
     expected = np.sum(values, axis=0).astype(dtype)
-    with case(f"{ranks} ranks, {length} numbers"):
+    with case(f"{_ranks(ranks)}, {length} numbers"):
         for rank, result in enumerate(_ring(answer, values).results):
             found = array(result, (length,), f"rank {rank}")
             if found.dtype != dtype:
@@ -198,7 +239,7 @@ def _any_type(answer: Callable) -> None:
 def _x_stays(answer: Callable) -> None:
     given = [np.arange(6.0) for _ in range(3)]
     before = [x.copy() for x in given]
-    _on_ranks(answer, given)
+    _run(answer, given)
     if not all(map(np.array_equal, given, before)):
         raise Wrong("x is changed in place: the parts that np.array_split returns are views of x. Copy x first.")
 

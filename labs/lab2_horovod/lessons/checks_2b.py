@@ -151,7 +151,7 @@ def _one_gpu(evidence: Evidence) -> str:
         if (rank.last("gpus") or {}).get("late"):
             raise Wrong(
                 f"Rank {rank.rank} hides GPUs after TensorFlow has begun to use its devices: real ones can't be hidden "
-                "any more then. Choose right after hvd.init().",
+                "any more then. Choose right after hvd.init(), and initialise before anything is built.",
                 0.5,
             )
     return told
@@ -334,18 +334,42 @@ def _imports_keras(script: ast.Module) -> None:
         raise Wrong("The ranks found each other, but hvd is horovod.tensorflow: it has no callbacks for Keras.", 0.5)
 
 
+def _initialises_first(script: ast.Module) -> None:
+    def calls(node: ast.stmt) -> list[str]:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            return []
+        return [ast.unparse(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)]
+
+    by_statement = [calls(node) for node in script.body]
+    joins = [any(name.rpartition(".")[2] == "init" for name in names) for names in by_statement]
+    for names in by_statement[: joins.index(True)] if any(joins) else ():
+        if built := [name for name in names if name.startswith(BUILDS)]:
+            raise Wrong(
+                f"hvd.init() comes after {built[0]}(…): by then TensorFlow uses its devices, and no rank can choose "
+                "its GPU any more.",
+                0.5,
+            )
+
+
+BUILDS = ("batches", "tf.data", "tf.keras.Sequential", "tf.keras.optimizers", "model.")
+OP = 7  # the place of `op` among the arguments of Horovod's DistributedOptimizer for Keras
+
+
 def _takes_averages(script: ast.Module) -> None:
     for node in ast.walk(script):
         if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("DistributedOptimizer"):
-            for keyword in node.keywords:
-                operation = ast.unparse(keyword.value)
-                if keyword.arg == "op" and operation.rpartition(".")[2] != "Average":
+            named = [keyword.value for keyword in node.keywords if keyword.arg == "op"]
+            for operation in map(ast.unparse, [*named, *node.args[OP : OP + 1]]):
+                if operation.rpartition(".")[2] != "Average":
                     raise Wrong(
                         f"All gradients are all-reduced, but op={operation} does not average them. The default does."
                     )
 
 
 AS_WRITTEN = (
+    Criterion(
+        "init", "1 Initialise Horovod", 1, _initialises_first, "See Step 1: right after the arguments are parsed."
+    ),
     Criterion("init", "1 Initialise Horovod", 1, _imports_keras, "See Step 1: which module is imported as hvd?"),
     Criterion(
         "optimizer", "4 Average the gradients", 2, _takes_averages, "See Step 4: the rate is scaled for averages."

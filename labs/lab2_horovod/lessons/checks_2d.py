@@ -201,13 +201,20 @@ def _put_back(kind: str) -> Callable[[Any], None]:
 def _a_copy(answer: Any) -> None:
     training = _stopped()
     before = _state(training)
+    in_a_file = _state(_resumed(answer, training))
     state = returned(answer.take(training), "`take`")
     for _ in range(3):
         training.advance()
     answer.put_back(training, state)
-    for (_, name, wanted), (_, _, found) in zip(before, _state(training)):
-        if not _equal(wanted, found):
-            raise Wrong(f"taken, then three more steps, then put back: {name} isn't what it was. Was a copy taken?")
+    differing = [
+        (_equal(wanted, kept), name)
+        for (_, name, wanted), (_, _, kept), (_, _, found) in zip(before, in_a_file, _state(training))
+        if not _equal(wanted, found)
+    ]
+    if differing:
+        saved, name = max(differing)
+        why = "was a copy taken?" if saved else "it is not in the checkpoint, or not put back."
+        raise Wrong(f"taken, then three more steps, then put back: {name} isn't what it was: {why}")
 
 
 def _goes_on(answer: Any) -> None:

@@ -28,6 +28,7 @@ from course_lib.system import paths, supervise
 from course_lib.system.errors import last_line
 
 PROCESSES, EPOCHS, BATCH_SIZE = 2, 2, 32
+LEARNING_RATE = 0.02  # of one process
 SLICE = 323  # images, of which the script holds back a fifth for validation
 IMAGES = SLICE - SLICE // 5  # 259: four full batches for each process, eight where nobody shares
 TIME_LIMIT_S = 240.0
@@ -105,7 +106,8 @@ def gather(script: Path) -> Run:
 
 
 def _start(script: Path, folder: Path, source: str) -> Run:
-    arguments = ["--epochs", EPOCHS, "--batch-size", BATCH_SIZE, "--seed", 0, "--checkpoint", "trained.pt"]
+    arguments = ["--epochs", EPOCHS, "--batch-size", BATCH_SIZE, "--lr", LEARNING_RATE]
+    arguments += ["--seed", 0, "--checkpoint", "trained.pt"]
     port, processes, outputs = _free_port(), [], []
     for rank in range(PROCESSES):
         place = folder / str(rank)
@@ -250,6 +252,17 @@ def _averaged(run: Run) -> str:
     return f"The gradient is that of one process with {PROCESSES * BATCH_SIZE} images, and the weights stay equal."
 
 
+def _scaled_rate(run: Run) -> str:
+    run.require_steps()
+    rates, wanted = {f"{float(seen['rate']):g}" for seen in run.seen}, LEARNING_RATE * PROCESSES
+    if rates != {f"{wanted:g}"}:
+        raise Wrong(
+            f"The learning rate is {' and '.join(sorted(rates))}; the check passes {LEARNING_RATE:g} with `--lr`, and "
+            f"{PROCESSES} processes make it {wanted:g}."
+        )
+    return f"The learning rate is {wanted:g}: {LEARNING_RATE:g} times {PROCESSES} processes."
+
+
 def _one_saves(run: Run) -> str:
     run.require_steps()
     saves = [list(seen["saves"]) for seen in run.seen]
@@ -314,5 +327,6 @@ CRITERIA = (
     Criterion("epoch", "Reshuffled in each epoch", 1, _reshuffled),
     Criterion("start", "The same first weights", 1, _same_start),
     Criterion("average", "The gradients are averaged", 1, _averaged),
+    Criterion("rate", "The learning rate is scaled", 1, _scaled_rate),
     Criterion("save", "One process saves", 1, _one_saves),
 )

@@ -142,6 +142,7 @@ def speed(table: pd.DataFrame, cores: int, *, best: float | None = None, caption
         right.text(cores, 0.02, f" {cores} cores", color=INK, fontsize=9, transform=right.get_xaxis_transform())
         left.set_title("images a second, all ranks together")
         right.set_title("efficiency")
+        right.set_xlabel("N (points of one N side by side)")
         right.set_ylim(0, max(1.12, 1.05 * table["efficiency"].max()))
         figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=6, columnspacing=1.2, handlelength=2.6)
         figure.subplots_adjust(left=70 / WIDTH, wspace=0.16)

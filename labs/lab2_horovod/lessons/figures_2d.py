@@ -149,8 +149,9 @@ def elastic(run: ElasticRun, *, caption: str = "") -> Card:
             dead = ended[0] if len(ended) == 1 else None
             reached = before["step"].max()
             axis.plot(run.killed, reached, "X", color=colour(dead or 0), markeredgecolor=INK, markersize=13, zorder=5)
-            name = f"  rank {dead} is killed" if dead is not None else "  a kill"
-            axis.annotate(name, (run.killed, reached), (8, 6), textcoords="offset points", fontsize=10)
+            name = f"rank {dead} is killed" if dead is not None else "a kill"
+            # To the left of the point there is only what lies below it.
+            axis.annotate(name, (run.killed, reached), (-10, 6), textcoords="offset points", fontsize=10, ha="right")
             if run.went_on is not None:
                 again = run.killed + run.went_on
                 axis.axvspan(run.killed, again, color=FAINT, alpha=0.15, linewidth=0)

@@ -4,8 +4,8 @@
 
 OUT becomes a .npz with the weights before the first step (`start_0`, `start_1`, …), the first step's gradients as the
 optimizer got them (`gradient_0`, …), the weights after the last step (`end_0`, …), the numbers of the `images` that
-were read (of the data set that has IMAGES), how many processes had `met` at the first step, the number of `steps`, and
-for each `torch.save` whether names begin with `module.` (`saves`).
+were read (of the data set that has IMAGES), how many processes had `met` at the first step and with which learning
+`rate`, the number of `steps`, and for each `torch.save` whether names begin with `module.` (`saves`).
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ class Witness:
         self.images: list[int] = []
         self.saves: list[bool] = []
         self.met = self.steps = 0
+        self.rate = 0.0
 
     def watch(self, images: int) -> None:
         """Look at every optimizer, at each data set of so many images, and at `torch.save`."""
@@ -50,7 +51,7 @@ class Witness:
 
     def write(self, path: Path) -> None:
         """Everything, as one file."""
-        facts = {"images": self.images, "saves": self.saves, "met": self.met, "steps": self.steps}
+        facts = {"images": self.images, "saves": self.saves, "met": self.met, "rate": self.rate, "steps": self.steps}
         np.savez(path, **self.arrays, **{name: np.array(fact) for name, fact in facts.items()})
 
     def _before_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
@@ -61,6 +62,7 @@ class Witness:
                 self.arrays[f"gradient_{number}"] = gradient.detach().cpu().numpy().copy()
             together = torch.distributed.is_available() and torch.distributed.is_initialized()
             self.met = torch.distributed.get_world_size() if together else 1
+            self.rate = float(optimizer.param_groups[0]["lr"])
 
     def _after_step(self, optimizer: torch.optim.Optimizer, *_: object) -> None:
         self.steps += 1

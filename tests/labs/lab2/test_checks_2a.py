@@ -60,7 +60,37 @@ WRONG = {
     ),
     "the whole batch everywhere": ("parallel_step", [(MINE, "slice(None)")], "all 24"),
     "blocks in place of every N-th": ("parallel_step", [(MINE, BLOCK)], "should take the examples"),
-    "the deadlock order": ("ring_all_reduce", [(FIRST_HALF, RECEIVE_FIRST)], "Send first, then receive"),
+    "the sum of means over all examples": (
+        "parallel_step",
+        [("eta * total / me.size", "eta * total / len(x)")],
+        "a mean already",
+    ),
+    "the weights added up": (
+        "parallel_step",
+        [(STEP, f"me.all_reduce(w - eta * {STEP[14:-1]})"), ("return w - eta * total / me.size", "return total")],
+        "weights are added up",
+    ),
+    "the deadlock order": ("ring_all_reduce", [(FIRST_HALF, RECEIVE_FIRST)], "send first, then receive"),
+    "received from the right": (
+        "ring_all_reduce",
+        [("me.receive(left)", "me.receive(right)")],
+        "rank 0 waits for a message of rank 1 that never comes",
+    ),
+    "the whole array sent": (
+        "ring_all_reduce",
+        [("me.send(parts[(me.rank - step) % me.size], right)", "me.send(x, right)")],
+        "only one chunk",
+    ),
+    "a round too many": (
+        "ring_all_reduce",
+        [("range(me.size - 1)", "range(me.size)")],
+        "with one rank there is nothing to send",
+    ),
+    "only the first half": (
+        "ring_all_reduce",
+        [(f"me.send(parts[(me.rank + 1 - step) % me.size], right)\n{PUT}", "pass")],
+        "lacks the parts of ranks 1, 2 and 3",
+    ),
     "the off-by-one chunk": ("ring_all_reduce", [("me.rank + 1 - step", "me.rank - step")], "the chunk is off"),
     "the sum taken twice": ("ring_all_reduce", [(PUT, PUT.replace("=", "+="))], "put in place, don't add"),
     "the remainder lost": (

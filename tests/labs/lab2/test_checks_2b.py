@@ -201,6 +201,10 @@ def wrong(verdicts):
     [
         ("import horovod.tensorflow as hvd", "init", 0.5, "has no callbacks"),
         ("hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1), op=hvd.Sum)", "optimizer", 0, "op=hvd.Sum"),
+        ("model = tf.keras.Sequential([])\nhvd.init()", "init", 0.5, "comes after tf.keras.Sequential(…)"),
+        ("def network():\n    return tf.keras.Sequential([])\nhvd.init()\nmodel = network()", None, 0, ""),
+        ("def main():\n    hvd.init()\nmodel = tf.keras.Sequential([])\nmain()", None, 0, ""),
+        ("DistributedOptimizer(sgd, None, '', '', fp16, False, 1.0, hvd.Sum)", "optimizer", 0, "op=hvd.Sum"),
         ("import horovod.tensorflow.keras as hvd\nhvd.DistributedOptimizer(sgd, op=hvd.Average)", None, 0, ""),
         ("import horovod.tensorflow\nfrom horovod.tensorflow import keras as hvd", None, 0, ""),
         ("import horovod.tensorflow.keras as hvd\nDistributedOptimizer(sgd, name='sgd')", None, 0, ""),

@@ -25,7 +25,7 @@ BEHIND = 'behind = arrivals["start"] - first'
 SHARE = "len(range(rank, examples, ranks))"
 ALL = "batches, steps, examples - ranks * batch * steps"
 PAYS = "saved / lost if lost > 0 else np.inf"
-TUNED = '{"fusion_mb": 64, "cycle_ms": 1, "compression": "fp16" if pays else "none"}'
+TUNED = '{"fusion_mb": 1, "cycle_ms": 5, "compression": "fp16" if pays else "none"}'
 RELATIVE = "alone / seconds * (ranks if weak else 1)"
 FRACTION = "(a * b).sum() / (a**2).sum()"
 TRIED = "np.linspace(0, 0.4, 400_001)[:, None]"
@@ -35,6 +35,11 @@ WRONG = {
     "overlaps count twice": ("covered", (LOOP, "total = seconds.sum()"), "counts twice"),
     "gaps count too": ("covered", (LOOP, "total = np.max(start + seconds) - np.min(start)"), "gaps"),
     "only the end before": ("covered", ("max(latest, end)", "end"), "the latest end so far"),
+    "negative parts": (
+        "covered",
+        ("max(0.0, end - max(start[index], latest))", "end - max(start[index], latest)"),
+        "away",
+    ),
     "not sorted": ("covered", ("np.argsort(start)", "range(len(start))"), "sort them first"),
     "milliseconds": ("covered", ("return total", "return 1000 * total"), "milliseconds"),
     "no return": ("covered", ("return total", "pass"), "returns nothing"),
@@ -47,6 +52,12 @@ WRONG = {
     "first of the step": ("lateness", (KEYS, '["step"]'), "Group by tensor too"),
     "first of the tensor": ("lateness", (KEYS, '["tensor"]'), "group by step too"),
     "compared with itself": ("lateness", (KEYS, '["rank"]'), "with itself"),
+    "the median": ("lateness", (MEAN, MEAN.replace("mean", "median")), "That is the median"),
+    "after the mean": (
+        "lateness",
+        (f'arrivals.groupby({KEYS})["start"].transform("min")', f'arrivals.groupby({KEYS})["start"].transform("mean")'),
+        "from the mean arrival",
+    ),
     "the sum": ("lateness", (MEAN, MEAN.replace("mean", "sum")), "return the mean"),
     "the worst": ("lateness", (MEAN, MEAN.replace("mean", "max")), "worst case"),
     "means compared": (
@@ -81,13 +92,17 @@ WRONG = {
     "never fp16": ("tuned", ("megabits < 682", "False"), "the bytes take longest"),
     "always fp16": ("tuned", ("megabits < 682", "True"), "compression loses"),
     "bits or bytes": ("tuned", ("megabits < 682", "megabits < 85"), "the bytes take longest"),
-    "no fusion": ("tuned", ("64", "0"), "41 gradients travel"),
-    "too little fusion": ("tuned", ("64", "1 / 16"), "41 gradients travel"),
-    "a long cycle": ("tuned", ("1", "20"), "The cycle is too long"),
-    "a very long cycle": ("tuned", ("1", "100"), "The cycle is too long"),
-    "bytes in place of MiB": ("tuned", ("64", "64 * 2**20"), "MiB, not bytes"),
+    "fp16 wherever it is slow": ("tuned", ("megabits < 682", "megabits < 5000"), "at 2,000 Mbit/s"),
+    "fp16 only where it is very slow": ("tuned", ("megabits < 682", "megabits < 200"), "at 300 Mbit/s"),
+    "no fusion": ("tuned", ("1", "0"), "41 gradients travel"),
+    "too little fusion": ("tuned", ("1", "1 / 16"), "41 gradients travel"),
+    "the default buffer": ("tuned", ("1", "128"), "MiB that there are"),
+    "bytes in place of MiB": ("tuned", ("1", "2**20"), "MiB that there are"),
+    "a long cycle": ("tuned", ("5", "20"), "The cycle is too long"),
+    "a very long cycle": ("tuned", ("5", "100"), "The cycle is too long"),
+    "the default cycle": ("tuned", ("5", "1"), "should be 5 at least"),
     "true in place of a name": ("tuned", ('"fp16" if pays else "none"', "pays"), "'none' or 'fp16'"),
-    "a knob forgotten": ("tuned", (TUNED, '{"fusion_mb": 64, "cycle_ms": 1}'), "a dict with the keys"),
+    "a knob forgotten": ("tuned", (TUNED, '{"fusion_mb": 1, "cycle_ms": 5}'), "a dict with the keys"),
     "no settings returned": ("tuned", (f"return {TUNED}", "pass"), "a `return` missing"),
     "the speed-up": ("efficiency", ("speedup / ranks", "speedup"), "That is the speed-up"),
     "strong for both": ("efficiency", (RELATIVE, "alone / seconds"), "Don't divide by N"),

@@ -111,7 +111,7 @@ WRONG = {
     "no copy": (
         "Checkpoint",
         ("[variable.numpy() for variable in training.optimizer.variables]", "list(training.optimizer.variables)"),
-        "Was a copy taken",
+        "was a copy taken",
     ),
     "what no file can hold": (
         "Checkpoint",
@@ -213,6 +213,12 @@ def test_without_what_decides_on_the_rate_it_is_not_the_uninterrupted_run(answer
     verdicts = {verdict.id: verdict for verdict in check(answer(NOTEBOOK, "Checkpoint", (left_out, "None"))).verdicts}
     assert not verdicts["uninterrupted"].passed
     assert "differs" in verdicts["uninterrupted"].reason
+
+
+def test_what_is_forgotten_is_not_taken_for_a_missing_copy(answer):
+    verdicts = check(answer(NOTEBOOK, "Checkpoint", ("variable.assign(value)", "None"))).verdicts
+    (copy,) = [verdict for verdict in verdicts if verdict.id == "copy"]
+    assert not copy.passed and "not in the checkpoint, or not put back" in copy.reason
 
 
 def test_half_of_the_writing_may_count_as_lost_with_a_failure(answer):

@@ -24,6 +24,9 @@ WRONG = {  # mistake: (steps left out, edit, criterion, words of the reason)
     ),
     "no sampler": (("data", "epoch"), (), "data", "DistributedSampler"),
     "the epoch not told": (("epoch",), (), "epoch", "set_epoch"),
+    "the rate of one process": (
+        (), ("args.lr * dist.get_world_size()", "args.lr"), "rate", "2 processes make it 0.04"
+    ),
     "all save": (("save",), (), "save", "let rank 0 do it"),
     "the wrapper's names": ((), ("model.module.state_dict", "model.state_dict"), "save", "`module.`"),
     "the first GPU for all": (("device",), (), "device", "LOCAL_RANK"),
@@ -85,6 +88,7 @@ def run(code=0, output="", **changed):
         {
             "images": np.concatenate([order[rank::2], order[::-1][rank::2]]),
             "saves": np.array([False] * (rank == 0)), "met": np.array(2), "steps": np.array(8),
+            "rate": np.array(0.04),
             "start_0": np.ones(3), "gradient_0": np.ones(3), "end_0": np.zeros(3),
         }
         for rank in range(2)
@@ -101,6 +105,7 @@ def run(code=0, output="", **changed):
         ("average", {"gradient_0": np.zeros(3)}, "nobody averages"),
         ("data", {"steps": np.array(7)}, "read all of their part"),
         ("epoch", {"images": np.tile(np.arange(128), 2)}, "set_epoch"),
+        ("rate", {"rate": np.array(0.02)}, "The learning rate is 0.02 and 0.04; the check passes 0.02"),
         ("save", {"saves": np.array([False])}, "let rank 0 do it"),
         (
             "init",

@@ -58,6 +58,7 @@ def test_no_line_of_speed_hides_another():
         assert len(lines) == 4
         assert len({line.get_color() for line in lines}) == len({line.get_marker() for line in lines}) == 4
         assert len({tuple(line.get_xdata()) for line in lines}) == 4
+    assert "side by side" in axis.get_xlabel()
 
 
 def test_speed_does_with_what_is_there():

@@ -36,13 +36,15 @@ def test_the_elastic_run_shows_kill_pause_and_loss():
     figure = figures_2d.elastic(elastic_run(8.45, 1.05), caption="x")
     assert "rank 1 is killed" in words(figure)
     assert "5 steps lost" in words(figure)
+    (name,) = [text for text in figure.axes[0].texts if "killed" in text.get_text()]
+    assert name.get_ha() == "right"  # where no line is
     lines = figure.axes[0].get_lines()
     assert [np.isnan(line.get_xdata()).sum() for line in lines[:3]] == [1, 0, 1]  # broken where the count goes back
     assert list(lines[3].get_ydata()) == [10, 20, 30]  # commits
     assert (lines[4].get_xdata()[0], lines[4].get_ydata()[0]) == (8.45, 35)  # the kill
 
 
-@pytest.mark.parametrize(("killed", "told"), [(None, ""), (8.45, "  a kill")])
+@pytest.mark.parametrize(("killed", "told"), [(None, ""), (8.45, "a kill")])
 def test_an_elastic_run_without_a_kill_or_an_end_can_be_drawn(killed, told):
     assert words(figures_2d.elastic(elastic_run(killed, None))) == told
 

@@ -69,6 +69,8 @@ def test_controls_start_where_they_are_told():
     assert controls.choice("mode", ["data", "model"]).value.value == "data"
     assert controls.choice("mode", {"Data": 1, "Model": 2}).value.value == 1
     assert controls.animation("step", 30).value.value == 29
+    play, place = controls.animation("step", 30, start=0).shown.children
+    assert (play.value, place.value, place.max) == (0, 0, 29)
 
 
 @pytest.mark.slow
