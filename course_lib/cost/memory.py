@@ -110,6 +110,42 @@ def largest_batch(size: Callable[[int], float], limit: float) -> int:
     return low
 
 
+# Training
+
+
+def recomputed(network: Network) -> int:
+    """Numbers kept for one image when of each layer only the input is kept, and the rest computed again.
+
+    In the backward pass one layer at a time has all of its activations besides.
+    """
+    inputs = network.image + sum(layer.output for layer in network.layers[:-1])
+    return inputs + max(layer.activations for layer in network.layers)
+
+
+def training(
+    network: Network, batch: int, optimizer: str = "Adam", *,
+    mixed: bool = False, recompute: bool = False, ranks: int = 1, stage: int = 0,
+) -> dict[str, float]:  # fmt: skip
+    """Bytes that training keeps on each rank: "weights", "gradients", "state" and "activations".
+
+    Args:
+        batch: images of a step on one rank.
+        optimizer: one of OPTIMIZERS.
+        mixed: weights, gradients and activations have 16 bits, and the state includes the weights in 32 bits.
+        recompute: keep of the activations what `recomputed` counts.
+        ranks, stage: of `ranks` ranks each keeps a share only of the state (stage 1), the gradients, too (stage 2), the
+            weights, too (stage 3). The stages are those of ZeRO (arXiv:1910.02054).
+    """
+    number = NUMBER / 2 if mixed else NUMBER
+    kept = recomputed(network) if recompute else network.activations
+    return {
+        "weights": number * network.weights / (ranks if stage >= 3 else 1),
+        "gradients": number * network.weights / (ranks if stage >= 2 else 1),
+        "state": NUMBER * (OPTIMIZERS[optimizer] + mixed) * network.weights / (ranks if stage >= 1 else 1),
+        "activations": number * kept * batch,
+    }
+
+
 # Counting
 
 
@@ -208,18 +244,20 @@ def _small_cnn() -> Network:
     return Network("small CNN", "models.small_cnn, Fashion-MNIST 28 × 28", 28 * 28, tuple(count.layers))
 
 
-def _wide_resnet() -> Network:
+def wide_resnet(depth: int = 28, width: int = 10) -> Network:
+    """A Wide ResNet for 32 × 32: three groups of (depth − 4) / 6 blocks with 16, 32 and 64 times `width` channels."""
     count = _Count(32, 3)
     count.conv(16, 3).piece("conv 1")
-    for group, width in enumerate((160, 320, 640), 2):
-        for block in range(4):
-            side, channels, stride = count.side, count.channels, 2 if group > 2 and block == 0 else 1
-            count.norm().relu().conv(width, 3, stride).norm().relu().conv(width, 3)
+    for group, channels in enumerate((16, 32, 64), 2):
+        for block in range((depth - 4) // 6):
+            side, before, stride = count.side, count.channels, 2 if group > 2 and block == 0 else 1
+            count.norm().relu().conv(width * channels, 3, stride).norm().relu().conv(width * channels, 3)
             if block == 0:
-                count.shortcut(side, channels, norm=False)
+                count.shortcut(side, before, norm=False)
             count.piece(f"block {group}.{block + 1}")
     count.norm().relu().pool(1).dense(10).piece("dense")
-    return Network("WRN-28-10", "arXiv:1605.07146, CIFAR-10 32 × 32", 32 * 32 * 3, tuple(count.layers))
+    source = "arXiv:1605.07146, CIFAR-10 32 × 32"
+    return Network(f"WRN-{depth}-{width}", source, 32 * 32 * 3, tuple(count.layers))
 
 
 def _resnet50() -> Network:
@@ -249,4 +287,18 @@ def _alexnet() -> Network:
     return Network("AlexNet", "Krizhevsky et al. 2012, ImageNet 227 × 227", 227 * 227 * 3, tuple(count.layers))
 
 
-NETWORKS = {network.name: network for network in (_small_cnn(), _wide_resnet(), _resnet50(), _alexnet())}
+def vgg16() -> Network:
+    """VGG-16 (arXiv:1409.1556, configuration D), every convolution a layer of its own, with the pooling after it."""
+    count = _Count(224, 3)
+    for group, (channels, convolutions) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
+        for number in range(1, convolutions + 1):
+            count.conv(channels, 3, bias=True).relu()
+            if number == convolutions:
+                count.pool(count.side // 2)
+            count.piece(f"conv {group}.{number}")
+    for number, units in ((6, 4096), (7, 4096), (8, 1000)):
+        count.dense(units).piece(f"dense {number}")
+    return Network("VGG-16", "arXiv:1409.1556, ImageNet 224 × 224", 224 * 224 * 3, tuple(count.layers))
+
+
+NETWORKS = {network.name: network for network in (_small_cnn(), wide_resnet(), _resnet50(), _alexnet())}

@@ -109,3 +109,33 @@ def test_memory_grows_with_the_batch_by_at_least_what_is_kept():
 def test_a_measured_process_that_fails_says_why():
     with pytest.raises(CourseError, match="failed: ValueError"):
         list(peak_memory.training(("many",)))
+
+
+def test_vgg_has_the_published_size():
+    network = memory.vgg16()
+    assert network.weights == 138_357_544  # 138 million in Simonyan and Zisserman 2014
+    assert network.multiply_adds / 1e9 == pytest.approx(15.5, rel=0.01)
+
+
+@pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120), (1, 31.4), (2, 16.6), (3, 1.9)])
+def test_shares_are_those_of_zero(stage, gigabytes):
+    """Figure 1 of arXiv:1910.02054: 7.5 billion weights, 64 ranks, Adam in mixed precision."""
+    network = memory.Network("", "", 0, (memory.Layer("all", 7_500_000_000, 0, 0, 0),))
+    parts = memory.training(network, 8, "Adam", mixed=True, ranks=64, stage=stage)
+    assert parts["activations"] == 0
+    assert sum(parts.values()) / 1e9 == pytest.approx(gigabytes, abs=0.05)
+
+
+def test_training_keeps_four_parts():
+    network = memory.NETWORKS["small CNN"]
+    parts = memory.training(network, 2, "momentum")
+    assert parts["weights"] == parts["gradients"] == parts["state"] == 4 * network.weights
+    assert parts["activations"] == 2 * 4 * network.activations
+    assert memory.training(network, 2, "SGD")["state"] == 0
+
+
+def test_recomputing_keeps_the_inputs_and_one_layer():
+    layers = tuple(memory.Layer("", 0, kept, output, 0) for kept, output in ((10, 3), (20, 4), (15, 5)))
+    network = memory.Network("", "", 7, layers)
+    assert memory.recomputed(network) == 7 + 3 + 4 + 20
+    assert memory.training(network, 3, recompute=True)["activations"] == 3 * 4 * 34

@@ -1,0 +1,280 @@
+"""Figures of notebook 5c: memory over a step and by depth, schedules of recomputing, offloading, shared states."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.colors import ListedColormap
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator, MultipleLocator
+
+from course_lib import statistics
+from course_lib.notebook.plots.canvas import Canvas, Panel
+from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from labs.lab5_precision_and_memory.lessons.counted_chain import Call
+from labs.lab5_precision_and_memory.lessons.offload import Timeline
+
+MB, GB = 1e6, 1e9
+DASHED = (0, (4, 3))
+PARTS = {"weights": PALETTE[0], "state": PALETTE[5], "gradients": PALETTE[4], "activations": PALETTE[2]}
+
+
+def step(profiles: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
+    """What is in memory over a training step: counted by kind, as areas, and measured, as a line.
+
+    Args:
+        profiles: title → as from `peaks.step`, a panel each.
+    """
+    with style():
+        figure, axes = card(height=390, columns=len(profiles), caption=caption)
+        for axis, (title, rows) in zip(axes, profiles.items()):
+            at = np.arange(len(rows))
+            parts = [rows[part] / MB for part in PARTS]
+            axis.stackplot(at, parts, colors=PARTS.values(), alpha=0.55, step="mid", linewidth=0)
+            axis.step(at, rows["peak"] / MB, where="mid", color=INK, linewidth=1.4)
+            most = int(rows["peak"].argmax())
+            axis.plot(most, rows["peak"].iloc[most] / MB, "v", color=INK)
+            phases = [phase for phase in dict.fromkeys(rows["phase"]) if phase != "start"]
+            axis.set_xticks([at[rows["phase"] == phase].mean() for phase in phases], phases)
+            axis.tick_params(axis="x", length=0)
+            axis.grid(False, axis="x")
+            axis.set_xlim(0, len(rows) - 0.5)
+            axis.set_title(f"{title}: at most {rows['peak'].max() / MB:.1f} MB")
+        axes[0].set_ylabel("MB")
+        handles = [Patch(color=ink, alpha=0.55, label=part) for part, ink in PARTS.items()]
+        handles.append(Line2D([], [], color=INK, label="measured (▾ the most)"))
+        figure.legend(handles=handles, loc="upper left", ncols=len(handles))
+    return figure
+
+
+def by_depth(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """Peak memory of a densely connected network by its depth.
+
+    Args:
+        table: columns depth, and one of bytes for each way to keep its inputs.
+    """
+    with style():
+        figure, (left, right) = card(height=370, columns=2, caption=caption)
+        for number, way in enumerate(column for column in table if column != "depth"):
+            look = {"color": PALETTE[number], "marker": MARKERS[number]}
+            left.plot(table["depth"], table[way] / MB, **look, label=way)
+            exponent = np.polyfit(np.log(table["depth"]), np.log(table[way]), 1)[0]
+            right.loglog(table["depth"], table[way] / MB, **look)
+            end = table["depth"].iloc[-1], table[way].iloc[-1] / MB
+            right.annotate(f"slope {exponent:.2f}", end, (-16, 4), textcoords="offset points", ha="right")
+        left.set_title("peak, MB")
+        right.set_title("the same, both axes logarithmic")
+        right.set_xticks(table["depth"], [f"{depth:g}" for depth in table["depth"]])
+        right.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        right.yaxis.set_major_formatter("{x:g}")
+        right.minorticks_off()
+        for axis in (left, right):
+            axis.set_xlabel("layers")
+        figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=4)
+    return figure
+
+
+def schedules(runs: Mapping[str, Sequence[Call]], *, caption: str = "") -> Card:
+    """Which layer is at work in which call, and which inputs are kept meanwhile: time to the right, a panel each.
+
+    Args:
+        runs: title → `Chain.calls`.
+    """
+    with style():
+        figure, axes = card(height=400, columns=len(runs), caption=caption)
+        for axis, (title, calls) in zip(axes, runs.items()):
+            layers = 1 + max(call.layer for call in calls)
+            picture = np.zeros((layers, len(calls)), int)
+            for time, call in enumerate(calls):
+                picture[list(call.kept), time] = 1
+                picture[call.layer, time] = 2 if call.kind == "forward" else 3
+            colours = ListedColormap([CARD, "#d9d9d4", PALETTE[0], PALETTE[1]])
+            axis.imshow(
+                picture, cmap=colours, vmin=0, vmax=3, aspect="auto", origin="lower", interpolation="nearest",
+                extent=(0, len(calls), -0.5, layers - 0.5),
+            )  # fmt: skip
+            axis.grid(False)
+            forwards = sum(call.kind == "forward" for call in calls)
+            kept = max(len(call.kept) for call in calls)
+            axis.set_title(f"{title}: {forwards} forwards, {kept} kept")
+            axis.set_xlabel("calls")
+        axes[0].set_ylabel("layer")
+        inks = {"forward": PALETTE[0], "backward": PALETTE[1], "its input is kept": "#d9d9d4"}
+        figure.legend(handles=[Patch(color=ink, label=name) for name, ink in inks.items()], loc="upper left", ncols=3)
+    return figure
+
+
+def trade(
+    curves: Mapping[str, tuple], points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = ""
+) -> Card:
+    """Forward calls against arrays kept, both axes logarithmic.
+
+    Args:
+        curves: name → (kept [n], forwards [n]), drawn as lines. points: name → (kept, forwards).
+        layers: of the chain.
+    """
+    with style():
+        figure, (axis,) = card(height=390, caption=caption)
+        for number, (name, (kept, forwards)) in enumerate(curves.items()):
+            look = {"color": INK if number == 0 else FAINT, "linestyle": "-" if number == 0 else DASHED}
+            axis.plot(kept, forwards, **look, linewidth=1.5, label=name)
+        for number, (name, (kept, forwards)) in enumerate(points.items()):
+            axis.plot(kept, forwards, MARKERS[number], color=PALETTE[number], markersize=9, label=name)
+        axis.set(xscale="log", yscale="log", xlabel="arrays kept", ylabel="forward calls")
+        for which, limits in ((axis.xaxis, (1, layers)), (axis.yaxis, (0.8 * layers, layers**2 / 2))):
+            ticks = [base * 10**power for power in range(5) for base in (1, 2, 5)]
+            which.set_ticks([t for t in ticks if limits[0] <= t <= limits[1]])
+            which.set_major_formatter("{x:,.0f}")
+        axis.minorticks_off()
+        axis.set_ylim(0.8 * layers, 0.6 * layers**2)
+        axis.legend(loc="upper right")
+        axis.set_title(f"The backward pass of a chain of {layers} layers")
+        figure.subplots_adjust(left=72 / WIDTH, top=1 - 40 / 390)
+    return figure
+
+
+_LANES = {"computes": ("forward", "backward"), "to the host": ("out",), "from the host": ("back",)}
+
+
+def offload(step: Timeline, names: Sequence[str], *, caption: str = "") -> Card:
+    """A step with moved inputs over time: who is at work, and the activations on the device.
+
+    Args:
+        names: of the layers.
+    """
+    end = step.seconds
+    with style():
+        canvas = Canvas(430)
+        ticks = [(tick, f"{1e3 * tick:,.0f}") for tick in _round_ticks(end)]
+        lanes = Panel(canvas, (116, 246, 752, 110), (0, end), (0, 3))
+        lanes.axes(ticks, [], vertical=True)
+        width = 752 / end
+        for place, (name, kinds) in enumerate(_LANES.items()):
+            bottom = 246 + 36 * (2 - place) + 4
+            canvas.text(108, bottom + 14, name, ha="right", va="center")
+            spans = [span for span in step.spans if span.kind in kinds]
+            canvas.boxes(
+                [
+                    (116 + width * span.start, bottom, max(1.0, width * (span.end - span.start)), 28,
+                     PALETTE[0] if span.kind == "forward" else PALETTE[1] if span.kind == "backward" else PALETTE[2])
+                    for span in spans
+                ],
+                edge=CARD, linewidth=0.7,
+            )  # fmt: skip
+        room = Panel(canvas, (116, 70, 752, 140), (0, end), (0, 1.12 * step.peak / GB))
+        room.axes(
+            ticks, [(tick, f"{tick:g}") for tick in _round_ticks(1.05 * step.peak / GB)], xlabel="milliseconds",
+            ylabel="activations, GB",
+        )  # fmt: skip
+        times, sizes = np.append(step.memory[:, 0], end), np.append(step.memory[:, 1], step.memory[-1, 1])
+        room.line(np.repeat(times, 2)[1:], np.repeat(sizes, 2)[:-1] / GB, color=INK, linewidth=1.5)
+        moved = sum(span.kind == "out" for span in step.spans)
+        told = f"{moved} of {len(names)} inputs moved: {1e3 * end:,.0f} ms, at most {step.peak / GB:.2f} GB"
+        canvas.text(14, 404, told, size=11)
+        x = 14
+        for name, ink in (("forward", PALETTE[0]), ("backward", PALETTE[1]), ("transfer", PALETTE[2])):
+            canvas.boxes([(x, 379, 14, 9, ink)])
+            canvas.text(x + 20, 379, name)
+            x += 50 + 7 * len(name)
+        if caption:
+            canvas.text(14, 12, caption, size=8.5, colour=FAINT)
+        return canvas.figure()
+
+
+def _round_ticks(end: float) -> list[float]:
+    """About five round numbers from 0 to `end`."""
+    power = 10 ** np.floor(np.log10(end))
+    unit = next(unit for unit in (0.1, 0.2, 0.5, 1, 2, 5) if end / (unit * power) <= 7)
+    return [float(tick) for tick in np.arange(0, end * 1.0001, unit * power)]
+
+
+def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """Bytes for each weight on a rank, by number of ranks and stage: stacked bars.
+
+    Args:
+        table: columns ranks, stage, weights, gradients, state (bytes for each weight).
+    """
+    with style():
+        figure, axes = card(height=370, columns=table["stage"].nunique(), caption=caption)
+        for axis, (stage, rows) in zip(axes, table.groupby("stage")):
+            bottom, at = np.zeros(len(rows)), np.arange(len(rows))
+            for part in ("weights", "gradients", "state"):
+                axis.bar(at, rows[part], 0.7, bottom, color=PARTS[part], alpha=0.75)
+                bottom += rows[part].to_numpy()
+            for place, height in zip(at, bottom):
+                axis.text(place, height + 0.25, f"{height:.3g}", ha="center", fontsize=9)
+            axis.set_xticks(at, [f"{ranks:g}" for ranks in rows["ranks"]])
+            axis.set_ylim(0, 18.5)
+            axis.grid(False, axis="x")
+            axis.set_xlabel("ranks")
+            axis.set_title(f"stage {stage}" if stage else "nothing shared out")
+        axes[0].set_ylabel("bytes for each weight")
+        handles = [Patch(color=PARTS[part], alpha=0.75, label=part) for part in ("weights", "gradients", "state")]
+        figure.legend(handles=handles, loc="upper left", ncols=3)
+    return figure
+
+
+def rates(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """LARS's rate of each layer on each rank, over the rate of the serial run, by where the norms are taken.
+
+    Args:
+        table: columns place, rank, layer, ratio (NaN where a rank has nothing of the layer).
+    """
+    places = list(dict.fromkeys(table["place"]))
+    layers = list(dict.fromkeys(table["layer"]))
+    with style():
+        figure, axes = card(height=370, columns=len(places), caption=caption)
+        for axis, place in zip(axes, places):
+            axis.axhline(1, color=INK, linewidth=1.2)
+            rows = table[table["place"] == place]
+            for rank, mine in rows.groupby("rank"):
+                at = [layers.index(layer) + 0.14 * (rank - (rows["rank"].nunique() - 1) / 2) for layer in mine["layer"]]
+                axis.plot(at, mine["ratio"], MARKERS[rank], color=colour(rank))
+            axis.set_xticks(range(len(layers)), layers)
+            axis.set_ylim(0, max(1.9, 1.1 * table["ratio"].max()))
+            axis.yaxis.set_major_locator(MultipleLocator(0.5))
+            axis.grid(False, axis="x")
+            axis.set_title(place)
+        axes[0].set_ylabel("rate, over the serial run's")
+        ranks = sorted(table["rank"].unique())
+        handles = [
+            Line2D([], [], color=colour(rank), marker=MARKERS[rank], linestyle="", label=f"rank {rank}")
+            for rank in ranks
+        ]
+        figure.legend(handles=handles, loc="upper left", ncols=len(handles))
+    return figure
+
+
+def recompute(table: pd.DataFrame, counted: pd.DataFrame, *, caption: str = "") -> Card:
+    """The recorded experiment `recompute`: peak memory and seconds of a step, with and without recomputing, by depth.
+
+    Args:
+        table: columns depth, recompute, run, megabytes, processor seconds.
+        counted: columns depth, recompute, megabytes.
+    """
+    caption = f"dots: runs; bars: mean, 95 % interval (t); dashed: counted · {caption}"
+    with style():
+        figure, (left, right) = card(height=390, columns=2, caption=caption)
+        for number, (again, label) in enumerate(((False, "everything kept"), (True, "each block recomputed"))):
+            rows = table[table["recompute"] == again]
+            look = {"color": PALETTE[number]}
+            plan = counted[counted["recompute"] == again]
+            left.plot(plan["depth"], plan["megabytes"], linestyle=DASHED, linewidth=1.3, **look)
+            for axis, column in ((left, "megabytes"), (right, "processor seconds")):
+                axis.plot(rows["depth"] - 0.5, rows[column], ".", alpha=0.5, **look)
+                found = [(depth, *statistics.mean(runs)) for depth, runs in rows.groupby("depth")[column]]
+                depths, means, halves = np.array(found).T
+                axis.errorbar(
+                    depths + 0.5, means, halves, marker=MARKERS[number], capsize=3, label=label, linewidth=1.3, **look
+                )
+        left.set_title("peak of a step, MB beyond one image's")
+        right.set_title("processor seconds of a step")
+        for axis in (left, right):
+            axis.set_xlabel("depth")
+            axis.set_ylim(0, None)
+            axis.set_xticks(sorted(table["depth"].unique()))
+        figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=2)
+    return figure
