@@ -1,0 +1,96 @@
+"""The numbers that notebook 5b tells stand in its recorded tables."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from course_lib.notebook import sweep
+from course_lib.system.paths import ROOT
+from labs.lab5_precision_and_memory.lessons import figures_5b
+
+LAB = ROOT / "labs" / "lab5_precision_and_memory"
+TEXT = re.sub(r"\s+", " ", re.sub(r"(?m)^# ?", "", (LAB / "5b_gradients_in_four_bits.py").read_text()))
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return pd.read_csv(LAB / "recorded" / "gradient_bits.csv", comment="#", dtype={"regime": str})
+
+
+@pytest.fixture(scope="module")
+def cost(runs):
+    keys = ["regime", "exponent", "mantissa", "scale", "way"]
+    return figures_5b.against_float32(runs).set_index(keys).sort_index()
+
+
+def told(row):
+    """As points that are lost, with their interval."""
+    return f"{-row['difference']:.1f} ± {row['half']:.1f}"
+
+
+@pytest.mark.parametrize(
+    "sentence, setting",
+    [
+        ("in (3, 0) a batch of 64 loses {} points", ("64", 3, 0, "none", "ring")),
+        ("one of 1,280 loses {}.", ("1,280", 3, 0, "none", "ring")),
+        ("With a factor for each tensor, the batch of 64 loses {} points", ("64", 3, 0, "each", "ring")),
+        ("and that of 1,280 loses {}: no difference beyond chance", ("1,280", 3, 0, "each", "ring")),
+        ("each number rounded twice, it loses {} points", ("64", 3, 0, "each", "twice")),
+        ("with it the batch of 64 loses {} points, which is more", ("64", 3, 0, "all", "ring")),
+    ],
+)
+def test_what_a_setting_loses(sentence, setting, cost):
+    assert sentence.format(told(cost.loc[setting])) in TEXT
+
+
+def test_which_differences_are_beyond_chance(cost):
+    def sure(regime, scale, way):
+        row = cost.loc[(regime, 3, 0, scale, way)]
+        return abs(row["difference"]) > row["half"]
+
+    assert not sure("1,280", "each", "ring") and sure("64", "each", "ring") and sure("64", "each", "twice")
+    small, large = (cost.loc[(regime, 3, 0, "each", "ring")] for regime in ("64", "1,280"))
+    assert abs(small["difference"] - large["difference"]) < small["half"] + large["half"]
+    plain = cost.loc[("64", 3, 0, "none", "ring")]
+    together = cost.loc[("64", 3, 0, "all", "ring")]
+    assert together["difference"] + together["half"] < plain["difference"] - plain["half"]
+
+
+def test_with_four_exponent_bits_nothing_is_lost(cost):
+    wide = cost[cost.index.get_level_values("exponent") >= 4]
+    assert f"Of these {len(wide)} differences" in TEXT
+    assert f"no setting loses more than {-wide['difference'].min():.1f} points" in TEXT
+    sure = wide[wide["difference"].abs() > wide["half"]]
+    assert len(sure) == 2 and "two exclude 0" in TEXT
+    assert sure["difference"].abs().max() <= 0.2 and "both are 0.2 points or less" in TEXT
+
+
+def test_what_is_sent_as_0(cost):
+    plain = [cost.loc[(regime, 3, 0, "none", "ring"), "sent as 0"] for regime in ("64", "1,280")]
+    assert f"The batch of 64 sends {100 * plain[0]:.1f} % of its numbers as 0" in TEXT
+    assert plain[1] > 0.999 and "that of 1,280 sends more than 99.9 %" in TEXT
+    for regime in ("64", "1,280"):
+        lost = cost.loc[(regime, 2, 1, "each", "ring")]
+        assert lost["sent as 0"] == 1 and lost["accuracy"] < 0.11
+
+
+def test_the_plan_is_told_as_it_was(runs, cost):
+    results = runs[runs["use"] == "result"]
+    assert f"has {len(cost) + results['regime'].nunique()} settings with five seeds each" in TEXT
+    assert set(cost["seeds"]) == {5}
+    tuning = runs[runs["use"] == "tuning"]
+    assert tuning["rate"].nunique() == 7 and set(tuning.groupby(["regime", "rate"]).size()) == {3}
+    best = sweep.best(tuning, ["regime"], "rate", "validation accuracy").set_index("regime")["rate"]
+    for regime, rate in best.items():
+        assert tuning["rate"].min() < rate < tuning["rate"].max()
+        assert set(results.loc[results["regime"] == regime, "rate"]) == {rate}
+    assert results.groupby("regime")["updates"].max().to_dict() == {"64": 1600, "1,280": 80}
+
+
+def test_how_much_seeds_differ(runs):
+    plain = runs[(runs["part"] == "float32") & (runs["regime"] == "1,280")]["test accuracy"]
+    assert 100 * np.std(plain, ddof=1) == pytest.approx(1, abs=0.2)
