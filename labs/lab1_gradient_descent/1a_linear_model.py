@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 1a Linear model
 #
-# Everything that trains a network of a billion weights is already there in a straight line: a loss, its gradient,
+# What trains a network of a billion weights is already there in a straight line: a loss, its gradient,
 # a step downhill, a learning rate that is too small, right or too large, and a rule for when to stop. Here you
 # write all of it, and find the one number that decides which learning rates work.
 #
@@ -131,8 +131,9 @@ motivation.trends(
 #   5 petaflop/s count matrices in which two of every four numbers are zero and skipped; for full ones it is 2.5.
 # - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold.
 #   That is 18 doublings in 61 months: one in 3.3 (OpenAI's own fit over more runs says 3.4). The slides end there.
-#   Since then it went on, at a slower pace: GPT-3 (2020) took 3,640 petaflop/s-days, Llama 3.1 (2024) some 440,000,
-#   one doubling in 10 months. Chips got faster too, but not as fast. The rest is *more* chips: hence this course.
+#   Since then it went on: GPT-3 (2020) took 3,640 petaflop/s-days, Llama 3.1 (2024) some 440,000. From AlphaGo Zero on
+#   that is one doubling in 10 months. Chips got faster too, but not as fast. The rest is *more* chips: hence this
+#   course.
 # - **Data.** The error falls with the size of the training set as a power law. Image classification halves its error
 #   with $2^{1/0.31} \approx 9$ times the data, word language models would need $2^{1/0.07} \approx 20{,}000$ times.
 #   (Dashed: the law $1/\sqrt{n}$ of simple statistics, which theory gives for many problems.) The network that makes
@@ -156,8 +157,8 @@ DATA = "100 points drawn around y = 2 x + 1, noise 0.5, seed 1"
 print(f"the best line: w = {best[0]:.3f}, b = {best[1]:.3f}")
 
 # %% [markdown]
-# NumPy finds the best line by a formula. It is not quite the true one, because of the noise. For a network there is
-# no such formula, so we pretend that there is none for the line either.
+# NumPy finds the best line by a formula. Because of the noise this line is not quite the true one. For a network there
+# is no such formula, so we pretend that there is none for the line either.
 #
 # ### Exercise: loss
 #
@@ -463,7 +464,7 @@ print(f"λ_min = {flattest:.4f}   λ_max = {steepest:.4f}   condition number κ 
 # $$1 - \eta \lambda .$$
 #
 # It shrinks while $|1 - \eta \lambda| < 1$, that is, for $0 < \eta < 2/\lambda$. The direction with the largest
-# curvature gives way first: all goes well **as long as η < 2/λ_max**. With $\eta = 1/\lambda_{max}$ the steepest
+# curvature fails first: all goes well **as long as η < 2/λ_max**. With $\eta = 1/\lambda_{max}$ the steepest
 # direction is done in a single step. Beyond that the factor is negative, and the descent jumps from one side of the
 # valley to the other.
 
@@ -544,8 +545,8 @@ descent.steps(
 # On this bowl the good rates lie near the edge, and a little too much ruins everything. In networks the first holds
 # more or less, the second does not. Their λ_max changes as they train: with an η somewhat above 2/λ_max the loss
 # rises for some steps, and the descent is thrown to a flatter place, where it goes on (a *catapult*: Lewkowycz et al.
-# 2020). And plain gradient descent moves into ever steeper places until λ_max is about 2/η, where it neither diverges
-# nor settles (the *edge of stability*: Cohen et al. 2021). Notebook 1b meets such rates.
+# 2020). And plain gradient descent often moves into ever steeper places until λ_max is about 2/η. There it hovers, and
+# the loss goes up and down but falls in the long run (the *edge of stability*: Cohen et al. 2021). 1b meets such rates.
 #
 # One trap: at *exactly* 2/λ_max the descent jumps back and forth forever at a constant loss, and your stopping test
 # would call it converged. And with a tiny η the loss changes so little that it looks settled at once. A stopping test
@@ -553,7 +554,7 @@ descent.steps(
 #
 # ## The shape of the valley
 #
-# Crossing the valley limits η, walking along it takes the steps: their ratio, the *condition number*
+# The curvature across the valley limits η, that along it sets the number of steps. Their ratio, the *condition number*
 # $\kappa = \lambda_{max} / \lambda_{min}$, is what makes a problem slow. It is a property of the data. The same points
 # can be given as $x + 4$ (measured from another zero), as $x$, or *standardised*,
 # $(x - \overline{x})/\mathrm{std}(x)$: the line is the same, its two numbers and the valley are not.

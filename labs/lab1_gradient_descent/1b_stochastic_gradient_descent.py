@@ -186,7 +186,7 @@ half = np.mean([row[list(few_images["sizes"]).index(few // 2)] for row in few_im
 measured(
     "half of all examples: error, compared with an endless supply",
     np.sqrt(half / (few_images["one"] / (few // 2))),
-    "1? What is drawn is not drawn again: the other half is all that this half can miss.",
+    "1? No example is drawn twice: the only ones that this half misses are those of the other half.",
 )
 everything = measured_variance(x_few, y_few, w_0, gradient(w_0, x_few, y_few), few, seed=0, draws=1)
 print(f"variance of a batch of all {few:,} examples: {everything:.1e}")
@@ -474,7 +474,8 @@ in_the_ravine(sgd=0.037, momentum=0.037)
 #
 # ### Predict
 #
-# After twenty steps η is divided by ten. Whose next step is longer, Keras's or PyTorch's? And how many times?
+# On a slope that is the same everywhere, η is divided by ten after twenty steps. Whose next step is longer, Keras's or
+# PyTorch's? And how many times?
 
 # %% editable=true
 predict("the longer step after η has fallen: Keras or PyTorch", None)
@@ -570,7 +571,8 @@ in_the_ravine(sgd=0.037, momentum=0.02, nesterov=0.02)
 # | 200 | 691 | 129 | 100 |
 # | 1,000 | 3,454 | 140 | 240 |
 #
-# (In the last ravine a β near 0.86 is faster still, and β = 0.9 is not bad. Find a rule that works in all four.)
+# (Find a rule that works in all four. It need not be the fastest for one start and one millionth: in the last ravine a
+# β near 0.86 needs only 117 steps, and β = 0.9 is not bad.)
 #
 # <details><summary>Hint</summary>The smaller β, the faster. What keeps you from taking a smaller one? Both ends of
 # the range: put λ_min at one and λ_max at the other. Two equations, two unknowns; take roots first.</details>
@@ -623,7 +625,8 @@ def rmsprop(w, g, state, eta, rho=0.9, epsilon=1e-7):
 # ### Predict
 #
 # Two places: the ravine, and a *cliff*: a steep wall, then a gentle slope down to the minimum. Each rule takes 80
-# steps. Which of the two rules ends nearer to the minimum in the ravine, which below the cliff?
+# steps, Adagrad with η = 0.5 and RMSprop with η = 0.05. Which of the two ends nearer to the minimum in the ravine,
+# which below the cliff?
 
 # %% editable=true
 predict("ends nearer to the minimum in the ravine", None)
@@ -698,7 +701,7 @@ points(adam, 3)
 in_the_ravine(momentum=0.02, rmsprop=0.05, adam=0.2)
 
 # %% [markdown]
-# In its first step Adam moves every weight by η, whatever the gradient. (Where ε stands is a matter of taste: beside
+# In its first step Adam moves every weight by η, large gradient or small. (Where ε stands is a matter of taste: beside
 # $\sqrt{\hat v}$ in the paper's Algorithm 1; beside $\sqrt v$ in Keras and in the paper's faster form, where it counts
 # for more, $1/\sqrt{1 - \beta_2^t}$ times as much. That matters where gradients are as small as ε.)
 #
@@ -1038,12 +1041,13 @@ stochastic.roofline(throughput, peak, bandwidth, caption=plots.provenance("x @ w
 # work ran at the time: a point a little above the peak is no miracle.)
 #
 # - **On the slant.** The large layer with m = 1 does half a FLOP for each byte, and reaches what memory delivers. The
-#   arithmetic units are idle nine tenths of the time.
+#   arithmetic units are idle most of the time: the dot is far below the peak.
 # - **Above it.** The layer of 4 MiB stays in the cache between two calls, and a cache delivers faster than memory. The
 #   slant is memory's roof; a cache has one of its own, further up.
-# - **Below it.** Two images often take *longer* than one, each. For a single row NumPy calls GEMV, which reads the
-#   weights where they are. From two on it calls GEMM, which first copies them into an order that suits the processor.
-#   That copy pays off only for a larger batch. The roofline counts the least bytes possible; a real kernel moves more.
+# - **Below it.** In a batch of two an image often takes *longer* than alone. For a single row NumPy calls GEMV, which
+#   reads the weights where they are. From two on it calls GEMM, which first copies them into an order that suits the
+#   processor. That copy pays off only for a larger batch. The roofline counts the least bytes possible; a real kernel
+#   moves more.
 # - **At the top.** Once a layer is near the peak, more examples bring nothing but waiting.
 # - **784 → 10**, the layer that you trained above, never gets there. Its weights are small, so it is the images that
 #   move, and a larger batch brings more of them: its intensity stops at 5 FLOP per byte. With few images the time is
@@ -1074,6 +1078,8 @@ predictions.table()
 # Papers:
 #
 # - S. Ruder: *An overview of gradient descent optimization algorithms.* arXiv:1609.04747
+# - Y. Nesterov: *A method of solving a convex programming problem with convergence rate O(1/k²).* Soviet Mathematics
+#   Doklady 27 (1983)
 # - J. Duchi, E. Hazan, Y. Singer: *Adaptive subgradient methods for online learning and stochastic optimization.* JMLR
 #   12 (2011)
 # - B. Polyak: *Some methods of speeding up the convergence of iteration methods.* USSR Computational Mathematics and

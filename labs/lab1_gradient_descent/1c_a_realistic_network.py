@@ -462,8 +462,8 @@ pd.DataFrame(
 # %% [markdown]
 # - *Epochs* (left): small batches need three or four passes over the images. Large ones need more: a pass holds fewer
 #   updates.
-# - *Steps* (middle): on the dashed line, twice the batch needs half the steps. Up to 128 the runs follow it. Then the
-#   gradient is good enough, and what is missing is updates: from 512 to 1,024 the steps only fall from 78 to 63.
+# - *Steps* (middle): on the dashed line, twice the batch needs half the steps. Up to 128 the medians stay near it. Then
+#   the gradient is good enough, and what is missing is updates: from 512 to 1,024 the steps only fall from 78 to 63.
 #   Shallue et al. (2018) found these three stretches, perfect scaling, diminishing returns and a floor, for every
 #   network and data set that they tried. Lab 3 takes it up.
 # - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.9 s. But it is a wide,
@@ -472,7 +472,7 @@ pd.DataFrame(
 #   partly luck.
 #
 # More processors make the step of a large batch cheaper. They move the valley to the right, up to where the steps
-# stop falling. That is the limit of training on many GPUs, and the subject of this course.
+# stop falling. That is the limit of data parallelism, and the subject of this course.
 #
 # Two details. The accuracy is measured once an epoch, so times come in whole epochs; part of the scatter is that.
 # And with batches of 16, the chosen rate needed two epochs in the run that chose it, and three in the median of
@@ -572,12 +572,12 @@ pd.DataFrame(
 
 # %% [markdown]
 # *What you should see.* `linear` ends with training and validation close together: it has seen many images, and it is
-# at its limit. The CNN soon knows its 250 images by heart (training accuracy 1), while its validation loss turns
-# at the black triangle and rises. Stopping there is a remedy as well: *early stopping*. Weight decay keeps the loss
-# from rising; in accuracy it gains a point or two, with 2,000 validation images not much more than chance.
-# With 6,400 images, in about as many updates, the CNN no longer knows all that it trains on, and does much better on
-# what it has never seen. The best remedy for too few images is more images. Growing data sets are one of the two
-# reasons why training needs many GPUs.
+# at its limit. The CNN soon knows its 250 images by heart (training accuracy 1), while its validation loss turns at the
+# black triangle and rises. Stopping there is a remedy as well: *early stopping*. Weight decay keeps the loss from
+# rising; in accuracy it gains a point or two, with 2,000 validation images not much more than chance. With 6,400
+# images, in about as many updates, the CNN no longer knows all that it trains on, and does much better on what it has
+# never seen. The best remedy for too few images is more images. Growing data sets are one of the reasons why training
+# needs many GPUs.
 #
 # The blue line is Keras's average over an epoch in which the weights still change. That is why it can begin below the
 # validation.
@@ -850,8 +850,8 @@ for title, network in resnets.items():
 #   divides by those of the moved network, and most of the walls are gone: in a single look, not part of the recorded
 #   experiment, a step of 1 led to losses between 1 and 5 in both networks.
 # - One seed, five epochs, small images. Li et al. found surfaces with many hills and hollows around networks of depth
-#   56 and 110 without skip connections, trained on CIFAR-10 for 300 epochs. Ours are narrow bowls. At depth 58 ours
-#   did not train at all: 12 % after three epochs, and no minimum to look around.
+#   56 and 110 without skip connections, trained on CIFAR-10 for 300 epochs. Ours are narrow bowls. (At depth 58 ours
+#   did not train at all, in a single look that was not recorded either: no minimum to look around.)
 # - The same for both: the rates that were best without and with skip connections are the smallest and the largest of
 #   the four. A wider search could move both.
 

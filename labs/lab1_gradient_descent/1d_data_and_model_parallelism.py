@@ -441,9 +441,9 @@ widgets.explore(
 # CNN has four layers: four of the eight devices get none.</details>
 #
 # A caution: bytes are not time. In model parallelism as drawn here one device computes while the others wait; sending
-# the batch through in small pieces fills the gaps (a *pipeline*, the subject of a later lab). In data parallelism all
-# compute at once. That, and the crossover, is why this course is mostly about data parallelism, and why networks too
-# large for one device need the other way as well.
+# the batch through in small pieces fills the gaps (a *pipeline*). In data parallelism all compute at once. That, and
+# the crossover, is why this course is mostly about data parallelism, and why networks too large for one device need the
+# other way as well.
 #
 # ### What fits?
 
@@ -458,11 +458,11 @@ widgets.explore(
 )
 
 # %% [markdown]
-# With momentum the activations overtake all the rest at a batch of 2 (small CNN), 4 (ResNet-50), 24 (WRN-28-10) and
-# 130 (AlexNet): beyond, they are what fills the memory, as Rhu et al. (2016) found when they moved them out to the
-# host's. One can also forget most of them and compute them again when the backward pass comes by: an example of
-# Graphcore's (slides of S. Knowles, 2018) keeps only the input of each residual block, and takes 25 percent more
-# computing for 80 percent less memory. (Numbers of 16 bits would halve the activations: that, too, is for a later lab.)
+# With momentum the activations overtake all the rest at a batch of 2 (small CNN), 4 (ResNet-50), 24 (WRN-28-10) and 130
+# (AlexNet): beyond, they are what fills the memory, as Rhu et al. (2016) found when they moved them out to the host's.
+# One can also forget most of them and compute them again when the backward pass comes by: an example of Graphcore's
+# (slides of S. Knowles, 2018) keeps only the input of each residual block, and takes 25 percent more computing for 80
+# percent less memory. (5c tries that. Numbers of 16 bits would halve the activations: 5a.)
 #
 # ## Is it true?
 #

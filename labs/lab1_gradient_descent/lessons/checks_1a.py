@@ -15,7 +15,7 @@ from course_lib.notebook.judging import Criterion, Wrong
 Examples = tuple[list[float], list[float]]  # x, y
 
 # One example that is easy to follow by hand, and some with a mean, a spread and an error that all differ.
-ONE_EXAMPLE: Examples = ([3.0], [4.0])
+ONE_EXAMPLE: Examples = ([3.0], [4.5])
 FIVE_EXAMPLES: Examples = ([0.5, 1.0, 2.5, 4.0, 7.0], [3.0, 1.0, -2.0, 6.0, 5.0])
 LINES = ((2.0, 1.0), (-1.5, 0.25), (0.0, 0.0))  # w, b
 
@@ -54,6 +54,13 @@ def _years(years: Callable) -> None:
         mistakes = {
             "That is the number of days: divide by the days of a year.": expected * 365,
             "That is the number of seconds: how many has a year?": expected * 365 * 86400,
+            "The seconds are divided by 365; a year has 365 · 24 · 60 · 60 of them.": expected * 86400,
+            "A day has 24 · 60 · 60 seconds: a factor 60 is missing in the work, or too many in the year.": expected
+            / 60,
+            "A day has 24 · 60 · 60 seconds: a factor 60 is missing in the year, or too many in the work.": expected
+            * 60,
+            "A day has 24 · 60 · 60 seconds: the hours are missing in the work.": expected / 24,
+            "A day has 24 · 60 · 60 seconds: the hours are missing in the year.": expected * 24,
             "A petaflop/s-day is 10¹⁵ operations in every second of a day: count the seconds of the day, too.": (
                 expected / 86400
             ),
@@ -123,6 +130,7 @@ def _gradient(examples: Examples, by: str) -> Callable[[Callable], None]:
                 f"The sign of {name} is wrong, and the factor 2 is missing.": -expected / 2,
                 f"{name}: y is left out of the error.": 2 * np.mean((error + y) * inner),
                 f"{name}: b is left out of the error.": 2 * np.mean((error - b) * inner),
+                **({f"{name}: the inner derivative is x, not w.": 2 * np.mean(error * w)} if by == "w" else {}),
                 f"{name}: take the mean of error times x, not the mean error times the mean x.": (
                     2 * np.mean(error) * np.mean(x)
                 ),
@@ -216,6 +224,8 @@ def _unsettled(stop: Callable) -> None:
         ([1e-7, 5e-8, 2.5e-8, 1.2e-8, 6e-9], "it is small, but it still halves: compare changes, not the loss"),
         ([8.0, 4.0, 4.0, 2.0, 1.0], "only one step changed nothing: `patience` steps in a row must"),
         ([4.0, 4.0, 4.0, 4.0, 2.0], "the newest step changed a lot: only the last `patience` steps count"),
+        ([5.0, 3.0, 4.0, 2.0, 3.0], "three steps ago it was as high, but each step changed it: look at every step"),
+        ([2e6, 4.0, 3.0, 2.0, 1.0], "compare each change with the loss before that step, not with the first loss"),
         ([8.0, 4.0, 2.0, 2.0, 2.0], "two quiet steps are fewer than three"),
         ([3.0, 3.0, 3.0], "two quiet steps are fewer than three"),
         ([5.0], "one loss is no change at all"),

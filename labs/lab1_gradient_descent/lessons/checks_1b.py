@@ -99,6 +99,11 @@ def _judge_shuffle(function: Callable) -> None:
     ):
         if np.array_equal(one, other):
             raise Wrong(sentence)
+    groups = [{frozenset(batch.tolist()) for batch in _batches(function, 1000, 10, epoch)} for epoch in (0, 1)]
+    if groups[0] == groups[1]:
+        raise Wrong(
+            "the same examples are together in each epoch, only the batches change places: shuffle the examples."
+        )
 
 
 # --- sgd_epoch
@@ -277,9 +282,20 @@ def _nesterov_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
         "that is how θ moves, by u alone. w lies ahead of θ, by β u before the step and by another β u after it.": -v,
         "w's old place has the old β u in it: going from θ to w, take that away again.": -1.9 * v,
         "the new velocity is added whole, and the step once more: look ahead by β u.": -(v + eta * g),
+        "that is the way ahead of θ alone: θ itself moves, too, and takes w with it.": -0.9 * v,
+        "that is how the way ahead changes, β (u − old u): θ itself moves, too, by u.": -0.9 * (v - delayed(v)),
+        "η g is added where it should be subtracted.": -0.9 * v + eta * g,
         "that is θ, the point behind: Keras keeps the point ahead.": -(v - 0.9 * delayed(v)),
         **_velocity_mistakes(v, lambda v, step: 0.9 * v + step, g, eta),
     }
+
+
+def _corrected_again(x: np.ndarray, share: np.ndarray, decay: float) -> np.ndarray:
+    """A mean whose correction goes into the next step's mean."""
+    held, memory = np.empty_like(x), 0.0
+    for step, now in enumerate(x):
+        held[step] = memory = (decay * memory + now) / share[step]
+    return held
 
 
 def _adam_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
@@ -300,7 +316,7 @@ def _adam_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
         "the bias correction is missing: m and v start at 0 and are too small at first.": change(m_share=1, v_share=1),
         "the bias correction of v is missing.": change(v_share=1),
         "the bias correction of m is missing.": change(m_share=1),
-        "the step's number t stays 1: count it in the state. The older the means, the smaller the correction.": (
+        "the step's number t stays 1, or is left out of βᵗ: the older the means, the smaller the correction.": (
             change(m_share=0.1, v_share=0.001)
         ),
         "the means are multiplied by 1 − βᵗ; they are too small by that factor: divide.": (
@@ -313,6 +329,13 @@ def _adam_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
         "the new gradient enters m whole: in a mean it has the weight 1 − β₁.": change(10 * m),
         "the root is missing: divide by the root of v̂.": -eta * m / m_share / (v / v_share + 1e-7),
         "v averages gradients, not their squares.": change(v=collected(0.001 * np.abs(g), 0.999)),
+        "v averages the squares of m: take those of the gradient.": change(v=collected(0.001 * m**2, 0.999)),
+        "β₁ and β₂ are exchanged: β₁ belongs to m.": (
+            change(collected(0.001 * g, 0.999), collected(0.1 * g**2, 0.9), v_share, m_share)
+        ),
+        "the corrected means are kept in the state, and corrected again: keep m and v as they were.": (
+            change(_corrected_again(0.1 * g, m_share, 0.9), _corrected_again(0.001 * g**2, v_share, 0.999), 1, 1)
+        ),
     }
 
 
@@ -415,7 +438,7 @@ def _judge_settings(eta: float, beta: float, low: float, high: float, budget: in
         raise Wrong(told + "η λ_max is above (1 + √β)², where the swings die out more slowly.")
     if eta * low < 0.98 * (1 - beta**0.5) ** 2:
         raise Wrong(told + "η λ_min is below (1 − √β)²: along the floor it creeps.")
-    raise Wrong(told + f"each step takes √β = {beta**0.5:.3g} off the distance at best; a smaller β would do.")
+    raise Wrong(told + f"each step multiplies the distance by √β = {beta**0.5:.3g} at best; a smaller β would do.")
 
 
 EXERCISES = Exercises(

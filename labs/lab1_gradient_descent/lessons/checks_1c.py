@@ -101,6 +101,10 @@ def _compare_durations(got: list[float], played: Played, start: str, end: str) -
         for wrong, other_start, other_end in _wrong_moments(start, end)
     }
     mistakes["the sign is wrong: subtract the earlier reading from the later one."] = [-seconds for seconds in expected]
+    validation = _durations(played, "test_begin", "test_end")
+    mistakes[f"the validation is subtracted: {told}"] = [all_of - part for all_of, part in zip(expected, validation)]
+    if max(map(abs, got)) < 1e-2:
+        raise Wrong(f"{told} Another clock was read: take `time.perf_counter()`.")
     compare(got, expected, "the seconds of the epochs", mistakes)
 
 
@@ -322,6 +326,7 @@ def _as_long(place: int) -> Callable[[Callable], None]:
     def judge(answer: Callable) -> None:
         directions, weights, made = _directions(answer)
         d, w, got = directions[place], weights[place], made[place]
+        axes = tuple(range(d.ndim - 1))
         mistakes = {
             "nothing is rescaled.": d,
             "the whole array gets one length: do it for each filter.": d * np.linalg.norm(w) / np.linalg.norm(d),
@@ -339,6 +344,13 @@ def _as_long(place: int) -> Callable[[Callable], None]:
                 np.sign(d) * np.abs(w)
             ),
             "that is the weights themselves: rescale the direction.": w,
+            "each number is multiplied by its weight: a filter has one length, and one factor.": d * w,
+            "standard deviations are no lengths: sum the squares themselves, without taking the mean off.": (
+                d * np.std(w, axis=axes) / np.std(d, axis=axes)
+            ),
+            "that is a sum of absolute values: a length is the root of the sum of squares.": (
+                d * np.sum(np.abs(w), axis=axes) / np.sum(np.abs(d), axis=axes)
+            ),
         }
         with np.errstate(all="ignore"):
             compare(got, d * _lengths(w) / _lengths(d), "the rescaled direction", mistakes)

@@ -170,7 +170,9 @@ def _state(memory: Callable) -> None:
 def _activations(memory: Callable) -> None:
     mistakes = {
         "every image of the batch has its own; multiply by the batch.": 4 * ACTIVATIONS,
-        "the optimizer keeps nothing for them: it knows weights only.": 8 * ACTIVATIONS * BATCH,
+        "count each once: the optimizer keeps nothing for them, and their gradients are not kept.": (
+            8 * ACTIVATIONS * BATCH
+        ),
         "they were counted by the weights.": 4 * WEIGHTS * BATCH,
     }
     _compare_part(memory, "activations", 4 * ACTIVATIONS * BATCH, mistakes)
@@ -243,9 +245,8 @@ def _gradient_of(layer: int) -> Callable[[Callable], None]:
 
 
 def _wrong_ways(weights: list, inputs: list, slope: np.ndarray, layer: int) -> dict[str, np.ndarray]:
-    def back(passes: Callable[[np.ndarray, np.ndarray], np.ndarray]) -> np.ndarray:
+    def back(passes: Callable[[np.ndarray, np.ndarray], np.ndarray], g: np.ndarray = slope) -> np.ndarray:
         """The layer's gradient where ReLU lets through what `passes` (gradient, the layer's input) says."""
-        g = slope
         for w, h in zip(weights[:layer:-1], inputs[:layer:-1]):
             g = passes(g @ w.T, h)
         return inputs[layer].T @ g
@@ -263,6 +264,9 @@ def _wrong_ways(weights: list, inputs: list, slope: np.ndarray, layer: int) -> d
         ),
         "the ReLU is the wrong way round: it lets through where its output is above 0.": back(
             lambda g, h: g * (h <= 0)
+        ),
+        "there is no ReLU after the last layer: its gradient comes in as it is.": back(
+            lambda g, h: g * (h > 0), slope * (inputs[-1] @ weights[-1] > 0)
         ),
     }
 
@@ -291,7 +295,9 @@ def _crossover(*devices: int) -> Callable[[Callable], None]:
                 "N devices send 2 (N − 1)/N of their gradients each: together N − 1 times, not N times.": (
                     weights * count / total
                 ),
+                "2 (N − 1)/N of the gradients is what one device sends; there are N of them.": 2 * expected / count,
                 "that leaves out the number of devices.": weights / total,
+                "it should not be rounded.": float(int(expected)),
                 "both loads have 4 bytes a number: that cancels.": 4 * expected,
                 "both loads go both ways: the 2 cancels.": 2 * expected,
                 "both loads go both ways; the 2 cancels.": expected / 2,
@@ -319,6 +325,7 @@ def _model_parallel(*crossing: int) -> Callable[[Callable], None]:
             "all cuts count, not the last alone.": 8 * crossing[-1] * batch,
             "all cuts count, not the largest alone.": 8 * max(crossing) * batch,
             "this is the mean of the cuts; their sum was asked for.": expected / len(crossing),
+            "that counts the cuts, not the numbers that cross them.": 8 * len(crossing) * batch,
         }
         _compare_bytes(got, expected, f"Cuts {list(crossing)}, batch {batch}", mistakes)
 

@@ -32,6 +32,15 @@ def _extrapolates(noise: np.ndarray) -> Callable[[Callable], None]:
             ends = np.log(errors[-1] / errors[0]) / np.log(SIZES[-1] / SIZES[0])
             mistakes = {
                 "that is the error's logarithm: take the exponential.": float(np.log(expected)),
+                "`np.log` is the natural logarithm: the way back is `np.exp`, not a power of ten.": (
+                    10 ** float(np.log(expected))
+                ),
+                "the height of the line is a logarithm, too: take its exponential.": (
+                    _line(logs, line, 0.0) * ASKED ** np.polyfit(logs, line, 1)[0]
+                ),
+                "sizes and errors are exchanged in the fit: first the sizes, then the errors.": (
+                    float(np.exp(_line(line, logs, np.log(ASKED))))
+                ),
                 "that is a straight line through the errors; a power law is a line when both axes are logarithmic.": (
                     _line(SIZES, errors, ASKED)
                 ),

@@ -51,6 +51,14 @@ MISTAKES = [
     ("minibatches", [(SHUFFLE, f"{SHUFFLE}[2:]")], "2 examples are in no batch"),
     ("minibatches", [(SHUFFLE, f"{SHUFFLE}.astype(float)")], "batch 0 is float64"),
     ("minibatches", [(f"return {BATCHES}", BATCHES)], "returns nothing"),
+    (
+        "minibatches",
+        [(SHUFFLE, "np.arange(examples)"),
+         (f"return {BATCHES}",
+          f"cut = {BATCHES}\nplaces = np.random.default_rng([seed, epoch]).permutation(len(cut) - 1)\n"
+          "return [cut[i] for i in places] + cut[-1:]")],
+        "shuffle the examples",
+    ),
     ("sgd_epoch", [(STEP, f"eta * {STEP}")], "η is applied twice"),
     ("sgd_epoch", [(f"w = w - {STEP}", f"w = w + {STEP}")], "up the slope"),
     ("sgd_epoch", [(STEP, GRADIENT)], "η is not applied"),
@@ -93,6 +101,9 @@ MISTAKES = [
     ("nesterov", [(AHEAD, "w + v + beta * v")], "take that away again"),
     ("nesterov", [(AHEAD, "w + v - eta * g")], "look ahead by β u"),
     ("nesterov", [(AHEAD, "w + v - beta * (0.0 if state is None else state)")], "the point behind"),
+    ("nesterov", [(AHEAD, "w + beta * v")], "θ itself moves, too, and"),
+    ("nesterov", [(AHEAD, "w + beta * (v - (0.0 if state is None else state))")], "θ itself moves, too, by u"),
+    ("nesterov", [(AHEAD, "w + beta * v + eta * g")], "η g is added"),
     ("nesterov", [("0.0 if state is None else state", "0.0")], "starts anew in each step"),
     ("nesterov", [(VELOCITY, VELOCITY.replace("- eta * g", "+ g")), (AHEAD, "w - eta * (beta * v + g)")],
      "that is PyTorch's form"),
@@ -108,6 +119,13 @@ MISTAKES = [
     ("adam", [("g**2", "g")], "no number"),
     ("adam", [("g**2", "abs(g)")], "not their squares"),
     ("adam", [("np.sqrt(v_hat)", "v_hat")], "root is missing"),
+    ("adam", [("g**2", "m**2")], "squares of m"),
+    ("adam", [("t += 1", "t += 1; beta1, beta2 = beta2, beta1")], "are exchanged"),
+    ("adam", [("m_hat, v_hat = m / (1 - beta1**t), v / (1 - beta2**t)",
+               "m, v = m / (1 - beta1**t), v / (1 - beta2**t)"),
+              (MOVED, MOVED.replace("m_hat", "m").replace("v_hat", "v"))],
+     "corrected again"),
+    ("adam", [("1 - beta1**t", "1 - beta1"), ("1 - beta2**t", "1 - beta2")], "left out of βᵗ"),
     ("adam", [("(1 - beta1) * g", "g")], "enters m whole"),
     ("adam", [(MOVED, MOVED.replace("w -", "w +"))], "up the slope"),
     ("heavy_ball", [("root**2", "0.9")], "a smaller β would do"),
@@ -250,6 +268,12 @@ def test_the_table_of_budgets_says_what_others_need(low, high, budget):
     usual = min(steps for eta in rates if (steps := needed(eta, 0.9, (low, high), 400)))
     text = master(NOTEBOOK)
     assert f"| {round(high / low):,} | {plain:,} | {usual:,} | {budget} |" in text
+
+
+def test_the_last_ravine_has_a_faster_pair():
+    low, high, _ = checks_1b.RAVINES[-1]
+    needed = [checks_1b._steps_in_a_ravine(x / high, 0.86, (low, high), 400) for x in np.arange(2.0, 3.7, 0.05)]
+    assert f"0.86 needs only {min(filter(None, needed))} steps" in " ".join(master(NOTEBOOK).split())
 
 
 def master(notebook):

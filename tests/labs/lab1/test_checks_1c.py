@@ -67,6 +67,18 @@ MISTAKES = {
             6,
             "where the second of three epochs has no validation",
         ),
+        "wall clock for the validation": (
+            [(f"self.test_began = {NOW}", "self.test_began = time.time()"),
+             (f"self.validated = {NOW} - self.test_began", "self.validated = time.time() - self.test_began")],
+            6,
+            "Another clock was read",
+        ),
+        "validation subtracted": (
+            [(f"self.seconds.append({NOW} - self.epoch_began)",
+              f"self.seconds.append({NOW} - self.epoch_began - self.validated)")],
+            4,
+            "the validation is subtracted",
+        ),
         "validation of the epoch before": ([("self.validated = 0.0", "pass")], 6, "forget the epoch before"),
     },
     "Throughput": {
@@ -154,6 +166,13 @@ MISTAKES = {
         "biases move": ([("np.zeros_like(d)", "d")], 6, "should get zeros"),
         "in place": ([(SCALED, "np.multiply(w, 2, out=w)")], 0, "changed in place"),
         "the weights": ([(SCALED, "w")], 2, "the weights themselves"),
+        "times the weights": ([(SCALED, "d * w")], 2, "multiplied by its weight"),
+        "standard deviations": (
+            [(SCALED, "d * np.std(w, axis=axes) / np.std(d, axis=axes)")], 2, "standard deviations are no lengths",
+        ),
+        "absolute values": (
+            [(SCALED, "d * np.sum(np.abs(w), axis=axes) / np.sum(np.abs(d), axis=axes)")], 2, "absolute values",
+        ),
         "one array": ([("return scaled", "return scaled[:1]")], 0, "a list of 3 arrays"),
     },
 }  # fmt: skip

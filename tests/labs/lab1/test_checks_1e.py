@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from course_lib import statistics
 from course_lib.system.paths import ROOT
 from labs.lab1_gradient_descent.lessons import figures_1e
 from labs.lab1_gradient_descent.lessons.checks_1e import check, points
@@ -25,6 +26,9 @@ MISTAKES = {
     ),
     "no exponential": ([(ASKED, "height + slope * np.log(size)")], 0, "take the exponential"),
     "the size itself": ([(ASKED, "np.exp(height + slope * size)")], 0, "not at n"),
+    "a power of ten": ([(ASKED, ASKED.replace("np.exp(", "10 ** ("))], 0, "not a power of ten"),
+    "the height as it is": ([(ASKED, "height * size**slope")], 0, "height of the line"),
+    "axes exchanged": ([(FIT, "np.polyfit(np.log(errors), np.log(sizes), 1)")], 0, "exchanged"),
     "the last error": ([(ASKED, "errors[-1]")], 0, "beyond the sizes"),
     "two points": (
         [(FIT, "np.polyfit(np.log([sizes[0], sizes[-1]]), np.log([errors[0], errors[-1]]), 1)"),
@@ -70,6 +74,9 @@ def test_batch_norm():
     best = [f"{100 * trains[normalised].max():.1f} %" for normalised in (True, False)]
     assert {rows.idxmax() for rows in trains.values()} == {0.03}
     assert "{} right after so few updates, without it {}".format(*best) in text()
+    best = runs[(runs["use"] == "rate") & (runs["rate"] == 0.03)].sort_values("seed").groupby("batch norm")
+    accuracy = {normalised: 100 * rows["validation accuracy"].to_numpy() for normalised, rows in best}
+    assert "{:.1f} ± {:.1f} points".format(*statistics.paired(accuracy[True], accuracy[False])) in text()
 
 
 def test_dropout_changes_less_than_five_seeds_could_show():
@@ -94,15 +101,14 @@ def test_starts():
 
 def test_the_law_is_too_hopeful_beyond_what_it_was_fitted_to():
     mean = recorded("data_size").query("use == 'result'").groupby(["width", "images"])["error"].mean()
-    above = {}
+    above, said = {}, "by {:.0f} % (width 0.25), {:.0f} % (0.5) and {:.0f} % (1)"
     for width, errors in mean.groupby("width"):
         errors = errors.droplevel("width")
         small = errors[errors.index <= 1_000]
         exponent, factor = figures_1e.fit(small.index, small)
         assert np.allclose(small, factor * small.index.to_numpy(float) ** -exponent, rtol=0.05)
         above[width] = errors.iloc[-1] / (factor * errors.index[-1] ** -exponent)
-    assert all(share > 1 for share in above.values())
-    assert above[0.25] == max(above.values())
+    assert said.format(*(100 * (above[width] - 1) for width in (0.25, 0.5, 1.0))) in text()
     assert (mean[0.25] > 1.1 * mean[1.0]).all()  # width pays at every size
 
 
