@@ -27,6 +27,11 @@ def cost(runs):
     return figures_5b.against_float32(runs).set_index(keys).sort_index()
 
 
+@pytest.fixture(scope="module")
+def link():
+    return pd.read_csv(LAB / "recorded" / "slow_link.csv", comment="#").set_index(["link", "bits"])
+
+
 def told(row):
     """As points that are lost, with their interval."""
     return f"{-row['difference']:.1f} ± {row['half']:.1f}"
@@ -94,3 +99,17 @@ def test_the_plan_is_told_as_it_was(runs, cost):
 def test_how_much_seeds_differ(runs):
     plain = runs[(runs["part"] == "float32") & (runs["regime"] == "1,280")]["test accuracy"]
     assert 100 * np.std(plain, ddof=1) == pytest.approx(1, abs=0.2)
+
+
+def test_the_slow_link(link):
+    computing = 1e3 * link["computing"].median()
+    assert f"Computing a gradient takes about {computing:.0f} ms" in TEXT
+    slow = 1e3 * link.loc["100 Mbit/s", "seconds per step"]
+    ratio = slow[32] / slow[4]
+    assert (
+        f"a step takes {slow[32]:.0f} ms in float32 and {slow[4]:.0f} ms in four bits, {ratio:.1f} times as long"
+        in TEXT
+    )
+    free = 1e3 * link.loc["no limit", "seconds per step"]
+    assert f"{free[32]:.0f} ms in float32 and {free[4]:.0f} ms in four bits" in TEXT
+    assert list(link.loc["100 Mbit/s", "bytes"]) == list(link.loc["no limit", "bytes"])
