@@ -458,13 +458,13 @@ print(f"95 % intervals: saved {saved[0]:.1f} ± {saved[1]:.1f} %, more computing
 Image("recorded/recompute.png", width=plots.WIDTH)
 
 # %% [markdown]
-# - **Memory.** At depth 40 the step needs 196 MB more than with one image, and 61 MB with recomputing: 69 % less. The
+# - **Memory.** At depth 40 the step needs 194 MB more than with one image, and 60 MB with recomputing: 69 % less. The
 #   deeper the network, the more is saved, because the block at work counts less. But of the four arrays of a block one
 #   must stay, so here 75 % cannot be reached. A program that keeps the output of *every* operation has seven arrays for
 #   a block, and could do without six. So "80 %" depends on the program that it is compared with.
 # - **Computing.** A forward pass is about a third of a step. To repeat all of it would add 33 %. But the backward pass
 #   does not need the output of the block's second convolution. A graph that leaves it out repeats half of the products,
-#   and adds 17 %. The measured 16 ± 4 % agree with that, and not with the slide's 25 %.
+#   and adds 17 %. The measured 18 ± 4 % agree with that, and not with the slide's 25 %.
 # - **Traps.** What is computed again must have the same result. Dropout draws another mask, unless its generator is
 #   reset. Batch norm updates its moving averages twice (the network here has none). And a compiler that sees the same
 #   expression twice may compute it once and keep it. To prevent that, `tf.recompute_grad` lets the second computation
