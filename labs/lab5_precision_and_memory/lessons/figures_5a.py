@@ -1,0 +1,181 @@
+"""Figures of notebook 5a: powers of two in a training beside the ranges of formats, and the recorded experiment."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+
+from course_lib import precision, statistics
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from labs.lab5_precision_and_memory.lessons.formats_5a import FORMATS
+
+DASHED = (0, (4, 3))
+KINDS = ("weights", "activations", "slopes", "gradients")
+LOWEST, HIGHEST = -48, 20  # powers of two in the histograms
+
+
+def powers(x: np.ndarray) -> np.ndarray:
+    """The exponents floor(log2 |x|) of the numbers that are not 0."""
+    return np.frexp(x[x != 0])[1] - 1
+
+
+def histograms(seen: Mapping[str, np.ndarray], caption: str = "") -> Card:
+    """Shares of the powers of two, a panel for each kind of tensor and a line for each layer, with formats' ranges.
+
+    Args:
+        seen: "weights 1" and so on → numbers.
+    """
+    edges = np.arange(LOWEST, HIGHEST + 1)
+    with style():
+        figure, axes = card(height=400, columns=len(KINDS), caption=caption)
+        for axis, kind in zip(axes, KINDS):
+            layers = sorted(int(name.split()[1]) for name in seen if name.startswith(f"{kind} "))
+            for layer in layers:
+                found = np.clip(powers(seen[f"{kind} {layer}"]), LOWEST, HIGHEST)
+                share = np.histogram(found, bins=[*edges, HIGHEST + 1])[0] / max(1, len(found))
+                axis.plot(edges, share, color=PALETTE[layer % len(PALETTE)], linewidth=1.4, label=f"layer {layer}")
+            top = axis.get_ylim()[1]
+            ranges(axis, top)
+            axis.set_ylim(0, 1.5 * top)
+            axis.set_title(kind)
+            axis.set_xlabel("power of two")
+            axis.set_yticks([])
+        handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
+        names = sorted(handles)
+        figure.legend([handles[name] for name in names], names, loc="upper left", ncols=len(names))
+        figure.subplots_adjust(left=20 / WIDTH)
+    return figure
+
+
+def ranges(axis: Axes, top: float) -> None:
+    """Above `top` a bar for each format, from its smallest number to its largest; the subnormal part is thin."""
+    for number, form in enumerate(FORMATS):
+        low = max(LOWEST, np.log2(precision.smallest(form.exponent, form.mantissa)))
+        normal = max(LOWEST, 2 - 2 ** (form.exponent - 1))
+        high = min(HIGHEST, np.log2(precision.largest(form.exponent, form.mantissa)))
+        y = top * (1.44 - 0.1 * number)
+        axis.plot([low, normal], [y, y], color=FAINT, linewidth=1.5, solid_capstyle="butt")
+        axis.plot([normal, high], [y, y], color=FAINT, linewidth=5, solid_capstyle="butt")
+        axis.text(HIGHEST + 2, y, form.name, va="center", fontsize=7, color=INK)
+    axis.set_xlim(LOWEST, HIGHEST + 36)
+    axis.set_xticks([-40, -20, 0, 20])
+
+
+def along(table: pd.DataFrame, caption: str = "") -> Card:
+    """Shares that a cast to float16 makes 0, along a training.
+
+    Args:
+        table: columns updates, kind, layer, lost.
+    """
+    kinds = list(dict.fromkeys(table["kind"]))
+    with style():
+        figure, axes = card(height=360, columns=len(kinds), caption=caption)
+        for axis, kind in zip(axes, kinds):
+            for layer, rows in table[table["kind"] == kind].groupby("layer"):
+                look = {"color": PALETTE[layer % len(PALETTE)], "marker": MARKERS[layer % len(MARKERS)]}
+                axis.plot(rows["updates"], rows["lost"], **look, markersize=5, label=f"layer {layer}")
+            axis.set_title(kind)
+            axis.set_xlabel("updates")
+            axis.set_ylim(0, max(0.05, 1.1 * table["lost"].max()))
+        axes[0].set_ylabel("share that becomes 0")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=6)
+        figure.subplots_adjust(left=66 / WIDTH)
+    return figure
+
+
+def descents(paths: Mapping[str, Sequence[float]], caption: str = "") -> Card:
+    """A weight on its way to its target 1, by how it is kept: the distance by update."""
+    with style():
+        figure, (axis,) = card(height=360, caption=caption)
+        for number, (name, path) in enumerate(paths.items()):
+            distance = np.maximum(np.abs(np.asarray(path) - 1), 1e-6)
+            axis.plot(distance, color=PALETTE[number], label=name)
+        powers_of_ten(axis)
+        axis.set_xlabel("updates")
+        axis.set_ylabel("distance from the target")
+        figure.legend(*axis.get_legend_handles_labels(), loc="upper left", ncols=len(paths))
+        figure.subplots_adjust(left=80 / WIDTH)
+    return figure
+
+
+def bounds(traces: Mapping[str, np.ndarray], bound: object, caption: str = "") -> Card:
+    """Largest magnitudes of a tensor, and what was planned for, by update."""
+    with style():
+        figure, axes = card(height=340, columns=len(traces), caption=caption)
+        for axis, (name, trace) in zip(axes, traces.items()):
+            axis.plot(trace, color=PALETTE[0], linewidth=1, label="largest magnitude")
+            planned = [bound([float(one) for one in trace[:update]]) for update in range(1, len(trace))]
+            axis.plot(range(1, len(trace)), planned, color=PALETTE[1], linewidth=1.2, label="planned for")
+            powers_of_ten(axis)
+            axis.set_title(name)
+            axis.set_xlabel("updates")
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=2)
+        figure.subplots_adjust(wspace=0.4)
+    return figure
+
+
+def against_float32(table: pd.DataFrame) -> pd.DataFrame:
+    """Test accuracy by way, and its difference from float32, seed by seed: mean, half, difference, difference half."""
+    rows = table[table["use"] == "result"].sort_values("seed")
+    plain = rows.loc[rows["way"] == "float32", "test accuracy"].to_numpy()
+    found = {}
+    for way, part in rows.groupby("way", sort=False):
+        values = part["test accuracy"].to_numpy()
+        mean, half = statistics.mean(values)
+        difference, around = statistics.paired(values, plain) if way != "float32" else (0.0, 0.0)
+        found[way] = {"mean": mean, "half": half, "difference": difference, "difference half": around}
+    return pd.DataFrame(found).T
+
+
+def window_means(table: pd.DataFrame) -> pd.DataFrame:
+    """Of part `window`: way, power, mean test accuracy and half of its interval."""
+    rows = table[table["use"] == "window"]
+    found = rows.groupby(["way", "power"], sort=False)["test accuracy"].agg(lambda values: statistics.mean(values))
+    return pd.DataFrame(found.tolist(), index=found.index, columns=["mean", "half"]).reset_index()
+
+
+def formats(table: pd.DataFrame, caption: str = "") -> Card:
+    """The recorded experiment `number_formats`, by way: validation loss beside that of float32, and test accuracy."""
+    rows = table[table["use"] == "result"]
+    order = list(dict.fromkeys(rows["way"]))
+    losses = [name for name in rows if name.startswith("loss at ")]
+    epochs = [int(name.rpartition(" ")[2]) for name in losses]
+    means, plain = against_float32(table), rows.loc[rows["way"] == "float32", losses].mean()
+    with style():
+        figure, (left, right) = card(height=460, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        for number, way in enumerate(order):
+            look = {"color": PALETTE[number % len(PALETTE)], "marker": (*MARKERS, "<", ">")[number], "markersize": 5}
+            values = rows.loc[rows["way"] == way, losses].mean()
+            left.plot(epochs, values - plain, **look, linewidth=1.2)
+            place = means.loc[way]
+            right.errorbar([place["mean"]], [number], xerr=[place["half"]], **look, capsize=3)
+            dots = rows.loc[rows["way"] == way, "test accuracy"]
+            right.plot(dots, [number - 0.25] * len(dots), ".", color=look["color"], alpha=0.6)
+        left.set_xlabel("epochs")
+        left.set_title("validation loss, minus that of float32")
+        right.set_yticks(range(len(order)), order)
+        right.set_ylim(len(order) - 0.5, -0.75)
+        right.set_title("test accuracy")
+        left.set_xticks(epochs)
+        figure.subplots_adjust(left=72 / WIDTH, wspace=0.78)
+    return figure
+
+
+def window(table: pd.DataFrame, caption: str = "") -> Card:
+    """The recorded experiment `number_formats`: test accuracy by a static scale of the loss."""
+    rows = window_means(table)
+    with style():
+        figure, (axis,) = card(height=380, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        for number, (way, part) in enumerate(rows.groupby("way", sort=False)):
+            part = part.sort_values("power")
+            look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "capsize": 3}
+            axis.errorbar(part["power"], part["mean"], part["half"], **look, label=way)
+        axis.axvline(0, color=FAINT, linestyle=DASHED, linewidth=1.2)
+        axis.set_xlabel("the loss is multiplied by 2 to the power of")
+        axis.set_ylabel("test accuracy")
+        figure.legend(*axis.get_legend_handles_labels(), loc="upper left", ncols=2)
+        figure.subplots_adjust(left=72 / WIDTH)
+    return figure

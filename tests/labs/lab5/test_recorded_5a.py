@@ -1,0 +1,88 @@
+"""The numbers that notebook 5a tells stand in its recorded table."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from course_lib.notebook import sweep
+from course_lib.system.paths import ROOT
+from labs.lab5_precision_and_memory.lessons import figures_5a, formats_5a
+
+LAB = ROOT / "labs" / "lab5_precision_and_memory"
+TEXT = re.sub(r"\s+", " ", re.sub(r"(?m)^# ?", "", (LAB / "5a_numbers.py").read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def table():
+    return pd.read_csv(LAB / "recorded" / "number_formats.csv", comment="#")
+
+
+@pytest.fixture(scope="module")
+def against(table):
+    return figures_5a.against_float32(table) * 100
+
+
+@pytest.fixture(scope="module")
+def means(table):
+    return figures_5a.window_means(table).set_index(["way", "power"])["mean"]
+
+
+def test_the_plan_is_told_as_it_was(table):
+    tuning, results = table[table["use"] == "tuning"], table[table["use"] == "result"]
+    assert set(tuning["way"]) == set(results["way"]) == set(formats_5a.WAYS) and len(formats_5a.WAYS) == 9
+    assert "trains the network in nine ways" in TEXT and "one seed, and then runs with five others" in TEXT
+    assert set(results.groupby("way")["seed"].nunique()) == {5}
+    assert not set(tuning["seed"]) & set(results["seed"])
+    best = sweep.best(tuning, ["way"], "rate", "validation accuracy")
+    assert set(best["rate"]) == set(results["rate"]) == {0.05} and "Every way is best at a rate of 0.05" in TEXT
+    assert tuning["rate"].min() < 0.05 < tuning["rate"].max()
+    assert tuning["test accuracy"].isna().all()
+
+
+def test_differences(against):
+    others = against.drop("float32")
+    sure = others[others["difference"].abs() > others["difference half"]]
+    assert list(sure.index) == ["no master weights"] and len(others) == 8
+    assert "Of the eight differences from float32, taken seed by seed, one excludes 0" in TEXT
+    for way, sentence in {
+        "no master weights": "the network loses {:.2f} ± {:.2f} points",
+        "no master weights, by chance": "rounded by chance differ by {:.2f} ± {:.2f} points",
+        "float16": "its difference is {:.2f} ± {:.2f} points",
+    }.items():
+        row = against.loc[way]
+        assert sentence.format(abs(row["difference"]), row["difference half"]) in TEXT
+    assert (
+        against.loc["no master weights", "difference"] < 0 < against.loc["no master weights, by chance", "difference"]
+    )
+
+
+def test_without_master_weights_the_loss_departs_from_the_others(table):
+    results = table[table["use"] == "result"].set_index(["way", "seed"])
+    names = [f"loss at {epoch}" for epoch in (3, 6, 9, 12, 15)]
+    behind = (results.loc["no master weights", names] - results.loc["float32", names]).mean()
+    assert behind.is_monotonic_increasing and behind.iloc[0] > 0
+
+
+def test_the_plateau(means):
+    whole = {
+        way: [power for power in means[way].index if means[way][power] > 0.815] for way in ("float16", "fp8 gradients")
+    }
+    assert whole == {"float16": [-8, -4, 0, 4, 8, 12], "fp8 gradients": [0, 4, 8, 12]}
+    assert "2¹² is fine for both formats" in TEXT
+    assert "reaches down to 2⁻⁸, fp8 with two only to 1" in TEXT
+    low, fine = means["fp8 gradients"][-4], means["fp8 gradients"][0]
+    assert f"at 2⁻⁴ it reaches an accuracy of {low:.2f} in place of {fine:.2f}" in TEXT
+
+
+def test_most_steps_are_left_out_above_the_plateau(table):
+    high = table[(table["use"] == "window") & (table["power"] == 20)]
+    assert high["left out"].min() == 150 and "at 2²⁰ every step is left out" in TEXT
+    edge = table[(table["use"] == "window") & (table["power"] == 16)]
+    assert set((edge["left out"] > 100).groupby(edge["way"]).sum()) == {3} and set(edge["left out"] == 0) == {
+        True,
+        False,
+    }
+    assert "At 2¹⁶ three seeds of five" in TEXT
