@@ -210,10 +210,10 @@ def runs_needed(spread, difference):
     difference: between the two true means, relative too. Found: the 95 % interval of the difference leaves out 0.
     """
     ### BEGIN SOLUTION
-    runs = 2
-    while norm.cdf(difference / (spread * np.sqrt(2 / runs)) - statistics.student(2 * runs - 1)) < 0.8:
-        runs += 1
-    return runs
+    enough = 2
+    while norm.cdf(difference / (spread * np.sqrt(2 / enough)) - statistics.student(2 * enough - 1)) < 0.8:
+        enough += 1
+    return enough
     ### END SOLUTION
 
 

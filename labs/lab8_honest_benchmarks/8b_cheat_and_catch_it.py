@@ -243,7 +243,7 @@ def broken_rule(record, division):
     seconds = [math.inf if one is None else one for one in get("seconds", [])]
     median = float(np.median(seconds)) if seconds else math.inf
     named = bool(get("network")) and bool(get("precision"))
-    rules = {
+    judged = {
         "data": get("data") == "fashion_mnist" and get("test_images") == 10_000,
         "looks": get("looks_per_epoch") == 1,
         "clock": get("clock") == "process",
@@ -255,7 +255,7 @@ def broken_rule(record, division):
         and (division == "open" or (record["network"], record["precision"]) == ("small_cnn", "float32")),
         "baseline": get("settings_of_baseline", 0) >= get("settings", math.inf),
     }
-    return next((rule for rule, kept in rules.items() if not kept), "")
+    return next((rule for rule, kept in judged.items() if not kept), "")
     ### END SOLUTION
 
 

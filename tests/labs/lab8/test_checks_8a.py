@@ -23,7 +23,7 @@ MEANS = """
 return a / b, (a - s) / (b + r), (a + s) / (b - r)
 """
 NORMAL = "1.96 * np.sqrt(np.var(np.log(ours), ddof=1) / len(ours) + np.var(np.log(theirs), ddof=1) / len(theirs))"
-INSIDE = "norm.cdf(difference / (spread * np.sqrt(2 / runs)) - statistics.student(2 * runs - 1)) < 0.8"
+INSIDE = "norm.cdf(difference / (spread * np.sqrt(2 / enough)) - statistics.student(2 * enough - 1)) < 0.8"
 GROWN = "isotonic_regression(accuracies).x"
 BETWEEN = "return float(np.interp(target, grown[i - 1 : i + 1], seconds[i - 1 : i + 1]))"
 
@@ -73,13 +73,13 @@ WRONG = {
     "sorts in place": ("ratio_interval", [(BACK, f"ours.sort()\n{BACK}")], "changed in place"),
     "as wide as the difference": (
         "runs_needed",
-        [(INSIDE, "1.96 * spread * np.sqrt(2 / runs) > difference")],
+        [(INSIDE, "1.96 * spread * np.sqrt(2 / enough) > difference")],
         "only one of the two sides",
     ),
-    "one side scatters": ("runs_needed", [("np.sqrt(2 / runs)", "np.sqrt(1 / runs)")], "only one of the two sides"),
-    "of both sides together": ("runs_needed", [("return runs", "return 2 * runs")], "are enough for 80 %"),
-    "spread of a run": ("runs_needed", [("np.sqrt(2 / runs)", "1 / runs")], "both sides scatter"),
-    "a fraction of a run": ("runs_needed", [("return runs", "return runs + 0.5")], "a whole number"),
+    "one side scatters": ("runs_needed", [("np.sqrt(2 / enough)", "np.sqrt(1 / enough)")], "only one of the two sides"),
+    "of both sides together": ("runs_needed", [("return enough", "return 2 * enough")], "are enough for 80 %"),
+    "spread of a run": ("runs_needed", [("np.sqrt(2 / enough)", "1 / enough")], "both sides scatter"),
+    "a fraction of a run": ("runs_needed", [("return enough", "return enough + 0.5")], "a whole number"),
     "sure to find it": ("runs_needed", [("0.8", "0.99")], "are enough for 80 %"),
     "the first look": ("time_to_target", [(GROWN, "accuracies")], "One lucky look"),
     "the best so far": ("time_to_target", [(GROWN, "np.maximum.accumulate(accuracies)")], "One lucky look"),
@@ -105,7 +105,7 @@ def test_a_mistake_is_named(answer, exercise, edits, words):
 def test_the_normal_approximation_is_good_enough(answer):
     """The textbook's formula with normal quantiles, which is one run short now and then."""
     textbook = "np.ceil(2 * ((1.96 + 0.8416) * spread / difference) ** 2)"
-    assert points(answer(NOTEBOOK, "runs_needed", ("return runs", f"return {textbook}")), 4) == 4.0
+    assert points(answer(NOTEBOOK, "runs_needed", ("return enough", f"return {textbook}")), 4) == 4.0
 
 
 def test_a_running_mean_in_seconds_is_as_good(answer):
