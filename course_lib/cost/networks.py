@@ -1,12 +1,15 @@
-"""The gradients of two networks: how many numbers each tensor has, and how much work its layer is.
+"""The gradients of networks: how many numbers each tensor has, and how much work its layer is.
 
-Both are computed from the architecture. In forward order; a gradient becomes ready in the opposite one.
+All are computed from the architecture, in forward order; a gradient becomes ready in the opposite one. Where a network
+has branches, they stand one after the other, as one GPU computes them.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 
 
 @dataclass(frozen=True)
@@ -27,19 +30,61 @@ def resnet50() -> list[Tensor]:
     Where a group shrinks the image its first 3 × 3 convolution does it, as frameworks train it; in the paper the
     1 × 1 before it does, with 3.9 G multiply-adds and the same tensors.
     """
-    image = _Image(224, 3)
-    image.convolution("conv1", 64, 7, stride=2).norm()
-    image.pool(56)
-    for group, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
-        for block in range(1, blocks + 1):
-            name, stride = f"conv{group}_{block}", 2 if group > 2 and block == 1 else 1
-            side, channels = image.side, image.channels
-            image.convolution(f"{name}.1", width, 1).norm()
-            image.convolution(f"{name}.2", width, 3, stride=stride).norm()
-            image.convolution(f"{name}.3", 4 * width, 1).norm()
-            if block == 1:
-                image.side, image.channels = side, channels
-                image.convolution(f"{name}.shortcut", 4 * width, 1, stride=stride).norm()
+    return _resnet((3, 4, 6, 3))
+
+
+def resnet101() -> list[Tensor]:
+    """ResNet-101 for 224 × 224, as `resnet50`: 44,549,160 numbers, 7.8 G multiply-adds an image."""
+    return _resnet((3, 4, 23, 3))
+
+
+def resnet152() -> list[Tensor]:
+    """ResNet-152 for 224 × 224, as `resnet50`: 60,192,808 numbers, 11.5 G multiply-adds an image."""
+    return _resnet((3, 8, 36, 3))
+
+
+def vgg16() -> list[Tensor]:
+    """VGG-16 for 224 × 224 (arXiv:1409.1556, column D): 138,357,544 numbers, 15.5 G multiply-adds an image."""
+    return _vgg((2, 2, 3, 3, 3))
+
+
+def vgg_a() -> list[Tensor]:
+    """VGG-A for 224 × 224, with 11 layers (arXiv:1409.1556, column A): 132,863,336 numbers, 7.6 G multiply-adds."""
+    return _vgg((1, 1, 2, 2, 2))
+
+
+def inception_v3() -> list[Tensor]:
+    """Inception V3 for 299 × 299 (arXiv:1512.00567): 23,817,352 numbers, 5.7 G multiply-adds an image.
+
+    Batch norm has a shift and no scale; the auxiliary classifier is left out.
+    """
+    image = _Image(299, 3, scale=False)
+    for channels, kernel, stride, side in ((32, 3, 2, 149), (32, 3, 1, 147), (64, 3, 1, 147)):
+        image.convolution(f"stem{len(image.tensors)}", channels, kernel, stride=stride, side=side).norm()
+    image.pool(73)
+    image.convolution("stem80", 80, 1).norm()
+    image.convolution("stem192", 192, 3, side=71).norm()
+    image.pool(35)
+    pooled = ()  # a branch that only pools keeps the channels
+    for block, last in enumerate((32, 64, 64)):
+        image.branches(
+            f"a{block}", [(64, 1)], [(48, 1), (64, 5)], [(64, 1), (96, 3), (96, 3)], [(last, 1)]
+        )  # fmt: skip
+    image.branches("to17", [(384, 3, 17)], [(64, 1), (96, 3), (96, 3, 17)], pooled, side=17)
+    row, column = (1, 7), (7, 1)
+    for block, width in enumerate((128, 160, 160, 192)):
+        image.branches(
+            f"b{block}", [(192, 1)], [(width, 1), (width, row), (192, column)],
+            [(width, 1), (width, column), (width, row), (width, column), (192, row)], [(192, 1)],
+        )  # fmt: skip
+    image.branches(
+        "to8", [(192, 1), (320, 3, 8)], [(192, 1), (192, row), (192, column), (192, 3, 8)], pooled, side=8
+    )  # fmt: skip
+    for block in range(2):
+        image.branches(
+            f"c{block}", [(320, 1)], [(384, 1), [(384, (1, 3)), (384, (3, 1))]],
+            [(448, 1), (384, 3), [(384, (1, 3)), (384, (3, 1))]], [(192, 1)],
+        )  # fmt: skip
     image.pool(1)
     return image.dense("dense", 1000).tensors
 
@@ -61,20 +106,103 @@ def alexnet() -> list[Tensor]:
     return image.dense("fc6", 4096).dense("fc7", 4096).dense("fc8", 1000).tensors
 
 
+NETWORKS: dict[str, Callable[[], list[Tensor]]] = {
+    "AlexNet": alexnet,
+    "Inception V3": inception_v3,
+    "ResNet-50": resnet50,
+    "ResNet-101": resnet101,
+    "ResNet-152": resnet152,
+    "VGG-16": vgg16,
+    "VGG-A": vgg_a,
+}
+
+
+@cache
+def find(name: str) -> tuple[Tensor, ...]:
+    """The tensors of one of NETWORKS, whatever case, spaces and hyphens its name is written with.
+
+    Raises:
+        ValueError: where there is none of that name.
+    """
+    for known, network in NETWORKS.items():
+        if _plain(known) == _plain(name):
+            return tuple(network())
+    raise ValueError(f"there is no network called {name!r}: choose one of {', '.join(NETWORKS)}")
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _resnet(depths: Sequence[int]) -> list[Tensor]:
+    image = _Image(224, 3)
+    image.convolution("conv1", 64, 7, stride=2).norm()
+    image.pool(56)
+    for group, (width, blocks) in enumerate(zip((64, 128, 256, 512), depths), 2):
+        for block in range(1, blocks + 1):
+            name, stride = f"conv{group}_{block}", 2 if group > 2 and block == 1 else 1
+            side, channels = image.side, image.channels
+            image.convolution(f"{name}.1", width, 1).norm()
+            image.convolution(f"{name}.2", width, 3, stride=stride).norm()
+            image.convolution(f"{name}.3", 4 * width, 1).norm()
+            if block == 1:
+                image.side, image.channels = side, channels
+                image.convolution(f"{name}.shortcut", 4 * width, 1, stride=stride).norm()
+    image.pool(1)
+    return image.dense("dense", 1000).tensors
+
+
+def _vgg(depths: Sequence[int]) -> list[Tensor]:
+    image = _Image(224, 3)
+    for group, (width, layers) in enumerate(zip((64, 128, 256, 512, 512), depths), 1):
+        for layer in range(1, layers + 1):
+            image.convolution(f"conv{group}_{layer}", width, 3, bias=True)
+        image.pool(image.side // 2)
+    return image.dense("fc6", 4096).dense("fc7", 4096).dense("fc8", 1000).tensors
+
+
 class _Image:
     """Follows an image of side × side × channels through a network and notes the tensors it meets."""
 
-    def __init__(self, side: int, channels: int) -> None:
-        self.side, self.channels = side, channels
+    def __init__(self, side: int, channels: int, scale: bool = True) -> None:
+        """`scale`: whether batch norm has one."""
+        self.side, self.channels, self.scale = side, channels, scale
         self.tensors: list[Tensor] = []
 
     def convolution(
-        self, name: str, channels: int, kernel: int, *, stride: int = 1, side: int = 0, groups: int = 1,
-        bias: bool = False,
+        self, name: str, channels: int, kernel: int | tuple[int, int], *, stride: int = 1, side: int = 0,
+        groups: int = 1, bias: bool = False,
     ) -> _Image:  # fmt: skip
         """A convolution that keeps the size but for its stride, or makes it `side`."""
         self.side = side or math.ceil(self.side / stride)
-        return self._layer(name, kernel**2 * self.channels // groups, channels, bias)
+        height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
+        return self._layer(name, height * width * self.channels // groups, channels, bias)
+
+    def branches(self, name: str, *branches: Sequence, side: int = 0) -> None:
+        """Branches that start from the same image, side by side, and hand on all their channels.
+
+        Args:
+            branches: lists of (channels, kernel[, side]) with batch norm; none just pools. A list in a list splits.
+            side: of the image that they hand on, where it is another.
+        """
+        start, handed = (self.side, self.channels), 0
+        for number, layers in enumerate(branches):
+            self.side, self.channels = start
+            handed += self._branch(f"{name}.{number}", layers)
+        self.side, self.channels = side or start[0], handed
+
+    def _branch(self, name: str, layers: Sequence) -> int:
+        """The channels at the end of a branch."""
+        for number, layer in enumerate(layers):
+            if isinstance(layer, list):
+                start, channels = (self.side, self.channels), 0
+                for twig, one in enumerate(layer):
+                    self.side, self.channels = start
+                    channels += self._branch(f"{name}.{number}.{twig}", [one])
+                return channels
+            channels, kernel, *side = layer
+            self.convolution(f"{name}.{number}", channels, kernel, side=side[0] if side else 0).norm()
+        return self.channels
 
     def dense(self, name: str, units: int) -> _Image:
         inputs, self.side = self.side**2 * self.channels, 1
@@ -90,7 +218,8 @@ class _Image:
 
     def norm(self) -> None:
         layer = self.tensors[-1].name.rpartition("/")[0]
-        self.tensors += [Tensor(f"{layer}/{part}", self.channels, 0) for part in ("gamma", "beta")]
+        parts = ("gamma", "beta") if self.scale else ("beta",)
+        self.tensors += [Tensor(f"{layer}/{part}", self.channels, 0) for part in parts]
 
     def pool(self, side: int) -> None:
         self.side = side

@@ -3,6 +3,9 @@
 As in Horovod (arXiv:1802.05799) a thread wakes up once in a cycle. It takes the gradients that have become ready,
 packs them in the order in which they did into messages of at most `threshold` bytes, and sends one after the other.
 A gradient that is larger than the threshold travels alone.
+
+The other rule is that of Jia et al. (arXiv:1807.11205): no cycles, and a message leaves as soon as at *least*
+`threshold` bytes are together. Notebooks 4b and 4c and `cost.predict` all simulate with `step`.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ def ready_times(flops: Sequence[float], backward: float) -> np.ndarray:
 
 def step(
     ready: Sequence[float], nbytes: Sequence[float], all_reduce: Callable, threshold: float, cycle: float, *,
-    first: float = 0.0, copy: float = 0.0, negotiation: float = 0.0, blocking: bool = False,
+    first: float = 0.0, copy: float = 0.0, negotiation: float = 0.0, blocking: bool = False, at_least: bool = False,
 ) -> Step:  # fmt: skip
     """Simulate a backward pass with its all-reduces.
 
@@ -88,30 +91,58 @@ def step(
             is ready everywhere.
         blocking: True where the thread itself carries out the all-reduce, as Horovod's does on CPUs; the next cycle
             waits for it. With NCCL the GPU does it, and cycles go on.
+        at_least: the rule of Jia et al.: a message leaves when it has `threshold` bytes; cycles play no part.
     """
     ready = np.asarray(ready, float)
     order = np.argsort(ready, kind="stable").tolist()
     ready, nbytes = ready.tolist(), np.asarray(nbytes, float).tolist()
     messages: list[Message] = []
-    clock, free, done = first, -math.inf, 0
+    packed: list[tuple[float, list[int]]] = []  # not yet sent: (when, tensors)
+    clock, free = first, -math.inf
+
+    def send() -> None:
+        nonlocal free
+        sizes = [sum(nbytes[tensor] for tensor in group) for _, group in packed]
+        for (moment, group), size, seconds in zip(packed, sizes, np.asarray(all_reduce(np.array(sizes))).tolist()):
+            start = max(free, moment + negotiation)
+            seconds += copy * size * (len(group) > 1)
+            messages.append(Message(start, seconds, size, tuple(group)))
+            free = start + seconds
+        packed.clear()
+
+    if at_least:
+        packed += _when_full(order, ready, nbytes, threshold)
+    done = len(order) if at_least else 0
     while done < len(order):
         wait = ready[order[done]] - clock
         if wait > TOLERANCE:
             clock = clock + math.ceil((wait - TOLERANCE) / cycle) * cycle if cycle else clock + wait
-        groups: list[list[int]] = []
-        sizes: list[float] = []
+        size = None  # of the message that is being packed
         while done < len(order) and ready[order[done]] <= clock + TOLERANCE:
             tensor = order[done]
-            if not groups or sizes[-1] + nbytes[tensor] > threshold:
-                groups.append([])
-                sizes.append(0.0)
-            groups[-1].append(tensor)
-            sizes[-1] += nbytes[tensor]
+            if size is None or size + nbytes[tensor] > threshold:
+                packed.append((clock, []))
+                size = 0.0
+            packed[-1][1].append(tensor)
+            size += nbytes[tensor]
             done += 1
-        free = max(free, clock + negotiation)
-        for group, size, seconds in zip(groups, sizes, np.asarray(all_reduce(np.array(sizes)), float).tolist()):
-            seconds += copy * size * (len(group) > 1)
-            messages.append(Message(free, seconds, size, tuple(group)))
-            free += seconds
+        if blocking:
+            send()
         clock = max(clock + cycle, free) if blocking else clock + cycle
+    if packed:
+        send()
     return Step(max(ready, default=0.0), tuple(messages), clock)
+
+
+def _when_full(
+    order: Sequence[int], ready: Sequence[float], nbytes: Sequence[float], threshold: float
+) -> list[tuple[float, list[int]]]:
+    """Messages of at least `threshold` bytes, and what is left at the end: (when, tensors)."""
+    packed: list[tuple[float, list[int]]] = []
+    held: list[int] = []
+    for place, tensor in enumerate(order, 1):
+        held.append(tensor)
+        if place == len(order) or sum(nbytes[one] for one in held) >= threshold:
+            packed.append((ready[tensor], held))
+            held = []
+    return packed

@@ -19,9 +19,10 @@ from dataclasses import replace
 
 import numpy as np
 import pandas as pd
+from IPython.display import Image
 
-from course_lib.cost import networks, published, scaling, stragglers
-from course_lib.notebook import widgets
+from course_lib.cost import Link, networks, predict, published, scaling, stragglers
+from course_lib.notebook import plots, widgets
 from labs.lab4_communication.lessons import figures_4c as prediction
 from labs.lab4_communication.lessons.checks_4c import check, points
 
@@ -130,8 +131,10 @@ what_explains_both()
 #
 # ## From the cable to the step
 #
-# The model in `cost/scaling.py` is yours, made finer: each layer's gradient becomes ready in its turn, is fused, and
-# waits for the wire. For one message of $n$ bytes, 4a gave the seconds of
+# The model, `cost.predict`, is yours, made finer: each layer's gradient becomes ready in its turn, is fused, and waits
+# for the wire. It is the simulation that 4b is tested with. One thing differs for this team: their messages wait until
+# they hold *at least* 0.4 MB, while Horovod's are cut *at most* at a threshold, by the clock of its cycles. For one
+# message of $n$ bytes, 4a gave the seconds of
 #
 # - a **ring**: $2(N-1)$ messages of $n/N$ bytes, one after the other;
 # - a **hierarchical** all-reduce in groups of $k$: $4(k-1) + 2(N/k-1)$ messages, more bytes;
@@ -201,7 +204,7 @@ points(calibrate, 3)
 # %%
 def with_32_images(alpha):
     """Efficiency on 1,024 GPUs with 32 images each, the one number that α is fitted to."""
-    return scaling.predict(resnet, 1024, 32, 218, scaling.System(alpha)).efficiency
+    return predict("ResNet-50", published.rings(alpha), 1024, 32).efficiency
 
 
 def fitted():
@@ -221,22 +224,30 @@ fitted()
 # %%
 system = published.tencent()
 RANKS = [2**power for power in range(12)]
+WAYS = {
+    "naive ring": {"algorithm": "ring", "fusion_bytes": 0},
+    "fused ring": {"algorithm": "ring"},
+    "hierarchical": {"algorithm": "hierarchical"},
+    "hybrid": {"algorithm": "hybrid"},
+}
 
 
 def efficiency(network, ranks, images, throughput=218, system=system, algorithm="hybrid"):
-    return scaling.predict(network, ranks, images, throughput, system, algorithm).efficiency
+    return predict(network, replace(system, images_per_second=throughput, **WAYS[algorithm]), ranks, images).efficiency
 
 
 curves = {
-    images: {
-        name: [efficiency(resnet, ranks, images, algorithm=name) for ranks in RANKS] for name in scaling.ALGORITHMS
-    }
+    images: {name: [efficiency(resnet, ranks, images, algorithm=name) for ranks in RANKS] for name in WAYS}
     for images in published.EFFICIENCY
 }
 at_1024 = {name: 100 * values[RANKS.index(1024)] for name, values in curves[64].items()}
 print(pd.DataFrame({"your guess, %": my_efficiency, "predicted, %": at_1024}).round(1).to_string())
 prediction.efficiencies(
-    RANKS, curves, published.EFFICIENCY, my_efficiency, f"the model, α = {1e6 * system.alpha:.1f} µs · star: {SOURCE}"
+    RANKS,
+    curves,
+    published.EFFICIENCY,
+    my_efficiency,
+    f"the model, α = {1e6 * system.outer.latency:.1f} µs · star: {SOURCE}",
 )
 
 # %% [markdown]
@@ -255,8 +266,7 @@ prediction.efficiencies(
 
 # %%
 p40 = published.THROUGHPUT["mixed"]
-# AlexNet's throughput is not given: as many FLOP in a second as ResNet-50, so more images.
-p40_alexnet = p40 * published.operations(resnet) / published.operations(alexnet)
+p40_alexnet = published.ALEXNET_RATE  # not given; 95 epochs in 5 minutes on 512 GPUs need at least 790 images/s
 
 
 def speedup(network, images, throughput, system):
@@ -266,8 +276,8 @@ def speedup(network, images, throughput, system):
 
 
 def minutes(ranks, images, system):
-    step = scaling.predict(resnet, ranks, images, p40, system).seconds
-    return scaling.training_seconds(published.IMAGES, 90, ranks, images, step) / 60
+    step = predict(resnet, replace(system, images_per_second=p40), ranks, images)
+    return scaling.training_seconds(published.IMAGES, 90, ranks, images, step.step_seconds) / 60
 
 
 def figures(system):
@@ -296,10 +306,12 @@ table["predicted"] = [f"{value:.1f}" for value in table["predicted"]]
 print(table.to_string())
 
 # %% [markdown]
-# All within 4 %, and both efficiencies within 0.2 points, with one set of parameters. (The minutes on 1,024 GPUs
-# follow from the 99.2 %; those on 2,048 and AlexNet's three times are tests of their own. "Up to 11 times" does not
-# say with how many images: 64 are assumed here, with 32 the model says 19.) Two things to ask of every model that
-# fits:
+# All for ResNet-50 within 4 %, and both efficiencies within 0.2 points, with one set of parameters. The minutes on
+# 1,024 GPUs follow from the 99.2 %. AlexNet's speed-up misses by 17 %: 2.5 times, where up to 3 are published. Its
+# throughput is not given; the 790 images/s are what another line of the paper needs. With as many FLOP in a second as
+# ResNet-50 it would be 1,230, and the model would say 2.9: a better fit, by an input that the paper itself contradicts.
+# ("Up to 11 times" does not say with how many images: 64 are assumed here, with 32 the model says 19.) Two things to
+# ask of every model that fits:
 #
 # ## Could other parameters do the same?
 #
@@ -310,10 +322,10 @@ print(table.to_string())
 alphas, thresholds = np.geomspace(2e-6, 1e-4, 90), np.geomspace(0.1e6, 30e6, 36)
 
 
-def distance(what, published, allowed):
+def distance(what, value, allowed):
     """How far `what(system)` is from the published value, in what is allowed: [thresholds, alphas]."""
     return np.array(
-        [[abs(what(replace(system, alpha=a, threshold=t)) - published) / allowed for a in alphas] for t in thresholds]
+        [[abs(what(published.rings(a, fusion_bytes=t)) - value) / allowed for a in alphas] for t in thresholds]
     )
 
 
@@ -325,7 +337,7 @@ prediction.agreement(
         "99.2 % with 64 images ± 3": distance(lambda s: efficiency(resnet, 1024, 64, system=s), 0.992, 0.03),
         "11 times NCCL's ring ± a quarter": distance(lambda s: speedup(resnet, 64, p40, s), 11, 11 / 4),
     },
-    (system.alpha, system.threshold),
+    (system.outer.latency, system.fusion_bytes),
     f"ResNet-50 on 1,024 GPUs, the model · {SOURCE}",
 )
 
@@ -344,11 +356,18 @@ prediction.agreement(
 # One at a time is moved, the others stay. If a bar is short, it was no use fitting that parameter; if it is long and
 # the value is a guess, so is the prediction.
 
+
 # %%
+def wire(alpha=system.outer.latency, gigabits=100):
+    """A link for all messages."""
+    link = Link(alpha, gigabits * 1e9 / 8)
+    return {"inner": link, "outer": link}
+
+
 CHANGES = [
-    ("α: half … twice", {"alpha": 0.5 * system.alpha}, {"alpha": 2 * system.alpha}),
-    ("network: 50 … 200 Gbit/s", {"gigabits": 50}, {"gigabits": 200}),
-    ("threshold: 0.1 … 1.6 MB", {"threshold": 0.1e6}, {"threshold": 1.6e6}),
+    ("α: half … twice", wire(0.5 * system.outer.latency), wire(2 * system.outer.latency)),
+    ("network: 50 … 200 Gbit/s", wire(gigabits=50), wire(gigabits=200)),
+    ("threshold: 0.1 … 1.6 MB", {"fusion_bytes": 0.1e6}, {"fusion_bytes": 1.6e6}),
     ("bytes of a number: 2 … 4", {"itemsize": 2}, {"itemsize": 4}),
     ("group k: 8 … 32", {"group": 8}, {"group": 32}),
     ("backward: 60 … 72 %", {"backward": 0.6}, {"backward": 0.72}),
@@ -451,12 +470,12 @@ def ridges():
 ridges()
 
 # %% [markdown]
-# ResNet-50 needs 3 or 4 images per GPU, AlexNet nearly 50: it has more than twice the weights and a sixth of the
-# work. (Its images/s are an estimate: as many FLOP in a second as ResNet-50.) A quicker GPU moves the ridge to the
-# right, shorter numbers move it to the left.
+# ResNet-50 needs 3 or 4 images per GPU, AlexNet about 30: it has more than twice the weights and a sixth of the work.
+# A quicker GPU moves the ridge to the right, shorter numbers move it to the left.
 #
 # Now all of it in one figure, in FLOP, so that both networks stand under the same roof. A mark is what the model
-# predicts with latency, the line above it reaches to the roof.
+# predicts with latency, the line above it reaches to the roof. (AlexNet is drawn as if it did as many FLOP in a second
+# as ResNet-50. On a P40 it does fewer.)
 
 # %%
 ROOFS = {f"{name} precision": published.THROUGHPUT[name] * published.operations(resnet) for name in ("mixed", "single")}
@@ -541,6 +560,7 @@ pd.DataFrame(
         "network": line.network,
         "devices": f"{line.devices:,} {PLACES[line.hardware]}",
         "published, min": f"{line.minutes:g}",
+        "top-1, %": line.accuracy,
         "recomputed, min": "" if line.predicted is None else f"{line.predicted:.1f}",
         "put in": line.source,
     }
@@ -555,9 +575,12 @@ prediction.tables(
 )
 
 # %% [markdown]
-# Eight of eleven lines come out within 10 %. What each is worth:
+# Nine of the ten recomputed lines come out within 10 %. Only two of them are predictions: those of Jia et al. for
+# ResNet-50. What each is worth:
 #
-# - **Jia et al., ResNet-50:** real predictions, with nothing from these lines.
+# - **Jia et al., ResNet-50:** predicted, with nothing from these lines.
+# - **Jia et al., AlexNet:** the throughput of one GPU is not given. The line on 512 GPUs is the input: 5 minutes need
+#   790 images/s or more. That on 1,024 then tells that the two agree. Their times are whole minutes.
 # - **Goyal et al., Cho et al., Akiba et al.:** $29 \text{ h} \cdot 8 / N / e$ from the single server of He et al.,
 #   all with P100s and 90 epochs. Goyal et al. measured $e = 90$ % themselves. Akiba's software got 90 % on 128 GPUs
 #   (arXiv:1710.11351). For Cho et al. even perfect scaling is 9 % too slow: their software must get more out of a
@@ -566,9 +589,38 @@ prediction.tables(
 #   all had as many epochs. That tells that the lines agree, not that we could have predicted one.
 # - **You et al., AlexNet:** from ResNet-50 on the same device, by FLOP. On 8 GPUs good to 7 %; on 1,024 CPUs 14 % too
 #   fast, with no communication counted, and a sixth of the time to hide more than twice the gradient.
-# - **Jia et al., AlexNet:** 33 % and 12 % too fast. Here the throughput of one GPU is not given. FLOP overestimate
-#   it: most of AlexNet's weights are in dense layers, which wait for memory, and a P40 has half the memory bandwidth
-#   of a P100. 5 minutes mean 790 images/s or more, the estimate says 1,230. And their times are whole minutes.
+#
+# Time alone is no result. Against the 75.3 % of He et al., Cho et al. end 0.3 points lower and Akiba et al. 0.4; Jia
+# et al. end 0.9 points higher on 1,024 GPUs and 0.5 on 2,048.
+#
+# ## Systems that it has not seen
+#
+# So far the constants were fitted to the team whose results were to be predicted. An honest test leaves out what it
+# predicts. Here are 27 published efficiencies of six systems. Four constants, the same for all systems (a message's
+# latency, the shares of the bandwidth that software reaches in a host and between hosts, and the spread of step times),
+# are fitted on five of the systems and predict the sixth, each in its turn. All else is as Horovod has it by default.
+# (`course reproduce leave_one_out`, in about three minutes; the lines and their sources stand in `cost/systems.py`.)
+
+# %%
+Image("recorded/leave_one_out.png", width=plots.WIDTH)
+
+# %%
+unseen = pd.read_csv("recorded/leave_one_out.csv", comment="#")
+unseen[["system", "network", "ranks", "images", "published", "predicted", "error"]]
+
+# %% [markdown]
+# Half of the errors are below 3.7 points of efficiency, and the largest is 22. That is no precise instrument, and it is
+# good to know why:
+#
+# - **DLPerf** ran the same network on the same machines with six programs, and published 82 to 95 %. The model knows
+#   machines, not programs: it says 92 for all. Half of this spread remains, whatever it says.
+# - **TensorFlow on a DGX-1:** AlexNet and VGG-16 have most of their weights in the last layers, whose gradients are
+#   ready first. The model hides their messages behind the backward pass, and is up to 22 points too good. Whether that
+#   program did so the page doesn't say.
+# - **Jia et al.** worked on exactly this: their own fusion and their hybrid all-reduce. With Horovod's defaults the
+#   model expects up to 16 points less than they reached. That is what their work was worth.
+# - **The fit** itself is not settled by so few systems. Shares that the others can't tell are taken near 1. Without
+#   this rule VGG-16 on Horovod's cluster would come out 31 points too low: no other system has such large messages.
 #
 # ## In one minute
 #
@@ -592,13 +644,14 @@ PRECISIONS = {
 EVERY = 2 ** np.arange(6, 17)
 
 
-def run(ranks, images, gigabits, precision, alpha=system.alpha):
+def run(ranks, images, gigabits, precision, alpha=system.outer.latency):
     """Seconds of 90 epochs on so many GPUs, and the prediction of a step. Groups have the best size for them."""
     mode, itemsize = PRECISIONS[precision]
     group = scaling.fewest_rounds(ranks)
-    cluster = replace(system, alpha=alpha, gigabits=gigabits, itemsize=itemsize, group=group)
-    step = scaling.predict(resnet, ranks, images, published.THROUGHPUT[mode], cluster)
-    return scaling.training_seconds(published.IMAGES, 90, ranks, images, step.seconds), step
+    rate = published.THROUGHPUT[mode]
+    cluster = replace(system, **wire(alpha, gigabits), images_per_second=rate, itemsize=itemsize, group=group)
+    step = predict(resnet, cluster, ranks, images)
+    return scaling.training_seconds(published.IMAGES, 90, ranks, images, step.step_seconds), step
 
 
 def clock(seconds):
@@ -615,8 +668,8 @@ def one_minute(power, images, gigabits, precision):
     notes = [
         f"{gpus:,} GPUs: {clock(seconds)}",
         f"efficiency {100 * step.efficiency:.0f} %",
-        f"{math.ceil(90 * published.IMAGES / batch):,} steps of {1e3 * step.seconds:.0f} ms",
-        f"computing {1e3 * step.compute:.0f} ms, sending {1e3 * step.communication:.0f} ms",
+        f"{math.ceil(90 * published.IMAGES / batch):,} steps of {1e3 * step.step_seconds:.0f} ms",
+        f"computing {1e3 * step.compute_seconds:.0f} ms, sending {1e3 * step.communication_seconds:.0f} ms",
         f"batch size {batch:,}",
     ]
     if batch > 65536:
@@ -646,10 +699,10 @@ print(f"your guess: {my_gpus} GPUs, batch size {my_batch_size}")
 print(f"predicted: {enough:,} GPUs, batch size {64 * enough:,}")
 
 WIRES = {
-    "as it was": (100, "mixed", system.alpha),
-    "a network with a tenth of the latency": (100, "mixed", system.alpha / 10),
-    "a network with 4 times the bandwidth": (400, "mixed", system.alpha),
-    "both, and 2-byte gradients": (400, "mixed, 2-byte gradients", system.alpha / 10),
+    "as it was": (100, "mixed", system.outer.latency),
+    "a network with a tenth of the latency": (100, "mixed", system.outer.latency / 10),
+    "a network with 4 times the bandwidth": (400, "mixed", system.outer.latency),
+    "both, and 2-byte gradients": (400, "mixed, 2-byte gradients", system.outer.latency / 10),
 }
 pd.DataFrame(
     {

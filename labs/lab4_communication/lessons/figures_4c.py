@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+import pandas as pd
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -339,3 +340,30 @@ def minute(
 
 def _on_axis(seconds: Sequence[float]) -> np.ndarray:
     return np.clip(seconds, _MIN_S, _MAX_S)
+
+
+def left_out(table: pd.DataFrame, caption: str = "") -> Card:
+    """Predicted over published efficiency, each system by constants that were fitted on the others.
+
+    Args:
+        table: columns system, published, predicted (both in %), as in recorded/leave_one_out.csv.
+    """
+    with style():
+        figure, (axis,) = card(height=470, caption=caption or "each system left out of the fit that predicts it")
+        figure.subplots_adjust(left=68 / WIDTH, right=0.72)
+        ends = np.array([45, 103])
+        axis.fill_between(ends, ends - 10, ends + 10, color=FAINT, alpha=0.15, lw=0)
+        axis.plot(ends, ends, color=FAINT, linewidth=1)
+        axis.text(47, 58, "± 10 points", fontsize=9.5, color=FAINT)
+        for number, (name, rows) in enumerate(table.groupby("system", sort=False)):
+            axis.plot(
+                rows["published"], rows["predicted"], color=PALETTE[number], marker=MARKERS[number], markersize=7,
+                linestyle="none", label=name,
+            )  # fmt: skip
+        axis.set_xlim(*ends)
+        axis.set_ylim(*ends)
+        axis.set_xlabel("published efficiency, %")
+        axis.set_ylabel("predicted efficiency, %")
+        handles, labels = axis.get_legend_handles_labels()
+        figure.legend(handles, labels, loc="center right", ncols=1)
+    return figure

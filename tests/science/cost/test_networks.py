@@ -27,10 +27,40 @@ def test_the_weights_are_those_that_the_memory_model_counts(name, network):
     assert sum(tensor.elements for tensor in network) == memory.NETWORKS[name].weights
 
 
+@pytest.mark.parametrize(
+    ("name", "tensors", "elements", "billions"),
+    [  # numbers of Keras's and torchvision's networks; multiply-adds of their documentation
+        ("ResNet-50", 161, 25_557_032, 4.09),
+        ("ResNet-101", 314, 44_549_160, 7.80),
+        ("ResNet-152", 467, 60_192_808, 11.51),
+        ("VGG-16", 32, 138_357_544, 15.47),
+        ("VGG-A", 22, 132_863_336, 7.61),
+        ("Inception V3", 190, 23_817_352, 5.71),
+    ],
+)
+def test_networks_have_the_published_sizes(name, tensors, elements, billions):
+    counted = totals(networks.find(name))
+    assert counted[:2] == (tensors, elements)
+    assert counted[2] == pytest.approx(billions, rel=0.003)
+
+
+def test_an_unknown_network_is_an_error_that_lists_the_known():
+    with pytest.raises(ValueError, match="AlexNet, Inception V3, ResNet-50"):
+        networks.find("LeNet")
+
+
 def test_names_are_unique_and_only_kernels_work():
-    for network in (networks.resnet50(), networks.alexnet()):
+    for network in map(networks.find, networks.NETWORKS):
         assert len({tensor.name for tensor in network}) == len(network)
         assert all((tensor.flops > 0) == tensor.name.endswith("/kernel") for tensor in network)
+
+
+@pytest.mark.slow
+def test_inception_v3_is_that_of_keras():
+    from tensorflow import keras
+
+    sizes = [w.shape.num_elements() for w in keras.applications.InceptionV3(weights=None).trainable_weights]
+    assert sorted(sizes) == sorted(tensor.elements for tensor in networks.inception_v3())
 
 
 @pytest.mark.slow

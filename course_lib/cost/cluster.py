@@ -1,0 +1,187 @@
+"""How fast does a network train on a cluster that nobody has seen? `predict`, from hosts, links and one rank's speed.
+
+A step is the forward pass, then the backward pass of the slowest rank, with the all-reduces of fused gradients beside
+it (`overlap.step`). Not in the model: the input pipeline, the optimizer, other jobs on the network, and what
+communication takes from computation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache, partial
+
+import numpy as np
+
+from course_lib.cost import allreduce, networks, overlap, stragglers
+from course_lib.cost.networks import Tensor
+
+MIB = 2**20
+PHASES = 4  # of a cycle that are averaged: at which of them a backward pass begins is chance
+
+
+@dataclass(frozen=True)
+class Link:
+    """What joins two ranks or two hosts: seconds for each message, and bytes/s in each direction."""
+
+    latency: float
+    bandwidth: float
+
+    @property
+    def alpha(self) -> float:
+        return self.latency
+
+    @property
+    def beta(self) -> float:
+        """Seconds for each byte."""
+        return 1 / self.bandwidth
+
+    def seconds(self, nbytes: float | np.ndarray) -> float | np.ndarray:
+        """Of one message."""
+        return self.latency + nbytes / self.bandwidth
+
+
+@dataclass(frozen=True)
+class System:
+    """A cluster with its software.
+
+    Args:
+        hosts, ranks_per_host: as many as there are; a prediction fills one host after the other.
+        inner: the link between ranks of a host. outer: that of a host to the others, which its ranks share.
+        images_per_second: of one rank on its own, with the network and the images per rank that are asked for.
+        cycle_seconds: between two looks at what is ready (`HOROVOD_CYCLE_TIME`); 0 looks at all times.
+        fusion_bytes: of a fused message at most (`HOROVOD_FUSION_THRESHOLD`); 0 sends each gradient alone.
+        straggler_spread: standard deviation of a rank's step time, in its mean; normal and independent, and all wait
+            for the slowest.
+        algorithm: one of ALGORITHMS.
+        group: ranks in a group of Jia's hierarchical all-reduce; None for those of a host.
+        itemsize: bytes of a gradient's number.
+        backward: share of the computation that is the backward pass.
+        at_least: fusion_bytes is the least that a message waits for, without cycles (see `overlap.step`).
+    """
+
+    hosts: int
+    ranks_per_host: int
+    inner: Link
+    outer: Link
+    images_per_second: float
+    cycle_seconds: float = 0.005
+    fusion_bytes: float = 64 * MIB
+    straggler_spread: float = 0.0
+    algorithm: str = "best"
+    group: int | None = None
+    itemsize: int = 4
+    backward: float = 2 / 3
+    at_least: bool = False
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """A training step.
+
+    images_per_second: of all ranks together; efficiency: in multiples of as many ranks that don't wait for each other;
+    step_seconds: from step to step; exposed_communication_seconds: of it, after the backward pass of the slowest rank;
+    compute_seconds: forward and backward pass of one rank; communication_seconds: in which a message travels.
+    """
+
+    images_per_second: float
+    efficiency: float
+    step_seconds: float
+    exposed_communication_seconds: float
+    compute_seconds: float
+    communication_seconds: float
+
+
+def predict(network: str | Sequence[Tensor], system: System, ranks: int, batch_per_rank: float) -> Prediction:
+    """One training step of `network` on the first `ranks` ranks of `system`, with `batch_per_rank` images on each.
+
+    Args:
+        network: a name of `networks.NETWORKS`, or tensors in forward order.
+
+    Raises:
+        ValueError: for an unknown network or algorithm, no images, no speed, or more ranks than the system has.
+    """
+    if not 1 <= ranks <= system.hosts * system.ranks_per_host:
+        raise ValueError(f"{ranks} ranks: the system has 1 to {system.hosts * system.ranks_per_host}")
+    if not (batch_per_rank > 0 and system.images_per_second > 0):
+        raise ValueError("images per rank and images per second have to be positive")
+    flops, elements = _arrays(networks.find(network) if isinstance(network, str) else tuple(network))
+    compute = batch_per_rank / system.images_per_second
+    slowest = compute * _lateness(system.straggler_spread, ranks)
+    backward = system.backward * slowest
+    ready, nbytes = overlap.ready_times(flops, backward), elements * float(system.itemsize)
+    fused = {"threshold": system.fusion_bytes, "cycle": system.cycle_seconds, "at_least": system.at_least}
+    phases = PHASES if system.cycle_seconds and not system.at_least else 1
+    seconds = partial(all_reduce, system, ranks)
+    steps = [
+        overlap.step(ready, nbytes, seconds, first=(phase + 0.5) / phases * system.cycle_seconds, **fused)
+        for phase in range(phases if ranks > 1 else 0)
+    ]
+    exposed = float(np.mean([step.exposed for step in steps])) if steps else 0.0
+    communication = float(np.mean([step.communication for step in steps])) if steps else 0.0
+    whole = slowest + exposed
+    return Prediction(ranks * batch_per_rank / whole, compute / whole, whole, exposed, compute, communication)
+
+
+def all_reduce(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+    """Seconds of all-reduces of `nbytes` on the first `ranks` ranks of a system, by its algorithm."""
+    if system.algorithm not in ALGORITHMS:
+        raise ValueError(f"there is no all-reduce called {system.algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
+    return ALGORITHMS[system.algorithm](system, ranks, np.asarray(nbytes, float))
+
+
+def _ring(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+    """A chunk meets each hop's latency, and all chunks the narrowest link. No rank waits for all of a round."""
+    near = min(ranks, system.ranks_per_host)
+    hosts = -(-ranks // near)
+    crossings = hosts if hosts > 1 else 0
+    hops = crossings * system.outer.latency + (ranks - crossings) * system.inner.latency
+    betas = [link.beta for link, used in ((system.outer, crossings), (system.inner, ranks > crossings)) if used]
+    return 2 * (ranks - 1) / ranks * (hops + nbytes * max(betas))
+
+
+def _in_hosts_first(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+    """Horovod's hierarchical all-reduce: reduce-scatter in the host, across, all-gather in the host.
+
+    Across the hosts the quicker of a ring and recursive halving and doubling, where each host sends all its bytes.
+    """
+    near = min(ranks, system.ranks_per_host)
+    hosts = -(-ranks // near)
+    within = allreduce.ring(near, nbytes, system.inner) if near > 1 else 0.0 * nbytes
+    if hosts == 1:
+        return within
+    return within + np.minimum(allreduce.ring(hosts, nbytes, system.outer), allreduce.tree(hosts, nbytes, system.outer))
+
+
+def _in_groups(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+    """The hierarchical all-reduce of Jia et al.: groups, a ring of their leaders, groups."""
+    group = system.group or system.ranks_per_host
+    return allreduce.hierarchical(ranks, nbytes, system.outer, group, system.inner)
+
+
+def _quicker(*ways: Callable) -> Callable:
+    def quickest(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+        return np.minimum.reduce([way(system, ranks, nbytes) for way in ways])
+
+    return quickest
+
+
+ALGORITHMS: dict[str, Callable[[System, int, np.ndarray], np.ndarray]] = {
+    "ring": _ring,
+    "two levels": _in_hosts_first,
+    "hierarchical": _in_groups,
+    "hybrid": _quicker(_ring, _in_groups),
+    "best": _quicker(_ring, _in_hosts_first),
+}
+
+
+@lru_cache(maxsize=64)
+def _arrays(network: tuple[Tensor, ...]) -> tuple[np.ndarray, np.ndarray]:
+    """Operations [T] and numbers [T] of a network's tensors."""
+    return np.array([tensor.flops for tensor in network], float), np.array([tensor.elements for tensor in network])
+
+
+@lru_cache(maxsize=4096)
+def _lateness(spread: float, ranks: int) -> float:
+    """The time of the slowest rank in mean times."""
+    return float(stragglers.expected_maximum(stragglers.normal(spread), ranks)) if spread and ranks > 1 else 1.0
