@@ -170,11 +170,13 @@ def variance_panel(title, x, y, sizes, seeds=5, **more):
 
 
 # %%
-few = 1024
+few = min(1024, len(x_all))
 x_few, y_few = x_all[:few], y_all[:few]
 doubling = 2 ** np.arange(10)
 all_images = variance_panel("all images", x_all, y_all, doubling[doubling <= len(x_all) // 25], fit=True)
-few_images = variance_panel("a few", x_few, y_few, np.append(doubling, [few * 3 // 4, few * 7 // 8, few * 15 // 16]))
+few_images = variance_panel(
+    "a few", x_few, y_few, np.append(doubling[doubling < few], [few * 3 // 4, few * 7 // 8, few * 15 // 16])
+)
 slopes = [stochastic.slope(all_images["sizes"], row) for row in all_images["measured"]]
 print(f"slope measured with five seeds: {np.round(slopes, 3)}, mean {np.mean(slopes):.3f}")
 measured(

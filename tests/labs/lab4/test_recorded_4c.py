@@ -11,7 +11,7 @@ from course_lib.cost import systems
 from course_lib.system.paths import ROOT
 
 LAB = ROOT / "labs" / "lab4_communication"
-TEXT = re.sub(r"\s+# ", " ", (LAB / "4c_predict_the_supercomputer.py").read_text())
+TEXT = re.sub(r"\s+#\s+", " ", (LAB / "4c_predict_the_supercomputer.py").read_text())
 
 
 @pytest.fixture(scope="module")
@@ -36,6 +36,16 @@ def test_errors_of_some(unseen):
     assert f"expects up to {-least:.0f} points less" in TEXT
     bare = unseen[unseen["network"] == "VGG-16"]["error of the bare fit"].min()
     assert f"would come out {-bare:.0f} points too low" in TEXT
+
+
+def test_errors_without_what_was_chosen_later(unseen):
+    errors = unseen["error with one share"].abs()
+    assert f"half of the errors are below {errors.median():.1f} points and the largest is {errors.max():.0f}." in TEXT
+
+
+def test_latencies_at_an_end_of_those_tried(unseen):
+    at_an_end = unseen[unseen["latency"].isin([min(systems.LATENCIES), max(systems.LATENCIES)])]
+    assert at_an_end["system"].nunique() == 2 and "Two of the chosen latencies" in TEXT
 
 
 def test_the_table_is_that_of_the_lines(unseen):
