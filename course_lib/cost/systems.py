@@ -7,6 +7,7 @@ messages of 64 MiB, cycles of 5 ms, numbers of 4 bytes.
 
 Two choices were made after the errors of a first fit had been seen: a share for links in a host and another for those
 between hosts, and the rule of `UNDECIDED`. The recorded table has the errors without them too.
+The values on the grid were changed three times after results had been seen, or an optimum at its end.
 """
 
 from __future__ import annotations
