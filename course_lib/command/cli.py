@@ -142,8 +142,8 @@ def assess(
     if json_file:
         write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
     report.show(outcome)
-    if (board := script.parent / leaderboard.FILE).is_file():
-        print(leaderboard.standing(outcome, leaderboard.read(board), contract.read()))
+    if told := leaderboard.standing_beside(script, outcome, contract.read()):
+        print(told)
     raise typer.Exit(0 if outcome.passed else 3 if outcome.needs_a_look else 1)
 
 

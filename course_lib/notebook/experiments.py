@@ -7,7 +7,6 @@ says what it shows, and its `main(folder)` writes `<name>.csv` and `<name>.png` 
 from __future__ import annotations
 
 import datetime
-import os
 import platform
 import re
 import runpy
@@ -16,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_lib.system.cores import available_cores
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
@@ -53,7 +53,7 @@ def machine() -> str:
         found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
         found = None
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available_cores()
     return f"{cores} cores, {found.group(1) if found else platform.machine()}"
 
 

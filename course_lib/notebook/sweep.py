@@ -19,6 +19,7 @@ import cloudpickle
 import pandas as pd
 
 from course_lib.ranks import environment
+from course_lib.system.cores import available_cores
 from course_lib.system.errors import CourseError
 
 
@@ -40,7 +41,7 @@ def run(
         tell: called with each row when it is there, with the number of rows done and their total.
     """
     plan = [dict(settings) for settings in plan]
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    cores = available_cores()
     rows: list[dict[str, Any]] = [{}] * len(plan)
     with _environment(), _workers(workers or cores) as pool:
         jobs = {

@@ -30,6 +30,7 @@ from course_lib.notebook.plots import timeline as pictures
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from course_lib.ranks import launch, timeline
+from course_lib.system.cores import available_cores
 from labs.lab2_horovod.lessons import figures_2c as scaling
 from labs.lab2_horovod.lessons import step_time as pace
 from labs.lab2_horovod.lessons.checks_2c import GIVEN, SLOW, check, halved, points
@@ -952,7 +953,7 @@ predict("weak scaling: efficiency with 2 ranks", None)
 predict("weak scaling: efficiency with the most ranks", None)
 
 # %%
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+CORES = available_cores()
 counts = [1, 2, 4, 8] if CORES >= 8 else [1, 2, 4]
 if QUICK:
     counts = counts[:2]

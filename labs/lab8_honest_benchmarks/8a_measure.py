@@ -25,6 +25,7 @@ from course_lib import data, statistics
 from course_lib.notebook import plots, predictions
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
+from course_lib.system.cores import available_cores
 from labs.lab8_honest_benchmarks.lessons import figures_8a as figures
 from labs.lab8_honest_benchmarks.lessons import noisy_curve, timings
 from labs.lab8_honest_benchmarks.lessons.checks_8a import check, points
@@ -45,7 +46,7 @@ x, y = fashion.x_train[:10_240], fashion.y_train[:10_240]
 # hundred exceeds? And how long is the median beside the other program? This machine's number of cores:
 
 # %%
-print(timings.cores(), "cores")
+print(available_cores(), "cores")
 
 # %% editable=true
 predict("first step, in medians", None)
@@ -84,7 +85,7 @@ measured(
     too_large="It gets one core's time at most, and the system shares that core out.",
     too_small="Both threads of a step must be done before the next one begins: the step waits for the one that shares.",
 )
-figures.step_times(runs, caption=f"{fashion.name} · batch 64 · {timings.cores()} cores")
+figures.step_times(runs, caption=f"{fashion.name} · batch 64 · {available_cores()} cores")
 
 # %% [markdown]
 # Four facts decide how to report a time:
@@ -279,7 +280,7 @@ measured(
     "A call has a fixed price, whatever is in it; with one image there is little else.",
 )
 measured("wait with 256, in waits with 1", wait[256] / wait[1], "It is 256 times the work, and a fixed price once.")
-figures.serving(answers, caption=f"quick_cnn · 100 calls each · {timings.cores()} cores")
+figures.serving(answers, caption=f"quick_cnn · 100 calls each · {available_cores()} cores")
 
 # %% [markdown]
 # Which batch is best has no answer without a bound on the wait. 8b moves that bound until the other side loses.

@@ -103,6 +103,19 @@ def standing(outcome: Outcome, rows: Sequence[Row], contract: Contract) -> str:
     return f"It would have place {better + 1} of {len(others) + 1} on the class's leaderboard ({mine.seconds:.1f} s)."
 
 
+def standing_beside(script: Path, outcome: Outcome, contract: Contract) -> str:
+    """Where a run would stand on the leaderboard that lies beside `script`; "" where none does.
+
+    Of a damaged one it says so: what a run is worth does not hang on it.
+    """
+    try:
+        return standing(outcome, read(script.with_name(FILE)), contract)
+    except OSError:
+        return ""
+    except CourseError as problem:
+        return str(problem)
+
+
 def to_csv(rows: Sequence[Row]) -> str:
     """The rows as text; what has no value is empty."""
     text = io.StringIO()

@@ -161,13 +161,8 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
 
 def standing(best: Attempt) -> str:
     """Where the best attempt would stand on the class's leaderboard, if that lies beside the script."""
-    try:
-        rows = leaderboard.read(best.script.parents[2] / leaderboard.FILE)
-    except OSError:
-        return ""
-    except CourseError as problem:
-        return str(problem)
-    return leaderboard.standing(best.outcome, rows, contract.read())
+    script = best.script.parents[2] / best.script.name
+    return leaderboard.standing_beside(script, best.outcome, contract.read())
 
 
 def summary(attempts: Sequence[Attempt], best: Attempt | None) -> str:

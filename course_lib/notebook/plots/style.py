@@ -7,7 +7,6 @@ is blue in every figure of the course. Figures are opaque cards, so they read in
 from __future__ import annotations
 
 import io
-import os
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
@@ -16,6 +15,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
+
+from course_lib.system.cores import available_cores
 
 # Okabe and Ito (2008) without yellow, which is lost on a light card.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -136,7 +137,7 @@ def provenance(data: str = "", ranks: int = 1, machine: str = "") -> str:
         ranks: how many ranks trained.
         machine: by default this machine's number of processors.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = available_cores()
     parts = [data, _count(ranks, "rank"), machine or _count(cores, "CPU core")]
     return " · ".join(part for part in parts if part)
 

@@ -8,7 +8,6 @@ too. Two launches each, blocks of 8 steps. The figure leaves out the blocks duri
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
@@ -16,10 +15,11 @@ import pandas as pd
 
 from course_lib.notebook import experiments, plots
 from course_lib.ranks import launch
+from course_lib.system.cores import available_cores
 from labs.lab2_horovod.lessons import figures_2c, step_time
 
 LAUNCHES, BLOCKS, IMAGES = 2, 6, 480
-CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+CORES = available_cores()
 KINDS = {
     f"{kind}{'' if exchange else ' copies'}": (kind, exchange)
     for kind in ("weak", "strong")

@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 import hashlib
 import tempfile
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook.answers import returned
-from course_lib.notebook.exercises import Exercise
-from course_lib.notebook.judging import Criterion, Wrong
-from course_lib.notebook.report import Report, Ticker
+from course_lib.notebook import diagnosis
+from course_lib.notebook.report import Ticker
 from course_lib.ranks.evidence import Evidence, RankEvidence
 from labs.lab2_horovod.lessons import checks_2b
 
@@ -103,34 +100,14 @@ def _fingerprint(*parts: np.ndarray | str) -> str:
     return digest.hexdigest()[:6]
 
 
-def check_diagnosis(diagnosis: Callable) -> Report:
-    """Report on the learner's `diagnosis`."""
-    return _EXERCISE.report(diagnosis)
-
-
-def diagnosis_points(diagnosis: Callable, maximum: float) -> float:
-    """Points between 0 and `maximum`; where some are lost, print the reasons."""
-    return _EXERCISE.points(diagnosis, maximum)
-
-
-def _named(patient: str) -> Callable[[Callable], str]:
-    def judge(diagnosis: Callable) -> str:
-        answer = returned(diagnosis())
-        if not isinstance(answer, dict) or not set(answer) <= set(_PATIENTS):
-            raise Wrong('It should return the number of a step for each script, as in {"A": 3, "B": 6, "C": 7}.')
-        step = answer.get(patient)
-        if step is None:
-            raise Wrong(f"{patient} has no diagnosis.")
-        if isinstance(step, bool) or not isinstance(step, int):
-            raise Wrong(f"{patient} has {step!r}; write a number from 3 to 8.")
-        if step != _STEPS.index(_PATIENTS[patient]) + 1:
-            why = _AGAINST[patient].get(step)
-            raise Wrong(f"It is not step {step}: {why or _FOR[patient]}")
-        return f"It lacks step {step}."
-
-    return judge
-
-
-_EXERCISE = Exercise(
-    "diagnosis", *(Criterion(patient, f"Script {patient}", 1 / 3, _named(patient)) for patient in _PATIENTS)
+_EXERCISE = diagnosis.exercise(
+    {patient: _STEPS.index(step) + 1 for patient, step in _PATIENTS.items()},
+    _AGAINST,
+    _FOR,
+    lambda _, step: f"It lacks step {step}.",
+    patient="script",
+    mistake="step",
+    example='{"A": 3, "B": 6, "C": 7}',
+    numbers=range(3, 9),
 )
+check_diagnosis, diagnosis_points = _EXERCISE.report, _EXERCISE.points

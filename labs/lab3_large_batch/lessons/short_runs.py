@@ -7,38 +7,25 @@ compiled loop over many updates that leaves a small network's time to its arithm
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib import data, models
+from course_lib import models
+from course_lib.data import splits
+from course_lib.data.splits import Part
 
 # Each run compiles functions of its own, as it should; TensorFlow would warn of that in a notebook.
 tf.get_logger().setLevel("ERROR")
 
-IMAGES, VALIDATION_IMAGES = 12_800, 5_000
+IMAGES = 12_800
 EVALUATION_BATCH = 1_000  # images
 
 
-class Part(NamedTuple):
-    """Images uint8 [n, h, w, c] and labels int [n]."""
-
-    images: np.ndarray
-    labels: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """A data set in three parts that share no image: to train on, to choose by, and to judge by, once, at the end."""
-
-    name: str
-    classes: int
-    train: Part = field(repr=False)
-    validation: Part = field(repr=False)
-    test: Part = field(repr=False)
+class Problem(splits.Problem):
+    """A data set in three parts, and the network for it."""
 
     def model(self, seed: int, normalise: Callable[[], keras.layers.Layer] | None = None) -> keras.Model:
         """The course's quick network, its weights drawn with `seed`."""
@@ -47,18 +34,8 @@ class Problem:
 
 
 def fashion(images: int = IMAGES) -> Problem:
-    """The first `images` of Fashion-MNIST, the last 5,000 for validation, and the test set; of a slice, parts of it."""
-    whole = data.load("fashion_mnist")
-    held = min(VALIDATION_IMAGES, len(whole.x_train) // 4)
-    x, y = whole.x_train, whole.y_train
-    used = min(images, len(x) - held)
-    return Problem(
-        whole.name,
-        len(whole.classes),
-        Part(x[:used], y[:used]),
-        Part(x[-held:], y[-held:]),
-        Part(whole.x_test, whole.y_test),
-    )
+    """The first `images` of Fashion-MNIST, as in `Problem.fashion`."""
+    return Problem.fashion(images)
 
 
 class Score(NamedTuple):

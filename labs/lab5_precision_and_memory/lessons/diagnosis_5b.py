@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook.answers import returned
-from course_lib.notebook.exercises import Exercise
-from course_lib.notebook.judging import Criterion, Wrong
-from course_lib.notebook.report import Report
+from course_lib.notebook import diagnosis
 from labs.lab5_precision_and_memory.lessons import narrow_training as training
 from labs.lab5_precision_and_memory.lessons import narrow_wire as wire
 from labs.lab5_precision_and_memory.lessons.narrow_training import Problem, Training
@@ -128,32 +124,13 @@ def patient(name: str) -> training.Reduce:
     return mistaken(_PATIENTS[name])
 
 
-def check_diagnosis(diagnosis: Callable) -> Report:
-    """Report on the learner's `diagnosis`."""
-    return _EXERCISE.report(diagnosis)
-
-
-def diagnosis_points(diagnosis: Callable, maximum: float) -> float:
-    """Points between 0 and `maximum`; where some are lost, print the reasons."""
-    return _EXERCISE.points(diagnosis, maximum)
-
-
-def _named(name: str) -> Callable[[Callable], str]:
-    def judge(diagnosis: Callable) -> str:
-        answer = returned(diagnosis())
-        if not isinstance(answer, dict) or not set(answer) <= set(_PATIENTS):
-            raise Wrong('It should return the number of a mistake for each training, as in {"A": 1, "B": 2, …}.')
-        number = answer.get(name)
-        if number is None:
-            raise Wrong(f"{name} has no diagnosis.")
-        if number != _PATIENTS[name]:
-            why = _AGAINST[name].get(number) if isinstance(number, int) else None
-            raise Wrong(f"It is not mistake {number}: {why or _FOR[name]}")
-        return f"In {name} {MISTAKES[number]}."
-
-    return judge
-
-
-_EXERCISE = Exercise(
-    "diagnosis", *(Criterion(name, f"Training {name}", 1 / len(_PATIENTS), _named(name)) for name in _PATIENTS)
+_EXERCISE = diagnosis.exercise(
+    _PATIENTS,
+    _AGAINST,
+    _FOR,
+    lambda name, number: f"In {name} {MISTAKES[number]}.",
+    patient="training",
+    mistake="mistake",
+    example='{"A": 1, "B": 2, …}',
 )
+check_diagnosis, diagnosis_points = _EXERCISE.report, _EXERCISE.points

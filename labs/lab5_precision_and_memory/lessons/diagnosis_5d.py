@@ -7,10 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook.answers import returned
-from course_lib.notebook.exercises import Exercise
-from course_lib.notebook.judging import Criterion, Wrong
-from course_lib.notebook.report import Report
+from course_lib.notebook import diagnosis
 from labs.lab5_precision_and_memory.lessons import pruning
 
 DENSITY, RATE, SEED = 0.1, 0.05, 1
@@ -124,32 +121,13 @@ _FOR = {
 }
 
 
-def check_diagnosis(diagnosis: Callable) -> Report:
-    """Report on the learner's `diagnosis`."""
-    return _EXERCISE.report(diagnosis)
-
-
-def diagnosis_points(diagnosis: Callable, maximum: float) -> float:
-    """Points between 0 and `maximum`; where some are lost, print the reasons."""
-    return _EXERCISE.points(diagnosis, maximum)
-
-
-def _named(name: str) -> Callable[[Callable], str]:
-    def judge(diagnosis: Callable) -> str:
-        answer = returned(diagnosis())
-        if not isinstance(answer, dict) or not set(answer) <= set(_PATIENTS):
-            raise Wrong('It should return the number of a mistake for each patient, as in {"A": 1, "B": 2}.')
-        mistake = answer.get(name)
-        if mistake is None:
-            raise Wrong(f"{name} has no diagnosis.")
-        if mistake != _PATIENTS[name]:
-            why = _AGAINST[name].get(mistake) if isinstance(mistake, int) else None
-            raise Wrong(f"It is not mistake {mistake}: {why or _FOR[name]}")
-        return f"In {name} {MISTAKES[mistake]}."
-
-    return judge
-
-
-_EXERCISE = Exercise(
-    "diagnosis", *(Criterion(name, f"Patient {name}", 1 / len(_PATIENTS), _named(name)) for name in _PATIENTS)
+_EXERCISE = diagnosis.exercise(
+    _PATIENTS,
+    _AGAINST,
+    _FOR,
+    lambda name, number: f"In {name} {MISTAKES[number]}.",
+    patient="patient",
+    mistake="mistake",
+    example='{"A": 1, "B": 2}',
 )
+check_diagnosis, diagnosis_points = _EXERCISE.report, _EXERCISE.points

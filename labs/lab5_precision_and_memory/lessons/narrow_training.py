@@ -7,40 +7,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
 
 import numpy as np
 
-from course_lib import collectives, data
+from course_lib import collectives
 from course_lib.collectives import simulated
+from course_lib.data.splits import Part, Problem
 from course_lib.precision import auto_scale, quantise
 from labs.lab5_precision_and_memory.lessons import narrow_wire as wire
 from labs.lab5_precision_and_memory.lessons.narrow_wire import Cast, Format
 
 RANKS, MOMENTUM = 8, np.float32(0.9)
 HIDDEN = (64, 64)
-IMAGES, VALIDATION_IMAGES = 12_800, 5_000
+IMAGES = 12_800
 LARGEST_SHIFT = 100  # octaves: a factor must itself be a float32
 
 Reduce = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (gradients [N, L], ends of the tensors) → mean [L] or [N, L]
-
-
-class Part(NamedTuple):
-    """Images float32 [n, pixels] and labels [n]."""
-
-    images: np.ndarray
-    labels: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Images in three parts that share none: to train on, to choose by, and to judge by, once, at the end."""
-
-    name: str
-    train: Part = field(repr=False)
-    validation: Part = field(repr=False)
-    test: Part = field(repr=False)
 
 
 def fashion(images: int = IMAGES, side: int = 14) -> Problem:
@@ -49,22 +31,15 @@ def fashion(images: int = IMAGES, side: int = 14) -> Problem:
     Args:
         side: 28, 14 or 7: neighbouring pixels are averaged.
     """
-    whole = data.load("fashion_mnist")
-    held = min(VALIDATION_IMAGES, len(whole.x_train) // 4)
-    used = min(images, len(whole.x_train) - held)
+    whole = Problem.fashion(images)
 
-    def small(x: np.ndarray) -> np.ndarray:
-        cells = x.reshape(len(x), side, 28 // side, side, 28 // side).mean((2, 4), dtype=np.float32)
-        return cells.reshape(len(x), -1)
+    def small(part: Part) -> np.ndarray:
+        cells = part.images.reshape(len(part.labels), side, 28 // side, side, 28 // side)
+        return cells.mean((2, 4), dtype=np.float32).reshape(len(part.labels), -1)
 
-    train = small(whole.x_train[:used])
-    mean, deviation = train.mean(), train.std()
-    parts = (
-        (train, whole.y_train[:used]),
-        (small(whole.x_train[-held:]), whole.y_train[-held:]),
-        (small(whole.x_test), whole.y_test),
-    )
-    return Problem(whole.name, *(Part((x - mean) / deviation, y) for x, y in parts))
+    parts = [(small(part), part.labels) for part in (whole.train, whole.validation, whole.test)]
+    mean, deviation = parts[0][0].mean(), parts[0][0].std()
+    return Problem(whole.name, whole.classes, *(Part((x - mean) / deviation, y) for x, y in parts))
 
 
 class Network:

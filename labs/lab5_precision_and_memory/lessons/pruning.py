@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import NamedTuple
 
 import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib import data, landscape, models
+from course_lib import landscape, models
+from course_lib.data.splits import Part, Problem
 
 # Each network compiles a function of its own, as it should; TensorFlow would warn of that in a notebook.
 tf.get_logger().setLevel("ERROR")
 
-IMAGES, VALIDATION_IMAGES = 6_400, 5_000
+IMAGES = 6_400
 BATCH, EPOCHS = 64, 6  # epochs: of one training
 UPDATES_AT_ONCE = 10  # between two looks at the schedule
 GRADUAL_END = 0.6  # of a training: then the share is reached
@@ -30,31 +29,10 @@ Schedule = Callable[[int, int], float]  # (update, updates) → the share of gro
 Choose = Callable[[np.ndarray, float, str], np.ndarray]  # (kernel, density, grain) → which weights stay
 
 
-class Part(NamedTuple):
-    """Images uint8 [n, 28, 28, 1] and labels [n]."""
-
-    images: np.ndarray
-    labels: np.ndarray
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """Images in three parts that share none: to train on, to choose by, and to judge by, once, at the end."""
-
-    name: str
-    train: Part = field(repr=False)
-    validation: Part = field(repr=False)
-    test: Part = field(repr=False)
-
-
 @lru_cache(maxsize=1)
 def fashion() -> Problem:
-    """The first IMAGES of Fashion-MNIST, the last 5,000 for validation, and the test set; of a slice, parts of it."""
-    whole = data.load("fashion_mnist")
-    held = min(VALIDATION_IMAGES, len(whole.x_train) // 4)
-    used = min(IMAGES, len(whole.x_train) - held)
-    x, y = whole.x_train, whole.y_train
-    return Problem(whole.name, Part(x[:used], y[:used]), Part(x[-held:], y[-held:]), Part(whole.x_test, whole.y_test))
+    """The first IMAGES of Fashion-MNIST, and what to choose and to judge by."""
+    return Problem.fashion(IMAGES)
 
 
 def mask(

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from labs.lab8_honest_benchmarks.lessons.reports_8b import within
 
 SIDES = ("ours", "theirs")
 LEFT = 78 / WIDTH
@@ -28,13 +29,9 @@ def bound(serving: pd.DataFrame, limit: float) -> Card:
         grid = np.linspace(0, 1.15 * serving["ms"].max(), 600)
         found = {}
         for number, side in enumerate(SIDES):
-            rows = serving[serving["side"] == side]
-
-            def best(ms: float, rows: pd.DataFrame = rows) -> float:
-                return float(rows[rows["ms"] <= ms]["images_per_s"].max()) if (rows["ms"] <= ms).any() else 0.0
-
-            axes.plot(grid, [best(ms) / 1000 for ms in grid], color=PALETTE[number], label=side)
-            found[side] = best(limit)
+            stairs = [within(ms, side, serving) / 1000 for ms in grid]
+            axes.plot(grid, stairs, color=PALETTE[number], label=side)
+            found[side] = within(limit, side, serving)
             axes.plot(limit, found[side] / 1000, MARKERS[number], color=PALETTE[number])
         axes.axvline(limit, color=INK, linewidth=1, linestyle=(0, (3, 3)))
         axes.set(xlabel="bound on the 99th percentile, ms", ylabel="thousand images a second", ylim=(0, None))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -141,8 +140,3 @@ def kernels(batch: int = 64) -> dict[str, tuple[float, Callable[[], object]]]:
         "convolution 2": convolution(7, 16, 32, 1),
         "convolution 3": convolution(3, 32, 64, 1),
     }
-
-
-def cores() -> int:
-    """How many this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

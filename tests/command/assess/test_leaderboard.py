@@ -135,6 +135,15 @@ def test_where_an_attempt_would_stand():
     assert told(outcome(data="shapes")).endswith("leaderboard. It trained on shapes, not on cifar10.")
 
 
+def test_a_leaderboard_beside_the_script_may_be_missing_or_damaged(tmp_path):
+    script = tmp_path / "assessment.py"
+    assert leaderboard.standing_beside(script, outcome(), CONTRACT) == ""
+    script.with_name(leaderboard.FILE).write_text(leaderboard.to_csv([]))
+    assert "place 1 of 1" in leaderboard.standing_beside(script, outcome(), CONTRACT)
+    script.with_name(leaderboard.FILE).write_bytes(b"\xff\xfe")
+    assert "is no leaderboard" in leaderboard.standing_beside(script, outcome(), CONTRACT)
+
+
 def test_names_are_text_on_the_page():
     page = leaderboard.page(leaderboard.ranked([Entry("<b>", outcome())], CONTRACT), "<i>")
     assert "&lt;b&gt;" in page and "&lt;i&gt;" in page

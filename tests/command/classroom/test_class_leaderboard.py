@@ -152,6 +152,8 @@ def test_more_learners_than_pseudonyms(tmp_path):
     learners = [f"learner{n}" for n in range(200)]
     names = class_leaderboard._pseudonyms(tmp_path / "pseudonyms.csv", learners)
     assert len(set(names.values())) == 200
+    later = class_leaderboard._pseudonyms(tmp_path / "pseudonyms.csv", ["another", *learners[:150], "one more"])
+    assert len(set(later.values())) == 202 and names.items() <= later.items()
 
 
 @pytest.mark.parametrize(

@@ -76,13 +76,13 @@ def run_again(passed: Sequence[Passed], top: int, runs: int, follow: Callable[[s
     `follow` gets what is run, in a few words, and gives what takes the events of a run. CourseError where a run can't
     be measured; what was measured is kept.
     """
-    asked = contract.read()
-    rows = leaderboard.ranked([Entry(one.one.learner, one.outcome) for one in passed], asked)
-    best = [row.learner for row in rows if row.place][:top]
-    for one in sorted((one for one in passed if one.one.learner in best), key=lambda one: best.index(one.one.learner)):
+    by_learner = {one.one.learner: one for one in passed}
+    rows = leaderboard.ranked([Entry(learner, one.outcome) for learner, one in by_learner.items()], contract.read())
+    for row in [row for row in rows if row.place][:top]:
+        one = by_learner[row.learner]
         outcomes = one.further()
         while len(outcomes) < runs:
-            outcomes.append(_run(one, follow(f"{one.one.learner}, run {len(outcomes) + 1} of {runs}")))
+            outcomes.append(_run(one, follow(f"{row.learner}, run {len(outcomes) + 1} of {runs}")))
             one.keep(outcomes)
 
 
@@ -115,9 +115,9 @@ def _pseudonyms(path: Path, learners: Sequence[str]) -> dict[str, str]:
     names: dict[str, str] = dict(line.rsplit(",", 1) for line in lines)
     free = [f"{quality} {thing}" for quality in _QUALITIES for thing in _THINGS]
     free = [name for name in free if name not in names.values()]
-    for number, learner in enumerate(learners):
+    for learner in learners:
         if learner not in names:
-            names[learner] = free.pop(secrets.randbelow(len(free))) if free else f"Number {number}"
+            names[learner] = free.pop(secrets.randbelow(len(free))) if free else f"Number {len(names) + 1}"
     text = "".join(f"{learner},{name}\n" for learner, name in sorted(names.items()))
     write(path, f"learner,pseudonym\n{text}".encode())
     return names
