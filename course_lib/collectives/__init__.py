@@ -51,33 +51,81 @@ def ring(ranks: int, length: int) -> Iterator[Round]:
     yield from _ring(np.arange(ranks), chunks(length, ranks))
 
 
-def tree(ranks: int, length: int) -> Iterator[Round]:
+def halving(ranks: int, length: int, far_first: bool = False) -> Iterator[Round]:
     """Recursive halving, then doubling (Thakur, Rabenseifner, Gropp 2005): 2 log₂N rounds of L/2, L/4, … numbers.
 
-    Unless N is a power of two, the ranks beyond the last one first give all they have to a partner, and get the
+    Partners are neighbours in the first round, and twice as far away in each that follows; `far_first` turns the order
+    round. Unless N is a power of two, the ranks beyond the last one first give all they have to a partner, and get the
     sum back at the end: two more rounds of L numbers.
     """
-    size = 1 << (ranks.bit_length() - 1)
-    rank, extra = np.arange(size), np.arange(size, ranks)
-    whole = np.zeros_like(extra), np.full_like(extra, length)
-    if len(extra):
-        yield Round(extra, extra - size, *whole, add=True)
+    size = _power_of_two(ranks)
+    rank = np.arange(size)
+    yield from _handed(ranks, length, back=False)
     first, last = np.zeros(size, int), np.full(size, length)
-    halvings = []
-    distance = size // 2
-    while distance:
+    distances = [1 << power for power in range(size.bit_length() - 1)]
+    if far_first:
+        distances.reverse()
+    halved = []
+    for distance in distances:
         middle, lower = (first + last) // 2, rank & distance == 0
         sent = np.where(lower, middle, first), np.where(lower, last, middle)
         yield Round(rank, rank ^ distance, *sent, add=True)
-        halvings.append(distance)
+        halved.append((first, last))
         first, last = np.where(lower, first, middle), np.where(lower, middle, last)
-        distance //= 2
-    for distance in reversed(halvings):
-        partner = rank ^ distance
-        yield Round(rank, partner, first, last, add=False)
-        first, last = np.minimum(first, first[partner]), np.maximum(last, last[partner])
-    if len(extra):
-        yield Round(extra - size, extra, *whole, add=False)
+    for distance, whole in zip(reversed(distances), reversed(halved)):
+        yield Round(rank, rank ^ distance, first, last, add=False)
+        first, last = whole
+    yield from _handed(ranks, length, back=True)
+
+
+def doubling(ranks: int, length: int) -> Iterator[Round]:
+    """Recursive doubling: log₂N rounds in which partners exchange all they have (Thakur et al. 2005).
+
+    No all-reduce has fewer rounds. With N not a power of two as in `halving`: two rounds more.
+    """
+    size = _power_of_two(ranks)
+    rank, whole = np.arange(size), (np.zeros(size, int), np.full(size, length))
+    yield from _handed(ranks, length, back=False)
+    for power in range(size.bit_length() - 1):
+        yield Round(rank, rank ^ (1 << power), *whole, add=True)
+    yield from _handed(ranks, length, back=True)
+
+
+def double_tree(ranks: int, length: int, segments: int) -> Iterator[Round]:
+    """Two binary trees, each adds up one half of the numbers and gives out its sum (Sanders, Speck, Träff 2009).
+
+    A leaf of one tree is an inner node of the other, so every link is used. Each half is cut into `segments` that
+    follow each other: while one goes up, the one before it comes down. Which message travels in which round is decided
+    as it goes: of those that could, the earlier segment first.
+    """
+    ends, parents = chunks(length, 2 * segments), _two_trees(ranks)
+    waits = np.zeros((2, segments, ranks), int)  # children whose sums a rank still waits for
+    waits += np.array([np.bincount(parent[parent >= 0], minlength=ranks) for parent in parents])[:, None]
+    edges = [(t, s, r) for t in (0, 1) for s in range(segments) for r in range(ranks) if parents[t][r] >= 0]
+    up, down = set(edges), set(edges)  # messages to come: from rank r to its parent, and from its parent to r
+    whole = {
+        (t, s, int(np.argmin(parents[t]))) for t in (0, 1) for s in range(segments)
+    }  # roots, once they wait for none
+    while down:
+        ready = [(s, True, t, r) for t, s, r in up if not waits[t, s, r]]
+        ready += [
+            (s, False, t, r) for t, s, r in down if not waits[t, s, parents[t][r]] and (t, s, parents[t][r]) in whole
+        ]
+        sends, receives, chosen = set(), set(), []
+        for s, add, t, r in sorted(ready):
+            source, target = (r, parents[t][r]) if add else (parents[t][r], r)
+            if source not in sends and target not in receives:
+                sends.add(source)
+                receives.add(target)
+                chosen.append((source, target, t * segments + s, add))
+                (up if add else down).remove((t, s, r))
+        for _, target, part, add in chosen:  # it can be sent on from the next round
+            if add:
+                waits[part // segments, part % segments, target] -= 1
+            else:
+                whole.add((part // segments, part % segments, target))
+        source, target, part, add = map(np.array, zip(*chosen))
+        yield Round(source, target, ends[part], ends[part + 1], add)
 
 
 def hierarchical(ranks: int, length: int, group: int) -> Iterator[Round]:
@@ -92,6 +140,25 @@ def hierarchical(ranks: int, length: int, group: int) -> Iterator[Round]:
     yield from _beside(_to_leader(group_, length) for group_ in members)
     yield from _ring(leaders, chunks(length, len(leaders)))
     yield from _beside(_from_leader(group_, length) for group_ in members)
+
+
+def sharded(ranks: int, length: int, group: int) -> Iterator[Round]:
+    """Reduce-scatter in each host of k, k all-reduces of L/k numbers across hosts, all-gather in each host.
+
+    Horovod's hierarchical all-reduce (HOROVOD_HIERARCHICAL_ALLREDUCE): every rank of a host takes part in a ring of
+    those with its place in the other hosts. 2(k−1) rounds of L/k and 2(N/k − 1) of L/N numbers.
+
+    Raises:
+        ValueError: if the last host is not full.
+    """
+    group = min(group, ranks)
+    if ranks % group:
+        raise ValueError(f"{ranks} ranks do not fill hosts of {group}; take a multiple of {group}")
+    hosts, ends = np.arange(ranks).reshape(-1, group), chunks(length, group)
+    yield from _beside(_reduce_scatter(host, ends) for host in hosts)
+    inner = [ends[place] + chunks(ends[place + 1] - ends[place], len(hosts)) for place in range(group)]
+    yield from _beside(_ring(hosts[:, place], inner[place]) for place in range(group))
+    yield from _beside(_all_gather(host, ends) for host in hosts)
 
 
 def hybrid(ranks: int, length: int, group: int, threshold: int) -> Iterator[Round]:
@@ -203,3 +270,42 @@ def _beside(plans: Iterable[Plan]) -> Iterator[Round]:
         parts = (_joined(getattr(r, name) for r in rounds) for name in ("source", "target", "first", "last"))
         add = np.concatenate([np.broadcast_to(r.add, r.source.shape) for r in rounds])
         yield Round(*parts, add)
+
+
+def _power_of_two(ranks: int) -> int:
+    """The largest one that is not greater."""
+    return 1 << (ranks.bit_length() - 1)
+
+
+def _handed(ranks: int, length: int, back: bool) -> Iterator[Round]:
+    """The ranks beyond the last power of two hand over all they have; `back`: they get the whole sum."""
+    size = _power_of_two(ranks)
+    extra = np.arange(size, ranks)
+    if len(extra):
+        ways = (extra - size, extra) if back else (extra, extra - size)
+        yield Round(*ways, np.zeros_like(extra), np.full_like(extra, length), add=not back)
+
+
+def _two_trees(ranks: int) -> list[np.ndarray]:
+    """Each rank's parent in two binary trees, −1 at the root: even ranks are leaves of the first one.
+
+    The second is the first one's mirror image, or with N odd the first one shifted by one rank.
+    """
+    parent = np.full(ranks, -1)
+
+    def join(first: int, last: int, above: int) -> None:
+        """The ranks first … last − 1 as a tree below `above`, odd ranks inside."""
+        if first >= last:
+            return
+        size = last - first
+        middle = first if size == 1 else first + _power_of_two(size) - 1
+        parent[middle] = above
+        join(first, middle, middle)
+        join(middle + 1, last, middle)
+
+    join(0, ranks, -1)
+    other = np.full(ranks, -1)
+    for rank, above in enumerate(parent):
+        moved = (lambda r: ranks - 1 - r) if ranks % 2 == 0 else (lambda r: (r + 1) % ranks)
+        other[moved(rank)] = moved(above) if above >= 0 else -1
+    return [parent, other]

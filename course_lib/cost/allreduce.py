@@ -45,28 +45,50 @@ def ring(
     return (2 * half * np.where(ranks > group, link.seconds(part), (inner or link).seconds(part)))[()]
 
 
-def tree(
+def halving(
     ranks: int | np.ndarray,
     nbytes: float | np.ndarray,
     link: Link,
     group: int | np.ndarray = 1,
     inner: Link | None = None,
+    far_first: bool = False,
 ) -> float | np.ndarray:
     """Seconds of recursive halving and doubling: 2 log₂N rounds of n/2, n/4, … bytes (Thakur et al. 2005).
 
     With N not a power of two, P the last one below: two more rounds of n bytes, and N = P otherwise. All ranks of a
-    host have partners outside in the rounds of distance `group` and more: their messages share its link.
+    host have partners outside in the rounds of distance `group` and more: their messages share its link. With the
+    nearest partner first these are the small messages, with `far_first` the large ones.
 
     Args:
         group: a power of two.
     """
     ranks, nbytes, inner = np.asarray(ranks), np.asarray(nbytes, float), inner or link
     size = _power_of_two(ranks)
-    extra, near = ranks - size, np.minimum(group, size)
-    between = np.log2(size / near) * link.alpha + group * link.beta * nbytes * (1 - near / size)
-    within = np.log2(near) * inner.alpha + inner.beta * nbytes * (near - 1) / size
-    handed = np.where(ranks > group, link.seconds(np.minimum(group, extra) * nbytes), inner.seconds(nbytes))
-    return (2 * (between + within + np.where(extra > 0, handed, 0)))[()]
+    near = np.minimum(group, size)
+    # Of n: what a host sends out, all its ranks together, and what a rank sends within.
+    out, within = (near * (1 - near / size), (near - 1) / size) if far_first else (1 - near / size, 1 - 1 / near)
+    seconds = np.log2(size / near) * link.alpha + link.beta * nbytes * out
+    seconds = seconds + np.log2(near) * inner.alpha + inner.beta * nbytes * within
+    return (2 * (seconds + _handed(ranks, nbytes, link, group, inner)))[()]
+
+
+def doubling(
+    ranks: int | np.ndarray,
+    nbytes: float | np.ndarray,
+    link: Link,
+    group: int | np.ndarray = 1,
+    inner: Link | None = None,
+) -> float | np.ndarray:
+    """Seconds of recursive doubling: log₂N rounds of n bytes, else as `halving` (Thakur et al. 2005).
+
+    Args:
+        group: a power of two; in rounds of distance `group` and more its messages share a link.
+    """
+    ranks, nbytes, inner = np.asarray(ranks), np.asarray(nbytes, float), inner or link
+    size = _power_of_two(ranks)
+    near = np.minimum(group, size)
+    seconds = np.log2(size / near) * link.seconds(near * nbytes) + np.log2(near) * inner.seconds(nbytes)
+    return (seconds + 2 * _handed(ranks, nbytes, link, group, inner))[()]
 
 
 def hierarchical(
@@ -87,6 +109,28 @@ def hierarchical(
     waiting = np.where(groups > 1, np.maximum(last - 1, 0), 0)
     within = within + waiting * inner.beta * nbytes * (1 / np.maximum(last, 1) - 1 / full)
     return (4 * within + 2 * (groups - 1) * link.seconds(nbytes / groups))[()]
+
+
+def sharded(
+    ranks: int | np.ndarray,
+    nbytes: float | np.ndarray,
+    link: Link,
+    group: int | np.ndarray,
+    inner: Link | None = None,
+    shared: bool = True,
+) -> float | np.ndarray:
+    """Seconds of reduce-scatter in each host, k rings across hosts at a time, all-gather in each host (Horovod 2018).
+
+    2(k−1) rounds of n/k bytes within hosts, 2(N/k−1) of n/N bytes across.
+
+    Args:
+        ranks: a multiple of `group`, or fewer than it.
+        shared: the k messages that leave a host in a round share its link; else each rank has a link of its own.
+    """
+    ranks, nbytes, inner = np.asarray(ranks), np.asarray(nbytes, float), inner or link
+    full = np.minimum(group, ranks)
+    across = (ranks / full - 1) * link.seconds((full if shared else 1) * nbytes / ranks)
+    return (2 * ((full - 1) * inner.seconds(nbytes / full) + across))[()]
 
 
 def hybrid(
@@ -152,6 +196,15 @@ def fit(ranks: int | np.ndarray, nbytes: np.ndarray, seconds: np.ndarray) -> Lin
     elif beta < 0:
         alpha, beta = latency.sum() / (latency**2).sum(), 0.0
     return Link(float(alpha), float(beta))
+
+
+def _handed(
+    ranks: np.ndarray, nbytes: np.ndarray, link: Link, group: int | np.ndarray, inner: Link
+) -> float | np.ndarray:
+    """Seconds in which the ranks beyond the last power of two hand over all they have; 0 where there are none."""
+    extra = ranks - _power_of_two(ranks)
+    seconds = np.where(ranks > group, link.seconds(np.minimum(group, extra) * nbytes), inner.seconds(nbytes))
+    return np.where(extra > 0, seconds, 0)
 
 
 def _power_of_two(numbers: np.ndarray) -> np.ndarray:

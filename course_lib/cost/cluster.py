@@ -150,7 +150,9 @@ def _in_hosts_first(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarra
     within = allreduce.ring(near, nbytes, system.inner) if near > 1 else 0.0 * nbytes
     if hosts == 1:
         return within
-    return within + np.minimum(allreduce.ring(hosts, nbytes, system.outer), allreduce.tree(hosts, nbytes, system.outer))
+    return within + np.minimum(
+        allreduce.ring(hosts, nbytes, system.outer), allreduce.halving(hosts, nbytes, system.outer)
+    )
 
 
 def _in_groups(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:

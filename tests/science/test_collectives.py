@@ -8,11 +8,27 @@ from functools import partial
 import numpy as np
 import pytest
 
-from course_lib.collectives import chunks, hierarchical, hybrid, ring, run, trace, tree
+from course_lib.collectives import (
+    chunks,
+    double_tree,
+    doubling,
+    halving,
+    hierarchical,
+    hybrid,
+    ring,
+    run,
+    sharded,
+    trace,
+)
 
 ALGORITHMS = {
     "ring": ring,
-    "tree": tree,
+    "halving": halving,
+    "halving, far first": partial(halving, far_first=True),
+    "doubling": doubling,
+    "two trees": partial(double_tree, segments=1),
+    "two trees, 4 segments": partial(double_tree, segments=4),
+    "sharded by 1": partial(sharded, group=1),
     "hierarchical by 2": partial(hierarchical, group=2),
     "hierarchical by 4": partial(hierarchical, group=4),
     "hierarchical by 5": partial(hierarchical, group=5),
@@ -67,14 +83,45 @@ def test_ring_costs_what_the_formula_says(ranks):
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 64])
-def test_tree_costs_what_the_formula_says(ranks):
-    messages = trace(tree(ranks, 64))
-    assert messages.rounds == 2 * math.log2(ranks)
-    assert messages.largest().sum() == 2 * (ranks - 1) / ranks * 64
+def test_halving_costs_what_the_formula_says(ranks):
+    for far_first in (False, True):
+        messages = trace(halving(ranks, 64, far_first))
+        assert messages.rounds == 2 * math.log2(ranks)
+        assert messages.largest().sum() == 2 * (ranks - 1) / ranks * 64
+        assert abs(messages.source - messages.target)[0] == (ranks // 2 if far_first else 1)
 
 
-def test_tree_beyond_a_power_of_two_takes_two_whole_messages_more():
-    more, less = trace(tree(6, 64)), trace(tree(4, 64))
+@pytest.mark.parametrize("ranks", [2, 4, 64])
+def test_doubling_is_at_the_bound_of_rounds_and_pays_with_bytes(ranks):
+    messages = trace(doubling(ranks, 64))
+    assert messages.rounds == math.log2(ranks)
+    assert (messages.largest() == 64).all()
+
+
+@pytest.mark.parametrize(("ranks", "group"), [(8, 4), (64, 8), (12, 3), (6, 8)])
+def test_sharded_costs_what_the_formula_says_and_refuses_a_host_that_is_not_full(ranks, group):
+    messages, full = trace(sharded(ranks, 720 * ranks, group)), min(group, ranks)
+    assert messages.rounds == 2 * (full - 1) + 2 * (ranks // full - 1)
+    largest = messages.largest()
+    assert largest.sum() == 720 * ranks * (2 * (full - 1) / full + 2 * (ranks // full - 1) / ranks)
+    values = np.random.default_rng(0).integers(-9, 10, (ranks, 50))
+    assert (run(sharded(ranks, 50, group), values) == values.sum(0)).all()
+    with pytest.raises(ValueError, match="multiple of 4"):
+        trace(sharded(9, 50, 4))
+
+
+@pytest.mark.parametrize("ranks", [2, 5, 12, 33, 64])
+def test_two_trees_take_logarithmically_many_rounds_and_no_rank_is_inside_both(ranks):
+    messages = trace(double_tree(ranks, 1, segments=1))
+    assert messages.rounds <= 4 * math.log2(ranks) + 4
+    whole = trace(double_tree(ranks, 2, segments=1))
+    sent = np.bincount(whole.source, whole.elements, ranks)
+    assert sent.max() <= 4  # 2 n: no rank sends more than twice its tensor
+    assert trace(double_tree(ranks, 6400, segments=64)).largest().sum() < 2.8 * 6400
+
+
+def test_halving_beyond_a_power_of_two_takes_two_whole_messages_more():
+    more, less = trace(halving(6, 64)), trace(halving(4, 64))
     assert more.rounds == less.rounds + 2
     assert more.largest().sum() == less.largest().sum() + 2 * 64
 

@@ -22,6 +22,8 @@ from course_lib.system.cores import available_cores
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
+_RANKS = (*PALETTE, "#8c6d46")  # eight, as many as the largest picture has
+
 CARD, INK, FAINT = "#fbfbf9", "#2b2b2b", "#6b6b6b"
 GRID, SPINE = "#e6e6e2", "#b8b8b4"
 WIDTH = 900  # pixels: a notebook's output area
@@ -67,7 +69,7 @@ def style() -> AbstractContextManager:
 
 def colour(rank: int) -> str:
     """The colour of a rank, the same in every figure."""
-    return PALETTE[rank % len(PALETTE)]
+    return _RANKS[rank % len(_RANKS)]
 
 
 class Card(Figure):

@@ -1,6 +1,6 @@
 """Horovod's step time by fusion threshold and cycle time: measured on two ranks, and predicted by a simulation.
 
-ResNet-50's gradients become ready as a clock says, with a backward pass of 50, 150 or 300 ms, and Horovod reduces them.
+ResNet-50's gradients become ready as a timer says, with a backward pass of 50, 150 or 300 ms, and Horovod reduces them.
 The simulation's four parameters are fitted on the first two settings and on one message of 40 MB; all other settings
 test it.
 """
@@ -67,5 +67,5 @@ def record(folder: Path, runs: dict[str, list[fused_steps.Run]], seconds: float)
 
 
 def draw(table: pd.DataFrame) -> figures_4b.Card:
-    caption = f"ResNet-50's gradients, an accelerator of clockwork · 2 ranks · {experiments.machine()}"
+    caption = f"ResNet-50's gradients, a timer for an accelerator · 2 ranks · {experiments.machine()}"
     return figures_4b.predictions(table, caption)

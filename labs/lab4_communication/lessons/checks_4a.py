@@ -1,4 +1,4 @@
-"""Checks of notebook 4a: what a ring costs, the hierarchical all-reduce, where they cross, α and β fitted."""
+"""Checks of notebook 4a: what a ring costs, the hierarchical all-reduce, where they cross, halving on hosts."""
 
 from __future__ import annotations
 
@@ -170,6 +170,7 @@ def _crossing(cases: Iterable[tuple[int, int, float, float]], answer: Callable) 
                 nbytes,
                 "the number of bytes",
                 {
+                    "that is what it comes to for very many ranks; here it should be exact.": alpha / beta * n / 2,
                     "α and β are exchanged: latency saved over time per byte lost.": nbytes * (beta / alpha) ** 2,
                     "that is a time: divide by β.": nbytes * beta,
                     "α/β is missing.": nbytes * beta / alpha,
@@ -182,7 +183,6 @@ def _crossing(cases: Iterable[tuple[int, int, float, float]], answer: Callable) 
                     "4(k−1) messages of n/k bytes pass within a group.": saved / half_lost,
                     "the leaders are N/k: their chunks have n·k/N bytes.": saved / small_lost,
                     "within a group the messages have n/k bytes.": saved / whole_lost,
-                    "that is what it comes to for very many ranks; here it should be exact.": alpha / beta * n / 2,
                 },
             )
 
@@ -193,65 +193,84 @@ def _no_crossing(answer: Callable) -> None:
             raise Wrong(f"{ranks} ranks in groups of 8: a ring has {rounds} rounds here, so it always wins: return 0.")
 
 
-# fit_link
+# halve
 
 
-def _found(answer: Callable, ranks: int, nbytes: np.ndarray, seconds: np.ndarray) -> tuple[float, float]:
-    with answers.unchanged():
-        found = answers.several(answer(ranks, nbytes.copy(), seconds.copy()), "α", "β")
-    return tuple(map(answers.number, found))
+def _halved(answer: Callable, values: Sequence[np.ndarray]) -> tuple[list[tuple[int, np.ndarray]], Outcome]:
+    """Each rank's (first, sums), and the messages."""
+
+    def program(me: simulated.Rank, x: np.ndarray) -> tuple:
+        with answers.unchanged(x):
+            return answer(me, x)
+
+    try:
+        outcome = simulated.run(program, values)
+    except DeadlockError as error:
+        raise Wrong(f"{error} Two partners exchange: each is the other's partner, in the same round.") from None
+    parts = []
+    for rank, result in enumerate(outcome.results):
+        first, sums = answers.several(result, "first", "sums")
+        parts.append(
+            (int(answers.number(first)), answers.array(sums, (len(values[0]) // len(values),), f"rank {rank}"))
+        )
+    return parts, outcome
 
 
-def _exact_times(answer: Callable) -> None:
-    nbytes, alpha, beta = 4.0 ** np.arange(1, 13), 3e-4, 2e-9
-    for ranks in (5, 2):
-        with answers.case(f"{ranks} ranks, times of a ring with α = {alpha:g} s and β = {beta:g} s per byte"):
-            found = _found(answer, ranks, nbytes, allreduce.ring(ranks, nbytes, Link(alpha, beta)))
-            rounds = 2 * (ranks - 1)
-            answers.compare(
-                found,
-                (alpha, beta),
-                "the pair (α, β)",
-                {
-                    "they are exchanged: α first.": (beta, alpha),
-                    "these α and β belong to the whole all-reduce: it has 2(N−1) messages.": (
-                        rounds * alpha,
-                        rounds / ranks * beta,
-                    ),
-                    "that α belongs to the whole all-reduce: it has 2(N−1) rounds.": (rounds * alpha, beta),
-                    "that β belongs to the whole tensor: 2(N−1) messages of n/N bytes pass.": (
-                        alpha,
-                        rounds / ranks * beta,
-                    ),
-                    "a message has n/N bytes.": (alpha, beta / ranks),
-                    "both halves count: 2(N−1) rounds.": (alpha * 2, beta * 2),
-                    "β is seconds per byte, not bytes per second.": (alpha, 1 / beta),
-                },
-                rtol=1e-3,
+def _right_halves(answer: Callable) -> None:
+    for ranks in (2, 1, 4, 8):
+        values = [simulated.marked(rank, 8) for rank in range(ranks)]
+        with answers.case(f"{ranks} ranks, 8 numbers"):
+            parts, outcome = _halved(answer, [value.copy() for value in values])
+            total, size = sum(values), 8 // ranks
+            for rank, (first, sums) in enumerate(parts):
+                if answers.same(sums, values[rank][first : first + size]) and ranks > 1:
+                    raise Wrong(f"rank {rank} returns its own numbers: add what comes from the partner.")
+                if 0 <= first <= 8 - size and answers.same(sums, total[first : first + size]):
+                    continue
+                for other in range(8 - size + 1):
+                    if answers.same(sums, total[other : other + size]):
+                        raise Wrong(
+                            f"rank {rank} holds x[{other}:{other + size}], summed up, and says first = {first}."
+                        )
+                raise Wrong(f"rank {rank} {_halving_tally(sums[0], ranks)}")
+            if len({first for first, _ in parts}) < ranks:
+                twice = next(first for first, _ in parts if [f for f, _ in parts].count(first) > 1)
+                raise Wrong(f"several ranks keep the part from {twice} on: of two partners each keeps its own half.")
+            if outcome.unread:
+                raise Wrong(f"{outcome.unread} messages were sent that nobody received.")
+
+
+def _halving_tally(number: float, ranks: int) -> str:
+    other = f"has {number}, which is no sum of one number over the ranks: what comes belongs to the half that is kept."
+    try:
+        counts = np.bincount(simulated.origin(number)[1], minlength=ranks)
+    except (ValueError, OverflowError):
+        return other
+    missing = ", ".join(map(str, np.flatnonzero(counts == 0)))
+    return f"lacks the numbers of rank {missing}." if missing else other
+
+
+def _few_rounds(answer: Callable) -> None:
+    ranks, length = 16, 64
+    with answers.case(f"{ranks} ranks, {length} numbers"):
+        trace = _halved(answer, [np.ones(length) for _ in range(ranks)])[1].trace
+        sizes = sorted((int(size) for size in trace.largest()), reverse=True)
+        if trace.rounds > 4:
+            raise Wrong(f"it takes {trace.rounds} rounds; with the right partners log₂N = 4 are enough.")
+        if sizes != [32, 16, 8, 4]:
+            raise Wrong(f"the rounds' largest messages have {sizes} numbers; half of what is left is 32, 16, 8, 4.")
+
+
+def _little_leaves(answer: Callable) -> None:
+    ranks, group, length = 32, 8, 64
+    with answers.case(f"{ranks} ranks, hosts of {group}, {length} numbers"):
+        trace = _halved(answer, [np.ones(length) for _ in range(ranks)])[1].trace
+        out = trace.source // group != trace.target // group
+        left = np.bincount(trace.source[out] // group, trace.elements[out], ranks // group).max(initial=0) / length
+        if left > 0.75:
+            raise Wrong(
+                f"{left:.2f} n leave a host, 0.75 n are enough. The first round carries most: with whom should it be?"
             )
-
-
-def _noisy_times(answer: Callable) -> None:
-    nbytes = 4.0 ** np.arange(1, 13)
-    noise = np.random.default_rng(1).lognormal(0, 0.15, len(nbytes))
-    seconds = allreduce.ring(2, nbytes, Link(3e-4, 2e-9)) * noise
-    found = _found(answer, 2, nbytes, seconds)
-    best = allreduce.fit(2, nbytes, seconds)
-    in_seconds = np.linalg.lstsq(np.stack([np.full_like(nbytes, 2.0), nbytes], 1), seconds, rcond=None)[0]
-    if answers.same(found, (seconds[0] / 2, seconds[-1] / nbytes[-1]), rtol=0.02):
-        raise Wrong("this uses the smallest and the largest tensor only; let all of them count.")
-    answers.compare(
-        found,
-        (best.alpha, best.beta),
-        "with noisy times the least squares of the relative errors, (α, β),",
-        {
-            f"these are the least squares of the errors in seconds: α = {found[0]:.2g} s, where the small tensors say "
-            f"{best.alpha:.2g} s. The largest tensor decides alone; take errors relative to the measured seconds.": (
-                tuple(in_seconds)
-            ),
-        },
-        rtol=1e-3,
-    )
 
 
 EXERCISES = Exercises(
@@ -292,9 +311,10 @@ EXERCISES = Exercises(
         Criterion("no-crossing", "Where the ring always wins", 0.2, _no_crossing),
     ),
     Exercise(
-        "fit_link",
-        Criterion("exact-times", "Exact times", 0.5, _exact_times),
-        Criterion("noisy-times", "Noisy times, relative errors", 0.5, _noisy_times),
+        "halve",
+        Criterion("sums", "Each rank one part, summed up", 0.4, _right_halves),
+        Criterion("rounds", "log₂N rounds, of half of what is left", 0.2, _few_rounds),
+        Criterion("hosts", "As little as possible leaves a host", 0.4, _little_leaves),
     ),
 )
 check, points = EXERCISES.check, EXERCISES.points

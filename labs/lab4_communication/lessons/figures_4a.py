@@ -14,7 +14,13 @@ from course_lib.notebook.plots.canvas import Canvas, Panel
 from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
 
 LETTERS = "ABCDEFGHIJKLMNOP"
-COLOURS = {"ring": PALETTE[0], "tree": PALETTE[2], "hierarchical": PALETTE[1], "hybrid": PALETTE[3]}
+COLOURS = {
+    "ring": PALETTE[0],
+    "hierarchical": PALETTE[1],
+    "sharded": PALETTE[4],
+    "halving": PALETTE[2],
+    "doubling": PALETTE[3],
+}
 _EMPTY_COLOUR, _HOST_COLOUR = "#ececE8", "#f0efe6"
 
 SIZES = np.logspace(0, 9, 361)  # bytes: from one to 1 GB
@@ -80,7 +86,7 @@ def _memory(page: Canvas, xs: np.ndarray, step: float, parts: np.ndarray) -> Non
             y = 198 - (chunk + 1) * tall
             share = (parts[rank, chunk] - 1) / max(ranks - 1, 1)
             whole = parts[rank, chunk] == ranks
-            boxes.append((xs[rank] - 22, y, 44, tall - 1.5, COLOURS["tree"] if whole else _blend(share)))
+            boxes.append((xs[rank] - 22, y, 44, tall - 1.5, COLOURS["halving"] if whole else _blend(share)))
             words.append(
                 (xs[rank], y + tall / 2 - 0.5, "Σ" if whole else str(parts[rank, chunk]), whole or share > 0.5)
             )
@@ -147,10 +153,11 @@ def winners(
     group: int,
     inner: Link | None = None,
     *,
-    among: Sequence[str] = ("ring", "hierarchical", "tree"),
+    among: Sequence[str] = ("ring", "hierarchical", "halving"),
     ranks: np.ndarray = POWERS,
     at: int = 1024,
     hosts: bool = False,
+    far_first: bool = False,
     caption: str = "",
 ) -> Card:
     """A map of the cheapest all-reduce over ranks and bytes with the crossings; beside it the seconds of `at` ranks.
@@ -162,12 +169,15 @@ def winners(
         among: which algorithms compete.
         ranks: powers of two, or numbers in between.
         hosts: the ranks of a group share one link to the outside; else each has its own.
+        far_first: halving begins with the partner that is farthest away.
     """
     near, share = (inner, group) if hosts else (None, 1)
     every = {
         "ring": lambda n, size: allreduce.ring(n, size, link, share, near),
         "hierarchical": lambda n, size: allreduce.hierarchical(n, size, link, group, inner),
-        "tree": lambda n, size: allreduce.tree(n, size, link, share, near),
+        "sharded": lambda n, size: allreduce.sharded(n, size, link, group, inner, shared=hosts),
+        "halving": lambda n, size: allreduce.halving(n, size, link, share, near, far_first),
+        "doubling": lambda n, size: allreduce.doubling(n, size, link, share, near),
     }
     seconds = {name: every[name] for name in among}
     # Hosts, not ranks, where they share links; on a single host its own links.
@@ -178,13 +188,13 @@ def winners(
         _map(page, seconds, ranks)
         _lines(page, seconds, at, bound)
         for place, name in enumerate(among):
-            page.boxes([(86 + 110 * place, 425, 14, 12, COLOURS[name])])
-            page.text(106 + 110 * place, 426, name)
-        page.line([442, 466], [431, 431], color=INK, linewidth=1.6)
-        page.marks([454], [431], "o", color=INK, markersize=4)
-        page.text(474, 426, "equal, by the formulas")
-        page.line([650, 674], [431, 431], ":", color=INK, linewidth=1.3)
-        page.text(682, 426, "no all-reduce is faster")
+            page.boxes([(24 + 112 * place, 425, 14, 12, COLOURS[name])])
+            page.text(44 + 112 * place, 426, name)
+        page.line([590, 614], [431, 431], color=INK, linewidth=1.6)
+        page.marks([602], [431], "o", color=INK, markersize=4)
+        page.text(620, 426, "equally fast")
+        page.line([714, 738], [431, 431], ":", color=INK, linewidth=1.3)
+        page.text(744, 426, "no all-reduce is faster")
         if caption:
             page.text(14, 12, caption, size=8.5, colour=FAINT)
         return page.figure()
@@ -249,6 +259,8 @@ def _seconds(value: float) -> str:
 
 # Measured
 
+RESIDUALS = 60  # per cent: what is farther off stands at the edge
+
 
 def measured(series: Mapping[str, tuple[np.ndarray, np.ndarray]], nbytes: Sequence[int], *, caption: str = "") -> Card:
     """Seconds over bytes with the lines that were fitted; beside them how far each median is from its line.
@@ -265,8 +277,16 @@ def measured(series: Mapping[str, tuple[np.ndarray, np.ndarray]], nbytes: Sequen
             low, middle, high = np.percentile(seconds, [25, 50, 75], axis=0) * 1e3
             left.errorbar(nbytes, middle, [middle - low, high - middle], label=name, elinewidth=1, **look)
             left.plot(nbytes, fitted * 1e3, color=PALETTE[number], linewidth=1.3)
-            right.plot(nbytes, 100 * (middle / 1e3 / fitted - 1), label=name, **look)
+            residuals = 100 * (middle / 1e3 / fitted - 1)
+            right.plot(nbytes, np.clip(residuals, -RESIDUALS, RESIDUALS), label=name, **look)
+            for size, residual in zip(nbytes, residuals):
+                if abs(residual) > RESIDUALS:  # at the edge, with its number
+                    right.annotate(
+                        f"{residual:+.0f} %", (size, np.clip(residual, -RESIDUALS, RESIDUALS)), (0, -13),
+                        textcoords="offset points", ha="center", fontsize=9, color=PALETTE[number],
+                    )  # fmt: skip
         right.axhline(0, color=INK, linewidth=1)
+        right.set_ylim(-1.08 * RESIDUALS, 1.08 * RESIDUALS)
         left.set_yscale("log")
         left.set_ylabel("milliseconds")
         left.set_title("medians, middle halves, fitted lines")

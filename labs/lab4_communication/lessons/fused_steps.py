@@ -1,6 +1,6 @@
 """Steps on real ranks: Horovod's all-reduces of a network's gradients, while an accelerator computes.
 
-The accelerator is a clock. A rank waits until a gradient is due and then hands it to Horovod, so that its processor is
+The accelerator is a timer. A rank waits until a gradient is due and then hands it to Horovod, so that its processor is
 free to communicate as it is beside a GPU. All else is real: gradients of real sizes, fused, copied, sent and summed by
 Horovod.
 """
@@ -20,6 +20,7 @@ from course_lib.ranks import launch
 Job = tuple  # (elements of each gradient [T], when each is due [T])
 WARM_UP_ROUNDS = 2  # that are not counted: Horovod allocates its buffers and fills its cache
 SIMULATED_ROUNDS = 8
+UNSTEADY = 1.4  # times as long as the other round
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,37 @@ def measure(jobs: Sequence[Job], threshold: float, cycle: float, *, ranks: int =
         )
         for (elements, _), results in zip(jobs, zip(*by_rank))
     ]  # fmt: skip
+
+
+def joined(rounds: Sequence[Sequence[Run]]) -> list[Run]:
+    """The runs of several rounds with one setting, all their steps together."""
+    return [
+        replace(
+            runs[0],
+            ready=np.mean([run.ready for run in runs], axis=0),
+            seconds=np.concatenate([run.seconds for run in runs]),
+        )
+        for runs in zip(*rounds)
+    ]
+
+
+def steadiness(rounds: Mapping[str, Sequence[Sequence[Run]]]) -> str:
+    """A sentence on how well two rounds of the same setting agree: by it, differences of settings can be judged."""
+    if all(len(measured) < 2 for measured in rounds.values()):
+        return "One round only: how steady the machine is was not measured."
+    apart = {name: max(map(_apart, zip(*measured))) for name, measured in rounds.items()}
+    name, most = max(apart.items(), key=lambda pair: pair[1])
+    if most > UNSTEADY:
+        return (
+            f"The machine is busy: with {name} one round took {most:.1f} times as long as the other. Close what else "
+            "runs and repeat, or go by the recorded figure."
+        )
+    return f"The machine is steady: rounds of one setting differ by {100 * (most - 1):.0f} % at most."
+
+
+def _apart(runs: Sequence[Run]) -> float:
+    typical = [run.typical for run in runs]
+    return max(typical) / min(typical)
 
 
 def _time_jobs(jobs: Sequence[Job], steps: int) -> list[tuple[np.ndarray, np.ndarray]]:

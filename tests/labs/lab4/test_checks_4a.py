@@ -9,14 +9,14 @@ from labs.lab4_communication.lessons.checks_4a import check, points
 NOTEBOOK = "4a_collectives_and_their_cost"
 
 
-@pytest.mark.parametrize("exercise", ["ring_seconds", "hierarchical_all_reduce", "crossing", "fit_link"])
+@pytest.mark.parametrize("exercise", ["ring_seconds", "hierarchical_all_reduce", "crossing", "halve"])
 def test_the_solution_gets_full_points(answer, exercise):
     solution = answer(NOTEBOOK, exercise)
     assert points(solution, 6) == 6.0
     assert all(verdict.passed for verdict in check(solution).verdicts)
 
 
-RING, HIERARCHICAL, CROSSING, FIT = "ring_seconds", "hierarchical_all_reduce", "crossing", "fit_link"
+RING, HIERARCHICAL, CROSSING, HALVE = "ring_seconds", "hierarchical_all_reduce", "crossing", "halve"
 
 WRONG = {
     "half a ring": (RING, [("2 * (ranks - 1)", "(ranks - 1)")], "reduce-scatter alone"),
@@ -97,19 +97,38 @@ WRONG = {
         [("max(more_rounds, 0) * alpha / (more_bytes * beta)", "alpha / beta * ranks / 2")],
         "should be exact",
     ),
-    "errors in seconds": (
-        FIT,
+    "the farthest partner first": (
+        HALVE,
         [
-            ("np.ones(len(seconds))", "seconds"),
-            ("rounds / seconds", "rounds * np.ones(len(seconds))"),
-            ("rounds * nbytes / ranks / seconds", "rounds * nbytes / ranks"),
+            ("distance = 1", "distance = me.size // 2"),
+            ("distance < me.size", "distance > 0"),
+            ("distance *= 2", "distance //= 2"),
         ],
-        "relative to the measured",
+        "6.00 n leave a host, 0.75 n are enough",
     ),
-    "of the whole all-reduce": (FIT, [("2 * (ranks - 1)", "1"), ("rounds * nbytes / ranks", "nbytes")], "belong"),
-    "one round": (FIT, [("2 * (ranks - 1)", "(ranks - 1)")], "2(N−1) rounds"),
-    "whole tensors in each round": (FIT, [("rounds * nbytes / ranks", "rounds * nbytes")], "n/N bytes"),
-    "exchanged": (FIT, [("return alpha, beta", "return beta, alpha")], "α first"),
+    "nothing is added": (
+        HALVE,
+        [("lower + me.receive(partner)", "lower + 0 * me.receive(partner)")],
+        "its own numbers",
+    ),
+    "both keep the lower half": (
+        HALVE,
+        [("sums = upper + me.receive(partner)", "sums = me.receive(partner) + lower"), ("first += middle", "pass")],
+        "no sum of one number",
+    ),
+    "it is not said which part": (HALVE, [("first += middle", "pass")], "and says first = 0"),
+    "a round too few": (HALVE, [("distance < me.size", "2 * distance < me.size")], "shape (8,); it should be (4,)"),
+    "nobody answers": (HALVE, [("me.send(lower, partner)", "pass")], "Two partners exchange"),
+    "all of it is sent": (
+        HALVE,
+        [
+            ("me.send(upper, partner)", "me.send(sums, partner)"),
+            ("me.send(lower, partner)", "me.send(sums, partner)"),
+            ("lower + me.receive(partner)", "lower + me.receive(partner)[:middle]"),
+            ("upper + me.receive(partner)", "upper + me.receive(partner)[middle:]"),
+        ],
+        "half of what is left is 32, 16, 8, 4",
+    ),
 }
 
 
@@ -167,16 +186,8 @@ def test_nothing_but_a_return_missing_is_said():
     def ring_seconds(ranks, nbytes, alpha, beta):
         ranks - 1
 
-    def fit_link(ranks, nbytes, seconds):
+    def halve(me, x):
         return 3.0
 
     assert "return" in check(ring_seconds).verdicts[0].reason
-    assert "2 values are expected" in check(fit_link).verdicts[0].reason
-
-
-def test_a_fit_to_the_two_ends_is_named():
-    def fit_link(ranks, nbytes, seconds):
-        beta = seconds[-1] / nbytes[-1]
-        return seconds[0] / 2, beta
-
-    assert "smallest and the largest" in check(fit_link).verdicts[1].reason
+    assert "2 values are expected" in check(halve).verdicts[0].reason

@@ -21,13 +21,17 @@ def test_importing_loads_neither_tensorflow_nor_pyplot():
     assert answer.stdout.strip() == "set()"
 
 
-PLANS = {"ring": collectives.ring(8, 8), "tree": collectives.tree(6, 6), "groups": collectives.hierarchical(7, 7, 3)}
+PLANS = {
+    "ring": collectives.ring(8, 8),
+    "halving": collectives.halving(6, 6),
+    "groups": collectives.hierarchical(7, 7, 3),
+}
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_before_the_first_round_nothing_is_summed_and_after_the_last_all_is(canvas_words, name):
     plan = list(PLANS[name])
-    ranks = {"ring": 8, "tree": 6, "groups": 7}[name]
+    ranks = {"ring": 8, "halving": 6, "groups": 7}[name]
     before = canvas_words(lambda: figures_4a.rounds(plan, ranks, 0, group=3))
     after = canvas_words(lambda: figures_4a.rounds(plan, ranks, len(plan)))
     assert "Σ" not in before
@@ -35,9 +39,9 @@ def test_before_the_first_round_nothing_is_summed_and_after_the_last_all_is(canv
 
 
 def test_the_bill_adds_up(canvas_words):
-    plan = list(collectives.tree(8, 8))
-    words = canvas_words(lambda: figures_4a.rounds(plan, 8, 3, title="tree"))
-    assert "tree: round 3 of 6" in words
+    plan = list(collectives.halving(8, 8))
+    words = canvas_words(lambda: figures_4a.rounds(plan, 8, 3, title="halving"))
+    assert "halving: round 3 of 6" in words
     assert "so far 3 α + 7n/8 · β" in words
     assert {"A", "B", "H"} <= set(words)
     assert "so far 6 α + 7n/4 · β" in canvas_words(lambda: figures_4a.rounds(plan, 8, 6))
@@ -49,7 +53,7 @@ def test_the_bill_adds_up(canvas_words):
 def test_maps_are_drawn_at_all_ends(canvas_words, ranks, alpha, beta, group, at):
     link, inner = Link(alpha, beta), Link(alpha / 100, beta / 100)
     words = canvas_words(lambda: figures_4a.winners(link, group, ranks=ranks, at=at))
-    assert {"ring", "hierarchical", "tree", "the cheapest", f"time with {at:,} ranks"} <= set(words)
+    assert {"ring", "hierarchical", "halving", "the cheapest", f"time with {at:,} ranks"} <= set(words)
     assert f"time with {at:,} ranks" in canvas_words(lambda: figures_4a.winners(link, group, inner, at=at, hosts=True))
 
 
@@ -70,3 +74,24 @@ def test_measured_shows_lines_and_residuals():
     fitted = next(line for line in times.lines if line.get_linestyle() == "-")
     assert fitted.get_ydata() == pytest.approx(1e3 * LINK.seconds(sizes))
     assert residuals.lines[0].get_ydata() == pytest.approx(10)
+
+
+def test_a_residual_that_is_far_off_stands_at_the_edge_with_its_number():
+    sizes = 4 ** np.arange(1, 8)
+    seconds = np.tile(LINK.seconds(sizes), (5, 1))
+    seconds[:, 3] *= 3.8
+    residuals = figures_4a.measured({"message": (seconds, LINK.seconds(sizes))}, sizes).axes[1]
+    assert residuals.lines[0].get_ydata()[3] == figures_4a.RESIDUALS
+    assert [text.get_text() for text in residuals.texts] == ["+280 %"]
+
+
+@pytest.mark.parametrize("far_first", [False, True])
+def test_with_the_near_partner_first_the_map_has_halving_where_it_had_all_three(monkeypatch, far_first):
+    seen = []
+    monkeypatch.setattr(figures_4a, "_map", lambda page, seconds, ranks: seen.append(seconds))
+    near = Link(LINK.alpha / 10, LINK.beta / 10)
+    figures_4a.winners(LINK, 8, near, hosts=True, far_first=far_first)
+    (seconds,) = seen
+    sizes = np.array([1e3, 1e7, 1e9])
+    best = np.argmin([seconds[name](1024, sizes) for name in seconds], 0)
+    assert [list(seconds)[i] for i in best] == (["halving", "hierarchical", "ring"] if far_first else ["halving"] * 3)

@@ -71,3 +71,23 @@ def test_real_ranks_hand_over_gradients_when_they_are_due_and_wait_for_a_long_cy
     assert (long.ready >= 2 * due).all()
     assert len(short.seconds) == 3
     assert short.typical > 0.2  # ready after 0.06 s, but the cycle takes 0.25 s
+
+
+def rounds(*factors):
+    """Rounds of one setting, each so many times as slow as the first."""
+    (run,) = as_measured(launch(MIB, 0.001, 0.1))
+    return [[replace(run, seconds=run.seconds * factor)] for factor in factors]
+
+
+def test_rounds_are_joined_with_all_their_steps():
+    (run,) = fused_steps.joined(rounds(1, 3))
+    assert len(run.seconds) == 6
+    assert run.typical == pytest.approx(2 * rounds(1)[0][0].typical)
+
+
+def test_a_busy_machine_is_told_with_the_setting_that_shows_it():
+    steady = fused_steps.steadiness({"a": rounds(1, 1.1), "b": rounds(1, 0.95)})
+    assert steady == "The machine is steady: rounds of one setting differ by 10 % at most."
+    busy = fused_steps.steadiness({"a": rounds(1, 1.1), "no fusion": rounds(1, 2.5)})
+    assert "with no fusion one round took 2.5 times as long" in busy and "recorded figure" in busy
+    assert "One round only" in fused_steps.steadiness({"a": rounds(1)})

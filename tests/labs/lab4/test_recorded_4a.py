@@ -1,0 +1,42 @@
+"""What notebook 4a says of its recorded all-reduces is what the table says."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from course_lib.system.paths import ROOT
+
+FOLDER = ROOT / "labs/lab4_communication"
+TEXT = " ".join((FOLDER / "4a_collectives_and_their_cost.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+
+
+@pytest.fixture(scope="module")
+def table():
+    table = pd.read_csv(FOLDER / "recorded/all_reduce.csv", comment="#")
+    return table.assign(off=100 * (table["median seconds"] / table["fitted seconds"] - 1))
+
+
+def test_how_many_all_reduces_the_line_fits(table):
+    off = table[table["what"] != "bare TCP message"]["off"].abs()
+    said = f"Of the {len(off)} medians of all-reduces {(off <= 15).sum()} lie within 15 % of their line"
+    assert f"{said}, one is {off.max():.0f} % off." in TEXT
+    assert off.idxmax() in table.index[table["what"] == "2 ranks, cycle 1 ms"]
+
+
+def test_what_four_bytes_take_and_the_alphas(table):
+    rows = table[table["bytes"] == 4].set_index("what")
+    four, two = (rows["median seconds"][f"{ranks} ranks, cycle 0.1 ms"] for ranks in (4, 2))
+    assert f"take {1e3 * four:.2f} ms for 4 bytes, two take {1e3 * two:.2f}." in TEXT
+    alphas = [1e3 * rows["alpha"][f"{ranks} ranks, cycle 0.1 ms"] for ranks in (4, 2)]
+    assert f"nearly the same α, {alphas[0]:.2f} and {alphas[1]:.2f} ms" in TEXT
+    added = 1e3 * rows["alpha"]["2 ranks, cycle 10 ms"] - alphas[1]
+    assert f"adds {added:.1f} ms to α and not 10" in TEXT
+    assert f"in one cycle, in {1e3 * rows['median seconds']['2 ranks, cycle 1 ms']:.2f} ms, or in two" in TEXT
+    assert rows["alpha"]["2 ranks, cycle 0.1 ms"] / rows["alpha"]["bare TCP message"] > 10
+
+
+def test_what_the_smallest_tensor_costs_would_pay_for_a_megabyte(table):
+    rows = table[table["what"] == "2 ranks, cycle 0.1 ms"].iloc[0]
+    # Two ranks: two rounds of n/2 bytes, so n β beside 2 α.
+    assert 2 * rows["alpha"] / rows["beta"] == pytest.approx(1e6, rel=0.05)

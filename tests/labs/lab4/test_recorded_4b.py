@@ -1,0 +1,37 @@
+"""What notebook 4b says of its recorded steps is what the table says."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from course_lib.system.paths import ROOT
+
+FOLDER = ROOT / "labs/lab4_communication"
+TEXT = " ".join((FOLDER / "4b_fusion_and_overlap.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+
+
+@pytest.fixture(scope="module")
+def table():
+    return pd.read_csv(FOLDER / "recorded/fusion.csv", comment="#")
+
+
+def test_how_far_the_predictions_are_off(table):
+    off = table[table["used"] == "test"]["error"].abs()
+    said = f"Of the {len(off)} predictions half are off by less than 4 %, the worst by {100 * off.max():.0f} %"
+    assert said in TEXT
+    assert 0.03 < off.median() < 0.04
+    worst = table.loc[off.nlargest(3).index, "setting"]
+    assert "Its worst three are cycles of 60 and 200 ms" in TEXT
+    assert set(worst) == {"128 MiB, 60 ms", "128 MiB, 200 ms"}
+
+
+def test_the_steps_it_cites(table):
+    short = table[(table["backward"] > 0.04) & (table["backward"] < 0.06)].set_index("setting")["measured"]
+    some, much, none = (1e3 * short[f"{size}, 1 ms"] for size in ("1 MiB", "128 MiB", "no fusion"))
+    assert f"takes {some:.0f} ms with 1 MiB, {much:.0f} ms with 128 MiB, {none:.0f} ms without fusion" in TEXT
+    assert f"where {none:.0f} and {much:.0f} stand now" in TEXT
+    assert f"50 ms of backward pass takes {1e3 * short['128 MiB, 200 ms']:.0f} ms" in TEXT
+    longer = table[(table["backward"] > 0.14) & (table["backward"] < 0.16)].set_index("setting")["measured"]
+    assert "With one of 150 ms all three are hidden" in TEXT
+    assert (longer[["1 MiB, 1 ms", "128 MiB, 1 ms", "no fusion, 1 ms"]] < 0.155).all()
