@@ -93,8 +93,10 @@ points(step_seconds, 3)
 # ### Predict
 #
 # From 64 to 32 images, the computation of a step is halved and the communication stays the same. Published losses:
-# 0.8 % and 12.1 %, fifteen times as much for half of the work. Which of these can explain that: a slow network
-# (communication takes longer), waiting for the slowest GPU, or the overlap?
+# 0.8 % and 12.1 %, fifteen times as much for half of the work. Which of these can explain that?
+# - `"network"`: it is slow, and computing stands still while it works;
+# - `"slowest"`: all wait in each step for the slowest GPU, which is late by so many milliseconds;
+# - `"overlap"`: what fits behind the backward pass costs nothing, the rest costs in full.
 
 # %% editable=true
 my_explanation = ""
@@ -114,7 +116,9 @@ def what_explains_both():
     )
 
 
-print(f"your explanation: {my_explanation or '(none)'}")
+EXPLAINED = {"network": 2, "slowest": 2, "overlap": 15}  # times the loss of 64 images that 32 have
+if my_explanation in EXPLAINED:
+    print(f"you say {my_explanation}: that makes the loss {EXPLAINED[my_explanation]} times as large or so")
 what_explains_both()
 
 # %% [markdown]
@@ -123,8 +127,8 @@ what_explains_both()
 # **115 to 125 ms**: it fits behind a backward pass of 196 ms, and sticks out of one of 98 ms. The loss is not
 # proportional to anything. It starts where hiding ends.
 #
-# A slow network alone would cost 32 images twice as much as 64, and so would waiting for the slowest GPU, if it is
-# late by as much in both. Fifteen times takes the overlap.
+# A slow network alone would cost 32 images about twice as much as 64: the same milliseconds beside half of the work. So
+# would waiting for the slowest GPU, if it is late by as much in both. Fifteen times takes the overlap.
 #
 # That already is a measurement of a machine that we have never seen. But a ring's share of the gradients, twice 51 MB
 # or twice 102 MB (2 or 4 bytes a number), crosses a cable of 100 Gbit/s in 8 or 16 ms. Where do 118 ms come from?
@@ -590,7 +594,16 @@ prediction.tables(
 # - **You et al., AlexNet:** from ResNet-50 on the same device, by FLOP. On 8 GPUs good to 7 %; on 1,024 CPUs 14 % too
 #   fast, with no communication counted, and a sixth of the time to hide more than twice the gradient.
 #
-# Time alone is no result. Against the 75.3 % of He et al., Cho et al. end 0.3 points lower and Akiba et al. 0.4; Jia
+# Time alone is no result:
+
+# %%
+prediction.accuracy_and_time(
+    [(f"{line.team}, {line.devices:,}", line.network, line.minutes, line.accuracy) for line in tables()],
+    "published: tables 4 and 5 of Jia et al. 2018; labels: team, devices",
+)
+
+# %% [markdown]
+# Against the 75.3 % of He et al., Cho et al. end 0.3 points lower and Akiba et al. 0.4; Jia
 # et al. end 0.9 points higher on 1,024 GPUs and 0.5 on 2,048.
 #
 # ## Systems that it has not seen
@@ -733,16 +746,24 @@ pd.DataFrame(
 #
 # ## How to make it look good
 #
-# One prediction, drawn twice. Judge from the right panel alone: how many percent is the hybrid below the ideal on
-# 2,048 GPUs? How many times is the fused ring?
+# The throughput that the model predicts, as papers like to draw it:
+
+# %%
+curve = {name: 218 * np.array(RANKS) * curves[32][name] for name in ("hybrid", "fused ring")}
+ideal = 218 * np.array(RANKS)
+prediction.log_axes(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the model with α and threshold as above")
+
+# %% [markdown]
+# ### Predict
+#
+# Judge from this figure alone: by how many percent is the hybrid below the ideal on 2,048 GPUs? By which factor is the
+# fused ring?
 
 # %% editable=true
 my_percent_below = None
 my_times_below = None
 
 # %%
-curve = {name: 218 * np.array(RANKS) * curves[32][name] for name in ("hybrid", "fused ring")}
-ideal = 218 * np.array(RANKS)
 print(f"your guesses: {my_percent_below} % and {my_times_below} times")
 print(f"right: {100 * (1 - curve['hybrid'][-1] / ideal[-1]):.0f} % and {ideal[-1] / curve['fused ring'][-1]:.0f} times")
 prediction.honest(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the model with α and threshold as above")

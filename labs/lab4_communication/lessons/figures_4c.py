@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
+from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -277,6 +278,53 @@ def tables(rows: Sequence[tuple[str, float | None]], within: float, caption: str
     return figure
 
 
+def accuracy_and_time(lines: Sequence[tuple[str, str, float, float]], caption: str = "") -> Card:
+    """Accuracy over time to train, one panel for each network.
+
+    Args:
+        lines: (label, network, minutes, top-1 in percent).
+    """
+    names = list(dict.fromkeys(network for _, network, _, _ in lines))
+    with style():
+        figure, axes = card(height=380, columns=len(names), caption=caption)
+        figure.subplots_adjust(left=66 / WIDTH, wspace=0.2)
+        for number, (axis, name) in enumerate(zip(axes, names)):
+            rows = [(minutes, top1, label) for label, network, minutes, top1 in lines if network == name]
+            for minutes, top1, label in rows:
+                axis.plot(minutes, top1, MARKERS[number], color=PALETTE[number], markersize=7)
+                near = [other / minutes for other, level, _ in rows if abs(level - top1) < 0.25]
+                left = minutes > 500 or (minutes > 12 and any(1 < ratio < 3 for ratio in near))
+                above = any(0.25 < ratio < 1 for ratio in near) or (
+                    minutes < 12 and any(1 < ratio < 3 for ratio in near)
+                )
+                axis.annotate(
+                    label, (minutes, top1), (-6 if left else 6, 5 if above else -12), fontsize=9,
+                    textcoords="offset points", ha="right" if left else "left",
+                )  # fmt: skip
+            axis.set_xscale("log")
+            axis.set_xticks([4, 10, 30, 100, 300, 1000], ["4", "10", "30", "100", "300", "1,000"])
+            axis.xaxis.set_minor_locator(NullLocator())
+            axis.set(xlim=(2, 2200), xlabel="minutes to train", title=name)
+            low, high = (end(top1 for _, top1, _ in rows) for end in (min, max))
+            axis.set_ylim(low - 0.5, high + 0.5)
+        axes[0].set_ylabel("top-1 accuracy, %")
+    return figure
+
+
+def log_axes(
+    ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float], caption: str = ""
+) -> Card:
+    """Throughputs on two log axes; see `honest`."""
+    with style():
+        figure, (axis,) = card(height=370, caption=caption)
+        figure.subplots_adjust(left=66 / WIDTH)
+        _throughputs(axis, ranks, curves, ideal)
+        _both_log(axis)
+        axis.set_ylabel("thousand images/s")
+        figure.legend(*axis.get_legend_handles_labels(), loc="upper left", ncols=3)
+    return figure
+
+
 def honest(
     ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float], caption: str = ""
 ) -> Card:
@@ -288,24 +336,31 @@ def honest(
     with style():
         figure, axes = card(height=370, columns=2, caption=caption)
         figure.subplots_adjust(left=66 / WIDTH, wspace=0.22)
-        for axis, title in zip(axes, ("linear axes", "both axes log")):
-            axis.plot(ranks, np.asarray(ideal) / 1e3, color=FAINT, linestyle="--", linewidth=1.3, label="ideal")
-            for number, (name, values) in enumerate(curves.items()):
-                axis.plot(
-                    ranks, np.asarray(values) / 1e3, color=PALETTE[number], marker=MARKERS[number], markersize=5,
-                    label=name,
-                )  # fmt: skip
-            axis.set_xlabel("GPUs" if axis is axes[0] else "GPUs (log axis)")
-            axis.set_title(title)
-        axes[1].set_xscale("log", base=2)
-        axes[1].set_yscale("log")
-        for axis in (axes[1].xaxis, axes[1].yaxis):
-            axis.set_major_formatter("{x:,.6g}")
-        axes[1].xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))
-        axes[1].xaxis.set_minor_locator(NullLocator())
-        axes[0].set_ylabel("thousand images/s")
+        for axis in axes:
+            _throughputs(axis, ranks, curves, ideal)
+        axes[0].set(xlabel="GPUs", title="linear axes", ylabel="thousand images/s")
+        _both_log(axes[1])
         figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=3)
     return figure
+
+
+def _throughputs(
+    axis: Axes, ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float]
+) -> None:
+    axis.plot(ranks, np.asarray(ideal) / 1e3, color=FAINT, linestyle="--", linewidth=1.3, label="ideal")
+    for number, (name, values) in enumerate(curves.items()):
+        look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5}
+        axis.plot(ranks, np.asarray(values) / 1e3, label=name, **look)
+
+
+def _both_log(axis: Axes) -> None:
+    axis.set(xlabel="GPUs (log axis)", title="both axes log")
+    axis.set_xscale("log", base=2)
+    axis.set_yscale("log")
+    for each in (axis.xaxis, axis.yaxis):
+        each.set_major_formatter("{x:,.6g}")
+    axis.xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))
+    axis.xaxis.set_minor_locator(NullLocator())
 
 
 _TIME_TICKS = ((10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (36_000, "10 h"))

@@ -77,3 +77,19 @@ def test_times_beyond_the_axis_are_drawn_at_its_ends(canvas_words, panel_lines):
     assert a_minute[1] == [60, 60]
     assert perfect[1] == pytest.approx([15625, 976.5625, 15.26], rel=1e-3)
     assert predicted[1] == [36_000] * 3
+
+
+def test_the_log_axes_alone_show_what_the_right_panel_shows():
+    curves, ideal = {"ring": [1.0, 6, 20]}, [1.0, 8, 64]
+    (alone,) = figures_4c.log_axes([1, 8, 64], curves, ideal).axes
+    right = figures_4c.honest([1, 8, 64], curves, ideal).axes[1]
+    assert [list(line.get_ydata()) for line in alone.lines] == [list(line.get_ydata()) for line in right.lines]
+    assert (alone.get_xscale(), alone.get_yscale()) == ("log", "log")
+
+
+def test_accuracy_stands_beside_time_for_each_network():
+    lines = [("A, 8", "ResNet-50", 1740, 75.3), ("B, 256", "ResNet-50", 60, 76.3), ("C, 512", "AlexNet", 5, 58.8)]
+    first, second = figures_4c.accuracy_and_time(lines).axes
+    assert [axis.get_title(loc="left") for axis in (first, second)] == ["ResNet-50", "AlexNet"]
+    assert {text.get_text() for text in first.texts} == {"A, 8", "B, 256"}
+    assert sorted(line.get_ydata()[0] for line in first.lines) == [75.3, 76.3]
