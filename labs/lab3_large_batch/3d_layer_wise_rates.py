@@ -5,11 +5,11 @@
 # large, and the layer that bears least decides for all. LARS gives each layer a rate of its own, from two norms. With
 # it You, Gitman and Ginsburg trained ResNet-50 with batches of 32K images, and Tencent with 64K.
 #
-# **You will be able to** say why LARS divides by the norm of the gradient; write LARS, LARC, LAMB and NovoGrad, and
-# tell their variants apart; read trust ratios from your own runs; say where the norms must be taken when many ranks
-# train.
+# **You will be able to** derive the rate of LARS; write LARS, LARC and LAMB from what they are to do; find what is
+# wrong with somebody else's NovoGrad; say which changes of scale each rule notices; read trust ratios from your own
+# runs; say where the norms must be taken when many ranks train.
 #
-# **Time:** 70 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 80 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** momentum and Adam from 1b, the all-reduce from 2a, warm-up from 3b.
 
@@ -45,18 +45,23 @@ print(f"{problem.name}: {EXAMPLES:,} images to train on, a large batch is {BATCH
 # of them. The gradient is a linear approximation of the loss. If a step replaces a large part of a layer, it leads to
 # where that approximation says nothing. So $\|w\|/\|\nabla L\|$ tells which η a layer bears, up to a factor.
 #
-# LARS calls the factor the *trust coefficient*: how much of a layer may change in a step. With weight decay $b$ the
-# layer's **local rate** is
+# LARS calls the factor the *trust coefficient*, τ: the part of a layer that a step may change. (The papers write η for
+# it. Here η stays the learning rate, as in the whole course.) The step of a layer is
 #
-# $$\lambda = \tau\, \frac{\|w\|}{\|\nabla L\| + b\, \|w\|}$$
+# $$\Delta w = -\lambda\, (\nabla L + b\, w)$$
 #
-# where $w$ and $\nabla L$ are the weights and the gradient of *this layer* alone. The papers write η for the trust
-# coefficient. Here η stays the learning rate, as in the whole course, and the trust coefficient is τ.
+# with weight decay $b$ and the layer's **local rate** λ; $w$ and $\nabla L$ are the weights and the gradient of *this
+# layer* alone.
 #
 # ### Exercise: the local rate
 #
-# <details><summary>Hint</summary><code>np.linalg.norm(x)</code> without further arguments is the root of the sum of
-# all squares, whatever the shape of <code>x</code>.</details>
+# Which λ is the largest for which $\|\Delta w\| \le \tau \|w\|$ holds, *whatever the angle* between gradient and
+# weights? Gradient and decay may pull in the same direction, or against each other; the answer knows their lengths
+# only.
+#
+# <details><summary>Hint</summary>How long can a sum of two vectors be, if only their lengths are known? For the length
+# of an array of any shape: <code>np.linalg.norm(x)</code> without further arguments is the root of the sum of all
+# squares.</details>
 
 
 # %% exercise="local_rate"
@@ -64,8 +69,8 @@ def local_rate(w, g, tau=0.001, b=0.0):
     """The local rate λ of one layer, a number.
 
     w, g: the layer's weights and gradient, arrays of one shape (a convolution's has four axes); tau: trust
-    coefficient τ; b: weight decay. λ = τ ‖w‖ / (‖g‖ + b ‖w‖), with the norm over the whole layer.
-    Where the numerator or the denominator is 0, λ is 1: a layer that begins with zeros must be able to leave them.
+    coefficient τ, the part of the layer that a step changes at most; b: weight decay.
+    Where no such λ exists, or it would be 0, it is 1: a layer that begins with zeros must be able to leave them.
     """
     ### BEGIN SOLUTION
     above = tau * np.linalg.norm(w)
@@ -83,6 +88,9 @@ points(local_rate, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# So λ has the sum of the norms below. In the literature you also find the norm of the sum, $\|\nabla L + b\, w\|$,
+# which makes $\|\Delta w\|$ exactly $\tau \|w\|$; the paper took the careful choice.
+#
 # Now measure $\|w\|/\|\nabla L\|$ (that is λ with τ = 1 and no decay) on the course's quick network: three
 # convolutions, each with batch norm, and a dense layer. Once at the first weights, once after some epochs of SGD with
 # momentum; each with small and with large batches.
@@ -161,9 +169,7 @@ show_ratios()
 #
 # $$\Delta w = -\,\tau\, \frac{\|w\|}{\|\nabla L\|}\, \nabla L .$$
 #
-# That is LARS: the gradient gives the direction, the weights give the length. Decay adds $b w$ to the gradient. The
-# length then is $\tau \|w\| \, \|\nabla L + b w\| / (\|\nabla L\| + b \|w\|)$, and by the triangle inequality that is
-# never more than $\tau \|w\|$: the sum of the norms is the careful choice.
+# That is LARS without decay: the gradient gives the direction, the weights give the length.
 #
 # Dividing by the norm has a consequence that one can test. Behind `conv 2` stands a batch norm, which divides out any
 # factor of its weights. Multiply them by $k$, and the network calculates the same. Its gradient shrinks by $k$,
@@ -214,27 +220,29 @@ def rescaled():
 rescaled()
 
 # %% [markdown]
-# The network calculates the same (the $10^{-4}$ is the small constant in batch norm's root), and yet SGD changes it
+# The network calculates the same (the difference is the small constant in batch norm's root), and yet SGD changes it
 # 100 times more slowly: the gradient is ten times shorter *and* the weights ten times longer. LARS does not notice.
 # Nor would it notice if the loss were a sum over the batch in place of a mean, or multiplied by 1,024 as mixed
 # precision does: with $b = 0$ the size of the gradient cancels, in every layer that has a λ.
 #
 # ## LARS
 #
-# Momentum collects the steps, each with the local rate of its time (You, Gitman, Ginsburg 2017):
+# LARS (You, Gitman, Ginsburg 2017) is the heavy ball of 1b, whose velocity collects whole steps of the layer, decay,
+# local rate and learning rate included: $\eta$ times the step above. So the velocity remembers the rates of its time.
+# When a schedule lowers η, steps that were collected before keep the length that they had.
 #
-# $$v \leftarrow \beta v + \eta \lambda\, (\nabla L + b\, w), \qquad w \leftarrow w - v$$
-#
-# Biases and the two vectors of a batch norm are skipped: they get neither λ nor decay. They often are near 0, and a
-# rate in proportion to ‖w‖ would hold them there. (What decay does to them is in 3c.)
+# Biases and the two vectors of a batch norm are *skipped*: neither λ nor decay. Biases and shifts begin at 0, where a
+# rate in proportion to ‖w‖ would hold them. Scales begin at 1, whatever the size of the layer. (What decay does to them
+# is in 3c.)
 #
 # The rules have the form that they had in 1b: `w, state = rule(w, g, state, eta)`, called for each layer with a state
 # of its own, which is `None` before the first step. They change none of their arguments.
 #
 # ### Exercise: LARS
 #
-# <details><summary>Hint</summary>First settle which λ and which decay hold for this layer, then write the two lines
-# of the formula. Your <code>local_rate</code> has all the arguments that you need.</details>
+# <details><summary>Hint</summary>First settle which λ and which decay hold for this layer. What enters the velocity in
+# a step, what is kept of the velocity before, and what moves the weights? Your <code>local_rate</code> has all the
+# arguments that you need.</details>
 
 
 # %% exercise="lars"
@@ -242,8 +250,8 @@ def lars(w, g, state, eta, tau=0.001, b=0.0, beta=0.9, skip=False):
     """One step of LARS for one layer: (new w, new state).
 
     w, g: weights and gradient, arrays of one shape; eta: learning rate η > 0; tau: trust coefficient τ; b: weight
-    decay; beta: momentum β. v ← β v + η λ (g + b w), w ← w − v; v starts at 0.
-    skip: for biases and batch norm; the rule without λ (as if it were 1) and without decay.
+    decay; beta: momentum β, the part of the velocity that is kept. The velocity starts at 0.
+    skip: for biases and batch norm; a layer that gets neither λ nor decay.
     """
     ### BEGIN SOLUTION
     lam, b = (1.0, 0.0) if skip else (local_rate(w, g, tau, b), b)
@@ -265,6 +273,8 @@ points(lars, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
+# $$v \leftarrow \beta v + \eta \lambda\, (\nabla L + b\, w), \qquad w \leftarrow w - v$$
+#
 # What the rules do is seen best on a loss of two layers with *one weight each*, the second fifty times as steep:
 # $L = \tfrac12 (w_1 - 1)^2 + \tfrac{50}{2} (w_2 - 1)^2$, without momentum.
 
@@ -298,35 +308,39 @@ def in_the_valley(**paths):
     return stochastic.path(ground, paths, valley)
 
 
-in_the_valley(**{"SGD, η = 0.02": walk(sgd, 0.02), "LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0)})
+in_the_valley(**{"LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0), "SGD, η = 0.02": walk(sgd, 0.02)})
 
 # %% [markdown]
 # SGD runs down the steep layer and crawls along the flat one. LARS moves both by 3 % in each step, however steep they
 # are, until a layer reaches its minimum. There it does not rest: its steps don't get shorter with the gradient, so it
-# jumps to and fro. **LARS needs a learning rate that decays.** And as only the product ητ counts, with τ = 0.001 the
-# learning rates are large: 10 or 30 in place of 0.1.
+# jumps to and fro. **LARS needs a learning rate that decays.** (The jumps seem to grow for a while. A step down and one
+# up don't cancel, $0.97 \cdot 1.03 = 0.9991$, so the pair of points drifts until it stands on one side of the minimum
+# and begins anew.)
+#
+# As only the product ητ counts in a layer with a λ, the learning rates are large where τ is small: 10 or 30 with τ =
+# 0.001. But the skipped vectors get that η as well, without a λ that tames it. That is why τ is larger in this
+# notebook.
 #
 # ## LARC
 #
-# The clipped version caps the local rate at the learning rate. λ now *is* the layer's rate: where the gradient is
-# small beside the weights, the layer takes the plain step of SGD; where it is large, the layer is held back. As in
-# NVIDIA's apex, the momentum is that of SGD, with the learning rate outside:
-#
-# $$\lambda = \min\Big(\eta,\ \tau\, \frac{\|w\|}{\|\nabla L\| + b\, \|w\|}\Big), \qquad
-# v \leftarrow \beta v + \frac{\lambda}{\eta}\, (\nabla L + b\, w), \qquad w \leftarrow w - \eta v$$
+# The clipped version caps the local rate: no layer gets more than η. Where the gradient is small beside the weights,
+# the layer takes the plain step of SGD with η; where it is large, the layer is held back. And it is built differently.
+# LARC (NVIDIA's apex) leaves the optimizer as it is, SGD with momentum that has η *outside* the velocity, $w \leftarrow
+# w - \eta v$, as in 1b. It changes only the gradient that it hands to that optimizer, decay included, so that the layer
+# moves with its λ in place of η.
 #
 # ### Exercise: LARC
 #
 # <details><summary>Hint</summary>It differs from your <code>lars</code> in three places: the smaller of two rates,
-# what the velocity collects, and what the weights are moved by.</details>
+# what the velocity collects, and what the weights are moved by. SGD is going to multiply with η, and λ is what you
+# want.</details>
 
 
 # %% exercise="larc"
 def larc(w, g, state, eta, tau=0.001, b=0.0, beta=0.9, skip=False):
     """One step of LARC for one layer: (new w, new state). The arguments are those of `lars`.
 
-    λ is the local rate, but at most η. v ← β v + (λ/η) (g + b w), w ← w − η v; v starts at 0.
-    skip: for biases and batch norm; λ is η, and there is no decay.
+    skip: for biases and batch norm; the plain step of SGD with momentum, and no decay.
     """
     ### BEGIN SOLUTION
     lam, b = (eta, 0.0) if skip else (min(eta, local_rate(w, g, tau, b)), b)
@@ -352,25 +366,24 @@ in_the_valley(
 )
 
 # %% [markdown]
+# $$\lambda = \min\Big(\eta,\ \tau\, \frac{\|w\|}{\|\nabla L\| + b\, \|w\|}\Big), \qquad
+# v \leftarrow \beta v + \frac{\lambda}{\eta}\, (\nabla L + b\, w), \qquad w \leftarrow w - \eta v$$
+#
 # In the steep layer LARC takes the 3 % of LARS, until the gradient is small and the clip takes over: it comes to rest
 # where LARS jumps. The flat layer is clipped from the start and moves as with SGD. The price is a second number to
 # tune: η and τ no longer act as a product.
 #
 # ## LAMB
 #
-# The same thought around Adam (You et al. 2020). Adam's direction with decay, $u$, takes the place of the gradient,
-# and there is no trust coefficient:
-#
-# $$u = \frac{\hat m}{\sqrt{\hat v} + \varepsilon} + b\, w, \qquad w \leftarrow w - \eta\, \frac{\|w\|}{\|u\|}\, u$$
-#
-# with $\hat m = m / (1 - \beta_1^t)$ and $\hat v = v / (1 - \beta_2^t)$ as in Algorithm 1 of Adam's paper, ε beside
-# $\sqrt{\hat v}$. (1b followed Keras, which has ε elsewhere.) η now *is* the part of its weights that a layer changes
-# in a step.
+# The same thought around Adam (You et al. 2020). Two things change. The direction is Adam's, bias correction included,
+# with decay added to it *after* all averages, so that decay is not averaged: call it $u$. And there is no trust
+# coefficient: η itself is the part of its weights that a layer changes in a step, exactly. ε stands beside the root of
+# $\hat v$, as in Algorithm 1 of Adam's paper. (1b followed Keras, which has it elsewhere.)
 #
 # ### Exercise: LAMB
 #
-# <details><summary>Hint</summary>Your <code>adam</code> of 1b up to the step, then the ratio. ‖w‖/‖u‖, and 1 where
-# one of them is 0, is something that <code>local_rate</code> can give you, if you hand it the right
+# <details><summary>Hint</summary>Your <code>adam</code> of 1b up to the step. Then: how long is the step to be, and how
+# long is u? Zero norms have been dealt with in <code>local_rate</code> already, if you hand it the right
 # arguments.</details>
 
 
@@ -378,9 +391,8 @@ in_the_valley(
 def lamb(w, g, state, eta, b=0.0, beta1=0.9, beta2=0.999, epsilon=1e-6, skip=False):
     """One step of LAMB for one layer: (new w, new state).
 
-    t ← t + 1, m ← β₁ m + (1 − β₁) g, v ← β₂ v + (1 − β₂) g², u = m̂ / (√v̂ + ε) + b w,
-    w ← w − η (‖w‖/‖u‖) u; m, v and t start at 0. Where a norm is 0, the ratio is 1.
-    skip: for biases and batch norm; Adam's step, without ratio and without decay.
+    eta: the part of the layer that changes; beta1, beta2: how much the means of g and of g² keep. They start at 0.
+    Where a norm is 0, u is taken as it is, times η. skip: for biases and batch norm; Adam's step, and no decay.
     """
     ### BEGIN SOLUTION
     m, v, t = state or (0.0, 0.0, 0)
@@ -409,30 +421,61 @@ in_the_valley(
 )
 
 # %% [markdown]
+# $$u = \frac{\hat m}{\sqrt{\hat v} + \varepsilon} + b\, w, \qquad
+# w \leftarrow w - \eta\, \frac{\|w\|}{\|u\|}\, u$$
+#
 # Without averages (β₁ = β₂ = 0) and with one weight a layer, $u$ is the sign of the gradient, and LAMB the same as
 # LARS. With many weights it is not: Adam evens out the weights *within* a layer, then the ratio evens out the layers.
 #
 # ## NovoGrad
 #
-# NovoGrad (Ginsburg et al. 2019) looks at the gradient's norm only, not at that of the weights. $v$ is one number for
-# each layer, a running mean of $\|\nabla L\|^2$ that *begins with the first one*, so it needs no bias correction. $M$
-# collects the normalised gradients:
+# NovoGrad (Ginsburg et al. 2019) looks at the gradient's norm only, not at that of the weights. It normalises each
+# layer's gradient by *one* number for the layer, a running mean of its squared norms, and lets momentum collect the
+# normalised gradients. The paper claims for it: half of Adam's memory; no bias correction needed, the first step
+# included; decay that does not depend on the size of the gradient.
 #
-# $$v_1 = \|\nabla L\|^2, \quad v \leftarrow \beta_2 v + (1 - \beta_2) \|\nabla L\|^2, \qquad
-# M \leftarrow \beta_1 M + \frac{\nabla L}{\sqrt v + \varepsilon} + b\, w, \qquad w \leftarrow w - \eta M$$
+# ### Exercise: repair
 #
-# ### Exercise: NovoGrad
+# A colleague's version trains, but none of the three claims holds for it:
+
+
+# %%
+def colleagues_novograd(weights, gradient, memory, rate, decay=0.0, beta_m=0.95, beta_v=0.98, epsilon=1e-8):
+    """NovoGrad, or so it says."""
+    moment, second = (np.zeros_like(weights), np.zeros_like(weights)) if memory is None else memory
+    second = beta_v * second + (1 - beta_v) * gradient**2
+    moment = beta_m * moment + (gradient + decay * weights) / (np.sqrt(second) + epsilon)
+    return weights - rate * moment, (moment, second)
+
+
+def first_steps(rule, scale):
+    """The length of the first step of a layer of 100 weights, and the numbers that the rule remembers."""
+    w, g = np.ones(100), scale * np.random.default_rng(0).normal(size=100)
+    new, state = rule(w, g, None, 1.0)
+    decayed = rule(w, g, None, 1.0, 0.1)[0]
+    return {
+        "numbers kept": sum(np.size(part) for part in state),
+        "length of the first step": np.linalg.norm(new - w),
+        "what decay 0.1 adds to it": np.linalg.norm(decayed - new),
+    }
+
+
+pd.DataFrame({f"‖∇L‖ ≈ {10 * scale:g}": first_steps(colleagues_novograd, scale) for scale in (0.1, 1, 10)}).round(3)
+
+# %% [markdown]
+# Write it so that the claims hold. With $v$ as it should be, the first step has the length η, whatever the gradient.
 #
-# <details><summary>Hint</summary>The state is M and v. In the first step take 0 for M, and for v what the formula on
-# the left says; in all others average first.</details>
+# <details><summary>Hint</summary>There are three mistakes. Two are in the line of <code>second</code> or in how it
+# begins, one is in the line of <code>moment</code>. If a mean begins with its first value, it needs no
+# correction.</details>
 
 
 # %% exercise="novograd"
 def novograd(w, g, state, eta, b=0.0, beta1=0.95, beta2=0.98, epsilon=1e-8):
     """One step of NovoGrad for one layer: (new w, new state).
 
-    v: ‖g‖² in the first step, then β₂ v + (1 − β₂) ‖g‖², a number;
-    M ← β₁ M + g / (√v + ε) + b w, w ← w − η M; M starts at 0. The paper's rule skips no layers.
+    b: weight decay; beta1: what momentum keeps; beta2: what the mean of the squared norms keeps. The paper's rule skips
+    no layers.
     """
     ### BEGIN SOLUTION
     squares = np.sum(g**2)
@@ -460,14 +503,94 @@ in_the_valley(
 )
 
 # %% [markdown]
+# $$v_1 = \|\nabla L\|^2, \quad v \leftarrow \beta_2 v + (1 - \beta_2) \|\nabla L\|^2, \qquad
+# M \leftarrow \beta_1 M + \frac{\nabla L}{\sqrt v + \varepsilon} + b\, w, \qquad w \leftarrow w - \eta M$$
+#
 # The first steps have the length η in both layers, not 3 % of each: the weights' norm has no say. Then they get
 # shorter, for $v$ still remembers the large gradients of the start (β₂ = 0.98 is a memory of about 50 steps). So
 # NovoGrad slows down by itself, but only as long as gradients keep falling faster than $v$ forgets.
 #
+# ## What does a rule notice?
+#
+# Two changes of scale that change nothing of what a network can do. *The loss ten times as large*, as when a sum over
+# ten ranks takes the place of their mean. *The weights ten times as large*, in a layer in front of a batch norm: then
+# its gradient is a tenth, as you have seen. Without decay, and for the first step:
+#
+# ### Exercise: invariances
+#
+# Say for each rule by which factor $\|\Delta w\|/\|w\|$ changes in each of the two cases. Work it out from the rules;
+# the cell after the check measures it.
+#
+# <details><summary>Hint</summary>Two questions for each rule. How does the length of Δw follow the gradient's size? How
+# does it follow that of the weights? Adam's first step is η in each weight. LARC has two answers: take the case in
+# which λ is not clipped, before and after.</details>
+
+
+# %% exercise="invariances"
+def invariances():
+    """Rule → (factor with ten times the loss, factor with ten times the weights), of ‖Δw‖/‖w‖ in the first step.
+
+    The rules: "SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad"; weights in front of a batch norm; b = 0.
+    """
+    ### BEGIN SOLUTION
+    nothing, weights = (1, 1), (1, 1 / 10)
+    return {
+        "SGD": (10, 1 / 100),
+        "Adam": weights,
+        "NovoGrad": weights,
+        "LARS": nothing,
+        "LARC": nothing,
+        "LAMB": nothing,
+    }
+    ### END SOLUTION
+
+
+# %%
+check(invariances)
+
+# %% hidden="invariances" points=3
+### BEGIN HIDDEN TESTS
+points(invariances, 3)
+### END HIDDEN TESTS
+
+
+# %%
+def noticed():
+    """The same with your rules, on a layer of drawn weights."""
+    w, g = np.random.default_rng(1).normal(size=(2, 50))
+    relative = {
+        "SGD": lambda w, g: sgd(w, g, None, 0.1)[0],
+        "Adam": lambda w, g: lamb(w, g, None, 0.1, skip=True)[0],
+        "LARS": lambda w, g: lars(w, g, None, 0.1)[0],
+        "LARC": lambda w, g: larc(w, g, None, 0.1)[0],
+        "LAMB": lambda w, g: lamb(w, g, None, 0.1)[0],
+        "NovoGrad": lambda w, g: novograd(w, g, None, 0.1)[0],
+    }
+
+    def part(rule, w, g):
+        return np.linalg.norm(rule(w, g) - w) / np.linalg.norm(w)
+
+    return pd.DataFrame(
+        {
+            name: {
+                "loss × 10": part(rule, w, 10 * g) / part(rule, w, g),
+                "weights × 10": part(rule, 10 * w, g / 10) / part(rule, w, g),
+            }
+            for name, rule in relative.items()
+        }
+    ).T.round(3)
+
+
+noticed()
+
+# %% [markdown]
+# Only the rules that look at both norms notice nothing. Adam and NovoGrad don't care how large the loss is, but layers
+# whose weights grow, as those in front of a batch norm do, slow down by themselves. With SGD they do so twice over.
+#
 # ## Your rules train a network
 #
 # Eight epochs of the quick network with the large batch: 80 updates, made by *your* functions, with warm-up over the
-# first quarter and a cosine behind it. For each update and each layer it is recorded by which number the rule
+# first quarter and a cosine after it. For each update and each layer it is recorded by which number the rule
 # multiplies its direction, and which part of the layer the step changes. The peak rates are the best of three to five
 # that were tried with one seed: good enough to look inside, not for a comparison.
 
@@ -795,9 +918,10 @@ layerwise.cost(recorded, caption="ResNet-50's 161 arrays of parameters, drawn va
 recorded.fillna("").set_index("optimizer")
 
 # %% [markdown]
-# The ratios count, the milliseconds are this machine's. LARS is no dearer than Keras's SGD with momentum: it hands
-# momentum and update to one fused operation, which saves more than two norms cost. LAMB keeps two arrays like Adam
-# and takes a little longer; NovoGrad has only one, and is much cheaper than Adam.
+# The ratios count, the milliseconds are this machine's. (A ratio is the median over the rounds, in each of which all
+# optimizers took turns. It is not that of the two medians beside it.) LARS is no dearer than Keras's SGD with momentum:
+# it hands momentum and update to one fused operation, which saves more than two norms cost. LAMB keeps two arrays like
+# Adam and takes a tenth longer; NovoGrad has only one, and takes half of Adam's time.
 #
 # ## Which LARS is it?
 #
@@ -809,7 +933,7 @@ recorded.fillna("").set_index("optimizer")
 # | LARS, paper, MLPerf, this course | λ = τ ‖w‖ / (‖∇L‖ + b ‖w‖) | 2.9999866, 3.9867392 |
 # | LARS, optax and TF-models | λ = τ ‖w‖ / ‖∇L + b w‖ | 3.0006684, 3.9832218 |
 # | LAMB, paper, optax, timm, this course | decay in $u$ | 3.0119583, 3.8817266 |
-# | LAMB, Keras 3 | decay first, and not in the ratio | differs |
+# | LAMB, decay first and not in the ratio, as AdamW | w ← (1 − η b) w, then u without decay | 3.0391470, 3.8811021 |
 #
 # Just as many choices hide in what is skipped, in τ and in whether η stands inside the momentum. A learning rate of
 # one library means nothing in another.

@@ -1,4 +1,4 @@
-"""Checks of notebook 3d: the local rate of a layer, LARS, LARC, LAMB and NovoGrad.
+"""Checks of notebook 3d: the local rate of a layer, LARS, LARC, LAMB and NovoGrad, and what each of them notices.
 
 A rule takes three steps with published weights behind them, then twenty steps of a convolution with a falling η.
 """
@@ -109,6 +109,7 @@ Changes = tuple[np.ndarray, dict[str, np.ndarray]]
 Ratio = Callable[[np.ndarray, np.ndarray], np.ndarray]
 
 NO_DECAY = "the decay b w is missing in the step."
+NOT_CLIPPED = "λ is not clipped: it is at most η."
 
 
 def _norms(x: np.ndarray) -> np.ndarray:
@@ -183,7 +184,7 @@ def _larc_changes(taken: Walk, ratio: Ratio = _ratio, tau: float = 0.001, b: flo
     return right, {
         **mistakes,
         ETA_MISSING: right / eta,
-        "λ is not clipped: it is at most η.": move(trust / eta * decayed),
+        NOT_CLIPPED: move(trust / eta * decayed),
         "λ is at least η; it should be at most η: the smaller of the two.": (
             move(np.maximum(trust, eta) / eta * decayed)
         ),
@@ -370,6 +371,9 @@ def _judge_skipped(name: str, rule: Rule) -> None:
     with case("with `skip` (biases, batch norm)"):
         taken = _twenty_steps(rule, (4,), {**settings, "skip": True})
         right, mistakes = _changes(name, taken, settings, **no_ratio, **no_decay)
+        if NOT_CLIPPED in mistakes:  # λ = 1 where it should be η
+            in_full = mistakes.pop(NOT_CLIPPED)
+            mistakes = {"in a layer that is skipped λ is η, not 1: SGD's own step.": in_full, **mistakes}
         not_skipped = {
             "the layer still gets ratio and decay; it should get neither.": _changes(name, taken, settings)[0],
             "the layer still gets the ratio of norms; it should not.": _changes(name, taken, settings, **no_decay)[0],
@@ -408,6 +412,43 @@ def _update_rule(name: str, published: float, twenty: float, skipped: float, sou
     return Exercise(name, *(criterion for criterion in criteria if criterion.max_points))
 
 
+# --- invariances: what Δw is, in powers of the sizes of gradient and weights
+
+_LENGTHS = {"SGD": (1, 0), "Adam": (0, 0), "LARS": (0, 1), "LARC": (0, 1), "LAMB": (0, 1), "NovoGrad": (0, 0)}
+_BECAUSE = {
+    "SGD": "Δw is η times the gradient, so it follows its size",
+    "Adam": "the first step is η in each weight, for m̂/√v̂ is the sign of the gradient",
+    "LARS": "λ is in proportion to ‖w‖/‖∇L‖, so Δw is in proportion to ‖w‖ whatever the gradient",
+    "LARC": "where λ is not clipped, the step is that of LARS",
+    "LAMB": "the ratio ‖w‖/‖u‖ makes Δw the part η of the weights",
+    "NovoGrad": "the gradient is divided by its own norm, and nothing looks at ‖w‖",
+}
+
+
+def _judge_invariance(name: str, answer: Callable) -> None:
+    table = answer()
+    if not isinstance(table, dict):
+        raise Wrong(f"it should return a dict, rule → (factor, factor); it returns {shown(table)}.")
+    if name not in table:
+        raise Wrong(f"{name} is missing.")
+    try:
+        loss, weights = map(float, table[name])
+    except (TypeError, ValueError):
+        raise Wrong(f"{name} should have two factors; it has {shown(table[name])}.") from None
+    of_gradient, of_weights = _LENGTHS[name]
+    if not same(loss, 10.0**of_gradient):
+        raise Wrong(f"{name}, ten times the loss: {_BECAUSE[name]}.")
+    length = 10.0 ** (of_weights - of_gradient)  # of Δw, with a tenth of the gradient
+    if same(weights, length / 10):
+        return
+    told = f"{name}, ten times the weights"
+    if of_gradient and same(weights, 0.1):
+        raise Wrong(f"{told}: two things change, the gradient is a tenth and the weights are ten times as long.")
+    if same(weights, length):
+        raise Wrong(f"{told}: that is the factor of Δw itself; asked is that of the part of the weights, ‖Δw‖/‖w‖.")
+    raise Wrong(f"{told} and a tenth of the gradient: {_BECAUSE[name]}.")
+
+
 EXERCISES = Exercises(
     Exercise(
         "local_rate",
@@ -419,5 +460,9 @@ EXERCISES = Exercises(
     _update_rule("larc", 0.4, 0.2, 0.2, 0.2),
     _update_rule("lamb", 0.4, 0.2, 0.2, 0.2),
     _update_rule("novograd", 0.5, 0.3, 0.0, 0.2),
+    Exercise(
+        "invariances",
+        *(Criterion(name.lower(), name, 1 / len(_LENGTHS), partial(_judge_invariance, name)) for name in _LENGTHS),
+    ),
 )
 check, points = EXERCISES.check, EXERCISES.points

@@ -5,8 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from course_lib.system.paths import ROOT
 from labs.lab3_large_batch.lessons import checks_3d
 from labs.lab3_large_batch.lessons.checks_3d import check, points
 
@@ -30,7 +33,7 @@ def solve(answer):
     return make
 
 
-@pytest.mark.parametrize("exercise", ["local_rate", *RULES])
+@pytest.mark.parametrize("exercise", ["local_rate", *RULES, "invariances"])
 def test_the_solution_gets_full_points(solve, exercise, capsys):
     solution = solve(exercise)
     assert points(solution, 3) == 3.0
@@ -154,6 +157,7 @@ WRONG = {
     "ε in the root": ("lamb", [(ADAM, ADAM_INSIDE)], "inside the root"),
     "gradients in v": ("lamb", [("g**2", "abs(g)")], "not their squares"),
     "β₁ swapped": ("lamb", [("beta1 * m + (1 - beta1) * g", "(1 - beta1) * m + beta1 * g")], "are swapped"),
+    "λ = 1 on biases in LARC": ("larc", [("(eta, 0.0)", "(1.0, 0.0)")], "λ is η, not 1"),
     "v starts at 0": ("novograd", [("(0.0, squares)", "(0.0, 0.0)")], "v starts at 0"),
     "a v for each weight": ("novograd", [("np.sum(g**2)", "g**2")], "one number for the layer"),
     "the norm, not its square": ("novograd", [("np.sum(g**2)", "np.linalg.norm(g)")], "not its square"),
@@ -211,3 +215,80 @@ def test_checking_loads_no_tensorflow():
     code = "import sys, labs.lab3_large_batch.lessons.checks_3d; print('tensorflow' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"SGD": (10, 1 / 10)}, "two things change"),
+        ({"Adam": (10, 1 / 10)}, "the first step is η in each weight"),
+        ({"NovoGrad": (1, 1)}, "that is the factor of Δw itself"),
+        ({"NovoGrad": (1, 10)}, "nothing looks at ‖w‖"),
+        ({"LARS": (10, 1)}, "whatever the gradient"),
+        ({"LAMB": (1, 10)}, "that is the factor of Δw itself"),
+        ({"SGD": (10, 0.1), "LARC": 10}, "two factors"),
+        ({"LAMB": None}, "two factors"),
+    ],
+)
+def test_a_wrong_factor_is_answered_with_its_reason(changed, said, answer):
+    right = answer(NOTEBOOK, "invariances")()
+
+    def invariances():
+        return {**right, **changed}
+
+    verdicts = [verdict for verdict in check(invariances).verdicts if not verdict.passed]
+    assert len(verdicts) == len(changed)
+    assert any(said in verdict.reason for verdict in verdicts), [verdict.reason for verdict in verdicts]
+
+
+def test_a_table_without_a_rule_or_none_at_all_is_told():
+    def invariances():
+        return {"SGD": (10, 0.01)}
+
+    assert "LAMB is missing." in [verdict.reason for verdict in check(invariances).verdicts]
+
+    def invariances():
+        return 3
+
+    assert "should return a dict" in check(invariances).verdicts[0].reason
+
+
+def test_the_colleagues_novograd_fails_where_the_text_says(answer):
+    """It keeps a number for each weight, its first step is too long, and its decay depends on the gradient."""
+    text = (ROOT / f"labs/lab3_large_batch/{NOTEBOOK}.py").read_text(encoding="utf-8")
+    cell = text[text.index("def colleagues_novograd") : text.index('pd.DataFrame({f"‖∇L‖')]
+    space = {"np": np}
+    exec(cell, space)
+    theirs = [space["first_steps"](space["colleagues_novograd"], scale) for scale in (0.1, 10)]
+    ours = [space["first_steps"](answer(NOTEBOOK, "novograd"), scale) for scale in (0.1, 10)]
+    assert [row["numbers kept"] for row in (*theirs, *ours)] == [200, 200, 101, 101]
+    assert [row["length of the first step"] for row in ours] == pytest.approx([1, 1])
+    assert theirs[0]["length of the first step"] > 50
+    assert [row["what decay 0.1 adds to it"] for row in ours] == pytest.approx([1, 1])
+    added = [row["what decay 0.1 adds to it"] for row in theirs]
+    assert added[0] > 20 * added[1]
+
+
+def test_the_numbers_of_the_table_of_variants(answer):
+    """Three steps with the gradients of the check, as the table 'Which LARS is it?' has them."""
+    text = (ROOT / f"labs/lab3_large_batch/{NOTEBOOK}.py").read_text(encoding="utf-8")
+    w, m, v, b = checks_3d.START.copy(), 0.0, 0.0, 0.1
+    for t, (g, eta) in enumerate(zip(checks_3d.GRADIENTS, (0.01, 0.01, 0.005)), 1):
+        w = (1 - eta * b) * w
+        m, v = 0.9 * m + 0.1 * g, 0.999 * v + 0.001 * g**2
+        u = m / (1 - 0.9**t) / (np.sqrt(v / (1 - 0.999**t)) + 1e-6)
+        w = w - eta * np.linalg.norm(w) / np.linalg.norm(u) * u
+    assert f"then u without decay | {w[0]:.7f}, {w[1]:.7f} |" in text
+    for name in ("lars", "lamb"):
+        last = checks_3d.PUBLISHED[name][2][-1]
+        assert f"| {last[0]:.7f}, {last[1]:.7f} |" in text
+
+
+def test_what_the_text_says_of_the_recorded_costs():
+    text = (ROOT / f"labs/lab3_large_batch/{NOTEBOOK}.py").read_text(encoding="utf-8")
+    table = pd.read_csv(ROOT / "labs/lab3_large_batch/recorded/optimizer_cost.csv", comment="#")
+    ratio = table.dropna(subset=["ratio"]).groupby("optimizer")["ratio"]
+    assert "LARS is no dearer" in text and ratio.max()["LARS"] < 1
+    assert "takes a tenth longer" in text and 1.05 < ratio.mean()["LAMB"] < 1.15
+    assert "takes half of Adam's time" in " ".join(text.replace("\n#", " ").split())
+    assert 0.4 < ratio.mean()["NovoGrad"] < 0.6
