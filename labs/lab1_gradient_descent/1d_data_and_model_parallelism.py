@@ -441,9 +441,9 @@ widgets.explore(
 # CNN has four layers: four of the eight devices get none.</details>
 #
 # A caution: bytes are not time. In model parallelism as drawn here one device computes while the others wait; sending
-# the batch through in small pieces fills the gaps (a *pipeline*). In data parallelism all compute at once. That, and
-# the crossover, is why this course is mostly about data parallelism, and why networks too large for one device need the
-# other way as well.
+# the batch through in small pieces fills the gaps (a *pipeline*, which you write in 7b; 7a cuts the layers themselves).
+# In data parallelism all compute at once. That, and the crossover, is why this course is mostly about data parallelism,
+# and why networks too large for one device need the other way as well.
 #
 # ### What fits?
 

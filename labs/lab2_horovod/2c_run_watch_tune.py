@@ -755,7 +755,7 @@ pd.DataFrame(
 #   can even help, because more is fused.
 # - **fp16:** half the bytes, and no time gained: 21 ms. Between processes of one machine bytes are cheap, and a CPU has
 #   to convert numbers, and to add in a format for which most CPUs have no instructions. (What it does to the accuracy
-#   of the gradients is another question: lab 5.)
+#   of the gradients: 5a, and 5b for four bits.)
 # - **4 passes:** a quarter of the bytes, 10 ms: most of the exchange's time is gone. But it is *another training*. The
 #   weights move once in four batches, so the batch is four times as large. And Horovod adds the four gradients up
 #   without dividing, unless you say `average_aggregated_gradients=True`: the weights then move four times as far as by

@@ -631,7 +631,7 @@ widgets.explore(
 #   restarts even with $N$. So checkpoints must become faster (each rank writes a part, or writes into a neighbour's
 #   memory), and so must restarts. It is the old problem of bulk-synchronous training: a barrier waits for the slowest
 #   rank, and a dead one is infinitely slow. Asynchronous methods would merely lose a worker; what that costs them in
-#   accuracy is another matter.
+#   accuracy is measured in 6a.
 #
 # ## Go on without it
 #

@@ -535,7 +535,7 @@ print(f"exponential: your guess {my_efficiency_exponential}; by your formula {1 
 # - A rank that is *always* slow is worse: then everyone is.
 # - What is done about it: one process for each GPU with nothing else on it, data read ahead, larger batches (causes
 #   average out within a step), a few spare ranks whose gradients are not waited for (Chen et al. 2016), or no
-#   synchronisation at all (lab 6).
+#   synchronisation at all (6a).
 #
 # ## Summary
 #

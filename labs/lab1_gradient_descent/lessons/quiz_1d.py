@@ -99,7 +99,7 @@ DATA_AND_MODEL_PARALLELISM = Quiz(
             Choice(
                 "Four times",
                 "Layer two waits for layer one: while one device computes, three wait. Splitting the batch into "
-                "small pieces that follow each other would keep them busy (a pipeline).",
+                "small pieces that follow each other would keep them busy (a pipeline: 7b).",
             ),
             Choice(
                 "Not faster",
