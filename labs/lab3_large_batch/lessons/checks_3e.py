@@ -1,15 +1,15 @@
-"""Checks of notebook 3e: the fair choice of a learning rate, a paired interval, the expected best of a budget."""
+"""Checks of notebook 3e: the fair choice of a learning rate, a paired interval, a budget's best, interactions."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import combinations
+from itertools import combinations, product
 
 import numpy as np
 import pandas as pd
 
 from course_lib import statistics
-from course_lib.notebook.answers import compare, number, several, unchanged
+from course_lib.notebook.answers import array, compare, number, returned, several, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab3_large_batch.lessons import tuning_budget
@@ -148,6 +148,9 @@ def _more_draws(expected_best: Callable) -> None:
             "the scores must be in order, the lowest first: they are not sorted.": np.diff(at_most) @ scores,
             "the scores must be in order, the lowest first.": np.diff(at_most) @ ascending[::-1],
             "(i/N)ⁿ is the chance of *at most* this score; subtract the one before.": at_most[1:] @ ascending,
+            "i counts from 1: the smallest score is the best with probability (1/N)ⁿ, not 0.": (
+                np.diff(((np.arange(len(scores) + 1) - 1) / len(scores)) ** budget) @ ascending
+            ),
             "this is right for one draw less.": tuning_budget.expected_best(SCORES, budget - 1),
             "this is right for one draw more.": tuning_budget.expected_best(SCORES, budget + 1),
         }
@@ -161,6 +164,64 @@ def _more_draws(expected_best: Callable) -> None:
 
 def _equal_scores(expected_best: Callable) -> None:
     compare(_best(expected_best, (0.5, 0.5, 0.5), 4), 0.5, "if all scores are 0.5, the best of 4")
+
+
+# --- interaction
+
+SWITCHES = ("warm-up", "exempt", "LARS")
+
+
+def _design(gains: dict[tuple[str, ...], float], seeds: int = 3) -> pd.DataFrame:
+    """Runs in all eight positions. gains: switches that are on together → what that adds; shuffled rows."""
+    rows = []
+    for on in product((0, 1), repeat=len(SWITCHES)):
+        position = dict(zip(SWITCHES, on))
+        for seed in range(1, seeds + 1):
+            score = 0.7 + 0.001 * seed + sum(gain for names, gain in gains.items() if all(position[n] for n in names))
+            noise = 0.002 * ((7 * seed + 3 * sum(on) + 5 * on[0]) % 5 - 2)
+            rows.append({**position, "seed": seed, "test": score + noise})
+    return pd.DataFrame(rows).sample(frac=1, random_state=0).reset_index(drop=True)
+
+
+def _corners(runs: pd.DataFrame, one: str, other: str) -> dict[tuple[int, int], np.ndarray]:
+    """Mean over the third switch, [seeds], where `one` and `other` are 0 or 1."""
+    means = runs.groupby([one, other, "seed"])["test"].mean()
+    return {(i, j): means[i, j].to_numpy() for i in (0, 1) for j in (0, 1)}
+
+
+def _interactions(interaction: Callable, runs: pd.DataFrame, one: str, other: str) -> None:
+    given = runs.copy()
+    got = returned(interaction(given, one, other))
+    if not given.equals(runs):
+        raise Wrong("it changes the table that it is given: work on a copy.")
+    seeds = runs["seed"].nunique()
+    got = array(got, (seeds,), f"with {seeds} seeds it")
+    corner = _corners(runs, one, other)
+    gain_on, gain_off = corner[1, 1] - corner[0, 1], corner[1, 0] - corner[0, 0]
+    mistakes = {
+        f"that is what {one} gains on average, whatever {other} is. How much more does it gain with {other}?": (
+            (gain_on + gain_off) / 2
+        ),
+        f"that is what {one} gains with {other} on; take away what it gains with {other} off.": gain_on,
+        f"that is what {one} gains with {other} off; asked is how much more it gains with {other} on.": gain_off,
+        "the sign is turned round: the gain with the other switch on, minus the gain with it off.": gain_off - gain_on,
+        "that is half of it: both gains are means over the third switch already.": (gain_on - gain_off) / 2,
+        "the runs are added up over the third switch: take their mean.": 2 * (gain_on - gain_off),
+        "that is what both together gain over neither.": corner[1, 1] - corner[0, 0],
+    }
+    compare(got, gain_on - gain_off, f"for {one} and {other}, seed by seed,", mistakes, rtol=1e-6, atol=1e-9)
+
+
+def _with_interaction(interaction: Callable) -> None:
+    gains = {("warm-up",): 0.03, ("LARS",): 0.05, ("exempt",): 0.004, ("warm-up", "LARS"): -0.028}
+    _interactions(interaction, _design(gains), "LARS", "warm-up")
+    _interactions(interaction, _design(gains), "exempt", "LARS")
+
+
+def _without(interaction: Callable) -> None:
+    runs = _design({("warm-up",): 0.03, ("LARS",): 0.05})
+    runs["test"] = runs["test"].round(3) + 0.0
+    _interactions(interaction, runs, "warm-up", "exempt")
 
 
 EXERCISES = Exercises(
@@ -181,6 +242,11 @@ EXERCISES = Exercises(
         Criterion("one", "A budget of one", 0.3, _one_draw),
         Criterion("more", "Larger budgets", 0.5, _more_draws),
         Criterion("equal", "Equal scores", 0.2, _equal_scores),
+    ),
+    Exercise(
+        "interaction",
+        Criterion("pairs", "How much more, seed by seed", 0.7, _with_interaction),
+        Criterion("other-table", "Another table, another pair", 0.3, _without),
     ),
 )
 check, points = EXERCISES.check, EXERCISES.points

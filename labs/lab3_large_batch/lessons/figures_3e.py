@@ -90,7 +90,7 @@ def methods(table: pd.DataFrame, *, caption: str = "") -> Card:
     Args:
         table: as the experiment shoot_out records it.
     """
-    chosen = table[(table["use"] == "result") & (table["recipe"] == "") & (table["rule"] == "")]
+    chosen = table[(table["use"] == "result") & (table["rule"] == "")]
     panels = {
         f"batch {batch:,}": {name: part.loc[part["method"] == name, "test"] for name in METHODS}
         for batch, part in chosen.groupby("batch")
@@ -112,6 +112,34 @@ def methods(table: pd.DataFrame, *, caption: str = "") -> Card:
         for axis in axes[1:]:
             axis.tick_params(labelleft=False)
         told = "each method with its own best learning rate; dots: one seed each; line: mean"
+        figure.text(14 / WIDTH, 1 - 26 / 380, told, color=FAINT, fontsize=9.5)
+    return figure
+
+
+def positions(
+    table: pd.DataFrame, switches: Sequence[str], others: Sequence[str], batch: int, *, caption: str = ""
+) -> Card:
+    """Test accuracy in all positions of the switches: a dot for each seed, a line for the mean.
+
+    Args:
+        table: as the experiment tricks records it. switches: its columns of the design; others: of further tricks.
+    """
+    rows = table[(table["use"] == "result") & (table["batch"] == batch) & (table[list(others)] == 0).all(axis=1)]
+    with style():
+        figure, (axis,) = card(height=380, caption=caption)
+        figure.subplots_adjust(left=70 / WIDTH, bottom=96 / 380)
+        names = []
+        for place, (on, part) in enumerate(rows.groupby(list(switches))):
+            tone = PALETTE[sum(on)]
+            values = 100 * part["test"]
+            axis.plot(_jittered(place, values), values, MARKERS[sum(on)], color=tone, markersize=6, alpha=0.7)
+            axis.hlines(values.mean(), place - 0.34, place + 0.34, color=tone, linewidth=2.2)
+            names.append("\n".join(name for name, is_on in zip(switches, on) if is_on) or "nothing")
+        axis.set_xticks(range(len(names)), names)
+        axis.grid(axis="x", visible=False)
+        axis.set_ylabel("test accuracy, %")
+        axis.set_title(f"batch {batch:,}: three switches in all positions")
+        told = "each with its own best learning rate; dots: one seed each; line: mean"
         figure.text(14 / WIDTH, 1 - 26 / 380, told, color=FAINT, fontsize=9.5)
     return figure
 

@@ -12,7 +12,7 @@ from labs.lab3_large_batch.lessons.checks_3e import check, points
 NOTEBOOK = "3e_shoot_out"
 
 
-@pytest.mark.parametrize("exercise", ["choose", "interval", "expected_best"])
+@pytest.mark.parametrize("exercise", ["choose", "interval", "expected_best", "interaction"])
 def test_the_solution_gets_full_points(answer, exercise):
     solution = answer(NOTEBOOK, exercise)
     assert points(solution, 6) == 6.0
@@ -55,6 +55,11 @@ WRONG = {
     "sorted in place": ("expected_best", [("np.sort(scores)", "(scores.sort(), scores)[1]")], "changed in place"),
     "one draw too many": ("expected_best", [("share**budget", "share ** (budget + 1)")], "one too high"),
     "one draw too few": ("expected_best", [("share**budget", "share ** max(1, budget - 1)")], "one draw less"),
+    "counted from 0": (
+        "expected_best",
+        [("np.arange(len(scores) + 1) / len(scores)", "(np.arange(len(scores) + 1) - 1) / len(scores)")],
+        "i counts from 1",
+    ),
     "nothing subtracted": ("expected_best", [("np.diff(share**budget)", "share[1:] ** budget")], "the one before"),
     "the budget forgotten": ("expected_best", [("share**budget", "share")], "does not depend on the budget"),
     "whole shares": ("expected_best", [("np.arange(len(scores) + 1) / len(scores)",
@@ -85,3 +90,37 @@ def test_the_library_is_right_too():
         return statistics.paired(ours, theirs)
 
     assert points(interval, 6) == points(tuning_budget.expected_best, 6) == 6.0
+
+
+def gains(runs, one, other):
+    corner = runs.groupby([one, other, "seed"])["test"].mean()
+    return corner[1, 1] - corner[0, 1], corner[1, 0] - corner[0, 0], corner[1, 1] - corner[0, 0]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "said"),
+    [
+        (lambda on, off, both: (on + off) / 2, "gains on average"),
+        (lambda on, off, both: on, "take away what it gains"),
+        (lambda on, off, both: off, "how much more it gains"),
+        (lambda on, off, both: off - on, "turned round"),
+        (lambda on, off, both: (on - off) / 2, "that is half of it"),
+        (lambda on, off, both: 2 * (on - off), "take their mean"),
+        (lambda on, off, both: both, "both together"),
+        (lambda on, off, both: (on - off).mean(), "3 seeds"),
+    ],
+)
+def test_mistakes_in_an_interaction_are_named(wrong, said):
+    def interaction(runs, one, other):
+        return wrong(*gains(runs, one, other))
+
+    assert said in check(interaction).verdicts[0].reason
+
+
+def test_an_interaction_that_sorts_the_table_in_place_is_refused():
+    def interaction(runs, one, other):
+        runs.sort_values("seed", inplace=True)
+        on, off, _ = gains(runs, one, other)
+        return (on - off).to_numpy()
+
+    assert "work on a copy" in check(interaction).verdicts[0].reason

@@ -21,7 +21,12 @@ RUNS = {
     "batch_growth": {"method": "growth to 256, then decay", "eta": 0.05},
     "normalisation": {"regime": "overfitting", "batch": 640, "ghost": 16, "rate": 0.1},
     "gradient_noise": {"regime": "overfitting", "batch": 640, "base": 128, "rate": 0.1},
-    "shoot_out": {"method": "LARS", "batch": 320, "rate": 1.0, "recipe": "all of these"},
+    "shoot_out": {"method": "LARS", "batch": 320, "rate": 1.0},
+    "tricks": {
+        "batch": 320,
+        "rate": 1.0,
+        **dict.fromkeys(("warm-up", "exempt", "LARS", "ghost", "longer"), 1),
+    },
 }
 
 
@@ -102,8 +107,10 @@ TINY = {
     },
     "shoot_out": {
         "IMAGES": 960, "EPOCHS": 2, "BATCH_SIZES": (64, 320), "METHODS": ("SGD", "LARS"), "RATES": (0.1,),
-        "RECIPES": {"nothing": (), "all of these": ("warm-up", "ghost", "exclude", "LARS", "longer")},
-        "TRICK_RATES": (0.1,), "SEEDS": (1,),
+        "SEEDS": (1,),
+    },
+    "tricks": {
+        "IMAGES": 960, "EPOCHS": 2, "SMALL": 64, "LARGE": 320, "RATES": (0.1,), "SEEDS": (1,),
     },
 }  # fmt: skip
 

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -28,8 +30,8 @@ def test_valleys_mark_the_best_rate_and_end_where_runs_diverge():
 
 def test_methods_show_each_seed_and_the_mean_on_one_scale():
     rows = [
-        {"use": "result", "recipe": recipe, "rule": "", "method": method, "batch": batch, "test": 0.8 + 0.01 * seed}
-        for recipe in ("", "warm-up") for batch in (64, 1280) for method in figures_3e.METHODS for seed in range(3)
+        {"use": "result", "rule": rule, "method": method, "batch": batch, "test": 0.8 + 0.01 * seed}
+        for rule in ("", "√") for batch in (64, 1280) for method in figures_3e.METHODS for seed in range(3)
     ]  # fmt: skip
     figure = figures_3e.methods(pd.DataFrame(rows))
     assert titles(figure) == ["batch 64", "batch 1,280"]
@@ -50,3 +52,19 @@ def test_gains_are_differences_in_points_with_the_given_interval():
 def test_budgets_begin_with_one():
     (axis,) = figures_3e.budgets({"SGD": [0.7, 0.8], "LARS": [0.75, 0.78]}).axes
     assert [list(line.get_xdata()) for line in axis.lines] == [[1, 2], [1, 2]]
+
+
+def test_positions_show_all_eight_and_leave_the_further_tricks_out():
+    switches, others = ("warm-up", "exempt", "LARS"), ("ghost", "longer")
+    rows = [
+        {
+            "use": "result", "batch": 1280, "ghost": ghost, "longer": 0, "test": 0.7 + 0.01 * sum(on) + 0.001 * seed,
+            **dict(zip(switches, on)),
+        }
+        for on in itertools.product((0, 1), repeat=3) for seed in range(3) for ghost in (0, 1)
+    ]  # fmt: skip
+    (axis,) = figures_3e.positions(pd.DataFrame(rows), switches, others, 1280).axes
+    labels = [label.get_text() for label in axis.get_xticklabels()]
+    assert len(labels) == 8 and labels[0] == "nothing" and labels[-1] == "warm-up\nexempt\nLARS"
+    assert all(len(line.get_ydata()) == 3 for line in axis.lines)
+    assert axis.lines[-1].get_ydata().mean() == pytest.approx(73.1)
