@@ -62,7 +62,7 @@ def valleys(panels: Mapping[str, Mapping[str, pd.Series]], *, caption: str = "")
             best = max(scores.max() for scores in lines.values())
             worst = min(scores.min() for scores in lines.values())
             axis.set_ylim(max(best - ACCURACY_RANGE, worst - 0.01), best + 0.012)
-        axes[0].set_ylabel("validation accuracy")
+        _in_percent(axes[0], "validation accuracy")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper left", ncols=4 if len(names) > 6 else len(names), handlelength=2.4)
         figure.subplots_adjust(left=70 / WIDTH, top=1 - (86 if len(names) > 6 else 66) / 400)
@@ -78,7 +78,7 @@ def budgets(curves: Mapping[str, Sequence[float]], *, caption: str = "") -> Card
             axis.plot(range(1, len(values) + 1), values, **_line_style(number), markersize=5, label=name)
         axis.set_title("What a budget buys")
         axis.set_xlabel("learning rates that one can afford to try")
-        axis.set_ylabel("expected best accuracy")
+        _in_percent(axis, "expected best accuracy")
         axis.locator_params(axis="x", integer=True)
         figure.legend(*axis.get_legend_handles_labels(), loc="upper right", ncols=len(curves), handlelength=2.4)
     return figure
@@ -107,8 +107,7 @@ def methods(table: pd.DataFrame, *, caption: str = "") -> Card:
             axis.set_title(title)
             axis.grid(axis="x", visible=False)
         _share_limits(axes, "y")
-        axes[0].set_ylabel("test accuracy")
-        axes[0].yaxis.set_major_formatter("{x:.2f}")
+        _in_percent(axes[0], "test accuracy")
         for axis in axes[1:]:
             axis.tick_params(labelleft=False)
         told = "each method with its own best learning rate; dots: one seed each; line: mean"
@@ -182,6 +181,11 @@ def _gains(axis: Axes, pairs: Mapping[str, Pair], interval: Interval) -> None:
     axis.set_yticks(range(len(pairs)), pairs)
     axis.set_ylim(len(pairs) - 0.5, -0.5)
     axis.grid(axis="y", visible=False)
+
+
+def _in_percent(axis: Axes, what: str) -> None:
+    axis.set_ylabel(f"{what}, %")
+    axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
 
 
 def _share_limits(axes: Sequence[Axes], which: str) -> None:
