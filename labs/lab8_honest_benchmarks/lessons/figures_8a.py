@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
+from matplotlib.ticker import NullFormatter
 
 from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
 from labs.lab8_honest_benchmarks.lessons import noisy_curve
@@ -82,6 +83,7 @@ def serving(table: Mapping[int, np.ndarray], *, caption: str = "") -> Card:
         axes.set_yscale("log")
         for axis in (axes.xaxis, axes.yaxis):
             axis.set_major_formatter(lambda value, _: f"{value:,.10g}")
+            axis.set_minor_formatter(NullFormatter())
         axes.set(xlabel="milliseconds until the answer is there", ylabel="images a second")
         axes.set_title("Answers in batches (numbers: images in a batch)")
         axes.legend(loc="lower right")
