@@ -1,0 +1,166 @@
+"""The numbers that notebook 6a tells stand in the recorded tables."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from course_lib import statistics
+from course_lib.notebook import sweep
+from course_lib.system.paths import ROOT
+from labs.lab6_beyond_synchronous.lessons import figures_6a
+
+LAB = ROOT / "labs" / "lab6_beyond_synchronous"
+TEXT = " ".join((LAB / "6a_asynchronous.py").read_text(encoding="utf-8").replace("\n# ", "\n").split())
+TEXT = TEXT.replace(" # ", " ")
+WORKERS = (2, 4, 8, 16, 32, 64, 128)
+
+
+def recorded(name):
+    return pd.read_csv(LAB / "recorded" / f"{name}.csv", comment="#")
+
+
+@pytest.fixture(scope="module")
+def stale():
+    return recorded("staleness")
+
+
+def told(interval, scale=100, digits=1):
+    mean, half = (scale * value for value in interval)
+    return f"{abs(mean):.{digits}f} ± {half:.{digits}f}"
+
+
+def scores(table, *which):
+    return figures_6a.scores_of(table, *which)
+
+
+COLUMNS = (("asynchronous", 0.0, "asynchronous"), ("even", 0.0, "asynchronous"),
+           ("synchronous", 0.9, "asynchronous"), ("long", 0.0, "long"))  # fmt: skip
+
+
+@pytest.mark.parametrize("workers", WORKERS)
+def test_the_table_of_losses(stale, workers):
+    cells = []
+    for way, momentum, base in COLUMNS:
+        rows = figures_6a.lost(stale, way, momentum, base).set_index("workers")
+        cells.append(told(rows.loc[workers]) if workers in rows.index else "–")
+    assert f"| {workers} | {' | '.join(cells)} |" in TEXT
+
+
+def test_there_is_no_threshold(stale):
+    lost = figures_6a.lost(stale, "asynchronous").set_index("workers")
+    assert lost["mean"].is_monotonic_increasing
+    assert list(lost.index[lost["mean"] > lost["half"]]) == [4, 8, 16, 32, 64, 128]
+    assert lost.index[lost["mean"] >= 0.01][0] == 8
+    long = figures_6a.lost(stale, "long", base="long").set_index("workers")
+    assert f"32 workers lose {told(long.loc[32])} instead of {told(lost.loc[32])}" in TEXT
+    assert f"{told(figures_6a.lost(stale, 'even').set_index('workers').loc[32])} with 32" in TEXT
+
+
+def test_what_is_said_of_synchronous_training(stale):
+    ahead = {
+        workers: statistics.paired(scores(stale, "synchronous", workers, 0.9), scores(stale, "asynchronous", workers))
+        for workers in WORKERS
+    }
+    assert f"ahead of asynchronous training by {told(ahead[8])}" in TEXT and ahead[8][0] > ahead[8][1]
+    assert f"no difference, {told(ahead[32])}" in TEXT and abs(ahead[32][0]) < ahead[32][1]
+    assert f"they lose {told(ahead[128])} more" in TEXT and ahead[128][0] < -ahead[128][1]
+
+
+def test_what_is_said_of_momentum_and_of_rates_by_staleness(stale):
+    gains = {
+        workers: statistics.paired(scores(stale, "asynchronous", workers, 0.9), scores(stale, "asynchronous", workers))
+        for workers in (1, *WORKERS)
+    }
+    assert all(mean <= half for mean, half in gains.values())
+    assert f"32 asynchronous ones it costs {told(gains[32])}" in TEXT
+    aware = statistics.paired(scores(stale, "asynchronous", 32), scores(stale, "aware", 32))
+    assert f"with 32 workers by {told(aware)} hundredths" in TEXT and aware[0] > aware[1]
+    assert figures_6a.better(stale, 32, ("by staleness", "the same")) == "the same"
+    assert set(figures_6a.best_rates(stale, "aware")) == {0.16, 0.32}
+    constant = figures_6a.best_rates(stale, "asynchronous")
+    assert (constant[1], constant[2], constant[128]) == (0.16, 0.16, 0.02)
+    tuning = stale.query("use == 'tuning' and workers == 128 and rate == .16 and momentum == 0")
+    reached = tuning.groupby("way")["validation accuracy"].mean()
+    constant, aware = (100 * reached[way] for way in ("asynchronous", "aware"))
+    assert f"accuracy of {constant:.0f} %, that by staleness {aware:.0f} %" in TEXT
+
+
+def test_what_is_said_of_the_best_momentum():
+    table = recorded("implicit_momentum")
+    best = figures_6a.best_momenta(table).set_index("workers")
+    assert list(best["best"]) == [0.8, 0.7, 0.5, 0.0, -0.5]
+    assert "is .8, .7, .5, 0 and −.5 for 1, 2, 4, 8 and 16 workers" in TEXT
+    theory = [figures_6a.explicit(workers, 0.8) for workers in (1, 2, 4)]
+    assert theory == pytest.approx([0.8, 0.75, 0.5]) and "theory says .8, .75 and .5" in TEXT
+    assert np.isfinite(figures_6a.explicit(5, 0.8)) and np.isnan(figures_6a.explicit(6, 0.8))
+    assert (best.loc[2, "low"], best.loc[2, "high"], best.loc[16, "high"]) == (0.0, 0.8, 0.8)
+
+    def losses(workers, momentum):
+        rows = table.query("use == 'result' and workers == @workers and momentum == @momentum")
+        return rows.sort_values("seed")["test loss"].to_numpy()
+
+    for workers, word in ((1, "one worker is better by"), (8, "8 workers are worse by")):
+        change = statistics.paired(losses(workers, 0.8), losses(workers, 0.0))
+        assert f"{word} {told(change, 1, 3)}" in TEXT and abs(change[0]) > change[1]
+
+
+def test_the_table_of_shared_weights():
+    table = recorded("hogwild")
+    ratios = figures_6a.speeds(table).set_index(["problem", "way"])
+    rows = table[table["part"] == "speed"].sort_values("repeat")
+    for problem in ("sparse", "ratings", "dense"):
+        part = dict(iter(rows[rows["problem"] == problem].groupby("way")))
+        speeds = [told(ratios.loc[(problem, way)], 1, 2) for way in ("locked", "lock-free")]
+        lost = told(statistics.mean(part["lock-free"]["lost"]), 1_000)
+        change = statistics.paired(part["lock-free"]["loss"].to_numpy(), part["alone"]["loss"].to_numpy())
+        sign = "−" if change[0] < 0 else "+"
+        assert f"| {problem} | {' | '.join(speeds)} | {lost} | {sign}{told(change, 1, 4)} |" in TEXT
+        assert abs(change[0]) < change[1]
+    assert (ratios["mean"] + ratios["half"]).xs("locked", level="way").max() < 1
+    above = (ratios["mean"] - ratios["half"]).xs("lock-free", level="way")
+    assert above["sparse"] > 1 and above["ratings"] > 1 and above["dense"] < 1
+    alone = rows.query("way == 'alone' and problem == 'sparse'")["updates per second"].mean()
+    assert f"takes {1e6 / alone:.0f} µs" in TEXT
+    dense = 1_000 * rows[(rows["problem"] == "dense") & (rows["way"] == "lock-free")]["lost"]
+    assert f"from {dense.min():.0f} to {dense.max():.0f} of a thousand" in TEXT
+
+
+def test_what_is_lost_is_proportional_to_what_is_shared():
+    assert f"share {8 / 500 + 8 / 300:.2f} weights on average" in TEXT
+    overlap = recorded("hogwild").query("part == 'overlap'")
+    means = overlap.groupby("problem", sort=False)[["common", "lost"]].mean()
+    slopes = 100 * means["lost"] / means["common"]
+    assert "1.9 updates in a hundred for each weight in common" in TEXT
+    assert slopes.between(1.8, 2.05).all()
+    assert means["common"].between(0.0095, 1.05).all()
+    assert f"and {1_000 * means.loc['10 values', 'lost']:.0f} updates in a thousand are lost" in TEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "by", "score", "sign"),
+    [
+        ("staleness", ["way", "workers", "momentum"], "validation accuracy", 1),
+        ("implicit_momentum", ["workers", "momentum"], "validation loss", -1),
+    ],
+)
+def test_everyone_tried_as_many_rates_and_chose_one_inside_their_range(name, by, score, sign):
+    tuning = recorded(name).query("use == 'tuning'").copy()
+    assert tuning.groupby(by)["rate"].nunique().nunique() == 1
+    tuning["score"] = sign * tuning[score]
+    chosen = sweep.best(tuning, by, "rate", "score").set_index(by)["rate"].sort_index()
+    ends = tuning.groupby(by)["rate"].agg(["min", "max"])
+    assert (chosen > ends["min"]).all() and (chosen < ends["max"]).all()
+    results = recorded(name).query("use == 'result'")
+    assert (results.groupby(by)["rate"].agg(["min", "max"]).eq(chosen, axis=0)).all().all()
+    assert results.groupby(by)["seed"].nunique().eq({"staleness": 5, "implicit_momentum": 8}[name]).all()
+
+
+@pytest.mark.parametrize("name", ["staleness", "implicit_momentum", "hogwild"])
+def test_the_stated_minutes_are_those_of_the_recording(name):
+    seconds = int(re.search(r"# seconds: (\d+)", (LAB / "recorded" / f"{name}.csv").read_text())[1])
+    minutes = int(re.search(rf"course reproduce {name}`.*?about (\d+) minutes", TEXT)[1])
+    assert abs(minutes - seconds / 60) < 1.1

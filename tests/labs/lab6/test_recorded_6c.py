@@ -1,0 +1,123 @@
+"""The numbers that notebook 6c tells stand in the recorded tables."""
+
+from __future__ import annotations
+
+import re
+
+import pandas as pd
+import pytest
+
+from course_lib.notebook import sweep
+from course_lib.system.paths import ROOT
+from labs.lab6_beyond_synchronous.lessons import dense_training, figures_6c
+
+LAB = ROOT / "labs" / "lab6_beyond_synchronous"
+TEXT = " ".join((LAB / "6c_send_less.py").read_text(encoding="utf-8").replace("\n# ", "\n").split())
+DENSE = ("dense", 1.0)
+RATIOS = (0.1, 0.01, 0.001)
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return pd.read_csv(LAB / "recorded" / "send_less.csv", comment="#")
+
+
+@pytest.fixture(scope="module")
+def link():
+    return pd.read_csv(LAB / "recorded" / "send_less_seconds.csv", comment="#").set_index(["link", "name"])
+
+
+def size(interval):
+    """Hundredths, without their sign."""
+    return f"{abs(interval[0]):.1f} ± {interval[1]:.1f}"
+
+
+def signed(interval):
+    sign = "" if abs(interval[0]) < 0.05 else "+" if interval[0] > 0 else "−"
+    return sign + size(interval)
+
+
+def test_the_plan_is_told_as_it_was(runs):
+    tuning, results = runs[runs["use"] == "tuning"], runs[runs["use"] == "result"]
+    by = ["way", "amount"]
+    assert set(tuning.groupby(by)["rate"].nunique()) == {9} and "from the same nine for every way and amount" in TEXT
+    assert set(tuning["seed"]) == {101} and set(results.groupby(by)["seed"].nunique()) == {5}
+    assert tuning["test accuracy"].isna().all() and not set(tuning["seed"]) & set(results["seed"])
+    best = sweep.best(tuning, by, "rate", "validation accuracy")
+    assert best["rate"].between(tuning["rate"].min(), tuning["rate"].max(), inclusive="neither").all()
+    used = results.groupby(by)["rate"].agg(["min", "max"]).reset_index().merge(best, on=by)
+    assert (used["min"] == used["rate"]).all() and (used["max"] == used["rate"]).all()
+
+
+@pytest.mark.parametrize("way", figures_6c.LADDER)
+def test_the_table_of_the_ladder(way, runs):
+    cells = [signed(figures_6c.ahead(runs, (way, ratio), DENSE)) for ratio in RATIOS]
+    assert f"| {figures_6c.LADDER[way]} | {' | '.join(cells)} |" in TEXT
+
+
+def test_what_the_ladder_s_sentences_say(runs):
+    gains = {r: figures_6c.ahead(runs, ("memory", r), ("nothing kept", r)) for r in RATIOS}
+    assert f"1 of 100 and 1 of 1,000: {size(gains[0.01])} and {size(gains[0.001])}" in TEXT
+    steps = list(figures_6c.LADDER)
+    for ratio in (0.01, 0.001):
+        others = [figures_6c.ahead(runs, (b, ratio), (a, ratio))[0] for a, b in zip(steps[1:], steps[2:])]
+        assert gains[ratio][0] > max(others)
+    for ratio in RATIOS:
+        difference, half = figures_6c.ahead(runs, ("momentum before", ratio), ("memory", ratio))
+        assert abs(difference) < half
+    rates = figures_6c.summary(runs).set_index(["way", "amount"])["rate"]
+    assert rates["memory", 0.001] == pytest.approx(rates["momentum before", 0.001] / 2, rel=0.02)
+    whole = [size(figures_6c.ahead(runs, ("warm-up", r), ("memory", r))) for r in (0.01, 0.001)]
+    assert f"gains {whole[0]} over memory with momentum after at 1 of 100, and {whole[1]} at 1 of 1,000" in TEXT
+    assert (
+        abs(figures_6c.ahead(runs, ("warm-up", 0.01), DENSE)[0]) < figures_6c.ahead(runs, ("warm-up", 0.01), DENSE)[1]
+    )
+    assert f"With 1 of 1,000 it loses {size(figures_6c.ahead(runs, ('warm-up', 0.001), DENSE))}" in TEXT
+    assert figures_6c.ahead(runs, ("warm-up", 0.1), DENSE)[0] > figures_6c.ahead(runs, ("warm-up", 0.1), DENSE)[1]
+    assert dense_training.UPDATES * 17 < 17_418 and "fewer numbers in all this time than there are weights" in TEXT
+
+
+def test_signs(runs):
+    before, after = "signs, momentum before", "signs"
+    worse = figures_6c.ahead(runs, (after, 1), (f"{after}, nothing kept", 1))
+    assert worse[0] < -worse[1] and f"makes signs *worse*: {size(worse)}" in TEXT
+    for kept in ("", ", nothing kept"):
+        gain, half = figures_6c.ahead(runs, (before + kept, 1), (after + kept, 1))
+        assert gain > half
+    good = figures_6c.ahead(runs, (f"{before}, nothing kept", 1), DENSE)
+    assert good[0] + good[1] > 0 and f"as good as dense training ({signed(good)})" in TEXT
+    worse = figures_6c.ahead(runs, (before, 1), (f"{before}, nothing kept", 1))
+    assert f"With a memory they are worse by {size(worse)}" in TEXT
+
+
+def test_low_rank(runs):
+    four, one = (figures_6c.ahead(runs, ("low rank", rank), DENSE) for rank in (4, 1))
+    assert abs(four[0]) < four[1] and f"nothing beyond chance, {size(four)}," in TEXT
+    bare = figures_6c.ahead(runs, ("low rank, nothing kept", 1), DENSE)
+    assert f"With r = 1 it loses {size(one)}; without a memory {size(bare)}" in TEXT
+
+
+def test_bytes(runs):
+    found = figures_6c.summary(runs).set_index(["way", "amount"])["bytes"].map("{:,.0f}".format)
+    assert f"{found['warm-up', 0.001]} bytes in an update on average, not {found['memory', 0.001]}" in TEXT
+    assert f"{found['warm-up', 0.01]} bytes in an update (warm-up included) lose nothing against {found[DENSE]}" in TEXT
+    assert f"with {found['signs', 1]} bytes in place of {found[DENSE]}" in TEXT
+    assert f"with {found['low rank', 4]} bytes" in TEXT
+
+
+def test_the_slow_link(link):
+    def ms(name, where="100 Mbit/s"):
+        return f"{1e3 * link.loc[(where, name), 'seconds per step']:.0f} ms"
+
+    assert f"{ms('dense')} become {ms('largest 1/100')} with 1 of 100" in TEXT
+    assert f"with 1 of 1,000 a step takes {ms('largest 1/1,000')}" in TEXT
+    assert f"Low rank with four columns takes {ms('low rank, 4')}" in TEXT
+    row = link.loc[("100 Mbit/s", "largest 1/1,000")]
+    assert f"counts {row['bytes of the card']:,.0f} bytes for the {row['bytes']:,.0f} that" in TEXT
+    assert link.loc["no limit", "seconds per step"].idxmin() == "dense" and "the dense step is the quickest" in TEXT
+
+
+def test_the_stated_minutes_are_those_of_the_recording():
+    seconds = int(re.search(r"# seconds: (\d+)", (LAB / "recorded" / "send_less.csv").read_text())[1])
+    minutes = int(re.search(r"course reproduce send_less` makes it again; it took about (\d+) minutes", TEXT)[1])
+    assert abs(minutes - seconds / 60) < 1
