@@ -1,0 +1,218 @@
+"""A group of ranks and its collectives, as the layers that are cut over it see them: on Horovod, or rehearsed.
+
+    group = HorovodGroup(hvd)                       # on a real rank, in each process
+    results = rehearse(program, 4)                  # program(group) on four simulated ranks, in this process
+
+`all_reduce`, `all_gather`, `reduce_scatter`, `broadcast` and `all_to_all` take and return NumPy arrays, and change
+none. Every rank of the group calls the same ones in the same order. A rehearsal says so where they don't, at once,
+where real ranks would wait for each other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from course_lib.collectives import simulated
+
+
+class CollectiveError(RuntimeError):
+    """Ranks that don't call the same collectives in the same order; the message says which rank calls what."""
+
+
+class Call(NamedTuple):
+    """A collective that a rank took part in, how many numbers it gave, and how many of those it had to send."""
+
+    kind: str
+    numbers: int
+    sent: float
+
+
+class Group:
+    """One rank's view of a group of one: what a group of more has in common.
+
+    Attributes:
+        rank: 0 … size − 1 within the group. size: ranks of the group. calls: what was called, see `Call`.
+    """
+
+    def __init__(self, rank: int = 0, size: int = 1) -> None:
+        self.rank, self.size = rank, size
+        self.calls: list[Call] = []
+
+    @property
+    def sent(self) -> float:
+        """Numbers that this rank has sent, if all-reduce is a ring, and so are its two halves."""
+        return sum(call.sent for call in self.calls)
+
+    def all_reduce(self, x: np.ndarray, op: str = "sum") -> np.ndarray:
+        """The sum of all ranks' arrays, on every rank; with op="max" the largest at each place."""
+        x = np.asarray(x)
+        if op not in ("sum", "max"):
+            raise ValueError(f"there is no {op!r}: give sum or max")
+        self._called("all_reduce", x.size, 2 * (self.size - 1) / self.size * x.size)
+        return self._all_reduce(x, op)
+
+    def all_gather(self, x: np.ndarray) -> np.ndarray:
+        """All ranks' arrays [..., k] side by side, [..., k · size], on every rank."""
+        x = np.asarray(x)
+        self._called("all_gather", x.size, (self.size - 1) * x.size)
+        return self._all_gather(x)
+
+    def reduce_scatter(self, x: np.ndarray) -> np.ndarray:
+        """This rank's part [..., k] of the sum of all ranks' arrays [..., k · size]. ValueError for other lengths."""
+        x = np.asarray(x)
+        if x.shape[-1] % self.size:
+            raise ValueError(f"{x.shape[-1]} columns don't go to {self.size} ranks in equal parts")
+        self._called("reduce_scatter", x.size, (self.size - 1) / self.size * x.size)
+        return self._reduce_scatter(x)
+
+    def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        """The array of rank `root`, on every rank. All give one of the same shape; the others' are not looked at."""
+        x = np.asarray(x)
+        self._called("broadcast", x.size, x.size * (self.rank != (root - 1) % self.size))  # a chain that ends there
+        return self._broadcast(x, root)
+
+    def all_to_all(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Give parts[r] to rank r; return what each rank had for this one. Parts [n_r, ...] may differ in length.
+
+        ValueError where there are not as many parts as ranks.
+        """
+        parts = [np.asarray(part) for part in parts]
+        if len(parts) != self.size:
+            raise ValueError(f"{len(parts)} parts for {self.size} ranks: give one for each, also for this one")
+        away = sum(part.size for rank, part in enumerate(parts) if rank != self.rank)
+        self._called("all_to_all", sum(part.size for part in parts), away)
+        return self._all_to_all(parts)
+
+    def _called(self, kind: str, numbers: int, sent: float) -> None:
+        self.calls.append(Call(kind, numbers, sent))
+
+    def _all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        return x.copy()
+
+    def _all_gather(self, x: np.ndarray) -> np.ndarray:
+        return x.copy()
+
+    def _reduce_scatter(self, x: np.ndarray) -> np.ndarray:
+        return x.copy()
+
+    def _broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        return x.copy()
+
+    def _all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
+        return [part.copy() for part in parts]
+
+
+class HorovodGroup(Group):
+    """This process among Horovod's ranks, or in one of its process sets (which `hvd.init` was told of)."""
+
+    def __init__(self, hvd: Any, process_set: Any = None) -> None:
+        self._hvd, self.process_set = hvd, process_set or hvd.global_process_set
+        super().__init__(self.process_set.rank(), self.process_set.size())
+
+    def _named(self) -> dict[str, Any]:
+        # A name of its own for each call: ranks that don't call the same ones are found out, not mixed up.
+        name = f"{len(self.calls)} {self.calls[-1].kind} of {self.process_set.ranks}"
+        return {"name": name, "process_set": self.process_set}
+
+    def _all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        op = self._hvd.Sum if op == "sum" else self._hvd.Max
+        return self._hvd.allreduce(x, op=op, **self._named()).numpy()
+
+    def _all_gather(self, x: np.ndarray) -> np.ndarray:
+        found = self._hvd.allgather(np.moveaxis(x, -1, 0), **self._named()).numpy()
+        return np.moveaxis(found, 0, -1)
+
+    def _reduce_scatter(self, x: np.ndarray) -> np.ndarray:
+        found = self._hvd.reducescatter(np.moveaxis(x, -1, 0), op=self._hvd.Sum, **self._named()).numpy()
+        return np.moveaxis(found, 0, -1)
+
+    def _broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        # Horovod numbers the root among all ranks, also in a process set.
+        return self._hvd.broadcast(x, root_rank=self.process_set.ranks[root], **self._named()).numpy()
+
+    def _all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
+        lengths = np.array([len(part) for part in parts], np.int32)
+        found, came = self._hvd.alltoall(np.concatenate(parts), splits=lengths, **self._named())
+        return np.split(found.numpy(), np.cumsum(came.numpy())[:-1])
+
+
+class RehearsedGroup(Group):
+    """Some of the simulated ranks."""
+
+    def __init__(self, me: simulated.Rank, members: Sequence[int] | None = None) -> None:
+        self._me, self._members = me, list(range(me.size) if members is None else members)
+        super().__init__(self._members.index(me.rank), len(self._members))
+
+    def _exchange(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """parts[r] to each rank r, and what comes from each."""
+        mine = f"{self.calls[-1].kind} of shape {parts[self.rank].shape}"
+        found = list(parts)
+        for place, other in enumerate(self._members):
+            if place != self.rank:
+                self._me.send(np.array(mine), other)
+                self._me.send(parts[place], other)
+        for place, other in enumerate(self._members):
+            if place != self.rank:
+                theirs = str(self._me.receive(other))
+                differs = mine.split()[0] if self.calls[-1].kind == "all_to_all" else mine
+                if not theirs.startswith(differs):
+                    raise CollectiveError(
+                        f"In collective number {len(self.calls)} rank {self._me.rank} calls {mine}, rank {other} calls "
+                        f"{theirs}: all ranks must call the same one, in the same order, with the same shape."
+                    )
+                found[place] = self._me.receive(other)
+        return found
+
+    def _all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
+        arrays = np.array(self._exchange([x] * self.size))
+        return arrays.sum(0) if op == "sum" else arrays.max(0)
+
+    def _all_gather(self, x: np.ndarray) -> np.ndarray:
+        return np.concatenate(self._exchange([x] * self.size), axis=-1)
+
+    def _reduce_scatter(self, x: np.ndarray) -> np.ndarray:
+        return np.sum(self._exchange(np.split(x, self.size, axis=-1)), axis=0)
+
+    def _broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
+        return self._exchange([x] * self.size)[root].copy()
+
+    def _all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
+        return [part.copy() for part in self._exchange(parts)]
+
+
+def rehearse(
+    program: Callable[..., Any], ranks: int, members: Callable[[int], Sequence[Sequence[int]]] | None = None
+) -> list[Any]:
+    """What `program(group)` returns on each of so many simulated ranks.
+
+    Args:
+        members: rank → the ranks of each group that it is in; `program` is then called with all of those groups.
+
+    Raises CollectiveError, where ranks wait for each other or disagree, and what the first failing rank raised.
+    """
+    groups: dict[int, list[Group]] = {}
+
+    def on_a_rank(me: simulated.Rank, _: None) -> Any:
+        groups[me.rank] = [RehearsedGroup(me, some) for some in (members(me.rank) if members else [None])]
+        with np.errstate(all="ignore"):  # of each thread
+            return program(*groups[me.rank])
+
+    try:
+        return simulated.run(on_a_rank, [None] * ranks).results
+    except simulated.DeadlockError as error:
+        raise CollectiveError(_who_waits(groups)) from error
+
+
+def _who_waits(groups: dict[int, list[Group]]) -> str:
+    """Who waits in which collective, and who has called fewer of them."""
+    made = {rank: [call.kind for group in some for call in group.calls] for rank, some in groups.items()}
+    most = max(made, key=lambda rank: len(made[rank]))
+    fewer = [rank for rank in sorted(made) if len(made[rank]) < len(made[most])]
+    who = " and ".join(f"rank {rank}" for rank in fewer) or "the others"
+    return (
+        f"Deadlock: rank {most} waits in its collective number {len(made[most])}, {made[most][-1]}, for {who}, which "
+        "never comes to it: all ranks must call the same ones."
+    )

@@ -1,0 +1,145 @@
+"""The numbers that notebook 7b tells stand in the recorded tables, or follow from a simulation."""
+
+from __future__ import annotations
+
+import re
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from course_lib import collectives, statistics
+from course_lib.notebook import sweep
+from course_lib.parallel import schedules
+from course_lib.system.paths import ROOT
+from labs.lab7_splitting_the_model.lessons import figures_7b
+from labs.lab7_splitting_the_model.lessons.checks_7b import counted_delays
+
+LAB = ROOT / "labs" / "lab7_splitting_the_model"
+TEXT = re.sub(r"\s+", " ", re.sub(r"(?m)^# ?", "", (LAB / "7b_cut_the_depth.py").read_text(encoding="utf-8")))
+
+
+def recorded(name):
+    return pd.read_csv(LAB / "recorded" / f"{name}.csv", comment="#")
+
+
+@pytest.fixture(scope="module")
+def bubble():
+    return recorded("bubble").set_index(["what", "micro"])
+
+
+@pytest.fixture(scope="module")
+def stale():
+    return recorded("stale_pipeline")
+
+
+@pytest.fixture(scope="module")
+def scores(stale):
+    rows = stale[stale["use"] != "tuning"].sort_values("seed")
+    return {key: part["test accuracy"].to_numpy() for key, part in rows.groupby(["way", "stages", "use"])}
+
+
+def told(interval):
+    """Hundredths."""
+    mean, half = (100 * value for value in interval)
+    return f"{mean:.1f} ± {half:.1f}".replace("-", "−")
+
+
+def short(number):
+    return f"{number:.2f}"[1:]
+
+
+def test_what_is_said_of_the_bubble(bubble):
+    gpipe = bubble.loc["GPipe"]
+    shares = "{}, {} and {}".format(*(short(gpipe.loc[m, "idle"]) for m in (1, 2, 4)))
+    assert f"GPipe's is {shares}, where the formula has .50, .33 and .20" in TEXT
+    assert [round(gpipe.loc[m, "predicted"], 2) for m in (1, 2, 4, 32)] == [0.5, 0.33, 0.2, 0.03]
+    assert f"At 32 it is {short(gpipe.loc[32, 'idle'])} in place of .03" in TEXT
+    serial = bubble.loc[("serial", 1), "seconds"]
+    assert f"One rank takes {1e3 * serial:.0f} ms for the step" in TEXT
+    assert f"the two ranks compute for {1e3 * gpipe.loc[32, 'computing']:.0f} ms, together" in TEXT
+    each = [f"{1e3 * gpipe.loc[micro, 'seconds']:.0f}" for micro in (4, 8, 16, 32)]
+    assert "with 4, 8 and 16 micro-batches ({}, {} and {} ms), and longer with 32 ({} ms)".format(*each) in TEXT
+    fastest = bubble[bubble["predicted"].notna()]["seconds"]
+    assert fastest.idxmin() == ("one forward, one backward", 4)
+    assert f"The best speed-up is {serial / fastest.min():.2f}, with four micro-batches" in TEXT
+
+
+def test_what_is_said_of_messages(bubble):
+    socket, together = (bubble.loc[(f"message by {way}", 1_000), "seconds"] for way in ("socket", "all-to-all"))
+    assert f"takes {short(1e3 * socket)} ms by the socket and {1e3 * together:.2f} ms by `alltoall`" in TEXT
+    assert f"{together / socket:.0f} times as long" in TEXT
+
+
+def test_seconds_of_the_recordings():
+    seconds = {
+        name: int(re.search(r"# seconds: (\d+)", (LAB / "recorded" / f"{name}.csv").read_text())[1])
+        for name in ("bubble", "stale_pipeline")
+    }
+    assert seconds["bubble"] == pytest.approx(40, abs=5) and "again in about 40 seconds" in TEXT
+    assert round(seconds["stale_pipeline"] / 60) == 7 and "that took 7 minutes" in TEXT
+
+
+def test_the_table_of_losses(stale):
+    lost = figures_7b.losses(stale).set_index(["way", "stages"])
+    rate = figures_7b.summary(stale).set_index(["way", "stages"])["rate"]
+    assert rate["flush", 1] == 0.1 and "(the flush: .1)" in TEXT
+    for stages in (2, 4, 8):
+        cells = [
+            f"{told(lost.loc[(way, stages)])}, η = {f'{rate[way, stages]:g}'[1:]}" for way in ("current", "stashed")
+        ]
+        assert f"| {stages} | {counted_delays(stages, ticks=True)[0]} | {' | '.join(cells)} |" in TEXT
+
+
+def test_what_is_said_of_stale_weights(stale, scores):
+    lost = figures_7b.losses(stale).set_index(["way", "stages"])
+    none = {key for key, (mean, half) in lost.iterrows() if abs(mean) <= half}
+    assert none == {("current", 2), ("stashed", 2), ("longer", 8)}
+    same = figures_7b.losses(stale, "same rate").set_index(["way", "stages"])
+    assert f"two stages lose {told(same.loc[('current', 2)])}." in TEXT
+    fails = {stages: int((scores["current", stages, "same rate"] == 0.1).sum()) for stages in (2, 4, 8)}
+    assert fails == {2: 0, 4: 3, 8: 5} and "three of the five trainings fail; with eight, all five do" in TEXT
+    ahead = {
+        stages: statistics.paired(scores["stashed", stages, "result"], scores["current", stages, "result"])
+        for stages in (4, 8)
+    }
+    assert f"by {told(ahead[4])} with four stages and by {told(ahead[8])} with eight" in TEXT
+    assert all(mean > half for mean, half in ahead.values())
+    assert 2 * 7 + 1 == 15 and "keeps 15 versions" in TEXT
+
+
+def test_what_is_said_of_equal_time(stale, scores):
+    assert (4 + 8 - 1) / 4 == 2.75 and round(3 * 2.75) == 8
+    own, half = scores["longer", 8, "result"], scores["longer", 8, "half rate"]
+    rates = stale[stale["way"] == "longer"].query("use != 'tuning'").groupby("use")["rate"].first()
+    assert rates["result"] == 0.025 and rates["half rate"] == 0.0125 and "and got .025" in TEXT
+    assert (own == 0.1).sum() == 2 and "two of the five trainings failed" in TEXT
+    assert f"all five reach .{1e3 * half.min():.0f} to .{1e3 * half.max():.0f}" in TEXT
+    difference = statistics.paired(half, scores["flush", 1, "result"])
+    assert f"ahead of the flush by {told(difference)}: no difference" in TEXT and 0 < difference[0] < difference[1]
+    tuning = stale.query("way == 'longer' and use == 'tuning'").groupby("rate")["validation accuracy"].min()
+    assert tuning[tuning > 0.15].index.max() == 0.025
+
+
+def test_every_way_tried_the_same_rates_and_chose_one_inside_their_range(stale):
+    tuning = stale.query("use == 'tuning'")
+    rates = np.sort(tuning["rate"].unique())
+    assert len(rates) == 8 and "same eight rates with two seeds" in TEXT
+    assert {tuple(sorted(part["rate"])) for _, part in tuning.groupby(["way", "stages"])} == {
+        tuple(np.repeat(rates, 2))
+    }
+    chosen = sweep.best(tuning, ["way", "stages"], "rate", "validation accuracy").set_index(["way", "stages"])["rate"]
+    assert chosen.between(rates[0], rates[-1], inclusive="neither").all()
+    results = stale.query("use == 'result'").set_index(["way", "stages"])
+    assert (results["rate"] == chosen.reindex(results.index)).all()
+    assert results.groupby(level=[0, 1])["seed"].nunique().eq(5).all() and "five other seeds" in TEXT
+    assert not set(results["seed"]) & set(tuning["seed"])
+
+
+def test_what_is_said_of_slow_messages_and_of_rounds():
+    gpipe = [schedules.run(schedules.gpipe(8, 32), 1, 2, message).seconds for message in (0, 0.3)]
+    assert gpipe[1] - gpipe[0] == pytest.approx(14 * 0.3) and "14 messages in all" in TEXT
+    rounds = [
+        collectives.trace(plan(n, 64)).rounds for plan in (collectives.ring, collectives.halving) for n in (16, 4)
+    ]
+    assert "30 become 6 with the ring, 8 become 4" in TEXT and rounds == [30, 6, 8, 4]
