@@ -1,0 +1,82 @@
+"""Seconds of an update of local SGD by period, between two hosts at 1 Gbit/s and at 100 Mbit/s.
+
+The hosts are pretended ones (`ranks.namespaces`): network namespaces of this machine, joined by a virtual cable, on
+which each may send so much (a token bucket). On each stands one rank with one thread; they share the processors. The
+periods take turns in blocks of 64 updates. A block's mean is one value; its rank 0 is told.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from course_lib.notebook import experiments, plots
+from course_lib.ranks import environment, namespaces
+from course_lib.system.paths import ROOT
+from labs.lab6_beyond_synchronous.lessons import figures_6b, small_network
+
+LIMITS = {"1 Gbit/s": "1gbit", "100 Mbit/s": "100mbit"}
+PERIODS, BLOCKS, LENGTH = (1, 4, 16, 64), 15, 64
+SCRIPT = f"""
+import json
+from course_lib.ranks import launch
+def function():
+    import horovod.tensorflow as hvd
+    from labs.lab6_beyond_synchronous.lessons import horovod_meetings
+    hvd.init()
+    rows = horovod_meetings.time_updates({PERIODS}, {BLOCKS}, {LENGTH})
+    hvd.shutdown()
+    return rows
+print(json.dumps(launch.call(function, hosts="a:1,b:1")))
+"""
+
+
+def measure(host: namespaces.Host) -> list:
+    """Rank 0's rows of `time_updates`, with both ranks started from `host`."""
+    done = host.run([sys.executable, "-c", SCRIPT], cwd=ROOT, timeout=100)
+    if done.returncode:
+        raise RuntimeError(f"The ranks failed:\n{done.stdout}\n{done.stderr}")
+    return json.loads(done.stdout.splitlines()[-1])[0]
+
+
+def rows_of(link: str, blocks: list[dict]) -> list[dict]:
+    """A row for each period: medians and tenths of the blocks' seconds."""
+    rows = []
+    for period, part in pd.DataFrame(blocks).groupby("period"):
+        low, middle, high = np.quantile(part["seconds"], [0.1, 0.5, 0.9])
+        seconds = {"seconds": middle, "fastest tenth": low, "slowest tenth": high}
+        seconds["computing"] = part["computing"].median()
+        rows.append({"link": link, "period": period, **{name: round(value, 6) for name, value in seconds.items()}})
+    return rows
+
+
+def main(folder: Path) -> None:
+    began, rows = time.time(), []
+    with namespaces.hosts(2, {**environment.ONE_THREAD, **environment.TENSORFLOW}) as hosts:
+        for link, limit in LIMITS.items():
+            for host in hosts:
+                host.limit(limit)
+            rows += rows_of(link, measure(hosts[0]))
+            print(pd.DataFrame(rows[-len(PERIODS) :]).to_string(index=False), flush=True)
+    table = pd.DataFrame(rows)
+    experiments.write_table(
+        folder / "meetings_wire.csv",
+        table,
+        command="course reproduce meetings_wire",
+        data=f"16 images on each rank; a network with {small_network.SIZE:,} weights",
+        seeds="0 for the weights",
+        hosts="two network namespaces of one machine; they share its processors",
+        seconds=round(time.time() - began),
+    )
+    caption = f"{small_network.SIZE:,} weights · 2 ranks, one thread each · {experiments.machine()}"
+    draw(table, caption).savefig(folder / "meetings_wire.png", dpi=150)
+
+
+def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+    """Milliseconds an update by period, a line for each link."""
+    return figures_6b.seconds(table, caption=caption)
