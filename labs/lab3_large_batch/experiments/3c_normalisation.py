@@ -5,9 +5,11 @@ because a large batch can fail in two ways: *few updates* (the slice and the epo
 runs) and *overfitting* (a quarter of the images, nearly all of them learned at the end). Regimes and ranges of
 settings were set beforehand by single runs that were judged on validation data.
 
-*ghost*: batch norm over the whole batch against ghost batch norm, and a batch of 64 for comparison. Each tries the
-same number of learning rates with the tuning seed; validation data choose. *decay*: the recipe stays as it was chosen
-for batch norm, and ½ λ Σ w² is added to the loss, over all variables or over the kernels only. *ranks*: two real
+*ghost*: batch norm over the whole batch against ghost batch norm, and a batch of 64 for comparison. *decay*: ½ λ Σ w²
+is added to the loss, over all variables or over the kernels only. Each of these settings tries the same six learning
+rates with the tuning seed; validation data choose, and the best one runs with five other seeds. To see what tuning
+does, decay also runs with the rate that is best without it (use: "same rate").
+*ranks*: two real
 ranks, each normalising its own half or both together (`hvd.SyncBatchNormalization`), one learning rate by batch size
 for both, not tuned; each rank's network is scored, with its own moving averages. Test data are used by the runs of the
 result seeds only.
@@ -28,7 +30,7 @@ from labs.lab3_large_batch.lessons import figures_3c
 REGIMES = {"few updates": (12_800, 1_280, 8), "overfitting": (3_200, 640, 20)}  # images, batch, epochs
 SMALL_BATCH = 64
 GHOSTS = {"few updates": (16, 64, 256), "overfitting": (16,)}
-RATES = (0.1, 0.2, 0.4)  # for the large batch
+RATES = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8)  # for the large batch
 SMALL_RATE_FACTOR = 0.4  # of RATES, for the small batch
 DECAYS = (0.01, 0.03)
 TUNING_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
@@ -58,7 +60,7 @@ def run(
     training = short_runs.Run(model, optimizer, problem.train, seed=seed, decay=decay, exclude=exclude)
     training.train(updates, batch)
     parts = {"train": problem.train, "validation": problem.validation}
-    if use == "result":
+    if use != "tuning":
         parts["test"] = problem.test
     return {f"{name} accuracy": training.score(part).accuracy for name, part in parts.items()}
 
@@ -122,23 +124,36 @@ def main(folder: Path) -> None:
         for ghost in ghosts
         for rate in (RATES if batch == large else [round(SMALL_RATE_FACTOR * rate, 4) for rate in RATES])
     ]
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["regime", "batch", "ghost"], "rate", "validation accuracy").to_dict("records")
     decays = [
         {**setting, "decay": decay, "decayed": decayed}
-        for setting in chosen
+        for setting in plan
         if setting["ghost"] == 0 and setting["batch"] != SMALL_BATCH
         for decay in DECAYS
         for decayed in ("all", "kernels")
     ]
-    plan = [{**setting, "seed": seed, "use": "result"} for setting in chosen + decays for seed in SEEDS]
-    results = sweep.run(run, plan, tell=sweep.say)
+    tuning = sweep.run(run, plan + decays, tell=sweep.say)
+    plain = tuning.fillna({"decay": 0.0, "decayed": ""})
+    by = ["regime", "batch", "ghost", "decay", "decayed"]
+    chosen = sweep.best(plain, by, "rate", "validation accuracy").sort_values("decay", kind="stable").to_dict("records")
+    settings = [{k: v for k, v in row.items() if row["decay"] or k not in ("decay", "decayed")} for row in chosen]
+    plain_rates = {
+        (row["regime"], row["batch"]): row["rate"] for row in settings if not row["ghost"] and "decay" not in row
+    }
+    uses = [{**row, "use": "result"} for row in settings]
+    uses += [
+        {**row, "rate": plain_rates[row["regime"], row["batch"]], "use": "same rate"}
+        for row in settings
+        if "decay" in row
+    ]
+    results = sweep.run(run, [{**row, "seed": seed} for row in uses for seed in SEEDS], tell=sweep.say)
     by_rank = launch.call(on_ranks, RANKS, env={"HOROVOD_CYCLE_TIME": "0.2"})
     ranks = pd.DataFrame([row for rows in by_rank for row in rows])
     table = pd.concat(
         [
-            tuning.assign(part="ghost"),
-            results.assign(part=["ghost" if missing else "decay" for missing in results["decay"].isna()]),
+            *(
+                rows.assign(part=["ghost" if missing else "decay" for missing in rows["decay"].isna()])
+                for rows in (tuning, results)
+            ),
             ranks.assign(part="ranks", use="result"),
         ]
     )

@@ -270,6 +270,43 @@ def _products(power_iteration: Callable) -> None:
         raise Wrong("with 400 steps the numbers overflow.")
 
 
+# --- relative_product
+
+SCALE = np.array([2.0, 0.5, 3.0, 1.5])
+
+
+def _scaled_hessian(relative_product: Callable) -> None:
+    scale, v = SCALE.copy(), V.copy()
+    with unchanged(scale, v):
+        turned = relative_product(lambda vector: HESSIAN @ vector, scale)
+        if not callable(turned):
+            raise Wrong("it should return a function v → [d], as `product` is one; what it returns can't be called.")
+        found = array(turned(v), v.shape, "for a vector it")
+    mistakes = {
+        "only v is scaled: the second derivative has a factor of s from each of its two sides.": HESSIAN @ (SCALE * V),
+        "only the product is scaled: the second derivative has a factor of s from each of its two sides.": SCALE
+        * (HESSIAN @ V),
+        "it divides by s: that is the Hessian by w where w = u / s.": (HESSIAN @ (V / SCALE)) / SCALE,
+        "s² stands in front: one s belongs to each side, sᵢ Hᵢⱼ sⱼ.": SCALE**2 * (HESSIAN @ V),
+        "s² is multiplied with v: one s belongs to each side, sᵢ Hᵢⱼ sⱼ.": HESSIAN @ (SCALE**2 * V),
+        "it is H v: s has no effect.": HESSIAN @ V,
+        "the s on the two sides cancel: multiply on both.": SCALE * (HESSIAN @ (V / SCALE)),
+        "the s on the two sides cancel: multiply with s on both.": (HESSIAN @ (SCALE * V)) / SCALE,
+    }
+    compare(found, SCALE * (HESSIAN @ (SCALE * V)), "the product", mistakes)
+
+
+def _same_function(relative_product: Callable) -> None:
+    """One function in two scales has one relative Hessian."""
+    found = []
+    for factor in (np.ones(4), np.array([4.0, 4.0, 1.0, 1.0])):  # w → factor · w, and the Hessian by the new weights
+        hessian = HESSIAN / np.outer(factor, factor)
+        turned = relative_product(lambda v, hessian=hessian: hessian @ v, SCALE * factor)
+        found.append(array(turned(V.copy()), V.shape, "for a vector it"))
+    if not same(found[1], found[0]):
+        raise Wrong("one function, two of its weights four times as long: its products differ, and should be the same.")
+
+
 EXERCISES = Exercises(
     Exercise(
         "noise_scale",
@@ -295,6 +332,11 @@ EXERCISES = Exercises(
         Criterion("sign", "Its sign", 0.2, _sign),
         Criterion("vector", "The vector", 0.2, _vector),
         Criterion("products", "One product a step", 0.2, _products),
+    ),
+    Exercise(
+        "relative_product",
+        Criterion("product", "Products with the Hessian by u", 0.6, _scaled_hessian),
+        Criterion("same-function", "One function, two scales", 0.4, _same_function),
     ),
 )
 check, points = EXERCISES.check, EXERCISES.points

@@ -13,28 +13,56 @@ from course_lib.notebook.judging import Criterion, Wrong
 
 # --- scaled_rate
 
-
-def _follows(scaled_rate: Callable, rule: str, power: float, other_rule: str) -> None:
-    for eta, batch, base in ((0.1, 8192, 512), (0.25, 80, 32), (0.2, 16, 64), (0.3, 64, 64)):
-        k = batch / base
-        mistakes = {
-            f"that is the {other_rule} rule.": eta * k ** (1.5 - power),
-            "it falls as the batch grows: B over the base, not the other way round.": eta * k**-power,
-            "the batch size has no effect.": eta,
-            "B / base is no whole number here: divide with / in place of //.": eta * (batch // base) ** power,
-            "the root is taken of η too.": math.sqrt(eta * k),
-            "what counts is how many times B is as large as the base, not B itself.": eta * batch**power,
-        }
-        with case(f'scaled_rate({eta}, batch={batch}, base={base}, rule="{rule}")'):
-            compare(number(scaled_rate(eta, batch, base, rule)), eta * k**power, "the rate", mistakes)
+POWERS = {  # what is kept → the power of k
+    ("one update", "mean"): 0.0,
+    ("one update", "covariance"): 0.5,
+    ("same examples", "mean"): 1.0,
+    ("same examples", "covariance"): 1.0,
+}
 
 
-def _linear(scaled_rate: Callable) -> None:
-    _follows(scaled_rate, "linear", 1.0, other_rule="square root")
+def _keeps(compared: str, moment: str) -> Callable[[Callable], None]:
+    power = POWERS[compared, moment]
+    several_updates = compared == "same examples"
+    of_power = {
+        0.0: "that is the same rate for every batch. "
+        + (
+            "k small updates add up, and one large update has to go as far as all of them."
+            if several_updates
+            else "A mean over more examples is less noisy: with the same η the covariance η² C / B falls as k grows."
+        ),
+        0.5: "that grows as √k. "
+        + (
+            f"Over k small updates the {moment}s add up: k times that of one of them is what η′ has to reach."
+            if several_updates
+            else "The mean of a batch's gradient is G, whatever the batch: the mean of one update is −η G."
+        ),
+        1.0: "that grows as k. "
+        + (
+            "The mean of a batch's gradient is G, whatever the batch: the mean of one update is −η G."
+            if moment == "mean"
+            else "The covariance of one update is η² C / B: η enters it squared, B does not."
+        ),
+        2.0: "that grows as k². The mean of a batch's gradient does not grow with the batch.",
+        0.25: "the root is taken twice: η² / B is to stay what it was.",
+    }
 
+    def judge(scaled_rate: Callable) -> None:
+        for eta, batch, base in ((0.1, 8192, 512), (0.25, 80, 32), (0.2, 16, 64)):
+            k = batch / base
+            mistakes = {why: eta * k**other for other, why in of_power.items() if other != power}
+            if power:
+                mistakes |= {
+                    "it falls as the batch grows: B over the base, not the other way round.": eta * k**-power,
+                    "B / base is no whole number here: divide with / in place of //.": eta * (batch // base) ** power,
+                    "the root is taken of η too.": math.sqrt(eta * k),
+                    "what counts is how many times B is as large as the base, not B itself.": eta * batch**power,
+                }
+            with case(f"{compared}, {moment}, η = {eta}, B = {batch}, base {base}"):
+                got = number(scaled_rate(eta, batch, base, (compared, moment)))
+                compare(got, eta * k**power, "the rate", mistakes)
 
-def _square_root(scaled_rate: Callable) -> None:
-    _follows(scaled_rate, "square root", 0.5, other_rule="linear")
+    return judge
 
 
 # --- warm_up: over 4 updates from 0.2 to 1
@@ -112,6 +140,7 @@ def _grows(growth: Callable, milestones: Sequence[int], largest: int) -> None:
     epochs, n = [0, *milestones], np.arange(len(milestones) + 1)
     unlimited = batch * factor**n
     sizes = np.minimum(unlimited, largest)
+    waiting = np.maximum.accumulate(np.where(unlimited <= largest, unlimited, 0))
     constant, decayed = np.full(len(n), eta), eta / float(factor) ** n
 
     def stages(sizes: Sequence[int], rates: Sequence[float]) -> list[tuple[int, int, float]]:
@@ -129,6 +158,8 @@ def _grows(growth: Callable, milestones: Sequence[int], largest: int) -> None:
         ),
         "that is the decay: the rate falls, the batch stays.": stages(np.full(len(n), batch), decayed),
         "the batch grows *and* the rate falls: the noise goes with η / B, and falls twice.": stages(sizes, decayed),
+        "the batch waits until there is room for the whole factor: let it grow as far as `largest`, and take the rest "
+        "from the rate.": stages(waiting, eta * waiting / unlimited),
         "the rate grows with the batch: η / B, and the noise, stays what it was.": stages(sizes, eta * factor**n),
         "the batch is multiplied by the factor, not increased by it.": stages(
             np.minimum(batch + batch * factor * n, largest), constant
@@ -193,8 +224,15 @@ def _not_fitting(updates: Callable) -> None:
 EXERCISES = Exercises(
     Exercise(
         "scaled_rate",
-        Criterion("linear", "The linear rule", 0.5, _linear),
-        Criterion("square-root", "The square root rule", 0.5, _square_root),
+        *(
+            Criterion(
+                f"{compared} {moment}".replace(" ", "-"),
+                f"{compared.capitalize()}: {moment}",
+                0.25,
+                _keeps(compared, moment),
+            )
+            for compared, moment in POWERS
+        ),
     ),
     Exercise(
         "warm_up",

@@ -21,7 +21,7 @@ Fit = Callable[[Sequence[float], Sequence[float]], "tuple[float, float]"]
 
 RUNS = {"color": PALETTE[0], "marker": "o", "linestyle": "", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
 OWN = {"color": PALETTE[1], "marker": "*", "linestyle": "", "markersize": 13, "markeredgecolor": CARD, "zorder": 5}
-FIT_FROM_UPDATE = 4
+FIT_FROM_UPDATE = 24  # before that, momentum 0.9 is still gathering speed: 10 updates are its memory
 
 
 def noise_scales(squares: pd.DataFrame) -> pd.DataFrame:
@@ -173,6 +173,68 @@ def gap(runs: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
+def at_equal_loss(small: pd.DataFrame, large: pd.DataFrame) -> pd.DataFrame:
+    """Each large-batch run beside the same seed's small-batch runs, at the large one's own training loss.
+
+    The small batch's test loss and accuracy are interpolated in the logarithm of the training loss.
+
+    Args:
+        small: seed, training loss, test loss, test accuracy; of each seed, training losses on both sides of the large
+            run's. large: the same, and epochs.
+
+    Returns epochs, seed, training loss, and large less small: test loss, and points of test accuracy. A run whose
+    training loss no small-batch run surrounds is left out.
+    """
+    rows = []
+    for run in large.to_dict("records"):
+        known = small[small["seed"] == run["seed"]].sort_values("training loss")
+        x, at = np.log(known["training loss"].to_numpy()), np.log(run["training loss"])
+        if len(x) and x[0] <= at <= x[-1]:
+            loss, accuracy = (np.interp(at, x, known[name]) for name in ("test loss", "test accuracy"))
+            rows.append(
+                {
+                    **{name: run[name] for name in ("epochs", "seed", "training loss")},
+                    "test loss": run["test loss"] - loss,
+                    "points": 100 * (run["test accuracy"] - accuracy),
+                }
+            )
+    return pd.DataFrame(rows)
+
+
+def equal_loss(small: pd.DataFrame, large: pd.DataFrame, *, caption: str = "") -> Card:
+    """Test loss and accuracy by training loss: the small batch's runs as a curve, the large batch's as dots.
+
+    Args:
+        small: of the experiment equal_loss: batch, epochs, seed, training loss, test loss, test accuracy.
+        large: of the experiment generalisation_gap; its large batch's tuned runs of 20 epochs and more are drawn.
+    """
+    tuned = large[(large["use"] == "result") & (large["method"] != "naive")]
+    tuned = tuned[(tuned["batch"] == tuned["batch"].max()) & (tuned["epochs"] > tuned["epochs"].min())]
+    with style():
+        figure, axes = card(height=400, columns=2, caption=caption)
+        for axis, column, factor, title in (
+            (axes[0], "test loss", 1, "test loss"),
+            (axes[1], "test accuracy", 100, "test accuracy, %"),
+        ):
+            middle = small.groupby("epochs")[["training loss", column]].mean()
+            axis.plot(middle["training loss"], factor * middle[column], color=PALETTE[0], linewidth=1.4)
+            axis.plot(
+                small["training loss"], factor * small[column], MARKERS[0], color=PALETTE[0], alpha=0.5, mew=0,
+                label=f"B = {small['batch'].iloc[0]:,}, {small['epochs'].min()} to {small['epochs'].max()} epochs",
+            )  # fmt: skip
+            for number, (epochs, rows) in enumerate(tuned.groupby("epochs"), 1):
+                axis.plot(
+                    rows["training loss"], factor * rows[column], MARKERS[number], color=PALETTE[number], alpha=0.8,
+                    mew=0, label=f"B = {rows['batch'].iloc[0]:,}, {epochs} epochs",
+                )  # fmt: skip
+            axis.set_xscale("log")
+            _log_ticks(axis.xaxis)
+            axis.set_xlabel("loss on the training images")
+            axis.set_title(title)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=3)
+    return figure
+
+
 def sharpness(runs: pd.DataFrame, *, floor: float = 0.0, caption: str = "") -> Card:
     """The largest eigenvalue λ of the Hessian by learning rate, λ ‖w‖², and test accuracy by λ: a dot for each run.
 
@@ -276,7 +338,7 @@ def fits(updates: Sequence[float], distances: Sequence[float], first: int = FIT_
 def distance(walks: pd.DataFrame, *, caption: str = "") -> Card:
     """How far the weights are from their start, against log t: one rate for all batches, η ∝ √B, and a convex loss.
 
-    Lines through the means over the seeds; dotted: the straight line that fits best from the fourth update on.
+    Lines through the means over the seeds; dotted: the straight line that fits best from update 24 on.
 
     Args:
         walks: columns network ("quick" or "convex"), rule ("same" or "sqrt"), batch, rate, seed, updates, distance.

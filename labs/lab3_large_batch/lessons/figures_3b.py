@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
+from course_lib import statistics
 from course_lib.notebook.plots.descent_paths import Ground
 from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
 
@@ -176,34 +177,35 @@ def losses(runs: Mapping[str, Sequence[float]], *, title: str = "", caption: str
 
 
 def rules(table: pd.DataFrame, *, caption: str = "") -> Card:
-    """Test error by batch size for each rule (dots: seeds, lines: their medians), and the rates behind it.
+    """How far each rule ends from the best rate of its batch size, and the rates behind it.
+
+    Left, in points of test accuracy: dots are seeds, less the same seed of "tuned" (no warm-up), lines their medians.
+    The axis is stretched around 0, where the verdict lies, and linear within a point of it.
 
     Args:
         table: of the experiment rate_scaling: use, rule, batch, eta, epochs, seed, validation, test.
     """
     results = table[(table["use"] == "result") & (table["epochs"] == table["epochs"].min())]
-    results = results.assign(error=100 * (1 - results["test"]))
     tuned = results[results["rule"] == "tuned"]
-    base = tuned["batch"].min()
-    start = tuned.loc[tuned["batch"] == base, "error"]
+    apart = differences(results)
     height = 440
     with style():
         figure, (left, right) = card(height=height, columns=2, caption=caption)
-        for number, (rule, rows) in enumerate(results.groupby("rule", sort=False)):
+        left.axhline(0, color=RULE_COLOURS["tuned"], linewidth=1.2)
+        for number, (rule, rows) in enumerate(apart.groupby("rule", sort=False)):
             look, shift = _look(rule), 1.06 ** (number - 3)
-            middle = rows.groupby("batch")["error"].median()
-            if "tuned" not in rule:
-                middle = pd.concat([pd.Series({base: start.median()}), middle])
+            middle = rows.groupby("batch")["points"].median()
             left.plot(
-                rows["batch"] * shift, rows["error"], look["marker"], color=look["color"], alpha=0.4, markersize=4
+                rows["batch"] * shift, rows["points"], look["marker"], color=look["color"], alpha=0.4, markersize=4
             )
             left.plot(middle.index * shift, middle, **{**look, "linewidth": 1.4}, label=rule)
-        _batch_ticks(left, sorted(tuned["batch"].unique()))
-        left.set_yscale("log")
-        left.yaxis.set_major_locator(FixedLocator([10, 15, 20, 30, 40, 60, 90]))
-        left.yaxis.set_major_formatter("{x:g} %")
+        _batch_ticks(left, sorted(apart["batch"].unique()))
+        left.set_yscale("symlog", linthresh=1, linscale=0.7)
+        left.yaxis.set_major_locator(FixedLocator([-80, -40, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10]))
+        left.yaxis.set_major_formatter(lambda x, _: f"{x:+g}" if x else "0")
+        left.set_ylim(bottom=min(-1, 1.4 * apart["points"].min()))
         left.yaxis.set_minor_locator(NullLocator())
-        left.set_title("test error; dots: seeds, lines: medians")
+        left.set_title("test accuracy less that of the best rate, points")
         tuning = table[(table["use"] == "tuning") & (table["rule"] == "tuned")]
         spans = []
         for _, rows in tuning.groupby("batch"):
@@ -221,8 +223,93 @@ def rules(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
+def differences(results: pd.DataFrame) -> pd.DataFrame:
+    """Points of test accuracy by which each run is ahead of the best rate without warm-up, batch and seed being equal.
+
+    Args:
+        results: rule, batch, seed, test; the rule "tuned" is what the others are compared with.
+
+    Returns columns rule, batch, seed, points.
+    """
+    best = results[results["rule"] == "tuned"].set_index(["batch", "seed"])["test"]
+    others = results[results["rule"] != "tuned"]
+    base = best.reindex(pd.MultiIndex.from_frame(others[["batch", "seed"]])).to_numpy()
+    return others[["rule", "batch", "seed"]].assign(points=100 * (others["test"] - base))
+
+
+def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Card:
+    """λ_max in the first updates, a panel for each peak rate, beside the edge 2(1 + m)/η of each warm-up.
+
+    Solid: medians over the seeds of the measured λ_max; dashed, in the same colour: the edge of the update's rate.
+
+    Args:
+        table: of the experiment curvature: rule, warm_up, seed, after, eta, sharpness. The rule "small" is drawn in
+            each panel, without an edge.
+    """
+    peaks = [rule for rule in table["rule"].unique() if rule != "small"]
+    with style():
+        figure, axes = card(height=420, columns=len(peaks), caption=caption)
+        for axis, rule in zip(axes, peaks):
+            calm = table[table["rule"] == "small"].groupby("after")["sharpness"].median()
+            axis.plot(calm.index, calm, color=FAINT, linewidth=2, label="a rate far below any edge")
+            for number, (steps, rows) in enumerate(table[table["rule"] == rule].groupby("warm_up")):
+                middle = rows.groupby("after")[["sharpness", "eta"]].median()
+                name = f"{steps:g} updates of warm-up" if steps else "no warm-up"
+                look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 4}
+                axis.plot(middle.index, middle["sharpness"], **look, linewidth=1.4, label=name)
+                axis.plot(
+                    middle.index, 2 * (1 + momentum) / middle["eta"], color=PALETTE[number], linewidth=1.2,
+                    linestyle=(0, (4, 2)),
+                )  # fmt: skip
+            axis.set_yscale("log")
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter(NullFormatter())
+            axis.set_xlabel("updates made")
+            peak = table.loc[table["rule"] == rule, "eta"].max()
+            axis.set_title(f"{rule}: η up to {peak:g}; dashed: 2(1 + m)/η")
+        axes[0].set_ylabel("λ_max", labelpad=0)
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=5, columnspacing=1.2)
+        figure.subplots_adjust(left=64 / WIDTH, wspace=0.18)
+    return figure
+
+
+def longer(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """Two ways to the same number of updates: validation accuracy by rate, and the test accuracy with the best one.
+
+    Args:
+        table: of the experiment longer: use, batch, epochs, eta, seed, validation, test.
+    """
+    with style():
+        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        for number, ((batch, epochs), rows) in enumerate(table.groupby(["batch", "epochs"])):
+            look = {"color": PALETTE[number], "marker": MARKERS[number]}
+            name = f"B = {batch:,}, {epochs} epochs"
+            tried = rows[rows["use"] == "tuning"].sort_values("eta")
+            left.plot(tried["eta"], 100 * tried["validation"], **look, label=name)
+            test = 100 * rows.loc[rows["use"] == "result", "test"]
+            middle, half = statistics.mean(test)
+            right.plot([number] * len(test), test, look["marker"], color=look["color"], alpha=0.45, markersize=5)
+            right.errorbar([number + 0.1], [middle], half, **look, capsize=5)
+            right.text(number + 0.16, middle, f"{middle:.1f}", va="center", fontsize=9.5)
+        names = [f"B = {b:,}\n{e} epochs" for b, e in sorted(set(zip(table["batch"], table["epochs"])))]
+        left.set_xscale("log", base=2)
+        rates = sorted(table["eta"].unique())
+        left.set_xticks(rates, [f"{rate:.3g}" for rate in rates])
+        left.xaxis.set_minor_locator(NullLocator())
+        left.set_xlabel("learning rate η")
+        left.set_title("validation accuracy, %: one seed")
+        right.set_xticks(range(len(names)), names)
+        right.set_xlim(-0.5, len(names) - 0.3)
+        right.set_title("test accuracy, %: seeds; mean, 95 % (Student's t)")
+        figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=2)
+        figure.subplots_adjust(left=60 / WIDTH, wspace=0.16)
+    return figure
+
+
 def stages(table: pd.DataFrame, *, caption: str = "") -> Card:
     """Validation accuracy by epochs and by updates (means over the seeds), and the accuracy of each run in the end.
+
+    Of three runs or more the last one has 95 % intervals by Student's t.
 
     Args:
         table: of the experiment batch_growth: method, updates, test, and for each epoch n the validation accuracy in
@@ -237,19 +324,20 @@ def stages(table: pd.DataFrame, *, caption: str = "") -> Card:
         figure, axes = card(height=height, columns=3, caption=caption)
         for number, (method, rows) in enumerate(table.groupby("method", sort=False)):
             look = {"color": PALETTE[number % 7], "marker": MARKERS[number % 7]}
-            accuracy = [rows[f"after {epoch}"].mean() for epoch in epochs]
+            accuracy = [100 * rows[f"after {epoch}"].mean() for epoch in epochs]
             updates = [rows[f"updates after {epoch}"].iloc[0] for epoch in epochs]
             axes[0].plot(epochs, accuracy, **look, markersize=4.5, label=method)
             axes[1].plot(updates, accuracy, **look, markersize=4.5)
-            axes[2].plot(rows["updates"], rows[end], look["marker"], color=look["color"], alpha=0.45, markersize=5)
-            half_width = 1.96 * rows[end].std() / len(rows) ** 0.5 if len(rows) > 2 else 0
-            axes[2].errorbar(rows["updates"].iloc[0], rows[end].mean(), half_width, **look, capsize=5)
+            last = 100 * rows[end]
+            axes[2].plot(rows["updates"], last, look["marker"], color=look["color"], alpha=0.45, markersize=5)
+            half_width = statistics.mean(last)[1] if len(rows) > 2 else 0
+            axes[2].errorbar(rows["updates"].iloc[0], last.mean(), half_width, **look, capsize=5)
         for axis, title, label in zip(
             axes,
             (
-                "validation accuracy",
+                "validation accuracy, %",
                 "the same, by updates",
-                f"{'test' if end == 'test' else 'last'} accuracy, mean{' ± 1.96 s.e.' * has_intervals}",
+                f"{'test' if end == 'test' else 'last'} accuracy, %: mean{', 95 %' * has_intervals}",
             ),
             ("epoch", "updates", "updates in all"),
         ):

@@ -9,6 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
+from course_lib import statistics
 from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, style
 
 DASHED = (0, (4, 3))
@@ -28,15 +29,15 @@ def moving_averages(
         figure, (left, right) = card(height=380, columns=2, caption=caption)
         for number, (momentum, curve) in enumerate(curves.items()):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
-            left.plot(curve["updates"], curve["accuracy"], **look, markersize=5, label=f"momentum {momentum:g}")
+            left.plot(curve["updates"], 100 * curve["accuracy"], **look, markersize=5, label=f"momentum {momentum:g}")
             left.plot(
-                curve["updates"].iloc[-1], estimated[momentum], **look, markersize=12, markerfacecolor="none",
+                curve["updates"].iloc[-1], 100 * estimated[momentum], **look, markersize=12, markerfacecolor="none",
                 markeredgewidth=1.6,
             )  # fmt: skip
             updates = np.arange(curve["updates"].iloc[-1] + 1)
             right.plot(updates, momentum**updates, color=PALETTE[number])
-        left.set_title("validation accuracy (open: estimated anew)")
-        left.set_ylim(0, 1)
+        left.set_title("validation accuracy, % (open: estimated anew)")
+        left.set_ylim(0, 100)
         right.set_title("share of their start in the averages: momentumᵗ")
         right.set_ylim(0, 1)
         for axis in (left, right):
@@ -95,15 +96,16 @@ def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
 def by_setting(
     panels: Mapping[str, pd.DataFrame], *, x: str, y: str, hue: str | None = None, note: str = "", caption: str = ""
 ) -> Card:
-    """A dot for each seed, and their mean, by a setting; of three seeds or more with its 95 % interval (1.96 s.e.).
+    """A dot for each seed, and their mean, by a setting; of three seeds or more with its 95 % interval (Student's t).
 
     Args:
-        panels: title → one row for each run; x, y, hue: its columns. Settings stand in the order of the rows.
+        panels: title → one row for each run; x, y, hue: its columns. Settings stand in the order of the rows. y is an
+            accuracy as a share of 1; it is drawn in %.
         note: put before the caption.
     """
     with style():
         seeds = max(table.groupby([x, hue] if hue else x)[y].count().max() for table in panels.values())
-        marks = "dots: seeds; " + ("bars: mean ± 1.96 s.e." if seeds >= MIN_SEEDS else "large: their mean")
+        marks = "dots: seeds; " + ("bars: mean, 95 % (Student's t)" if seeds >= MIN_SEEDS else "large: their mean")
         caption = " · ".join(part for part in (note, marks, caption) if part)
         figure, axes = card(height=380, columns=len(panels), caption=caption)
         labels: dict[str, None] = {}
@@ -119,7 +121,7 @@ def by_setting(
             axis.set_xlim(-0.6, len(settings) - 0.4)
             axis.grid(False, axis="x")
             axis.set_title(title)
-        axes[0].set_ylabel(y)
+        axes[0].set_ylabel(f"{y}, %")
         if hue:
             figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=len(labels))
         figure.subplots_adjust(left=84 / WIDTH, wspace=0.2, top=1 - (62 if hue else 36) / 380)
@@ -131,11 +133,11 @@ def _draw_seeds(
 ) -> None:
     look = {"color": PALETTE[number], "linestyle": "none"}
     for place, setting in enumerate(settings):
-        values = rows.loc[rows[x] == setting, y].dropna()
+        values = 100 * rows.loc[rows[x] == setting, y].dropna()
         if len(values) == 0:
             continue
         axis.plot([place + shift] * len(values), values, marker=".", alpha=0.5, **look)
-        error = 1.96 * values.std(ddof=1) / np.sqrt(len(values)) if len(values) >= MIN_SEEDS else 0
+        error = statistics.mean(values)[1] if len(values) >= MIN_SEEDS else 0
         first = {"label": label} if label and place == 0 else {}
         axis.errorbar(
             [place + shift + 0.09], [values.mean()], error, marker=MARKERS[number], capsize=3, markersize=6, **look,
@@ -178,10 +180,34 @@ def across_ranks(table: pd.DataFrame, caption: str = "") -> Card:
 
 
 def differences(table: pd.DataFrame, score: str = "test accuracy") -> pd.DataFrame:
-    """For each regime, decay and seed: the accuracy with decay of the kernels only less that with decay of all."""
+    """For each regime, decay and seed: accuracy with decay of kernels only less that with decay of all, in points."""
     rows = table.query("part == 'decay' and use == 'result'")
     wide = rows.pivot(index=["regime", "decay", "seed"], columns="decayed", values=score)
-    return (wide["kernels"] - wide["all"]).rename("difference").reset_index()
+    return (100 * (wide["kernels"] - wide["all"])).rename("difference").reset_index()
+
+
+def gains(table: pd.DataFrame) -> pd.DataFrame:
+    """Points of test accuracy by regime and λ: kernels only less all, and each of them less no decay.
+
+    Means over the seeds, run by run, with 95 % intervals (Student's t), as text.
+    """
+    rows = table.query("use == 'result' and batch != 64 and (part == 'decay' or (part == 'ghost' and ghost == 0))")
+    accuracy = 100 * rows.assign(decayed=rows["decayed"].fillna("none"), decay=rows["decay"].fillna(0)).pivot(
+        index=["regime", "seed"], columns=["decayed", "decay"], values="test accuracy"
+    )
+    found = {}
+    for regime, runs in accuracy.groupby("regime"):
+        for decay in sorted(rows["decay"].dropna().unique()):
+            kernels, every, none = runs["kernels", decay], runs["all", decay], runs["none", 0]
+            pairs = {
+                "kernels only, less all": (kernels, every),
+                "all, less none": (every, none),
+                "kernels only, less none": (kernels, none),
+            }
+            found[regime, f"λ = {decay:g}"] = {
+                name: "{:+.1f} ± {:.1f}".format(*statistics.paired(*pair)) for name, pair in pairs.items()
+            }
+    return pd.DataFrame(found).T
 
 
 def decays(table: pd.DataFrame, caption: str = "") -> Card:
@@ -200,11 +226,13 @@ def decays(table: pd.DataFrame, caption: str = "") -> Card:
         x="λ",
         y="test accuracy",
         hue="decayed",
-        note="dashed: mean without decay",
+        note="each with its best of six rates; dashed: mean without decay",
         caption=caption,
     )
     for axis in figure.axes:
-        axis.axhline(plain.mean()[axis.get_title(loc="left")], color=FAINT, linestyle=DASHED, linewidth=1.2, zorder=1)
+        axis.axhline(
+            100 * plain.mean()[axis.get_title(loc="left")], color=FAINT, linestyle=DASHED, linewidth=1.2, zorder=1
+        )
     return figure
 
 

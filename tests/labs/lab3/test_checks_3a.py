@@ -31,6 +31,7 @@ PRODUCT = "change * np.linalg.norm(v) / (2 * epsilon)"
 ONE_SIDED = ("gradient(w - step)", "gradient(w)")
 UNIT = "turned / np.linalg.norm(turned)"
 VALUE = "float(v @ product(v))"
+TURNED = "scale * product(scale * v)"
 WRONG = {
     "the norm of the mean in place of the mean of the norms": (
         "noise_scale",
@@ -118,6 +119,15 @@ WRONG = {
         "power_iteration",
         [("turned = product(v)", "v /= np.linalg.norm(v); turned = product(v)")],
         "changed in place",
+    ),
+    "only v is scaled": ("relative_product", [(TURNED, "product(scale * v)")], "only v is scaled"),
+    "only the product is scaled": ("relative_product", [(TURNED, "scale * product(v)")], "only the product"),
+    "divided by the scale": ("relative_product", [(TURNED, "product(v / scale) / scale")], "divides by s"),
+    "both scales in front": ("relative_product", [(TURNED, "scale**2 * product(v)")], "s² stands in front"),
+    "scales that cancel": ("relative_product", [(TURNED, "scale * product(v / scale)")], "cancel"),
+    "no scale": ("relative_product", [(TURNED, "product(v)")], "no effect"),
+    "a product in place of a function": (
+        "relative_product", [(f"lambda v: {TURNED}", "scale * product(scale)")], "return a function",
     ),
     "nothing returned by the iteration": ("power_iteration", [(f"return {VALUE}, v", "pass")], "returns nothing"),
 }  # fmt: skip

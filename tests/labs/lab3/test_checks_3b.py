@@ -30,21 +30,21 @@ def test_the_solution_gets_full_points(solution, exercise):
     assert all(verdict.passed for verdict in check(solution(exercise)).verdicts)
 
 
-SCALED = 'eta * (k if rule == "linear" else k**0.5)'
+POWER = "powers.get((compared, moment), 1)"
+RATE = f"eta * (batch / base) ** {POWER}"
 RAMP = "start + (eta - start) * step / steps"
 GROWN = "min(batch * factor, largest)"
 ETA = "eta * grown / (batch * factor)"
 COUNT = "(end - epoch) * (examples // batch)"
 WRONG = {
-    "the other rule": ("scaled_rate", [('"linear"', '"square root"')], "square root rule"),
+    "linear for one update": ("scaled_rate", [("0.5", "1")], "η enters it squared"),
+    "the root for the same examples": ("scaled_rate", [(POWER, POWER.replace("1)", "0.5)"))], "add up"),
+    "the same rate for all": ("scaled_rate", [(RATE, "eta")], "the same rate for every batch"),
+    "more examples, longer mean": ("scaled_rate", [(POWER, "1")], "whatever the batch"),
     "upside down": ("scaled_rate", [("batch / base", "base / batch")], "the other way round"),
     "whole multiples only": ("scaled_rate", [("batch / base", "batch // base")], "divide with /"),
     "the base forgotten": ("scaled_rate", [("batch / base", "batch")], "not B itself"),
-    "no rule": ("scaled_rate", [(SCALED, "eta")], "has no effect"),
-    "the root of everything": (
-        "scaled_rate", [(SCALED, 'eta * k if rule == "linear" else (eta * k) ** 0.5')], "taken of η too",
-    ),
-    "no return": ("scaled_rate", [(f"return {SCALED}", SCALED)], "is a `return` missing"),
+    "no return": ("scaled_rate", [(f"return {RATE}", RATE)], "is a `return` missing"),
     "off by one": ("warm_up", [(RAMP, "start + (eta - start) * (step + 1) / steps")], "off by one: update 0"),
     "there an update early": ("warm_up", [(RAMP, "start + (eta - start) * step / (steps - 1)")], "not by update 3"),
     "there an update late": (
@@ -59,13 +59,16 @@ WRONG = {
     "no warm-up at all": ("warm_up", [("step >= steps", "True")], "no warm-up"),
     "equal factors": ("warm_up", [(RAMP, "start * (eta / start) ** (step / steps)")], "equal factors"),
     "division by no updates": ("warm_up", [("step >= steps", "steps and step >= steps")], "ZeroDivisionError"),
-    "a linear rate": ("legw", [('"square root"', '"linear"')], "follows the square root"),
+    "a linear rate": ("legw", [('("one update", "covariance")', '("same examples", "mean")')], "the square root"),
     "the same epochs": ("legw", [("epochs * batch / base", "epochs")], "grows with the batch, too"),
     "fewer epochs": ("legw", [("epochs * batch / base", "epochs * base / batch")], "longer, not shorter"),
     "the root of the epochs": ("legw", [("epochs * batch / base", "epochs * (batch / base) ** 0.5")],
                                "not to its root"),
     "a rate that falls, too": ("growth", [(ETA, "eta / factor")], "falls twice"),
     "nothing left for the rate": ("growth", [(ETA, "eta")], "the rest has to be taken"),
+    "all or nothing": (
+        "growth", [(GROWN, "batch * factor if batch * factor <= largest else batch")], "room for the whole factor",
+    ),
     "no largest batch": ("growth", [(GROWN, "batch * factor")], "beyond `largest`"),
     "no first stage": ("growth", [("[(0, batch, eta)]", "[]")], "first stage"),
     "the decay": ("growth", [(GROWN, "batch"), (ETA, "eta / factor")], "that is the decay"),
@@ -89,8 +92,9 @@ def test_a_mistake_costs_points_and_is_named(solution, mistake, capsys):
 
 
 def test_the_solutions_agree_with_the_library(solution):
-    assert solution("scaled_rate")(0.1, 96, 64, "linear") == pytest.approx(schedules.linear_scaling(0.1, 96, 64))
-    assert solution("scaled_rate")(0.1, 96, 64, "square root") == pytest.approx(schedules.sqrt_scaling(0.1, 96, 64))
+    scaled, linear, root = solution("scaled_rate"), ("same examples", "mean"), ("one update", "covariance")
+    assert scaled(0.1, 96, 64, linear) == pytest.approx(schedules.linear_scaling(0.1, 96, 64))
+    assert scaled(0.1, 96, 64, root) == pytest.approx(schedules.sqrt_scaling(0.1, 96, 64))
     assert solution("legw")(0.1, 0.5, 96, 64) == pytest.approx(schedules.legw(0.1, 0.5, 96, 64))
     warm = schedules.WarmUp(0.8, 5, start=0.1)
     assert [solution("warm_up")(t, 0.8, 5, 0.1) for t in range(8)] == pytest.approx([float(warm(t)) for t in range(8)])

@@ -25,14 +25,18 @@ def shown(figure):
 def scaling():
     """A table as rate_scaling writes it; the linear rule has diverged."""
     rows = [
-        {"use": use, "rule": "tuned", "batch": batch, "eta": eta, "epochs": 8, "validation": 0.8 - eta, "test": test}
+        {"use": use, "rule": "tuned", "batch": batch, "eta": eta, "epochs": 8, "validation": 0.8 - eta, "test": test,
+         "seed": seed}
         for batch in (16, 64)
         for use, test, etas in (("tuning", np.nan, (0.005, 0.01, 0.1)), ("result", 0.8, (0.005, 0.005)))
-        for eta in etas
-    ]
+        for seed, eta in enumerate(etas, 1)
+    ]  # fmt: skip
     for rule in RULES:
         test = np.nan if rule == "linear" else 0.7
-        rows += [{"use": "result", "rule": rule, "batch": 64, "eta": 0.1, "epochs": 8, "test": test}] * 2
+        rows += [
+            {"use": "result", "rule": rule, "batch": 64, "eta": 0.1, "epochs": 8, "test": test, "seed": seed}
+            for seed in (1, 2)
+        ]
     rows += [{"use": "result", "rule": "tuned", "batch": 64, "eta": 0.005, "epochs": 32, "test": 0.9}]
     return pd.DataFrame(rows)
 
@@ -44,14 +48,39 @@ def test_importing_loads_neither_tensorflow_nor_pyplot():
     assert answer.stdout.strip() == "set()"
 
 
-def test_each_rule_has_a_line_from_the_base_and_longer_runs_are_left_out(scaling):
+def test_each_rule_is_drawn_as_points_from_the_best_rate_and_longer_runs_are_left_out(scaling):
     figure = figures_3b.rules(scaling, caption="a caption")
     text = shown(figure)
-    assert all(rule in text for rule in (*RULES, "tuned", "a caption"))
+    assert all(rule in text for rule in (*RULES, "less that of the best rate, points", "a caption"))
     lines = {line.get_label(): line for line in figure.axes[0].lines}
-    np.testing.assert_allclose(lines["LEGW"].get_ydata(), [20, 30])
-    np.testing.assert_allclose(lines["linear"].get_ydata(), [20, np.nan])
-    np.testing.assert_allclose(lines["tuned"].get_ydata(), [20, 20])
+    np.testing.assert_allclose(lines["LEGW"].get_ydata(), [-10])
+    np.testing.assert_allclose(lines["linear"].get_ydata(), [np.nan])
+
+
+def test_differences_are_taken_seed_by_seed():
+    rows = [("tuned", 1, 0.8), ("tuned", 2, 0.9), ("√", 2, 0.91), ("√", 1, 0.79)]
+    table = pd.DataFrame(rows, columns=["rule", "seed", "test"]).assign(batch=64)
+    found = figures_3b.differences(table).set_index("seed")["points"]
+    assert found[1] == pytest.approx(-1) and found[2] == pytest.approx(1)
+
+
+def test_the_curvature_stands_beside_the_edge_of_its_rate():
+    rows = [(rule, 0, 1, after, eta, 10.0) for rule, eta in (("√", 0.38), ("small", 0.01)) for after in (0, 4)]
+    table = pd.DataFrame(rows, columns=["rule", "warm_up", "seed", "after", "eta", "sharpness"])
+    (axis,) = figures_3b.curvature(table, momentum=0.9, caption="a caption").axes
+    calm, measured, edge = axis.lines
+    np.testing.assert_allclose(measured.get_ydata(), 10)
+    np.testing.assert_allclose(edge.get_ydata(), 10)  # 2 · 1.9 / 0.38
+    assert "0.38" in axis.get_title(loc="left") and calm.get_label() == "a rate far below any edge"
+
+
+def test_longer_shows_the_rates_that_were_tried_and_the_seeds():
+    rows = [("tuning", 64, 8, eta, 0, 0.5, np.nan) for eta in (0.1, 0.2)]
+    rows += [("result", 64, 8, 0.1, seed, 0.5, 0.6) for seed in (1, 2, 3)]
+    table = pd.DataFrame(rows, columns=["use", "batch", "epochs", "eta", "seed", "validation", "test"])
+    left, right = figures_3b.longer(table, caption="a caption").axes
+    np.testing.assert_allclose(left.lines[0].get_ydata(), [50, 50])
+    np.testing.assert_allclose(right.lines[0].get_ydata(), [60, 60, 60])
 
 
 def test_the_bars_are_the_rates_that_are_nearly_as_good(scaling):

@@ -16,7 +16,7 @@ def titles(figure):
 def test_moving_averages_show_the_curves_and_what_is_left_of_the_start():
     curve = pd.DataFrame({"updates": [2, 4], "accuracy": [0.1, 0.2]})
     left, right = figures_3c.moving_averages({0.9: curve, 0.5: curve}, {0.9: 0.8, 0.5: 0.7}).axes
-    assert [line.get_ydata()[0] for line in left.lines[1::2]] == [0.8, 0.7]
+    assert [line.get_ydata()[0] for line in left.lines[1::2]] == pytest.approx([80, 70])
     np.testing.assert_allclose(right.lines[0].get_ydata(), 0.9 ** np.arange(5))
 
 
@@ -64,16 +64,22 @@ def means(axis):
 def test_ghosts_have_a_panel_for_each_regime_with_the_small_batch_beside_them(recorded):
     figure = figures_3c.ghosts(recorded, "here")
     assert titles(figure) == ["few updates: B = 1,280", "overfitting: B = 640"]
-    assert means(figure.axes[0]) == [0.865, 0.815, 0.815]
+    assert means(figure.axes[0]) == [86.5, 81.5, 81.5]  # in %
     assert labels(figure.axes[0]) == ["B = 64", "B = 1,280", "ghosts\nof 16"]
 
 
 def test_decay_is_compared_seed_by_seed(recorded):
-    np.testing.assert_allclose(figures_3c.differences(recorded)["difference"], 0.03)
+    np.testing.assert_allclose(figures_3c.differences(recorded)["difference"], 3)  # points
     figure = figures_3c.decays(recorded)
-    assert means(figure.axes[1]) == [0.85, 0.88]
+    assert means(figure.axes[1]) == [85, 88]
     dashed = [line for line in figure.axes[0].lines if len(set(line.get_ydata())) == 1 and line.get_linestyle() == "--"]
-    assert [round(float(line.get_ydata()[0]), 3) for line in dashed] == [0.815]  # batch norm, large batch, no decay
+    assert [round(float(line.get_ydata()[0]), 3) for line in dashed] == [81.5]  # batch norm, large batch, no decay
+
+
+def test_gains_are_points_with_their_intervals(recorded):
+    table = figures_3c.gains(recorded)
+    assert table.loc[("overfitting", "λ = 0.01"), "kernels only, less all"] == "+3.0 ± 0.0"
+    assert table.loc[("few updates", "λ = 0.01"), "all, less none"].startswith("+3.5 ± ")
 
 
 def test_each_rank_s_network_is_shown(recorded):
@@ -85,7 +91,7 @@ def test_each_rank_s_network_is_shown(recorded):
 def test_one_run_has_no_interval():
     table = pd.DataFrame({"variant": ["a", "b"], "accuracy": [0.5, np.nan]})
     (axis,) = figures_3c.by_setting({"live": table}, x="variant", y="accuracy").axes
-    assert means(axis) == [0.5]  # b diverged
+    assert means(axis) == [50]  # b diverged
 
 
 @pytest.fixture

@@ -1,0 +1,97 @@
+"""What notebook 3b says of its recorded runs is what the tables say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from course_lib import statistics
+from course_lib.system.paths import ROOT
+from labs.lab3_large_batch.lessons import figures_3b
+
+FOLDER = ROOT / "labs/lab3_large_batch"
+TEXT = " ".join((FOLDER / "3b_learning_rates.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+
+
+def read(name):
+    return pd.read_csv(FOLDER / f"recorded/{name}.csv", comment="#")
+
+
+@pytest.fixture(scope="module")
+def scaling():
+    return read("rate_scaling")
+
+
+def told(interval, digits=1):
+    """Mean and half width in points, as the text has them."""
+    mean, half = interval
+    return f"{mean:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+
+
+def test_the_rules_beside_the_best_rate(scaling):
+    results = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+    apart = figures_3b.differences(results).groupby(["rule", "batch"])["points"]
+
+    def of(rule, batch):
+        return told(statistics.mean(apart.get_group((rule, batch))))
+
+    assert f"Linear scaling loses {of('linear', 256).lstrip('−')} points at 256" in TEXT
+    assert f"the linear rule with warm-up is {of('linear, warm-up', 256)} points ahead" in TEXT
+    assert f"without, √ with warm-up {of('√, warm-up', 256)} points." in TEXT
+    assert f"LEGW is ahead by {of('LEGW', 1024)}, √ with warm-up by {of('√, warm-up', 1024)}." in TEXT
+    assert f"rates *with* warm-up is {of('tuned, warm-up', 4096)} points ahead of it." in TEXT
+    ahead = apart.agg(lambda points: statistics.mean(points)[0] - statistics.mean(points)[1])
+    rules = [rule for rule, batch in ahead.index if batch == 4096 and not rule.startswith("tuned")]
+    assert all(ahead[rule, 4096] <= 0 for rule in rules)
+
+
+def test_legw_and_the_longer_warm_up(scaling):
+    results = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+    runs = 100 * results.pivot_table(index=["batch", "seed"], columns="rule", values="test")
+    found = {
+        batch: statistics.paired(rows["LEGW"], rows["√, warm-up"]) for batch, rows in runs.loc[256:].groupby("batch")
+    }
+    assert "but by {:.0f} ± {:.0f} points".format(*found[4096]) in TEXT
+    assert f"difference is {told(found[256])} and {told(found[1024])}." in TEXT
+
+
+def test_the_best_rates(scaling):
+    tuned = scaling[(scaling["use"] == "result") & (scaling["rule"] == "tuned") & (scaling["epochs"] == 8)]
+    best = tuned.groupby("batch")["eta"].first()
+    assert best.round(3).to_dict() == {16: 0.031, 64: 0.062, 256: 0.125, 1024: 0.062, 4096: 0.031}
+    base = scaling[(scaling["use"] == "tuning") & (scaling["batch"] == 16) & (scaling["eta"] <= 0.125)]["validation"]
+    assert len(base) == 6 and 100 * (base.max() - base.min()) < 1
+
+
+def test_longer_training():
+    table = read("longer")
+    tried = table[table["use"] == "tuning"].groupby("batch")["eta"]
+    assert (tried.nunique() == 4).all()
+    test = 100 * table[table["use"] == "result"].pivot(index="seed", columns="batch", values="test")
+    assert (table.loc[table["use"] == "result", "eta"] == 0.0625).all()
+    assert f"has {test[4096].mean():.1f} %: {told(statistics.paired(test[4096], test[1024]), 2)} points" in TEXT
+
+
+def test_growth():
+    table = read("batch_growth").query("use == 'result'")
+    test = 100 * table.pivot(index="seed", columns="method", values="test")
+    found = {method: statistics.paired(test[method], test["decay"]) for method in test}
+    assert f"differ by {told(found['growth'], 2)} points" in TEXT
+    assert f"no change at all {told(found['no change']).lstrip('−')} points are lost" in TEXT
+    assert f"differs by {told(found['growth to 256, then decay'], 2)} points" in TEXT
+    assert f"{told(found['growth from 256']).lstrip('−')} points are lost. Growth is free" in TEXT
+
+
+def test_curvature():
+    table = read("curvature")
+    table["ratio"] = table["sharpness"] * table["eta"] / 3.8
+    middle = table.groupby(["rule", "warm_up", "after"])[["sharpness", "ratio"]].median()
+    calm = middle["sharpness"]["small", 0]
+    assert f"from {calm[0]:.0f} to {calm[60]:.0f} with a rate" in TEXT
+    ratio = middle["ratio"]
+    assert f"√ begins at {ratio['√', 0, 0]:.1f} times the edge" in TEXT
+    assert f"the linear rule at {ratio['linear', 0, 0]:.0f} times" in TEXT
+    assert ratio["√", 0, 3] < 1 and ratio["linear", 0, 3] < 1
+    assert f"at {ratio['√', 24].max():.1f} of it at most" in TEXT and 1 < ratio["√", 12].max() < 1.3
+    assert f"with 24 updates by up to {ratio['linear', 24].max():.1f} times" in TEXT
+    assert f"3.8/{calm[0]:.0f} = {3.8 / calm[0]:.2f}" in TEXT
