@@ -13,10 +13,9 @@ from course_lib.system.paths import ROOT
 # From the bottom up: each imports what stands below it, and what stands beside it in no circle.
 LAYERS = (
     ("course_lib.system",),
-    *[("course_lib.data", "course_lib.models", "course_lib.optimizers", "course_lib.schedules", "course_lib.layers",
-       "course_lib.noise", "course_lib.landscape", "course_lib.collectives", "course_lib.cost",
-       "course_lib.precision", "course_lib.statistics", "course_lib.asynchronous", "course_lib.compression",
-       "course_lib.parallel", "course_lib.movement")],
+    *[("course_lib.data", "course_lib.models", "course_lib.optimizers", "course_lib.collectives", "course_lib.cost",
+       "course_lib.precision", "course_lib.compression", "course_lib.asynchronous", "course_lib.parallel",
+       "course_lib.movement", "course_lib.statistics")],
     ("course_lib.ranks",),
     ("course_lib.notebook",),
     ("labs", "course_lib.command"),  # neither knows of the other

@@ -23,7 +23,8 @@ import pandas as pd
 from IPython.display import Image
 from tensorflow import keras
 
-from course_lib import data, landscape, models
+from course_lib import data, models
+from course_lib.models import landscape
 from course_lib.notebook import plots, predictions, widgets
 from course_lib.notebook.plots import surfaces
 from course_lib.notebook.predictions import measured, predict

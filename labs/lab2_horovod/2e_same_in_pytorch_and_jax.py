@@ -137,8 +137,8 @@ Code(filename="same_pytorch.py", language="python")
 
 # %% [markdown]
 # And in JAX. **It can't be run in the course's environment**, where JAX is not installed: today's JAX needs a newer
-# NumPy than the course's TensorFlow takes. In an environment of its own (`pip install jax`; tried with 0.10.2), this runs
-# it in one process on two pretended devices:
+# NumPy than the course's TensorFlow takes. In an environment of its own (`pip install jax`; tried with 0.10.2), this
+# runs it in one process on two pretended devices:
 #
 #     XLA_FLAGS=--xla_force_host_platform_device_count=2 python same_jax.py
 

@@ -23,7 +23,8 @@ import pandas as pd
 from IPython.display import display
 from tensorflow import keras
 
-from course_lib import landscape, models, statistics
+from course_lib import models, statistics
+from course_lib.models import landscape
 from course_lib.notebook import plots, predictions
 from course_lib.notebook.plots import training_curves as training
 from course_lib.notebook.predictions import measured, predict

@@ -20,11 +20,12 @@ import pandas as pd
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib import landscape, layers, noise, schedules
 from course_lib.collectives import simulated
+from course_lib.models import landscape, layers
 from course_lib.notebook import plots, predictions
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
+from course_lib.optimizers import noise, schedules
 from course_lib.ranks import launch
 from labs.lab3_large_batch.lessons import figures_3c as normalisation
 from labs.lab3_large_batch.lessons import short_runs as trial
@@ -191,8 +192,8 @@ normalisation.spread(
 )
 
 # %% [markdown]
-# In training the layer is `course_lib.layers.GhostBatchNormalization`, which does the same in Keras, and lets the
-# moving averages follow the mean of the ghost batches' statistics.
+# In training the layer is `course_lib.models.layers.GhostBatchNormalization`, which does the same in Keras, and lets
+# the moving averages follow the mean of the ghost batches' statistics.
 #
 # ### Predict
 #

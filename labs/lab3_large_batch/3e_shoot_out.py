@@ -21,9 +21,10 @@ import pandas as pd
 from IPython.display import Image
 from tensorflow import keras
 
-from course_lib import optimizers, schedules, statistics
+from course_lib import optimizers, statistics
 from course_lib.notebook import plots
 from course_lib.notebook.widgets.growing_figure import Filling
+from course_lib.optimizers import schedules
 from labs.lab3_large_batch.lessons import figures_3e as shoot_out
 from labs.lab3_large_batch.lessons import short_runs as trial
 from labs.lab3_large_batch.lessons.checks_3e import check, points

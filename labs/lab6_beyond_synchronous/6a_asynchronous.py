@@ -2,9 +2,9 @@
 # # 6a Asynchronous
 #
 # In 2d a dead rank stopped all ranks, and in 4b the slowest of them set the pace. Here nobody waits. Each worker takes
-# the weights as they are, calculates a gradient and hands it in, and gets new weights at once. The price: meanwhile
-# others have changed the weights, so that the gradient is *stale*. You will count how stale, see what that does to a
-# training, and find out when it does not matter at all.
+# the weights as they are, calculates a gradient, hands it in and gets new weights at once. The price is that others
+# have changed the weights meanwhile: the gradient is *stale*. You will count how stale gradients are, see what that
+# does to training, and find out when it hardly matters.
 #
 # **You will be able to** write what a parameter server does with a gradient; tell staleness from a log; explain why
 # asynchrony acts like momentum; choose a learning rate for stale gradients; and say when processes may write to the
@@ -36,9 +36,8 @@ WHERE = f"{problem.name} · a server and two workers · {plots.provenance().spli
 # %% [markdown]
 # ## A server that waits for nobody
 #
-# A *parameter server* holds the weights (Dean et al. 2012 trained with many of them at Google). A worker receives
-# the weights, calculates the gradient of a batch and sends it. The server makes an update and answers with new
-# weights.
+# A *parameter server* holds the weights (Dean et al. 2012 split theirs over many machines). A worker receives the
+# weights, calculates the gradient of a batch and sends it. The server makes an update and answers with new weights.
 #
 # How many gradients an update takes is the server's decision, its *quorum*. With a quorum of all workers, the training
 # is synchronous. With a quorum of one, it is asynchronous. Between them, the server goes on as soon as the fastest few
@@ -50,18 +49,17 @@ WHERE = f"{problem.name} · a server and two workers · {plots.provenance().spli
 # does it make, and who is answered? A worker that is not answered waits; a worker that is still calculating can't be
 # answered.
 #
-# <details><summary>Hint</summary>Every gradient first goes to <code>server.waiting</code>. There are two cases: it is
-# not enough yet, or it is. In the second, the workers in <code>server.waiting</code> are the ones who wait, and all of
-# them have to be free again afterwards.</details>
+# <details><summary>Hint</summary>Put every gradient into <code>server.waiting</code> first. Then either there are
+# enough or not. If there are, every worker in <code>server.waiting</code> gets an answer.</details>
 
 
 # %% exercise="arrived"
 def arrived(server, worker, gradient):
-    """What the server does with a gradient, which moves server.weights by the mean of as many as the quorum asks for.
+    """What the server does with a gradient. An update is a step of descent with the mean of `quorum` gradients.
 
     server: has weights [n]; rate, η; quorum; updates, the number made so far, which you count; and waiting, a dict,
     worker → gradient [n], at first empty. worker: the number of the one that hands in; gradient: [n].
-    Returns a dict, worker → weights, of those that get an answer now; the others wait.
+    Returns a dict, worker → weights, of those that get an answer now, {} if nobody does.
     """
     ### BEGIN SOLUTION
     server.waiting[worker] = gradient
@@ -87,9 +85,9 @@ points(arrived, 4)
 # %% [markdown]
 # ### Predict
 #
-# Two workers train the small network of this notebook. Calculating takes them next to nothing, so each sleeps: worker
-# 0 for 20 ms in every step, worker 1 for 100 ms. How many gradients will the server take in a second with a quorum of
-# 2, and how many with a quorum of 1?
+# Two workers train a small network. Calculating takes them next to no time, so each sleeps as well: worker 0 for 20 ms
+# in every step, worker 1 for 100 ms. How many gradients will the server take in a second with a quorum of 2, and how
+# many with a quorum of 1?
 
 # %% editable=true
 predict("gradients a second, quorum 2", None)
@@ -118,14 +116,14 @@ for title, reveals in (
 figures.timeline({title: run.log for title, run in runs.items()}, caption=f"{WHERE} · 20 and 100 ms of sleep in a step")
 
 # %% [markdown]
-# The slow worker no longer holds up the fast one. But look at the number in each of its bars: so many updates were made
-# between its reading and its own update. That number is the *staleness* of a gradient. A gradient whose weights nobody
-# has changed meanwhile has staleness 0.
+# The slow worker no longer holds up the fast one. The number in each bar is the *staleness* of that gradient: how many
+# updates the server made between sending the weights and using their gradient. It is 0 if nobody changed the weights
+# meanwhile.
 #
 # ### Exercise: staleness
 #
-# Suppose that the only log is whose gradient came when: 0, 0, 1, 0, … It says everything. With a quorum of one, when
-# did a worker read the weights that its gradient was taken at?
+# Suppose that the log holds only the order in which the workers handed in: 0, 0, 1, 0, … With a quorum of one that is
+# enough. When did a worker read the weights that its gradient was taken at?
 #
 # <details><summary>Hint</summary>A worker reads right after its own update. Before the first update, all workers have
 # read the first weights.</details>
@@ -158,8 +156,8 @@ points(staleness, 3)
 # %% [markdown]
 # ### Predict
 #
-# The slow worker's gradients are stale by about 4, the fast one's mostly by 0. What is the mean over all gradients? And
-# what does it become when a third worker joins, which takes a whole second for a step?
+# The slow worker's gradients are stale by about 5, most of the fast one's by 0. What is the mean over all gradients?
+# And what does it become when a third worker joins, which takes a whole second for a step?
 
 # %% editable=true
 predict("mean staleness, two workers", None)
@@ -172,36 +170,37 @@ print("the server counted the same:", np.array_equal(stale, runs["quorum 1"].sta
 measured(
     "mean staleness, two workers",
     round(float(stale.mean()), 2),
-    "Few gradients are very stale, and many hardly: it is always 1.",
+    "A few gradients are very stale, and most are fresh. The mean of two workers is 1, whatever their pace.",
 )
 third = arrivals(stragglers.normal(0.05), 3, 20_000, slower=(0.02, 0.1, 1.0))  # simulated: nobody sleeps
 measured(
     "mean staleness, a third one that takes 1 s",
     round(float(np.mean(staleness(third.worker))), 2),
     too_large="Its own gradients are stale by about 60, but they are only one in 61.",
-    too_small="It hands in seldom, but then everything that the others did in a second counts.",
+    too_small="It seldom hands in, but when it does, about 60 updates of the others count.",
 )
 
 # %% [markdown]
-# It is N − 1, however fast or slow they are. Why? Count for one worker the updates that others made while it worked.
-# Over the whole run these are all updates but its own. Added up over the N workers, every update is counted N − 1
-# times. So **slow workers don't make a training more stale on the whole; more workers do.**
+# With N workers the mean is N − 1, however fast or slow they are. Why? Add up the staleness of one worker's gradients:
+# over a long run that counts every update but its own. Over all N workers every update is counted N − 1 times. So
+# **slow workers don't raise the mean staleness; more workers do.**
 #
 # ## Staleness is momentum
 #
-# In a large cluster many small things decide when a worker is done. Let us take it at its most random: a worker's time
-# is *exponential*, so that at any moment all N are equally likely to be the next to hand in, however long they have
+# In a large cluster many small things decide when a worker is done. Take the most random case: a worker's time is
+# *exponential*, so that at any moment all N are equally likely to be the next to hand in, however long they have
 # worked.
 #
-# Each worker holds weights that it read at some time, and their gradient is what it will hand in next. Let $\bar g$ be
-# the mean of these N gradients. Then the next step is on average $-\eta\,\bar g$. And one of the workers, any of them,
-# now reads the new weights.
+# Each worker holds the weights that it last read, and will hand in their gradient. Let $\bar g$ be the mean of these N
+# gradients. Then the next step is on average $-\eta\,\bar g$. The worker that handed in, any of the N, now reads the
+# new weights.
 #
 # ### Exercise: the disguise
 #
 # Let the loss be quadratic: then the mean of gradients is the gradient at the mean. The *mean* of many asynchronous
-# runs now takes the very path of another training: one worker, never stale, with momentum
-# ($v \leftarrow \beta v + \eta' \nabla L(w)$, then $w \leftarrow w - v$). Which $\beta$, and which $\eta'$?
+# runs takes exactly the path of another training: one worker, never stale, with momentum
+# ($v \leftarrow \beta v + \eta' \nabla L(w)$, then $w \leftarrow w - v$; at first $v$ is η times the first gradient).
+# Which $\beta$, and which $\eta'$?
 #
 # <details><summary>Hint</summary>How does an update change ḡ, on average? Write down the new ḡ from the old one and the
 # gradient at the new weights. Then compare η ḡ with <em>v</em>.</details>
@@ -229,7 +228,7 @@ points(disguise, 3)
 
 # %% [markdown]
 # Eight workers go down a bowl, L = w²/2, with η = .1. One worker alone would creep to the bottom and never pass it.
-# What you should see: single runs in grey, their mean in blue, and your one worker on top of it.
+# What you should see: single runs in grey, their mean in blue, and your one worker's path on top of the mean.
 
 # %%
 mean_paths = bowl.paths(workers=8, rate=0.1, updates=80, runs=1000 if FULL else 100)
@@ -238,9 +237,9 @@ yours = bowl.path(rate, momentum, 80)
 figures.paths(mean_paths, yours, "eight asynchronous workers, η = .1", caption="exponential times, no momentum")
 
 # %% [markdown]
-# The runs overshoot, as a heavy ball does, although nobody gave them momentum. Mitliagkas et al. (2016) found this:
-# asynchrony has an *implicit momentum*, here 1 − 1/N. With a real network $\nabla L$ is not linear, and the mean is no
-# longer exact. But the direction holds: with many workers you already have momentum, wanted or not.
+# The runs overshoot, as they would with momentum, although nobody gave them any. Mitliagkas et al. (2016) found this
+# *implicit momentum*, 1 − 1/N for exponential times. In a real network $\nabla L$ is not linear, and the result is no
+# longer exact. Whether it still helps to choose the momentum is measured below.
 #
 # ## What it costs
 #
@@ -249,8 +248,8 @@ figures.paths(mean_paths, yours, "eight asynchronous workers, η = .1", caption=
 # drawn, and the updates are then made exactly (`course_lib.asynchronous`). Each number of workers chose its learning
 # rate out of seven. Five seeds; `course reproduce staleness`, typed in a terminal, takes about 11 minutes on one core.
 #
-# The tutorial says that the accuracy of asynchronous training has degraded beyond 32 workers (S. Zhang et al. 2015, Jin
-# et al. 2016).
+# Pedram, Lynch and Lauterbach's tutorial says that asynchronous training loses accuracy beyond 32 workers (after
+# S. Zhang et al. 2015 and Jin et al. 2016).
 #
 # ### Predict
 #
@@ -266,13 +265,15 @@ predict("hundredths lost with 128 workers", None)
 recorded = pd.read_csv("recorded/staleness.csv", comment="#")
 lost = figures.lost(recorded, "asynchronous").set_index("workers")["mean"]
 measured(
-    "first N that loses a hundredth", int(lost.index[lost >= 0.01][0]), "There is no threshold: it falls all along."
+    "first N that loses a hundredth",
+    int(lost.index[lost >= 0.01][0]),
+    "There is no threshold: the accuracy falls all along.",
 )
 for workers in (32, 128):
     measured(
         f"hundredths lost with {workers} workers",
         round(100 * float(lost[workers]), 1),
-        "A rate chosen anew for each N saves much: with one worker's rate, many workers diverge.",
+        "Many workers with one worker's rate would lose far more: here the rate is chosen anew for each N.",
     )
 Image("recorded/staleness.png", width=plots.WIDTH)
 
@@ -291,33 +292,37 @@ Image("recorded/staleness.png", width=plots.WIDTH)
 # | 64 | 4.3 ± 1.0 | – | 5.1 ± 0.6 | – |
 # | 128 | 6.3 ± 0.8 | 12.9 ± 1.7 | 12.7 ± 2.1 | 3.1 ± 0.3 |
 #
-# - **There is no threshold at 32.** With 4 workers the loss is already larger than its interval, with 8 it is more than
-#   a hundredth, and each doubling adds to it.
+# - **There is no threshold at 32.** With 4 workers the loss is already larger than its interval, with 8 its mean is
+#   more than a hundredth, and the mean grows with each doubling.
 # - **It depends on how long one trains.** With four times as many batches, 32 workers lose 1.4 ± 0.4 instead of
 #   2.7 ± 0.5. A staleness of 127 is a thirtieth of 4,000 updates, but a 3,500th of the 450,000 that 90 epochs of
 #   ImageNet take with a batch of 256. A number of workers alone does not say where accuracy falls.
 # - **Even workers are worse:** 5.7 ± 0.9 with 32. Their staleness is about N − 1 each time. With exponential times the
 #   mean is the same, but most gradients are fresher than that, and a few are very stale.
 # - **At equal examples synchronous training loses, too.** With 8 workers it is ahead of asynchronous training by
-#   0.5 ± 0.3, with 32 there is no difference, 0.1 ± 0.4. Its 128 workers make one update out of 2,048 images and are
-#   left with 31 updates: they lose 6.3 ± 1.9 more. And they wait for the slowest 31 times, which examples don't show.
-# - Explicit momentum of .9 helps with no number of workers here; 32 asynchronous ones it costs 1.3 ± 0.5.
+#   0.5 ± 0.3, with 32 there is no difference, 0.1 ± 0.4. It owes that to its momentum. Without momentum it is worse
+#   than asynchronous training, by 0.9 ± 0.6 with 8 workers and by 2.4 ± 0.8 with 32. With 128 workers an update takes
+#   2,048 images, and only 31 updates are left: they lose 6.3 ± 1.9 more. The time that synchronous workers wait for
+#   each other is not counted here.
+# - **Asynchronous training gains nothing from momentum here,** with any number of workers. With 32, momentum of .9
+#   costs 1.3 ± 0.5.
 #
 # ## The best momentum of N workers
 #
-# If asynchrony brings momentum, the explicit one should be the smaller, the more workers there are. How much smaller?
-# Think of *age*: with momentum β a gradient's effect on w comes β / (1 − β) updates after its own, on average.
-# Staleness makes it N − 1 older. If the best total age is the same for all N, the explicit momentum has to give way.
+# If asynchrony brings momentum, many workers should need less *explicit* momentum, the β that the server applies. How
+# much less? Think of *age*: with momentum β a gradient's effect on w comes β / (1 − β) updates after its own, on
+# average. Staleness adds N − 1. Suppose that the best total age is the same for all N.
 #
 # ### Predict
 #
 # For one worker, .8 is best in the recorded experiment below (batches of 256, 200 updates: there momentum helps). Which
-# momentum keeps the same age with 2 workers, and with 4? Which is best with 16?
+# momentum keeps the same age with 2 workers, and with 4? Which is better with 8 workers, each with its own best rate: 0
+# or .8?
 
 # %% editable=true
 predict("momentum of the same age, 2 workers", None)
 predict("momentum of the same age, 4 workers", None)
-predict("best momentum, 16 workers", None)
+predict("better momentum with 8 workers, 0 or .8", None)
 
 # %%
 momenta = pd.read_csv("recorded/implicit_momentum.csv", comment="#")
@@ -326,37 +331,42 @@ for workers in (2, 4):
     measured(
         f"momentum of the same age, {workers} workers",
         round(figures.explicit(workers, best.loc[1, "best"]), 2),
-        f"The age of .8 is 4; {workers - 1} of it is staleness already; what is left is β / (1 − β).",
+        f"The age of .8 is 4, and {workers - 1} of it comes from staleness: {5 - workers} is left for β / (1 − β).",
     )
-measured("best momentum, 16 workers", best.loc[16, "best"], "Staleness alone is far older than 4: less than nothing.")
+losses = figures.summary(momenta, ["workers", "momentum"], "test loss").set_index(["workers", "momentum"])["mean"]
+measured(
+    "better momentum with 8 workers, 0 or .8",
+    float(losses.loc[8].loc[[0.0, 0.8]].idxmin()),
+    "Their staleness alone is an age of 7, more than 4: momentum makes it worse.",
+)
 Image("recorded/implicit_momentum.png", width=plots.WIDTH)
 
 # %% [markdown]
 # Every point on the left has its own best rate out of eight; eight seeds; `course reproduce implicit_momentum` takes
 # about 4 minutes on one core. The best explicit momentum is .8, .7, .5, 0 and −.5 for 1, 2, 4, 8 and 16 workers; −.5
-# is the lowest that was tried. The theory says .8, .75 and .5; from 6 workers on no momentum is low enough. So the
-# direction and the first numbers are right. Mitliagkas et al., too, propose negative momentum for many workers.
+# is the lowest that was tried. Equal age would be .8, .75 and .5 for 1, 2 and 4; from 6 workers on no momentum above
+# −1 is low enough. So the direction is right. Mitliagkas et al., too, found negative momentum useful.
 #
-# But look at the bars on the right: they reach from the lowest to the highest momentum that may be as good. With 2
-# workers that is 0 to .8, with 16 anything up to .8, where the losses scatter widely. What is certain: one worker is
-# better by 0.053 ± 0.012 with .8 than without, and 8 workers are worse by 0.045 ± 0.019. So whoever goes from one
-# worker to many has to tune momentum again, not only the rate.
+# But the bars on the right reach from the lowest to the highest momentum that may be as good. With 2 workers that is 0
+# to .8; with 16 it is anything up to .8. Two differences are clear: with momentum .8 instead of 0, the test loss of
+# one worker is better by 0.053 ± 0.012, and that of 8 workers is worse by 0.045 ± 0.019. So tune momentum again, and
+# not only the rate, when you go from one worker to many.
 #
 # ## A rate for stale gradients
 #
-# In the recorded experiment each number of workers had its own rate: .16 for one, .02 for 128. In practice one often
-# does not know how many will work, or how stale a gradient will be, until it is there. But then the server does know:
-# it counts updates. Zhang et al. (2016) give each gradient a rate by its staleness.
+# In the recorded experiment each number of workers had its own rate. In practice one often does not know in advance how
+# many will work or how stale their gradients will be. But the server counts updates, so it knows the staleness of each
+# gradient that arrives. W. Zhang et al. (2016) choose a rate for each gradient by its staleness.
 #
 # ### Exercise: a rate by staleness
 #
-# On a noisy bowl, η = 1.2 is a good rate for one worker (at 2 it would diverge). Your function turns it into a rate
-# for each gradient. It is measured with 1, 4, 16 and 64 workers, and has to suit all of them. The loss starts at 1;
-# .012 or less is within reach.
+# On a noisy bowl one worker can train with η = 1.2; at 2 it would diverge. Your function turns η into a rate for each
+# gradient. It is measured with 1, 4, 16 and 64 workers and has to suit all of them. The loss starts at 1, and should
+# end at .012 or less.
 #
-# <details><summary>Hint</summary>The mean staleness is N − 1. If a rate of about η / N is what N workers stand, what
-# does that say about a gradient of staleness τ? And what becomes of 64 workers' labour if nearly all of their
-# gradients are thrown away?</details>
+# <details><summary>Hint</summary>The mean staleness is N − 1. Suppose that N workers stand a rate of about η / N. What
+# does that suggest for a gradient of staleness τ? And why is it no good to throw nearly all stale gradients
+# away?</details>
 
 
 # %% exercise="rate_for"
@@ -389,11 +399,15 @@ untuned = {
 figures.untuned(NUMBERS, untuned, caption="noisy bowl, η = 1.2, 400 gradients, exponential times, 4 seeds")
 
 # %% [markdown]
+# With the same rate for all, 4 workers diverge, although one worker with momentum .75 and rate .3 would not. Those are
+# the values that `disguise` gives. They describe the mean of many runs, not how far single runs scatter.
+#
 # ### Predict
 #
-# Back to the network and its recorded experiment: a rate by staleness, close to that of Zhang et al., against the same
-# rate for all. Each may choose its η for each N. Which is better with 32 workers: "by staleness", "the same" or
-# "neither"? And by which factor does the best η shrink from 2 workers to 128, for each of the two?
+# Back to the network and its recorded experiment. It also compares the same rate for all with a rate by staleness,
+# close to that of W. Zhang et al. Each of the two chooses its η for each N. Which is better with 32 workers: "by
+# staleness", "the same" or "neither"? And by which factor does the best η shrink from 2 workers to 128, for each of the
+# two? (A factor below 1 would mean that it grows.)
 
 # %% editable=true
 predict("better with 32 workers, each with its best η", None)
@@ -404,52 +418,51 @@ predict("factor by which the best η shrinks, by staleness", None)
 measured(
     "better with 32 workers, each with its best η",
     figures.better(recorded, 32, ("by staleness", "the same")),
-    "A tuned η is as small as N asks for. By staleness, the rate differs from gradient to gradient for no use.",
+    "Once η is tuned for N, it is already small enough for stale gradients.",
 )
-for way, name in (("asynchronous", "the same for all"), ("aware", "by staleness")):
+for way, name, reveals in (
+    ("asynchronous", "the same for all", "More staleness asks for a smaller rate, and only η can provide it."),
+    ("aware", "by staleness", "Stale gradients already get smaller rates: η need not shrink."),
+):
     rates = figures.best_rates(recorded, way)
-    measured(
-        f"factor by which the best η shrinks, {name}",
-        float(rates[2] / rates[128]),
-        "The staleness does what tuning would have done: that is what it is good for.",
-    )
+    measured(f"factor by which the best η shrinks, {name}", float(rates[2] / rates[128]), reveals)
+figures.by_staleness(recorded, caption="recorded: staleness · 5 seeds · bars: 95 % intervals (Student's t)")
 
 # %% [markdown]
-# With its η tuned, the rate by staleness is worse: with 32 workers by 1.2 ± 0.4 hundredths. What it buys is that η
-# need not be tuned. Its best η is .16 or .32 for every number of workers; that of the constant rate shrinks from .16 to
-# .02. With η = .16 and 128 workers the constant rate reaches a validation accuracy of 30 %, that by staleness 76 %
-# (means of the two tuning seeds).
+# With η tuned, the rate by staleness, here η / (1 + τ), is worse: with 32 workers by 1.2 ± 0.4 hundredths. Its
+# advantage is that η need not be tuned for each N. Its best η is .16 or .32 for every number of workers; that of the
+# constant rate shrinks from .16 to .02. With η = .16 and 128 workers the constant rate reaches a validation accuracy of
+# 30 %, that by staleness 76 % (means of the two tuning seeds).
 
 # %% [markdown]
 # ## The same weights for all
 #
 # On one machine no server is needed: processes can share memory. An update then reads some weights, adds to them and
-# writes them back. If another process writes one of them between the reading and the writing, what it wrote is
-# overwritten: an update is lost. A *lock* prevents that: whoever holds it works, and the other waits.
+# writes them back. If another process writes one of them between the reading and the writing, that change is
+# overwritten and lost. A *lock* prevents this: whoever holds it works, and the other waits.
 #
-# *Hogwild!* (Recht et al. 2011) leaves the lock out. Three problems on which to try it:
+# *Hogwild!* (Recht et al. 2011) leaves the lock out. Try it on three problems:
 #
-# - **sparse**: a logistic regression with 1,000 weights. An example has ten fields, each with one of 100 values, and
-#   touches ten weights.
+# - **sparse**: a logistic regression (a linear model with a sigmoid) with 1,000 weights. An example has ten fields,
+#   each with one of 100 values, and touches ten weights, one for each of its values.
 # - **ratings**: a recommender. The rating that a user gives an item is about the product of the user's row and the
 #   item's row, each of 8 numbers. A rating touches one of 500 users and one of 300 items.
 # - **dense**: a logistic regression with 20,000 weights, in which every example touches all of them.
 #
+# To count what is lost, each weight has a counter beside it, to which every update of that weight adds 1 in the same
+# way: read, add, write back. What is missing at the end was lost.
+#
 # ### Predict
 #
 # Two processes on two cores, against one. By which factor does the number of updates a second change with a lock, and
-# without one, in the sparse problem? Without one in the dense problem? And how many updates in a thousand get lost in
-# the sparse problem?
+# without one, in the sparse problem? Without one in the dense problem? And how many of a thousand additions to a
+# weight get lost in the sparse problem?
 
 # %% editable=true
 predict("speed-up, sparse, locked", None)
 predict("speed-up, sparse, lock-free", None)
 predict("speed-up, dense, lock-free", None)
 predict("lost of a thousand, sparse", None)
-
-# %% [markdown]
-# To count what is lost, each weight has a counter beside it, to which every update adds 1 in the same way: read, add,
-# write back. What is missing at the end was lost.
 
 # %%
 EXAMPLES = 100_000 if FULL else 4_000
@@ -476,7 +489,7 @@ def nine_runs():
 shared = nine_runs()
 for name, way, reveals in (
     ("sparse", "locked", "One works while the other waits, and handing over the lock costs time."),
-    ("sparse", "lock-free", "Nobody waits. What is missing to 2 is spent on memory that both write to."),
+    ("sparse", "lock-free", "Nobody waits. If it is less than 2, memory that both write to costs time."),
     ("dense", "lock-free", "Each process rewrites all weights, and the other has to fetch them anew."),
 ):
     speed = shared.loc[(name, way), "updates a second"] / shared.loc[(name, "alone"), "updates a second"]
@@ -484,19 +497,17 @@ for name, way, reveals in (
 measured(
     "lost of a thousand, sparse",
     float(shared.loc[("sparse", "lock-free"), "lost of a thousand"]),
-    "Two examples seldom touch the same weight, and even then both must do it at the same moment.",
+    "Two examples seldom touch the same weight, and a change is lost only if they do so at the same moment.",
 )
 shared
 
 # %% [markdown]
-# One run of each is an anecdote: on a shared machine the seconds scatter. The recorded experiment below has seven.
-#
-# How much is lost depends on how much two examples have in common. How much is that?
+# One run of each proves little, since times scatter. The recorded experiment below has seven.
 #
 # ### Exercise: what two examples share
 #
-# Two examples are drawn at random. How many weights do both touch, on average? In real data a few values are frequent
-# (large towns, well-known brands), and most are rare.
+# How much is lost depends on how much two examples have in common. Two examples are drawn at random. How many weights
+# do both touch, on average? In real data a few values are frequent (large towns, well-known brands), and most are rare.
 #
 # <details><summary>Hint</summary>Comparing all pairs takes too long. Take one weight first: what is the chance that an
 # example touches it? That both do? <code>np.bincount</code> counts.</details>
@@ -522,25 +533,28 @@ check(common)
 points(common, 3)
 ### END HIDDEN TESTS
 
+# %%
+uneven = ratings.Sparse.drawn(EXAMPLES, values=100, popularity=1.0)
+print(f"in common: {common(uneven.features):.2f}; if all were equally frequent: {10 * 10 / uneven.size:.2f}")
+
 # %% [markdown]
+# These are examples with fields of 100 values again, but value v = 0, 1, … is now drawn in proportion to 1 / (v + 1).
+#
 # ### Predict
 #
-# In the recorded experiment ten fields of 10 values, all equally frequent, have 1 weight in common on average, and 19
-# updates in a thousand are lost. How many are lost with fields of 100 values, of which value v is drawn in proportion
-# to 1 / (v + 1)? Your function tells what two such examples share.
+# In the recorded experiment two examples with ten fields of 10 values, all equally frequent, have 1 weight in common on
+# average, and 19 updates in a thousand are lost. How many are lost with 100 values of uneven frequency?
 
 # %% editable=true
 predict("lost of a thousand, 100 uneven values", None)
 
 # %%
-uneven = ratings.Sparse.drawn(EXAMPLES, values=100, popularity=1.0)
-print(f"in common: {common(uneven.features):.2f}; if all were equally frequent: {10 * 10 / uneven.size:.2f}")
 table = pd.read_csv("recorded/hogwild.csv", comment="#")
 overlap = table[table["part"] == "overlap"].groupby("problem", sort=False)[["common", "lost"]].mean()
 measured(
     "lost of a thousand, 100 uneven values",
     round(1_000 * float(overlap.loc["100 values, uneven", "lost"]), 1),
-    too_small="The few frequent values collide again and again: the 100 collide like 16 or 17 even ones.",
+    too_small="The few frequent values collide often: 100 uneven values share as much as 16 or 17 even ones.",
     too_large="It is proportional to what two examples share.",
 )
 Image("recorded/hogwild.png", width=plots.WIDTH)
@@ -555,19 +569,20 @@ Image("recorded/hogwild.png", width=plots.WIDTH)
 # | ratings | 0.64 ± 0.05 | 1.88 ± 0.28 | 0.0 ± 0.0 | +0.0047 ± 0.0074 |
 # | dense | 0.69 ± 0.10 | 1.04 ± 0.31 | 36.3 ± 33.1 | +0.0044 ± 0.0047 |
 #
-# - **With a lock, two are slower than one.** An update takes 5 µs here, and handing over the lock nearly as long again.
-#   Where an update takes far longer, or the lock is only around a small part of it, that is different.
-# - **Without it, the sparse problems gain** and lose hardly anything: no change of the loss is larger than its
-#   interval.
+# - **With a lock, two are slower than one.** In the sparse problem an update takes 5 µs alone, and the lock adds nearly
+#   as much. A lock around the whole update lets only one process work at a time, so two can't be faster than one.
+# - **Without it, the sparse problem and the ratings gain,** and no change of the loss is larger than its interval.
 # - **What is lost is proportional to what examples share:** 1.9 updates in a hundred for each weight in common, from
 #   0.01 to 1 weight, and with uneven values, too.
-# - **And to how long the risk lasts.** Two ratings share 0.04 weights on average, but next to nothing is lost. NumPy
-#   adds to a row where it stands. Scattered weights are first gathered in a copy, changed there and written back.
-# - **In the dense problem nothing is gained.** The speed does not change beyond its interval: two cores rewrite the
-#   same 160 kilobytes of weights. What is lost scatters from run to run: from 13 to 115 of a thousand.
+# - **It also depends on the time between reading and writing.** Two ratings share 0.04 weights on average, but next to
+#   nothing is lost. The likely reason: NumPy adds to a row in place, but copies scattered weights, changes the copy and
+#   writes it back.
+# - **The dense problem gains nothing** beyond its interval: two cores rewrite the same 160 kilobytes of weights. What
+#   is lost scatters from run to run, from 13 to 115 of a thousand.
 #
-# Recht et al. prove that where examples share few weights, the rate of convergence stays nearly optimal. The gradients
-# of a neural network are dense: there Hogwild's premise does not hold.
+# Recht et al. prove that the rate of convergence stays nearly optimal if examples share few weights. They assume that
+# an addition to one weight can't be interrupted, so that nothing is lost; gradients are only stale. Our additions can
+# be interrupted. Most gradients of a neural network are dense: their premise does not hold there.
 #
 # ## Your guesses
 
@@ -579,10 +594,11 @@ predictions.table()
 #
 # - An asynchronous server answers at once. Throughput is then the sum of the workers' paces, not N times the slowest.
 # - Mean staleness is N − 1, however fast the workers are.
-# - Random staleness acts like momentum 1 − 1/N: with more workers, tune the explicit one down, and the rate.
-# - Accuracy at equal examples falls steadily with N, not from 32 on; how far depends on the number of updates.
-# - A rate by staleness spares the tuning for each N. It is no better than a tuned one.
-# - Without a lock, what is lost is proportional to what two updates share. Sparse problems gain; dense ones do not.
+# - Random staleness acts like momentum 1 − 1/N. With more workers, tune momentum and rate again, downwards.
+# - Accuracy at equal examples falls gradually with N, not from 32 on; how far depends on the number of updates.
+# - A rate by staleness saves tuning η for each N. It is no better than a constant rate that is tuned.
+# - Without a lock, what is lost is proportional to what two updates share. Sparse problems get faster; the dense one
+#   did not.
 #
 # Next: 6b lets workers meet less often.
 #

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib import landscape
+from course_lib.models import landscape
 
 slow = pytest.mark.slow  # TensorFlow takes seconds to import
 

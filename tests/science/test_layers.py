@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib.layers import GhostBatchNormalization
+from course_lib.models.layers import GhostBatchNormalization
 
 RANDOM = np.random.default_rng(0)
 IMAGES = RANDOM.normal(3, 2, (12, 4, 4, 5)).astype(np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.noise import covariance, multiplicative, noise_scale, of_batches, of_examples
+from course_lib.optimizers.noise import covariance, multiplicative, noise_scale, of_batches, of_examples
 
 
 @pytest.fixture

@@ -7,7 +7,17 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib.schedules import Stage, WarmUp, cosine, decay, growth, legw, linear_scaling, sqrt_scaling, updates
+from course_lib.optimizers.schedules import (
+    Stage,
+    WarmUp,
+    cosine,
+    decay,
+    growth,
+    legw,
+    linear_scaling,
+    sqrt_scaling,
+    updates,
+)
 
 
 def test_scaling_rules():

@@ -20,7 +20,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib import data, landscape
+from course_lib import data
+from course_lib.models import landscape
 from course_lib.notebook import experiments, plots
 from course_lib.notebook.plots import surfaces
 

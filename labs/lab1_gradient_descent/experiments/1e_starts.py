@@ -13,7 +13,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib import data, landscape
+from course_lib import data
+from course_lib.models import landscape
 from course_lib.notebook import experiments, plots
 
 STARTS = tuple(range(1, 21))

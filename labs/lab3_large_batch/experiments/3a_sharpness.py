@@ -56,7 +56,7 @@ def trained(problem, batch: int, epochs: int, rate: float, start: int, order: in
 
 def curvature(batch: int, epochs: int, rate: float, seed: int) -> dict:
     """Part 1: the sharpness where a run ends."""
-    from course_lib import landscape
+    from course_lib.models import landscape
     from labs.lab3_large_batch.lessons import short_runs
 
     problem = short_runs.fashion(IMAGES)
@@ -77,7 +77,7 @@ def curvature(batch: int, epochs: int, rate: float, seed: int) -> dict:
 
 def between(start: int) -> dict:
     """Part 2: losses on the lines from a small-batch solution; each value is a list with a number for each point."""
-    from course_lib import landscape
+    from course_lib.models import landscape
     from labs.lab3_large_batch.lessons import short_runs
 
     problem = short_runs.fashion(IMAGES)

@@ -38,7 +38,7 @@ def run(use: str, method: str, eta: float, seed: int) -> dict:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow import keras
 
-    from course_lib import schedules
+    from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
     batch, largest = METHODS[method]

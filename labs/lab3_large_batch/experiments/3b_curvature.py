@@ -32,7 +32,7 @@ SEEDS = (1, 2, 3)
 
 def rates(peak: float, warm_up: int) -> list[float]:
     """The rate of each update: from peak / K up to it, then a cosine."""
-    from course_lib import schedules
+    from course_lib.optimizers import schedules
 
     updates = EPOCHS * (IMAGES // BATCH)
     schedule = schedules.cosine(peak, updates, warm_up, start=peak / K)

@@ -38,7 +38,7 @@ def run(use: str, rule: str, batch: int, eta: float, warm_up: float, epochs: int
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow import keras
 
-    from course_lib import schedules
+    from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
     problem = short_runs.fashion(IMAGES)
@@ -59,7 +59,7 @@ def run(use: str, rule: str, batch: int, eta: float, warm_up: float, epochs: int
 
 def rules(eta: float) -> list[dict]:
     """What each rule does with the rate that is best at BASE, at every larger batch size."""
-    from course_lib import schedules
+    from course_lib.optimizers import schedules
 
     rows = []
     for batch in BATCHES[1:]:

@@ -19,8 +19,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib import data, noise
+from course_lib import data
 from course_lib.notebook import experiments, plots, sweep
+from course_lib.optimizers import noise
 from labs.lab3_large_batch.lessons import figures_3c
 
 REGIMES = {"few updates": (12_800, 1_280, 8), "overfitting": (3_200, 640, 20)}  # images, batch, epochs
@@ -39,7 +40,7 @@ def run(regime: str, batch: int, base: int, rate: float, seed: int, use: str) ->
     """One training; base = batch is without noise."""
     from tensorflow import keras
 
-    from course_lib import schedules
+    from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
     images, _, epochs = REGIMES[regime]

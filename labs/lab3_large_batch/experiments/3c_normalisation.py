@@ -48,7 +48,8 @@ def run(
     """One training; ghost 0 is batch norm."""
     from tensorflow import keras
 
-    from course_lib import layers, schedules
+    from course_lib.models import layers
+    from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
     images, _, epochs = REGIMES[regime]
@@ -74,7 +75,7 @@ def on_ranks() -> list[dict]:
     import tensorflow as tf
     from tensorflow import keras
 
-    from course_lib import schedules
+    from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
     hvd.init()

@@ -56,7 +56,7 @@ def run(use: str, method: str, batch: int, rate: float, seed: int, rule: str = "
     """Train once. A result is judged by the test images, a tuning run never sees them."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
-    from course_lib import schedules
+    from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
     problem = short_runs.fashion(IMAGES)

@@ -46,7 +46,9 @@ def run(use: str, batch: int, rate: float, seed: int, **on: int) -> dict:
 
     from tensorflow import keras
 
-    from course_lib import layers, models, optimizers, schedules
+    from course_lib import models, optimizers
+    from course_lib.models import layers
+    from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
     problem = short_runs.fashion(IMAGES)

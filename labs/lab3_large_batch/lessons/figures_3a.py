@@ -13,7 +13,6 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.ticker import FixedLocator, LogLocator, NullLocator
 
-from course_lib.noise import noise_scale
 from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
 from labs.lab3_large_batch.lessons import critical_batch
 
@@ -31,6 +30,8 @@ def noise_scales(squares: pd.DataFrame) -> pd.DataFrame:
         squares: with two columns `|g|² of m`: the mean squared norm of gradients of m examples, for a small and a
             large m.
     """
+    from course_lib.optimizers.noise import noise_scale  # and TensorFlow with it
+
     columns = [name for name in squares if name.startswith("|g|² of ")]
     sizes = [int(name.split()[-1]) for name in columns]
 

@@ -9,8 +9,9 @@ import numpy as np
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib import landscape, models
+from course_lib import models
 from course_lib.data.splits import Part, Problem
+from course_lib.models import landscape
 
 # Each network compiles a function of its own, as it should; TensorFlow would warn of that in a notebook.
 tf.get_logger().setLevel("ERROR")

@@ -15,7 +15,7 @@ from labs.lab6_beyond_synchronous.lessons.parameter_server import Server
 
 # --- arrived
 
-ETA = 0.5
+ETA = 0.3  # 1 / ETA is no quorum: else a sum with η could pass for a mean without it
 
 
 def _plays(quorum: int, order: Sequence[int]) -> Callable[[Callable], None]:
@@ -29,7 +29,12 @@ def _plays(quorum: int, order: Sequence[int]) -> Callable[[Callable], None]:
             waiting[worker] = gradient.copy()
             before, updates = server.weights.copy(), server.updates
             with case(f"quorum {quorum}, gradient {step}, of worker {worker}"):
-                answers = returned(arrived(server, worker, gradient.copy()))
+                answers = arrived(server, worker, gradient.copy())
+                if answers is None and len(waiting) < quorum:
+                    raise Wrong(
+                        f"only {len(waiting)} of {quorum} gradients have come: nobody is answered. Return {{}}."
+                    )
+                answers = returned(answers)
                 if not isinstance(answers, dict):
                     raise Wrong(f"it returns {type(answers).__name__} where a dict is expected: worker → weights.")
                 weights = array(server.weights, (4,), "as server.weights it")
@@ -214,7 +219,7 @@ CLOSE = 0.05  # relative: who counts pairs that were drawn at random is not exac
 
 def _overlaps(popularity: float) -> Callable[[Callable], None]:
     def judge(common: Callable) -> None:
-        for values in (10, 40):
+        for values in (20, 40):
             problem = ratings.Sparse.drawn(4_000, values, popularity)
             with unchanged(problem.features):
                 found = number(common(problem.features))
@@ -227,6 +232,9 @@ def _overlaps(popularity: float) -> Callable[[Callable], None]:
                 "that would be so if all weights were equally frequent.": fields**2 / len(touched),
                 "that is the share of an example's weights, not their number.": right / fields,
                 "that is the number of weights of one example.": float(fields),
+                "that is a mean over the weights; asked for is their number: add up.": right / len(touched),
+                "that counts pairs of examples. What is the chance that a random pair touches the weight?":
+                    right * examples**2,
             }  # fmt: skip
             told = f"{fields} fields of {values} values{', few of them frequent' * (popularity > 0)}: the number"
             compare(found, right, told, mistakes, rtol=CLOSE)

@@ -18,7 +18,6 @@ WAYS = {  # of the experiment `staleness`: way, momentum → what the figure cal
     ("asynchronous", 0.0): "asynchronous",
     ("asynchronous", 0.9): "… with β = .9",
     ("even", 0.0): "… even workers",
-    ("aware", 0.0): "… rate by staleness",
     ("synchronous", 0.9): "synchronous, β = .9",
 }
 LENGTHS = {"asynchronous": "4,000 batches", "long": "16,000 batches"}
@@ -161,6 +160,27 @@ def staleness(table: pd.DataFrame, caption: str = "") -> Card:
         right.set_ylabel("hundredths of test accuracy")
         _workers(right, sorted(rows["workers"].unique()))
         figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=5, columnspacing=1.2)
+        figure.subplots_adjust(left=72 / WIDTH, wspace=0.24)
+    return figure
+
+
+def by_staleness(table: pd.DataFrame, caption: str = "") -> Card:
+    """Test accuracy and the chosen rate by workers: the same rate for all gradients, and rates by staleness."""
+    rows = summary(table[table["momentum"] == 0], ["way", "workers"], "test accuracy")
+    with style():
+        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        for number, (way, name) in enumerate({"asynchronous": "the same for all", "aware": "by staleness"}.items()):
+            part = rows[(rows["way"] == way) & (rows["workers"] > 1)]
+            look = {"color": PALETTE[(0, 3)[number]], "marker": MARKERS[number], "markersize": 5}
+            left.errorbar(part["workers"], part["mean"], part["half"], **look, capsize=3, label=name)
+            rates = best_rates(table, way).loc[2:]
+            right.plot(rates.index, rates, **look)
+        for axis in (left, right):
+            _workers(axis, sorted(part["workers"]))
+        left.set_ylabel("test accuracy")
+        right.set_ylabel("best η")
+        right.set_ylim(0, None)
+        figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=2)
         figure.subplots_adjust(left=72 / WIDTH, wspace=0.24)
     return figure
 

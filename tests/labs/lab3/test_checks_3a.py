@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib import noise
+from course_lib.optimizers import noise
 from labs.lab3_large_batch.lessons import critical_batch
 from labs.lab3_large_batch.lessons.checks_3a import check, points
 

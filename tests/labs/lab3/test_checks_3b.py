@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib import schedules
+from course_lib.optimizers import schedules
 from labs.lab3_large_batch.lessons.checks_3b import check, points
 
 NOTEBOOK = "3b_learning_rates"

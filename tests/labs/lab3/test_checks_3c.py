@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib import noise
+from course_lib.optimizers import noise
 from labs.lab3_large_batch.lessons.checks_3c import check, points
 
 NOTEBOOK = "3c_normalisation_and_noise"

@@ -31,6 +31,11 @@ WRONG = {
     "one too many": ("arrived", [(ENOUGH, "len(server.waiting) <= server.quorum")], "stay as they are"),
     "a sum": ("arrived", [(MEAN, "np.sum(list(server.waiting.values()), axis=0)")], "take their mean"),
     "the last gradient": ("arrived", [(MEAN, "gradient")], "only the last gradient"),
+    "a sum, of two": (
+        "arrived", [(MEAN, "np.sum(list(server.waiting.values()), axis=0)")],
+        "quorum 2, gradient 2, of worker 2: the gradients are added up",
+    ),
+    "nothing instead of an empty dict": ("arrived", [("return {}", "return None")], "nobody is answered. Return {}"),
     "uphill": ("arrived", [(UPDATE, "server.weights + server.rate * mean")], "up the slope"),
     "no rate": ("arrived", [(UPDATE, "server.weights - mean")], "η is not applied"),
     "only the last one is answered": ("arrived", [(ANSWERS, "{worker: server.weights}")], "would wait for ever"),
@@ -68,6 +73,8 @@ WRONG = {
     "as if even": ("common", [("np.sum(share**2)", "features.shape[1] ** 2 / len(share)")], "equally frequent"),
     "share of entries": ("common", [(SHARE, "np.bincount(features.ravel()) / features.size")], "those of all entries"),
     "not squared": ("common", [("np.sum(share**2)", "np.sum(share)")], "of one example"),
+    "a mean": ("common", [("np.sum(share**2)", "np.mean(share**2)")], "add up"),
+    "pairs": ("common", [("np.sum(share**2)", "np.sum(np.bincount(features.ravel()) ** 2)")], "counts pairs"),
     "a share": ("common", [("np.sum(share**2)", "np.sum(share**2) / features.shape[1]")], "not their number"),
 }  # fmt: skip
 

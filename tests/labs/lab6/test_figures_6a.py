@@ -80,6 +80,13 @@ def test_staleness_shows_every_way_and_both_lengths(stale):
     figure = figures_6a.staleness(stale, "here")
     assert legend(figure) == list(figures_6a.WAYS.values())
     assert said(figure.axes[1]) == list(figures_6a.LENGTHS.values())
+    assert not any("by staleness" in name for name in legend(figure))  # is asked for later
+
+
+def test_rates_by_staleness_stand_beside_the_same_for_all(stale):
+    figure = figures_6a.by_staleness(stale, "here")
+    assert legend(figure) == ["the same for all", "by staleness"]
+    assert [list(line.get_ydata()) for line in figure.axes[1].lines] == [[0.05, 0.0125]] * 2
 
 
 def test_the_better_one_is_named_where_it_is_no_chance(stale):

@@ -99,3 +99,9 @@ def test_the_path_with_momentum_is_the_mean_of_asynchronous_paths():
     found = bowl.paths(workers=4, rate=0.2, updates=30, runs=2_000)
     error = 5 * found.std(0).max() / np.sqrt(len(found))
     assert np.abs(found.mean(0) - bowl.path(0.05, 0.75, 30)).max() < error
+
+
+def test_the_mean_path_does_not_show_that_single_runs_diverge():
+    assert bowl.losses(1.2, (4,))[0] > 1e3
+    momentum, rate = 1 - 1 / 4, 1.2 / 4  # of the one worker with the mean's path
+    assert all(abs(bowl.path(rate, momentum, 400, curvature)[-1]) < 0.1 for curvature in bowl.CURVATURES)

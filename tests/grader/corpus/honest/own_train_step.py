@@ -7,7 +7,8 @@
 #: + import tensorflow as tf
 #:
 #: - from course_lib import data, models
-#: + from course_lib import data, models, schedules
+#: + from course_lib import data, models
+#: + from course_lib.optimizers import schedules
 #:
 #: - model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))
 #: - optimizer = tf.keras.optimizers.SGD(0.05 * hvd.size(), momentum=0.9)

@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import tensorflow as tf
 from tensorflow import keras
-from tensorflow.keras import layers
 
 # 0 ... 255 becomes -2 ... 2. With 0 ... 1 the first layer's variance is about 0.001, and batch norm's moving
 # variance, which starts at 1, needs many updates to come down to it.
@@ -25,9 +24,9 @@ def linear(input_shape: tuple[int, int, int], classes: int) -> keras.Model:
     return keras.Sequential(
         [
             keras.Input(input_shape),
-            layers.Rescaling(**TO_UNIT_SCALE),
-            layers.Flatten(),
-            layers.Dense(classes, activation="softmax"),
+            keras.layers.Rescaling(**TO_UNIT_SCALE),
+            keras.layers.Flatten(),
+            keras.layers.Dense(classes, activation="softmax"),
         ],
         name="linear",
     )
@@ -40,18 +39,18 @@ def small_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Model:
     some thousands of images a second.
     """
     images = keras.Input(input_shape)
-    x = layers.Rescaling(**TO_UNIT_SCALE)(images)
+    x = keras.layers.Rescaling(**TO_UNIT_SCALE)(images)
     for channels in (32, 48, 64):
-        x = layers.Conv2D(channels, 3, padding="same", use_bias=False)(x)
+        x = keras.layers.Conv2D(channels, 3, padding="same", use_bias=False)(x)
         x = _batch_norm()(x)
-        x = layers.ReLU()(x)
-        x = layers.MaxPooling2D()(x)
-    x = layers.Flatten()(x)
-    return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="small_cnn")
+        x = keras.layers.ReLU()(x)
+        x = keras.layers.MaxPooling2D()(x)
+    x = keras.layers.Flatten()(x)
+    return keras.Model(images, keras.layers.Dense(classes, activation="softmax")(x), name="small_cnn")
 
 
 def quick_cnn(
-    input_shape: tuple[int, int, int], classes: int, *, normalise: Callable[[], layers.Layer] | None = None
+    input_shape: tuple[int, int, int], classes: int, *, normalise: Callable[[], keras.layers.Layer] | None = None
 ) -> keras.Model:
     """Three convolutions, the first with stride 2, for runs by the dozen: [n, h, w, c] -> probabilities [n, classes].
 
@@ -62,14 +61,14 @@ def quick_cnn(
         normalise: makes the layer behind each convolution; batch norm unless given.
     """
     images = keras.Input(input_shape)
-    x = layers.Rescaling(**TO_UNIT_SCALE)(images)
+    x = keras.layers.Rescaling(**TO_UNIT_SCALE)(images)
     for channels, stride in ((16, 2), (32, 1), (64, 1)):
-        x = layers.Conv2D(channels, 3, stride, padding="same", use_bias=False)(x)
+        x = keras.layers.Conv2D(channels, 3, stride, padding="same", use_bias=False)(x)
         x = (normalise or _batch_norm)()(x)
-        x = layers.ReLU()(x)
-        x = layers.MaxPooling2D()(x)
-    x = layers.Flatten()(x)
-    return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="quick_cnn")
+        x = keras.layers.ReLU()(x)
+        x = keras.layers.MaxPooling2D()(x)
+    x = keras.layers.Flatten()(x)
+    return keras.Model(images, keras.layers.Dense(classes, activation="softmax")(x), name="quick_cnn")
 
 
 def assessment_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Model:
@@ -79,14 +78,14 @@ def assessment_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Mod
     on some 5,000 images a second. Pooling comes first, so that batch norm and ReLU meet a quarter of the numbers.
     """
     images = keras.Input(input_shape)
-    x = layers.Rescaling(**TO_UNIT_SCALE)(images)
+    x = keras.layers.Rescaling(**TO_UNIT_SCALE)(images)
     for channels in (16, 32, 64, 128):
-        x = layers.Conv2D(channels, 3, padding="same", use_bias=False)(x)
-        x = layers.MaxPooling2D(padding="same")(x)
+        x = keras.layers.Conv2D(channels, 3, padding="same", use_bias=False)(x)
+        x = keras.layers.MaxPooling2D(padding="same")(x)
         x = _batch_norm()(x)
-        x = layers.ReLU()(x)
-    x = layers.GlobalAveragePooling2D()(x)
-    return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="assessment_cnn")
+        x = keras.layers.ReLU()(x)
+    x = keras.layers.GlobalAveragePooling2D()(x)
+    return keras.Model(images, keras.layers.Dense(classes, activation="softmax")(x), name="assessment_cnn")
 
 
 def wide_resnet(
@@ -114,35 +113,35 @@ def wide_resnet(
     if depth < 10 or (depth - 4) % 6:
         raise ValueError(f"The depth of a Wide ResNet is 6 n + 4: 10, 16, 22, 28, …, not {depth}.")
     images = keras.Input(input_shape)
-    x = layers.Rescaling(**TO_UNIT_SCALE)(images)
+    x = keras.layers.Rescaling(**TO_UNIT_SCALE)(images)
     x = _convolution(x, 16, stride=2)
-    x = layers.MaxPooling2D(padding="same")(x)
+    x = keras.layers.MaxPooling2D(padding="same")(x)
     for group, channels in enumerate((16 * width, 32 * width, 64 * width)):
         for block in range((depth - 4) // 6):
             stride = 2 if group > 0 and block == 0 else 1
             inside = _convolution(_activation(x), channels, stride)
             inside = _convolution(_activation(inside), channels)
-            x = layers.Add()([_shortcut(x, channels, stride), inside]) if skip else inside
-    x = layers.GlobalAveragePooling2D()(_activation(x))
-    return keras.Model(images, layers.Dense(classes, activation="softmax")(x), name="wide_resnet")
+            x = keras.layers.Add()([_shortcut(x, channels, stride), inside]) if skip else inside
+    x = keras.layers.GlobalAveragePooling2D()(_activation(x))
+    return keras.Model(images, keras.layers.Dense(classes, activation="softmax")(x), name="wide_resnet")
 
 
 def _convolution(x: tf.Tensor, channels: int, stride: int = 1) -> tf.Tensor:
-    return layers.Conv2D(
+    return keras.layers.Conv2D(
         channels, 3, stride, padding="same", use_bias=False, kernel_initializer="he_normal"
     )(x)  # fmt: skip
 
 
-def _batch_norm() -> layers.Layer:
-    return layers.BatchNormalization(momentum=BATCH_NORM_MOMENTUM)
+def _batch_norm() -> keras.layers.Layer:
+    return keras.layers.BatchNormalization(momentum=BATCH_NORM_MOMENTUM)
 
 
 def _activation(x: tf.Tensor) -> tf.Tensor:
-    return layers.ReLU()(_batch_norm()(x))
+    return keras.layers.ReLU()(_batch_norm()(x))
 
 
 def _shortcut(x: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
     """`x` in the shape of the block's output, without weights."""
     if stride > 1:
-        x = layers.AveragePooling2D(stride, padding="same")(x)
+        x = keras.layers.AveragePooling2D(stride, padding="same")(x)
     return tf.pad(x, [[0, 0]] * 3 + [[0, channels - x.shape[-1]]]) if x.shape[-1] < channels else x
