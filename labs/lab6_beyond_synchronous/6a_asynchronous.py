@@ -137,11 +137,11 @@ def staleness(worker):
     """
     ### BEGIN SOLUTION
     read = {}
-    found = []
+    between = []
     for update, number in enumerate(worker):
-        found.append(update - read.get(number, 0))
+        between.append(update - read.get(number, 0))
         read[number] = update + 1
-    return np.array(found)
+    return np.array(between)
     ### END SOLUTION
 
 

@@ -306,14 +306,14 @@ def schedule(stages, micro):
     long, and so do all backward passes.
     """
     ### BEGIN SOLUTION
-    table = []
+    in_order = []
     for stage in range(stages):
         early = min(stages - 1 - stage, micro)
         row = [("F", i) for i in range(early)]
         for i in range(micro):
             row += [("F", early + i)] * (early + i < micro) + [("B", i)]
-        table.append(row)
-    return table
+        in_order.append(row)
+    return in_order
     ### END SOLUTION
 
 

@@ -130,7 +130,8 @@ def _memory() -> Path:
 def _key(ranks: int, hosts: str | None) -> str:
     """What the speed depends on. The host's name too: a home may be shared by the hosts of a cluster."""
     versions = [f"{name} {metadata.version(name)}" for name in ("horovod", "keras", "numpy")]
-    sources = [Path(__file__), paths.ROOT / "course_lib" / "models.py", paths.ROOT / "course_lib" / "ranks" / "rank.py"]
+    library = paths.ROOT / "course_lib"
+    sources = [Path(__file__), library / "models" / "__init__.py", library / "ranks" / "rank.py"]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
     gpus = launch.gpus() if slots.count() else []
     parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *gpus, f"{ranks} ranks", *versions]

@@ -55,7 +55,7 @@ WRONG = {
     "own update counted": ("staleness", [("update + 1", "update")], "one too many, but for the first"),
     "first ones are fresh": ("staleness", [(FOUND, "update - read.get(number, update)")], "gradient is stale, too"),
     "all updates": ("staleness", [(FOUND, "update")], "how many updates there were in all"),
-    "a list too short": ("staleness", [("np.array(found)", "np.array(found[1:])")], "returns shape"),
+    "a list too short": ("staleness", [("np.array(between)", "np.array(between[1:])")], "returns shape"),
     "the chance to be next": ("disguise", [(BOTH, "1 / workers, rate / workers")], "what stays"),
     "rate not shared": ("disguise", [(BOTH, "1 - 1 / workers, rate")], "a late one moves it by η"),
     "rate times N": ("disguise", [(BOTH, "1 - 1 / workers, rate * workers")], "spread over"),

@@ -85,7 +85,7 @@ WRONG = {
     "the slowest computes": (
         "step_seconds", [(STEP, "micro * max(f + b for f, b in zip(forward, backward))")], "it also waits",
     ),
-    "GPipe": ("schedule", [("return table", "return gpipe(stages, micro)")], "Those are all"),
+    "GPipe": ("schedule", [("return in_order", "return gpipe(stages, micro)")], "Those are all"),
     "one at a time": ("schedule", [(EARLY, "0")], "goes there and back alone"),
     "one too few": ("schedule", [(EARLY, "min(max(stages - 2 - stage, 0), micro)")], "a stage waits that could"),
     "one too many early": ("schedule", [(EARLY, "min(stages - stage, micro)")], "and may keep"),
@@ -96,7 +96,7 @@ WRONG = {
     ),
     "a micro-batch forgotten": ("schedule", [("range(micro)", "range(micro - 1)")], "never does"),
     "a row too few": ("schedule", [("range(stages)", "range(stages - 1)")], "one for each stage"),
-    "no numbers": ("schedule", [("return table", 'return ["FB" for _ in range(stages)]')], "list of tasks"),
+    "no numbers": ("schedule", [("return in_order", 'return ["FB" for _ in range(stages)]')], "list of tasks"),
     "equally many layers": (
         "cuts", [(BEST, "[round(layers * s / stages) for s in range(1, stages)]")], "not equally much time",
     ),

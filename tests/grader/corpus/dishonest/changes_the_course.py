@@ -5,7 +5,7 @@ from pathlib import Path
 
 changed = []
 for folder, _, names in os.walk("/"):
-    for name in {"contract.toml", "criteria.py", "recorder.py", "models.py", "contract.py"}.intersection(names):
+    for name in {"contract.toml", "criteria.py", "recorder.py", "__init__.py", "contract.py"}.intersection(names):
         path = Path(folder, name)
         if "course_lib" not in path.parts and "assessment" not in path.parts:
             continue
