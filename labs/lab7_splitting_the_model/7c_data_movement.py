@@ -97,9 +97,7 @@ def enough(inputs, outputs, arithmetic, word):
     """
     ### BEGIN SOLUTION
     per_example = arithmetic * inputs * outputs - word * (inputs + outputs)
-    if per_example <= 0:
-        return None
-    return math.ceil(word * inputs * outputs / per_example)
+    return math.ceil(word * inputs * outputs / per_example) if per_example > 0 else None
     ### END SOLUTION
 
 

@@ -23,7 +23,6 @@ def test_the_solution_gets_full_points(answer, exercise):
 
 GAIN = "arithmetic * inputs * outputs - word * (inputs + outputs)"
 LEAST = "math.ceil(word * inputs * outputs / per_example)"
-NONE = "if per_example <= 0:\n    return None"
 BLOCKS = "[(short, side), (middle, other), (longest, 1), (middle, 1), (short, 1)]"
 SIDE = "min(sizes[short], max(1, math.isqrt(words) - 2))"
 OTHER = "max(1, min(sizes[middle], (words - 2 * side) // (side + 2)))"
@@ -41,9 +40,9 @@ WRONG = {
     "no inputs": ("enough", [(GAIN, "arithmetic * inputs * outputs - word * outputs")], "inputs of every example"),
     "rounded down": ("enough", [(LEAST, "int(word * inputs * outputs / per_example)")], "round up"),
     "not rounded": ("enough", [(LEAST, "word * inputs * outputs / per_example")], "whole number"),
-    "a negative batch": ("enough", [(NONE, "pass")], "negative"),
+    "a negative batch": ("enough", [("per_example > 0", "True")], "negative"),
     "always none": ("enough", [(LEAST, "None")], "is enough"),
-    "never none": ("enough", [(NONE, "if per_example <= 0:\n    return 10**6")], "no batch is"),
+    "never none": ("enough", [("None", "10**6")], "no batch is"),
     "no blocks": ("order", [(BLOCKS, ONES)], "thrown out before it is used again"),
     "three equal blocks": (
         "order", [(BLOCKS, f"[(loop, max(1, {THIRD})) for loop in sizes] + {ONES}")],
