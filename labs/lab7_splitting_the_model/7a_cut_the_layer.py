@@ -244,8 +244,8 @@ Code(autodiff_pair.source(), language="python")
 #
 # ### Predict
 #
-# Four real ranks run the pair twice, with the same numbers: once with `summed`, once with `hvd.allreduce` in its place.
-# How many times as large is the gradient by the second layer's $w$ in the second run?
+# Four real ranks run the pair twice, with the same numbers: once with `summed`, once with `hvd.allreduce`, which sums,
+# in its place. How many times as large is the gradient by the second layer's $w$ in the second run?
 
 # %% editable=true
 predict("gradient by the second w, times as large", None)
@@ -317,17 +317,17 @@ points(deal, 2)
 #
 # $$ L = \frac{1}{n} \sum_i \Big( \log \sum_j e^{z_{ij}} - z_{i, \text{label}_i} \Big) $$
 #
-# An all-gather would bring $V$ numbers for each token to every rank.
+# An all-gather would leave every rank with $V$ numbers for each token.
 #
 # ### Exercise: cross-entropy over a cut vocabulary
 #
-# Get along with at most two collectives and three numbers for each token. Logits may be large: $e^{1000}$ is no number
+# Use at most two collectives and three numbers for each token. Logits may be large: $e^{1000}$ is no number
 # any more.
 #
 # <details><summary>Hint</summary>Which sums over <em>j</em> are there? Each rank has a part of every one. What protects
 # the exponentials must be the same number on all ranks, and must be known before the sums.</details>
 # <details><summary>Where is a label?</summary>Rank r has the words r · V/N to (r + 1) · V/N − 1. NumPy takes a negative
-# place from the end, without a word.</details>
+# place from the end, silently.</details>
 
 
 # %% exercise="cut_cross_entropy"
@@ -584,10 +584,10 @@ for size, found in steps.items():
 pd.DataFrame(rows).T.rename_axis("ranks")
 
 # %% [markdown]
-# More ranks, and more experts, hardly add to what each rank sends. But each of its tokens makes four journeys for each
-# such layer, and each all-to-all waits for the fullest expert. And the fewer tokens an expert expects from a rank, the
-# more often chance brings it too many: on 16 ranks there is room for five, and about a quarter of the tokens are
-# dropped.
+# However many ranks and experts there are, what a rank sends for a token is bounded. But each token whose expert is
+# elsewhere makes four journeys for each such layer, and each all-to-all waits for the fullest expert. And the fewer
+# tokens an expert expects from a rank, the more often chance brings it too many: on 16 ranks there is room for five,
+# and about a quarter of the tokens are dropped.
 #
 # And what does the balance loss do? Recorded: a small network on Fashion-MNIST with four experts and room for 1.25
 # times an even share, trained with several $\alpha$. A network with a single expert and no gate does the same work for
@@ -629,11 +629,11 @@ Image("recorded/experts.png", width=plots.WIDTH)
 # - Without the balance loss the fullest expert gets 42.9 ± 12.0 % of the images, and 13.8 ± 10.5 % are dropped. With
 #   $\alpha = .1$ it gets 25.6 ± 0.4 %, and 0.40 ± 0.07 % are dropped.
 # - In accuracy there is no difference. Seed by seed, $\alpha = .1$ is ahead of the single expert by 0.35 ± 0.75
-#   hundredths, and $\alpha = 1$ is short of it by 0.63 ± 0.80: both may be chance. Nor does $\alpha = .1$ gain anything
+#   points, and $\alpha = 1$ is short of it by 0.63 ± 0.80: both may be chance. Nor does $\alpha = .1$ gain anything
 #   on $\alpha = 0$, 0.17 ± 0.57: a dropped image still has its $x$. The papers show gains on far larger networks
 #   and data; this problem shows none.
-# - What the balance loss does here is good for the clock: an uneven all-to-all waits for the fullest expert. (Fedus et
-#   al. use $\alpha = .01$.)
+# - Here the balance loss keeps the experts evenly busy, and fewer images are dropped. Seconds were not compared. (Fedus
+#   et al. use $\alpha = .01$.)
 #
 # `course reproduce experts`, typed in a terminal, makes it again in about 3 minutes.
 #
@@ -745,7 +745,8 @@ million.round(1).rename_axis("million numbers a rank")
 # - Many weights and few tokens: cut the layer. Few weights, used at many places: share out the data. Where both loads
 #   are nearly equal, cut both ways.
 # - Words are not all. Data parallelism's all-reduce can hide: it overlaps with the rest of the backward pass (4b).
-#   Tensor parallelism's cannot: the next layer needs the sum. That is why the ranks of a tensor group are put on one
+#   Tensor parallelism's hides less: the next layer needs the sum, and only the gradients of the layer's own weights can
+#   be computed meanwhile. That is why the ranks of a tensor group are put on one
 #   host, where links are fast, and data parallelism goes between hosts.
 # - Nor does each plan need the same memory: with data parallelism every rank has all weights (5c shares them out).
 # - For networks that are too deep for a rank, there is the other direction: 7b cuts between the layers.
@@ -762,10 +763,10 @@ predictions.table()
 # - The backward pass of a collective is its adjoint. Copying becomes summing, gathering becomes a reduce-scatter, and
 #   all-to-all goes back as it came. ⟨Ax, y⟩ = ⟨x, A\*y⟩ with random numbers checks any of them.
 # - What is whole on all ranks counts once. So the pair of layers has one all-reduce forward and one backward, and
-#   neither needs another on the way back.
-# - Attention is cut by heads, the loss by its vocabulary, with three numbers for each token.
-# - Experts are reached by all-to-all, four times in a step. A balance loss is a product of means: sum over the ranks
-#   first, then multiply.
+#   that is all.
+# - Attention is cut by heads. The loss is cut by its vocabulary, and moves three numbers for each token.
+# - Experts are reached by all-to-all, four times in a step. A balance loss sums products of means: add up over the
+#   ranks first, then multiply.
 # - Tensor parallelism moves activations and their gradients, data parallelism the gradients of weights. Count both
 #   before you cut.
 #
