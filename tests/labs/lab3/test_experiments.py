@@ -85,7 +85,7 @@ TINY = {
     "generalisation_gap": {"BATCHES": (64, 320), "EPOCHS": (1, 2), "RATES": (0.05,), "SEEDS": (1, 2)},
     "sharpness": {
         "HESSIAN_IMAGES": 60, "TRAINED": ((64, 1), (320, 1)), "RATES": (0.05, 0.1), "SEEDS": (1,), "STARTS": (1,),
-        "ALPHAS": np.array([0.0, 1.0]), "WALK_IMAGES": 256, "BATCHES": (32, 256), "UPDATES": (1, 2, 4, 8, 16),
+        "ALPHAS": np.array([0.0, 1.0]), "WALK_IMAGES": 256, "BATCHES": (32, 256), "UPDATES": (1, 4, 16, 24, 32, 48),
     },
     "rate_scaling": {
         "IMAGES": 960, "EPOCHS": 4, "BATCHES": (64, 320), "BASE": 64, "LARGEST": 320, "RATES": (0.03,), "SEEDS": (1,),
@@ -107,6 +107,12 @@ TINY = {
     },
     "shoot_out": {
         "IMAGES": 960, "EPOCHS": 2, "BATCH_SIZES": (64, 320), "METHODS": ("SGD", "LARS"), "RATES": (0.1,),
+        "SEEDS": (1,),
+    },
+    "equal_loss": {"IMAGES": 960, "EPOCHS": (2, 1), "SEEDS": (1,)},
+    "longer": {"IMAGES": 960, "SETTINGS": ((320, 4), (160, 2)), "RATES": (0.03,), "SEEDS": (1, 2)},
+    "curvature": {
+        "IMAGES": 960, "BATCH": 160, "EPOCHS": 2, "MEASURED": (0, 1, 4), "HESSIAN_IMAGES": 60, "WARM_UPS": (0, 2),
         "SEEDS": (1,),
     },
     "tricks": {
