@@ -26,6 +26,9 @@ parser.add_argument("--save", default="", help="where rank 0 puts the trained we
 args = parser.parse_args()
 
 hvd.init()
+gpus = tf.config.list_physical_devices("GPU")
+if gpus:  # each rank seems to be on a host of its own, so that all have local rank 0
+    tf.config.set_visible_devices(gpus[hvd.rank() % len(gpus)], "GPU")
 tell("start", process=os.getpid())
 tf.keras.utils.set_random_seed(1)
 fashion = data.load("fashion_mnist")
