@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import nbformat
 import pandas
 import psutil
 import pytest
@@ -31,6 +32,7 @@ pytestmark = [
 MASTER = masters.read(ROOT / "assessment" / "master" / "assessment.py")
 NOTEBOOK = (ROOT / "assessment" / "assessment.ipynb").read_text()
 CHANGED = NOTEBOOK.replace("# In time: 10 points", "10.0")
+LINEAR = masters.read(next(ROOT.glob("labs/lab1*/1a_*.py")))
 CORPUS = tomllib.loads(Path(__file__).with_name("marks.toml").read_text())
 NOTHING = [0] * len(criteria.IDS)
 
@@ -87,9 +89,26 @@ GRADED = {
     },
     **{
         f"too_large{number}": ({"assessment.py": converted() + "#" * 2**16 + str(number)}, NOTHING, "nothing was run")
-        for number in range(3)
+        for number in range(1)
     },
     "daemon": ({"assessment.py": complete("dishonest/leaves_a_daemon")}, NOTHING, "Needs a look"),
+}
+
+
+def linear(line):
+    """1a's notebook with nothing solved, and `line` above each exercise."""
+    made = masters.learner(LINEAR)
+    exercises = {cell.id for cell in LINEAR.cells if cell.kind == "exercise"}
+    for cell in made.cells:
+        cell.source = f"{line}\n{cell.source}" if cell.id in exercises else cell.source
+    return {f"{LINEAR.assignment}/{LINEAR.notebook.name}": nbformat.writes(made)}
+
+
+# learner → files of a lab that want marks for nothing, or what is not theirs; words of the feedback page
+HOSTILE = {
+    "sets_marks": (linear("points = check = lambda *_: 11.0"), "not written yet"),
+    "reads": (linear("open('/etc/passwd').read()"), "FileNotFoundError"),
+    "forks": (linear("import os\nwhile True:\n    os.fork()"), "Needs a look: line 1 imports os"),
 }
 LOOK = "Needs a look: line 3 imports subprocess; line 16 reaches for sys.executable; line 16 starts a program."
 
@@ -111,9 +130,7 @@ NOT_GRADED = {
     },
     **{
         f"other{number}": ({name: "{}"}, f"No notebook of this course, only {name} was handed in.")
-        for number, name in enumerate(
-            ["Untitled.ipynb", "Untitled1.ipynb", "notes.ipynb", "scratch.ipynb", "labs.ipynb"]
-        )
+        for number, name in enumerate(["Untitled.ipynb", "Untitled1.ipynb", "notes.ipynb", "scratch.ipynb"])
     },
     **{
         f"twice{number}": (
@@ -132,7 +149,7 @@ NOT_GRADED = {
 
 
 def hand_in(directory):
-    for learner, (files, *_) in {**GRADED, **NOT_GRADED}.items():
+    for learner, (files, *_) in {**GRADED, **HOSTILE, **NOT_GRADED}.items():
         (directory / learner).mkdir(parents=True)
         for name, content in files.items():
             path = directory / learner / name
@@ -188,19 +205,20 @@ def thirty(tmp_path_factory):
 
 
 def test_there_are_thirty():
-    assert len(GRADED) + len(NOT_GRADED) == 30
+    assert len(GRADED) + len(HOSTILE) + len(NOT_GRADED) == 30
 
 
 def test_a_killed_command_leaves_nothing_running_and_nothing_half_done(thirty):
     assert thirty["alive"] == []
     assert thirty["tables"] is False
-    assert 0 < len(thirty["before"]) < len(GRADED)
+    assert 0 < len(thirty["before"]) < len(GRADED) + len(HOSTILE)
 
 
 def test_nobody_is_graded_twice(thirty):
-    assert thirty["ran"] == len(GRADED) - len(thirty["before"])
+    everybody = len(GRADED) + len(HOSTILE)
+    assert thirty["ran"] == everybody - len(thirty["before"])
     after = remembered(thirty["results"])
-    assert len(after) == len(GRADED)
+    assert len(after) == everybody
     assert {path: after[path] for path in thirty["before"]} == thirty["before"]
 
 
@@ -217,6 +235,8 @@ def test_each_criterion_has_its_points(thirty):
         learner: dict(zip(rows.exercise, rows.score.astype(float)))
         for learner, rows in table[table.exercise != ""].groupby("learner")
     }
+    for learner in HOSTILE:
+        assert set(told.pop(learner).values()) == {0.0}
     assert told == {learner: dict(zip(criteria.IDS, points)) for learner, (_, points, _) in GRADED.items()}
     lost = table[(table.exercise != "") & (table.score.astype(str) != table.max_score.astype(str))]
     assert (lost.reason != "").all()
@@ -241,10 +261,12 @@ def test_who_could_not_be_graded_is_listed_with_a_sentence(thirty):
 
 def test_feedback_says_why_and_shows_no_test(thirty):
     pages = {path.parent.parent.name: path.read_text() for path in thirty["results"].glob("feedback/*/*/*.html")}
-    assert set(pages) == set(GRADED)
-    for learner, (_, _, words) in GRADED.items():
+    said = {learner: (MASTER, words) for learner, (_, _, words) in GRADED.items()}
+    said |= {learner: (LINEAR, words) for learner, (_, words) in HOSTILE.items()}
+    assert set(pages) == set(said)
+    for learner, (master, words) in said.items():
         assert words in pages[learner]
-        assert masters.leaks(MASTER, [pages[learner]], kinds=["hidden"]) == []
+        assert masters.leaks(master, [pages[learner]], kinds=["hidden"]) == []
 
 
 def test_the_leaderboard_has_who_passed_and_the_rule_that_others_break(thirty):
