@@ -6,14 +6,17 @@ are (5, 2) and (4, 3). Everything here is NumPy: it shows what a format holds, n
 
 from __future__ import annotations
 
+from numbers import Integral
+
 import numpy as np
 
 
 def quantise(x: np.ndarray | float, exponent: int, mantissa: int) -> np.ndarray:
-    """x rounded to the nearest number of a format, ties to the even mantissa; float32 in and out, of x's shape.
+    """x rounded to the nearest number of a format, ties to the even mantissa: float32, of x's shape.
 
     As IEEE 754 has it: the bias is 2^(exponent − 1) − 1, the lowest exponent holds zero and the subnormal numbers, the
-    highest one infinity and NaN. What rounds beyond the largest number becomes infinity; NaN stays.
+    highest one infinity and NaN. What rounds beyond the largest number becomes infinity; NaN stays. x is rounded once:
+    numbers in float64 are not made float32 before.
 
     Raises:
         ValueError: for formats that float32 can't hold: 2 to 8 exponent bits and 0 to 23 mantissa bits are taken.
@@ -21,7 +24,7 @@ def quantise(x: np.ndarray | float, exponent: int, mantissa: int) -> np.ndarray:
     _check(exponent, mantissa)
     lowest = 2 - 2 ** (exponent - 1)
     with np.errstate(invalid="ignore", over="ignore"):
-        wide = np.asarray(x, np.float32).astype(np.float64)  # in which all that follows is exact
+        wide = np.asarray(x, np.float64)  # in which all that follows is exact
         _, powers = np.frexp(wide)
         spacing = np.ldexp(1.0, np.maximum(powers - 1, lowest) - mantissa)
         rounded = np.rint(wide / spacing) * spacing
@@ -112,7 +115,9 @@ def auto_scale(largest: float | np.ndarray, ranks: int, exponent: int) -> np.nda
 
 
 def _check(exponent: int, mantissa: int) -> None:
-    if not (2 <= exponent <= 8 and 0 <= mantissa <= 23):
+    whole = isinstance(exponent, Integral) and isinstance(mantissa, Integral)
+    if not (whole and 2 <= exponent <= 8 and 0 <= mantissa <= 23):
         raise ValueError(
-            f"A format with {exponent} exponent bits and {mantissa} mantissa bits: 2 to 8 and 0 to 23 are taken."
+            f"A format with {exponent!r} exponent bits and {mantissa!r} mantissa bits: whole numbers "
+            "from 2 to 8 and from 0 to 23 are taken."
         )

@@ -19,14 +19,21 @@ def as_type(x, dtype):
         return x.astype(dtype).astype(np.float32)
 
 
-def test_every_float16_stays_as_it_is():
-    every = np.arange(2**16, dtype=np.uint16).view(np.float16)
-    assert np.array_equal(quantise(every, 5, 10), as_type(every, np.float32), equal_nan=True)
+EVERY = np.arange(2**16, dtype=np.uint16).view(np.float16)
+FORMS = [((5, 10), np.float16), ((8, 7), ml_dtypes.bfloat16), ((5, 2), ml_dtypes.float8_e5m2)]
 
 
-@pytest.mark.parametrize(
-    "form, dtype", [((5, 10), np.float16), ((8, 7), ml_dtypes.bfloat16), ((5, 2), ml_dtypes.float8_e5m2)]
-)
+@pytest.mark.parametrize("form, dtype", FORMS)
+def test_every_float16_as_other_libraries_round_it(form, dtype):
+    """Among them all that float16 holds: it stays as it is."""
+    expected = as_type(EVERY.astype(np.float32), dtype)
+    found = quantise(EVERY, *form)
+    assert np.array_equal(found, expected, equal_nan=True)
+    numbers = ~np.isnan(found)
+    assert np.array_equal(np.signbit(found[numbers]), np.signbit(expected[numbers]))
+
+
+@pytest.mark.parametrize("form, dtype", FORMS)
 @pytest.mark.parametrize("numbers", [ANY, USUAL], ids=["any", "usual"])
 def test_a_million_numbers_as_other_libraries_round_them(numbers, form, dtype):
     found = quantise(numbers, *form)
@@ -52,9 +59,27 @@ def test_ties_subnormals_and_ends():
     assert np.array_equal(quantise(ANY, 8, 23), ANY, equal_nan=True)
 
 
-@pytest.mark.parametrize("form", [(1, 3), (9, 3), (5, 24), (5, -1)])
+@pytest.mark.parametrize("scale", [1.0, 2.0**-130], ids=["normal", "subnormal in float32"])
+@pytest.mark.parametrize("form, dtype", [((8, 23), np.float32), ((5, 10), np.float16)])
+def test_float64_is_rounded_once(form, dtype, scale):
+    """1 + 2⁻¹¹ + 2⁻⁴⁰ is a tie of float16 only for those who make it float32 before."""
+    wide = RANDOM.normal(size=10**5) * np.exp2(RANDOM.uniform(-40, 20, 10**5)) * scale
+    assert np.array_equal(quantise(wide, *form), as_type(wide, dtype))
+    assert quantise(1 + 2.0**-11 + 2.0**-40, 5, 10) == 1 + 2.0**-10
+    assert list(quantise([1e308, -1e308, 5e-324], 8, 23)) == [np.inf, -np.inf, 0]
+
+
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 0, 3), (2, 3, 4)])
+def test_the_shape_stays_and_so_does_the_input(shape):
+    x = np.full(shape, 1.3)
+    found = quantise(x, 5, 2)
+    assert found.shape == shape and found.dtype == np.float32 and np.all(found == 1.25) and np.all(x == 1.3)
+    assert np.array_equal(quantise(np.asfortranarray(x)[..., ::-1] if shape else 1.3, 5, 2), found)
+
+
+@pytest.mark.parametrize("form", [(1, 3), (9, 3), (5, 24), (5, -1), (4.5, 3), ("5", 10), (5, None)])
 def test_formats_that_float32_does_not_hold(form):
-    with pytest.raises(ValueError, match="2 to 8 and 0 to 23"):
+    with pytest.raises(ValueError, match="from 2 to 8 and from 0 to 23"):
         quantise(1.0, *form)
 
 
