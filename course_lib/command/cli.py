@@ -118,13 +118,13 @@ def run(
 
 @app.command()
 def assess(
-    script: Path = typer.Argument(Path("assessment.py"), help="A Python script; see assessment/README.md."),
+    script: Path = typer.Argument(Path("assessment.py"), help="A Python script; assessment.ipynb says what is asked."),
     ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: the profile's, on GPUs one for each."),
     hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; this host comes first."),
     hostfile: Optional[Path] = typer.Option(None, help="The same from a file: a line `host slots=N` for each."),
     slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
     nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
-    profile: Optional[str] = typer.Option(None, help="A profile of the contract; default: gpu or cpu."),
+    profile: Optional[str] = typer.Option(None, help="cpu, gpu, large or short; default: gpu with GPUs, else cpu."),
     json_file: Optional[Path] = typer.Option(None, "--json", help="Write the outcome here, as one JSON object."),
 ) -> None:
     """Assess a script: run it on N ranks, measure, give points with reasons.

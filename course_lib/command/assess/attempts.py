@@ -65,9 +65,10 @@ class Attempts:
         numbers = sorted((int(path.name) for path in self._folder.glob("[0-9]*") if path.name.isdigit()), reverse=True)
         return [attempt for number in numbers if (attempt := self._read(number))]
 
-    def best(self) -> Attempt | None:
-        """The attempt with the highest score, among equals that which passed, was the fastest, came first."""
-        graded = [attempt for attempt in self.all() if attempt.outcome]
+    def best(self, profile: str | None = None) -> Attempt | None:
+        """The attempt (under `profile`, if given) with the highest score, among equals that which passed, was the
+        fastest, came first."""
+        graded = [one for one in self.all() if one.outcome and profile in (None, one.outcome.profile)]
         return max(graded, key=lambda attempt: (*_merit(attempt.outcome), -attempt.number), default=None)
 
     def _new_number(self) -> int:

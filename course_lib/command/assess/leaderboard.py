@@ -57,6 +57,7 @@ class Row:
     ranks: int
     test_accuracy: float
     attempts: int
+    profile: str
     rule: str = ""
 
 
@@ -99,6 +100,8 @@ def standing(outcome: Outcome, rows: Sequence[Row], contract: Contract) -> str:
         return f"It would have no place on the class's leaderboard. {rule}"
     mine = _row(Entry("", outcome), contract)
     others = [row for row in rows if row.place]
+    if others and others[0].profile != mine.profile:
+        return f"The class's leaderboard is one of the profile {others[0].profile}, this run is of {mine.profile}."
     better = sum((row.seconds, -row.test_accuracy) < (mine.seconds, -mine.test_accuracy) for row in others)
     return f"It would have place {better + 1} of {len(others) + 1} on the class's leaderboard ({mine.seconds:.1f} s)."
 
@@ -129,7 +132,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 def read(path: Path) -> list[Row]:
     """The rows of which `to_csv` made a file. CourseError where it is none; OSError where it can't be read."""
-    kinds = {"learner": str, "rule": str, **dict.fromkeys(("place", "runs", "ranks", "attempts"), int)}
+    kinds = {"learner": str, "profile": str, "rule": str, **dict.fromkeys(("place", "runs", "ranks", "attempts"), int)}
     try:
         header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
         if tuple(header) != COLUMNS:
@@ -142,7 +145,7 @@ def read(path: Path) -> list[Row]:
         raise CourseError(f"{path} is no leaderboard of `course grade`: remove it.") from None
 
 
-_EMPTY = {**dict.fromkeys(COLUMNS, math.inf), "place": None, "learner": "", "rule": ""}
+_EMPTY = {**dict.fromkeys(COLUMNS, math.inf), "place": None, "learner": "", "profile": "", "rule": ""}
 
 
 def page(rows: Sequence[Row], setting: str) -> str:
@@ -219,6 +222,7 @@ def _row(entry: Entry, contract: Contract) -> Row:
         ranks=first.ranks,
         test_accuracy=round(accuracy, 4),
         attempts=entry.attempts,
+        profile=first.profile,
         rule=rule,
     )
 

@@ -338,7 +338,7 @@ class Panel:
 
     def _tell(self) -> None:
         """Show what is on disk."""
-        attempts, best = self._attempts.all(), self._attempts.best()
+        attempts, best = self._attempts.all(), self._attempts.best(self._profile)
         if self.state.running:
             attempts = [attempt for attempt in attempts if attempt.number != self.state.attempt]
         self._history.value = history(attempts, best)
@@ -346,7 +346,7 @@ class Panel:
 
     def _bundle(self) -> dict:
         # The page beside the widgets is for where there is no kernel: exported notebooks and feedback.
-        attempts, best = self._attempts.all(), self._attempts.best()
+        attempts, best = self._attempts.all(), self._attempts.best(self._profile)
         pages = {"text/html": summary(attempts, best), "text/plain": sentence(attempts, best)}
         return {**self._box._repr_mimebundle_(), **pages}
 

@@ -133,6 +133,7 @@ def test_where_an_attempt_would_stand():
     assert "place 1 of 3" in told(outcome(60.0, 0.9)) and "place 2 of 3" in told(outcome(60.0, 0.1))
     assert "did not pass" in told(outcome(passed=False))
     assert told(outcome(data="shapes")).endswith("leaderboard. It trained on shapes, not on cifar10.")
+    assert told(outcome(profile="short")).endswith("one of the profile cpu, this run is of short.")
 
 
 def test_a_leaderboard_beside_the_script_may_be_missing_or_damaged(tmp_path):

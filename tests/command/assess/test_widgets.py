@@ -119,6 +119,8 @@ def test_the_best_has_most_points_then_the_shortest_time(script):
         attempts.finish(attempts.begin(), outcome(score, seconds=seconds))
     attempts.finish(attempts.begin(), problem="Stopped.")
     assert attempts.best().number == 3
+    attempts.finish(attempts.begin(), outcome(100.0, profile="short"))
+    assert (attempts.best().number, attempts.best("cpu").number, attempts.best("large")) == (8, 3, None)
 
 
 def test_what_was_cut_off_or_is_damaged_does_not_hide_the_rest(script):
