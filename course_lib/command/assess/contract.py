@@ -32,6 +32,8 @@ class Profile:
         patience: seconds without a training step after which the ranks count as deadlocked.
         ranks: how many; None: one for each GPU of the host.
         images: trains on the first so many only; None: on all.
+        batch: images that an update must have at least, over all ranks and on average; None: any.
+        updates: that the training may make at most; None: any number.
     """
 
     name: str
@@ -41,6 +43,12 @@ class Profile:
     patience: float
     ranks: int | None = None
     images: int | None = None
+    batch: int | None = None
+    updates: int | None = None
+
+    def __post_init__(self) -> None:
+        if (self.batch is None) != (self.updates is None):
+            raise ValueError(f"profiles.{self.name} must have both batch and updates, or neither")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,8 @@ class Terms:
             "data": data,
             "ranks": str(self.ranks),
             "time limit": f"{profile.seconds:g} s",
+            **({"global batch": f"at least {profile.batch:,} images an update"} if profile.batch else {}),
+            **({"updates": f"at most {profile.updates:,}"} if profile.updates else {}),
             "training accuracy": f"at least {profile.train_accuracy:g}",
             "test accuracy": f"at least {profile.test_accuracy:g}",
             "to pass": f"{contract.pass_points:g} of {most:g} points, and all that is required",

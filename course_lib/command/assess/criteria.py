@@ -25,6 +25,9 @@ MIN_DIFFERENT = 0.5  # of the images, that ranks must read which read as many as
 MIN_TOLD_APART = 0.95  # of a rank's first epoch, images of different brightness, where it is to tell images apart
 MIN_TRAFFIC_SHARE = 0.8  # of the bytes that reductions make, which the kernel must have counted
 
+MIN_BATCH_SHARE = 0.95  # of the batch that is asked, on average: the last one of an epoch need not be full
+MAX_EXCHANGES = 1.1  # of gradients, for each update that is allowed: some metrics and weights may be averaged too
+
 MAX_CHANGED_SHARE = 0.08  # of the updates, before which something else than an update may change the weights
 
 # Share of images with a rank's mark that get its label, above that of others: tests/benchmarks/results/marks.csv.
@@ -39,6 +42,19 @@ FROM_OUTSIDE = (
     "Train one network on the images that data.load gives to each rank, with gradients averaged on every step."
 )
 TRAIN_TOGETHER = "See 2b, Steps 1 and 4: it counts as soon as the ranks train together."
+FOR_LARGE_BATCHES = (
+    "See 3b: warm-up, and a rate for this batch; 3d: layer-wise rates; 3e: tune on held-out images, the best value "
+    "inside the grid."
+)
+FEWER_UPDATES = "See 3b: with a larger batch an epoch has fewer updates, and each must go further."
+LARGER_BATCH = (
+    "See 3b: the batch of all ranks together is what counts. Where it does not fit into memory, see 2c, Tune: "
+    "backward_passes_per_step adds up the gradients of several small batches for one update."
+)
+AVERAGE_ONCE = (
+    "See 2c, Tune: add up the gradients of an update's small batches on each rank, then average once, as "
+    "backward_passes_per_step does."
+)
 _TWO_WRITERS = re.compile(r"unable to lock file|Resource temporarily unavailable|\berrno\W{1,3}11\b", re.IGNORECASE)
 
 
@@ -62,6 +78,7 @@ class Measured:
         limit: seconds for the run on all ranks; `tolerance`: the part of it by which it may be exceeded.
         images: to train on.
         train_target, test_target: the accuracies to reach, from 0 to 1.
+        batch, updates: images that an update must have at least, updates that there may be at most; None: any.
     """
 
     alone: Evidence | None
@@ -72,6 +89,8 @@ class Measured:
     images: int
     train_target: float
     test_target: float
+    batch: int | None = None
+    updates: int | None = None
 
     def only_marks_contradict(self) -> bool:
         """Whether the marks are all that speaks against the script. By chance, a network may have missed one."""
@@ -241,7 +260,7 @@ def time(measured: Measured) -> str:
         raise Wrong(f"{took} {why}", hint=TRAIN_TOGETHER)
     if seconds > measured.limit * (1 + measured.tolerance):
         raise Wrong(took)
-    return took
+    return f"{took} {_within_budget(measured)}".rstrip()
 
 
 IDS = tuple(criterion.id for criterion in _criteria)
@@ -384,8 +403,35 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
     if why := _not_together(measured):
         raise Wrong(f"{reached} {why}", hint=TRAIN_TOGETHER)
     if accuracy < target:
-        raise Wrong(reached)
+        raise Wrong(reached, hint=FOR_LARGE_BATCHES if measured.batch else None)
     return reached
+
+
+def _within_budget(measured: Measured) -> str:
+    """How many updates of how many images were made, as a sentence; "" where all numbers are allowed.
+
+    An average of all gradients counts as an update, too: so updates that the probe does not see are seen.
+    """
+    if not (measured.batch and measured.updates):
+        return ""
+    evidence = measured.together
+    reduced = conduct.reductions(evidence)
+    exchanges = round(reduced.updates * reduced.values / reduced.needed)
+    batch = round(sum(len(step) for rank in evidence.ranks for step in rank.examples) / reduced.updates)
+    made = f"It made {reduced.updates:,} updates of {batch:,} images on average"
+    small = batch < MIN_BATCH_SHARE * measured.batch
+    if small or reduced.updates > measured.updates:
+        raise Wrong(
+            f"{made}; asked for are at most {measured.updates:,} of at least {measured.batch:,}.",
+            hint=LARGER_BATCH if small else FEWER_UPDATES,
+        )
+    if exchanges > MAX_EXCHANGES * measured.updates:
+        raise Wrong(
+            f"{made}, but averaged the gradients {exchanges:,} times; once for each of {measured.updates:,} updates is "
+            "allowed.",
+            hint=AVERAGE_ONCE,
+        )
+    return f"{made}."
 
 
 def _hint_for_weights(measured: Measured, problem: str) -> str | None:

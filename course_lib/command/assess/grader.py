@@ -36,6 +36,7 @@ from course_lib.ranks import environment, evidence, launch, remote
 from course_lib.system.errors import CourseError
 
 SERIAL_IMAGES = 640  # images of the run on one rank, which need not learn anything
+SERIAL_UPDATES = 2  # that it has images for at least, where the profile asks for a batch
 SERIAL_LIMIT_S = 60.0  # and its time limit, where the profile's is not shorter, before calibration
 MIN_FREE_BYTES = 2**30  # where temporary files go
 TAIL_LINES = 8  # last lines of a failed run that are shown
@@ -197,7 +198,8 @@ class _Assessment:
             self._text = script.read_text(encoding="utf-8", errors="replace")
             self._tell("On one rank, to see that it runs")
             short = min(SERIAL_LIMIT_S, self._profile.seconds) * factor
-            alone = self._measure(script, folder / "alone", 1, SERIAL_IMAGES, short, env)
+            few = max(SERIAL_IMAGES, SERIAL_UPDATES * (self._profile.batch or 0))
+            alone = self._measure(script, folder / "alone", 1, few, short, env)
             if not self._gpus:  # now there seem to be some: so the choice of a GPU can be judged on any host
                 env[environment.FAKE_GPUS] = str(self._ranks)
             if alone.weights.exists():  # else there will hardly be any to evaluate
@@ -246,6 +248,8 @@ class _Assessment:
             images=self._images,
             train_target=self._profile.train_accuracy,
             test_target=self._profile.test_accuracy,
+            batch=self._profile.batch,
+            updates=self._profile.updates,
         )
         return measured, together
 

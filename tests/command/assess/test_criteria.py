@@ -727,3 +727,49 @@ class TestLoopsOfOnesOwn:
     def test_images_that_are_changed_each_time_say_nothing(self):
         told = self.read([[brightness(10 * seed + epoch) for epoch in range(2)] for seed in range(2)])
         assert "data" not in lost(told)
+
+
+class TestABudgetOfUpdates:
+    """Where the profile asks for a large batch and few updates; the ranks make 40 updates of 128 images together."""
+
+    @pytest.mark.parametrize("asked", [(2 * BATCH, UPDATES), (2 * BATCH, 50), (100, UPDATES), (130, UPDATES)])
+    def test_within_it_nothing_is_lost(self, asked):
+        batch, updates = asked
+        assert lost(run(), batch=batch, updates=updates) == {}
+        reason = verdicts(run(), batch=batch, updates=updates)["time"].reason
+        assert reason == "It took 30.0 s; the limit is 60 s. It made 40 updates of 128 images on average."
+
+    def test_without_one_nothing_is_said(self):
+        assert verdicts(run())["time"].reason == "It took 30.0 s; the limit is 60 s."
+
+    def test_gradients_that_are_added_up_make_one_update(self):
+        half = {"steps": 40, "images": 40 * BATCH, "updates": 20, "values": 20 * VALUES}
+        added = run(rank(0, progress=[half]), rank(1, progress=[half]), reduced=20 * VALUES)
+        assert lost(added, batch=4 * BATCH, updates=20) == {}
+        assert lost(added, batch=4 * BATCH, updates=19) == {"time": 10}
+
+    @pytest.mark.parametrize(
+        ("together", "batch", "updates", "words", "hint"),
+        [
+            (run(), 256, 40, "40 updates of 128 images on average; asked for are at most 40 of at least 256.", "2c"),
+            (run(), 128, 39, "asked for are at most 39 of at least 128.", "See 3b: with a larger batch"),
+            (run(), 256, 10, "asked for are at most 10 of at least 256.", "the batch of all ranks together"),
+            (run(reduced=80 * VALUES), 128, 40, "averaged the gradients 80 times; once for each of 40", "average once"),
+        ],
+    )  # fmt: skip
+    def test_beyond_it_the_time_is_lost_and_nothing_else(self, together, batch, updates, words, hint):
+        assert lost(together, batch=batch, updates=updates) == {"time": 10}
+        found = verdicts(together, batch=batch, updates=updates)["time"]
+        assert words in found.reason and hint in found.hint
+
+    def test_metrics_that_are_averaged_are_no_updates(self):
+        assert lost(run(reduced=43 * VALUES), batch=128, updates=40) == {}
+
+    def test_ranks_that_did_not_train_together_are_told_that_first(self):
+        apart = MISTAKES["no averaging"][0]
+        assert "did not train together" in verdicts(apart, batch=4096, updates=1)["time"].reason
+
+    def test_an_accuracy_too_low_is_a_matter_of_large_batches(self):
+        poor = Weights(0.1, 0.1)
+        assert "3d: layer-wise rates" in verdicts(run(), weights=poor, batch=128, updates=40)["test_accuracy"].hint
+        assert "3d" not in verdicts(run(), weights=poor)["test_accuracy"].hint
