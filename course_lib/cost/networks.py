@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import NamedTuple
 
 
 @dataclass(frozen=True)
@@ -106,8 +107,94 @@ def alexnet() -> list[Tensor]:
     return image.dense("fc6", 4096).dense("fc7", 4096).dense("fc8", 1000).tensors
 
 
+class Stage(NamedTuple):
+    """Layers of the same block, MBConv: × `expand` channels by 1 × 1, depthwise `kernel`, squeeze and excite, 1 × 1.
+
+    The first layer has `stride`; all hand on `channels`.
+    """
+
+    expand: int
+    kernel: int
+    stride: int
+    channels: int
+    layers: int
+
+
+@dataclass(frozen=True)
+class Family:
+    """Networks of MBConv blocks that differ in width, depth and resolution (EfficientNet, arXiv:1905.11946)."""
+
+    stem: int
+    stages: tuple[Stage, ...]
+    head: int
+    classes: int
+
+    def scaled(self, width: float, depth: float) -> Family:
+        """With `width` times the channels, in multiples of 8, and `depth` times the layers, rounded up."""
+        stages = (
+            stage._replace(channels=_eights(width * stage.channels), layers=math.ceil(depth * stage.layers - 1e-9))
+            for stage in self.stages
+        )
+        return Family(_eights(width * self.stem), tuple(stages), _eights(width * self.head), self.classes)
+
+    def tensors(self, side: int) -> list[Tensor]:
+        """Of the network for images of side × side × 3."""
+        image = _Image(side, 3)
+        image.convolution("stem", self.stem, 3, stride=2).norm()
+        for number, stage in enumerate(self.stages, 1):
+            for layer in range(stage.layers):
+                self._block(image, f"stage{number}.{layer}", stage, stage.stride if layer == 0 else 1)
+        image.convolution("head", self.head, 1).norm()
+        image.pool(1)
+        return image.dense("dense", self.classes).tensors
+
+    @staticmethod
+    def _block(image: _Image, name: str, stage: Stage, stride: int) -> None:
+        narrow, wide = image.channels, image.channels * stage.expand
+        if stage.expand > 1:
+            image.convolution(f"{name}.expand", wide, 1).norm()
+        image.convolution(f"{name}.depthwise", wide, stage.kernel, stride=stride, groups=wide).norm()
+        side = image.side
+        image.pool(1)
+        image.convolution(f"{name}.squeeze", max(1, narrow // 4), 1, bias=True)
+        image.convolution(f"{name}.excite", wide, 1, bias=True)
+        image.side = side
+        image.convolution(f"{name}.project", stage.channels, 1).norm()
+
+
+EFFICIENTNET = Family(
+    32,
+    (
+        Stage(1, 3, 1, 16, 1),
+        Stage(6, 3, 2, 24, 2),
+        Stage(6, 5, 2, 40, 2),
+        Stage(6, 3, 2, 80, 3),
+        Stage(6, 5, 1, 112, 3),
+        Stage(6, 5, 2, 192, 4),
+        Stage(6, 3, 1, 320, 1),
+    ),
+    1280,
+    1000,
+)
+
+
+def efficientnet_b0() -> list[Tensor]:
+    """EfficientNet-B0 for 224 × 224 (arXiv:1905.11946): 5,288,548 numbers, 0.39 G multiply-adds an image."""
+    return EFFICIENTNET.tensors(224)
+
+
+def efficientnet_b5() -> list[Tensor]:
+    """EfficientNet-B5 for 456 × 456, 1.6 times as wide as B0 and 2.2 times as deep: 30.4 M numbers, 10 G multiply-adds.
+
+    The paper says 9.9 G.
+    """
+    return EFFICIENTNET.scaled(1.6, 2.2).tensors(456)
+
+
 NETWORKS: dict[str, Callable[[], list[Tensor]]] = {
     "AlexNet": alexnet,
+    "EfficientNet-B0": efficientnet_b0,
+    "EfficientNet-B5": efficientnet_b5,
     "Inception V3": inception_v3,
     "ResNet-50": resnet50,
     "ResNet-101": resnet101,
@@ -132,6 +219,12 @@ def find(name: str) -> tuple[Tensor, ...]:
 
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
+def _eights(channels: float) -> int:
+    """The nearest multiple of 8, or the next one where that would be less than nine tenths."""
+    rounded = max(8, int(channels + 4) // 8 * 8)
+    return rounded + 8 * (rounded < 0.9 * channels)
 
 
 def _resnet(depths: Sequence[int]) -> list[Tensor]:
