@@ -27,6 +27,10 @@ class Link:
     latency: float
     bandwidth: float
 
+    def __post_init__(self) -> None:
+        if not (self.latency >= 0 and self.bandwidth > 0):
+            raise ValueError(f"a link has a latency of 0 s or more and a bandwidth above 0 bytes/s, not {self}")
+
     @property
     def alpha(self) -> float:
         return self.latency
@@ -45,19 +49,26 @@ class Link:
 class System:
     """A cluster with its software.
 
+    Bandwidths are those that software reaches; `systems` has what NCCL counts on for usual links. Who knows nothing of
+    the software leaves the rest as it is: Horovod's defaults, and the spread that published systems have in common.
+
     Args:
         hosts, ranks_per_host: as many as there are; a prediction fills one host after the other.
-        inner: the link between ranks of a host. outer: that of a host to the others, which its ranks share.
+        inner: the link of a rank to the others of its host, all its lanes together. outer: that of a host to the
+            others, which its ranks share.
         images_per_second: of one rank on its own, with the network and the images per rank that are asked for.
         cycle_seconds: between two looks at what is ready (`HOROVOD_CYCLE_TIME`); 0 looks at all times.
         fusion_bytes: of a fused message at most (`HOROVOD_FUSION_THRESHOLD`); 0 sends each gradient alone.
         straggler_spread: standard deviation of a rank's step time, in its mean; normal and independent, and all wait
-            for the slowest.
+            for the slowest. The default is fitted on published efficiencies (notebook 4c).
         algorithm: one of ALGORITHMS.
         group: ranks in a group of Jia's hierarchical all-reduce; None for those of a host.
         itemsize: bytes of a gradient's number.
         backward: share of the computation that is the backward pass.
         at_least: fusion_bytes is the least that a message waits for, without cycles (see `overlap.step`).
+
+    Raises:
+        ValueError: for what no cluster has, such as no hosts, or an algorithm that is not there.
     """
 
     hosts: int
@@ -65,14 +76,35 @@ class System:
     inner: Link
     outer: Link
     images_per_second: float
-    cycle_seconds: float = 0.005
-    fusion_bytes: float = 64 * MIB
-    straggler_spread: float = 0.0
+    cycle_seconds: float = 0.001
+    fusion_bytes: float = 128 * MIB
+    straggler_spread: float = 0.048
     algorithm: str = "best"
     group: int | None = None
     itemsize: int = 4
     backward: float = 2 / 3
     at_least: bool = False
+
+    def __post_init__(self) -> None:
+        for name, least in (("hosts", 1), ("ranks_per_host", 1), ("group", 1)):
+            count = getattr(self, name)
+            if count is not None and not (count >= least and count == int(count)):
+                raise ValueError(f"{name} is a whole number from {least} on, not {count}")
+        for name in ("images_per_second", "itemsize"):
+            if not getattr(self, name) > 0:
+                raise ValueError(f"{name} has to be positive, not {getattr(self, name)}")
+        for name in ("cycle_seconds", "fusion_bytes", "straggler_spread"):
+            if not getattr(self, name) >= 0:
+                raise ValueError(f"{name} can't be negative: {getattr(self, name)}")
+        if not 0 < self.backward < 1:
+            raise ValueError(f"backward is a share of the computation, between 0 and 1, not {self.backward}")
+        if self.algorithm not in ALGORITHMS:
+            raise ValueError(f"there is no all-reduce {self.algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
+
+    @property
+    def ranks(self) -> int:
+        """Of all hosts together."""
+        return self.hosts * self.ranks_per_host
 
 
 @dataclass(frozen=True)
@@ -99,12 +131,14 @@ def predict(network: str | Sequence[Tensor], system: System, ranks: int, batch_p
         network: a name of `networks.NETWORKS`, or tensors in forward order.
 
     Raises:
-        ValueError: for an unknown network or algorithm, no images, no speed, or more ranks than the system has.
+        ValueError: for a network that is unknown or empty, no images, or more ranks than the system has.
     """
-    if not 1 <= ranks <= system.hosts * system.ranks_per_host:
-        raise ValueError(f"{ranks} ranks: the system has 1 to {system.hosts * system.ranks_per_host}")
-    if not (batch_per_rank > 0 and system.images_per_second > 0):
-        raise ValueError("images per rank and images per second have to be positive")
+    if not (1 <= ranks <= system.ranks and ranks == int(ranks)):
+        raise ValueError(
+            f"{ranks} ranks: the system has 1 to {system.ranks} ({system.hosts} hosts of {system.ranks_per_host})"
+        )
+    if not batch_per_rank > 0:
+        raise ValueError(f"images per rank have to be positive, not {batch_per_rank}")
     flops, elements = _arrays(networks.find(network) if isinstance(network, str) else tuple(network))
     compute = batch_per_rank / system.images_per_second
     slowest = compute * _lateness(system.straggler_spread, ranks)
@@ -125,8 +159,6 @@ def predict(network: str | Sequence[Tensor], system: System, ranks: int, batch_p
 
 def all_reduce(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
     """Seconds of all-reduces of `nbytes` on the first `ranks` ranks of a system, by its algorithm."""
-    if system.algorithm not in ALGORITHMS:
-        raise ValueError(f"there is no all-reduce called {system.algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
     return ALGORITHMS[system.algorithm](system, ranks, np.asarray(nbytes, float))
 
 
@@ -180,6 +212,8 @@ ALGORITHMS: dict[str, Callable[[System, int, np.ndarray], np.ndarray]] = {
 @lru_cache(maxsize=64)
 def _arrays(network: tuple[Tensor, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Operations [T] and numbers [T] of a network's tensors."""
+    if not sum(tensor.flops for tensor in network) > 0:
+        raise ValueError("the network has no layer that computes: give a list of networks.Tensor, or a name")
     return np.array([tensor.flops for tensor in network], float), np.array([tensor.elements for tensor in network])
 
 

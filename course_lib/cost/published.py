@@ -34,7 +34,7 @@ def rings(alpha: float, **others: object) -> System:
     link = Link(alpha, BANDWIDTH)
     system = System(
         65536, 1, link, link, THROUGHPUT["mixed"], cycle_seconds=0.0, fusion_bytes=THRESHOLD, at_least=True,
-        algorithm="hybrid", group=16,
+        straggler_spread=0.0, algorithm="hybrid", group=16,
     )  # fmt: skip
     return replace(system, **others)
 

@@ -12,6 +12,7 @@ from course_lib.cost.cluster import ALGORITHMS
 
 GBIT = 1e9 / 8
 ORDINARY = System(128, 4, Link(5e-6, 10e9), Link(20e-6, 25 * GBIT), 100.0)
+EVEN = replace(ORDINARY, straggler_spread=0.0)
 
 
 def test_one_rank_has_no_communication():
@@ -30,14 +31,14 @@ def test_the_figures_of_a_prediction_agree_with_each_other(ranks):
 
 def test_with_all_gradients_ready_at_the_end_the_exposed_time_is_the_all_reduce():
     one_tensor = [networks.Tensor("only", 10_000_000, 1)]
-    system = replace(ORDINARY, cycle_seconds=0.0, algorithm="ring", ranks_per_host=1)
+    system = replace(EVEN, cycle_seconds=0.0, algorithm="ring", ranks_per_host=1)
     made = predict(one_tensor, system, 64, 32)
     assert made.exposed_communication_seconds == pytest.approx(allreduce.ring(64, 4e7, system.outer))
 
 
 def test_a_cycle_adds_about_half_of_itself():
     one_tensor = [networks.Tensor("only", 1000, 1)]
-    system = replace(ORDINARY, algorithm="ring", ranks_per_host=1)
+    system = replace(EVEN, algorithm="ring", ranks_per_host=1)
     exposed = [
         predict(one_tensor, replace(system, cycle_seconds=cycle), 64, 32).exposed_communication_seconds
         for cycle in (0.0, 0.1)
@@ -57,7 +58,7 @@ def test_stragglers_cost_as_the_slowest_of_them():
         ("a slower network", {"outer": Link(20e-6, 10 * GBIT)}),
         ("more latency", {"outer": Link(2e-3, 25 * GBIT)}),
         ("a slower link in the host", {"inner": Link(5e-6, 1e9)}),
-        ("uneven ranks", {"straggler_spread": 0.05}),
+        ("uneven ranks", {"straggler_spread": 0.1}),
         ("no fusion", {"fusion_bytes": 0, "outer": Link(1e-3, 25 * GBIT)}),
         ("a longer cycle", {"cycle_seconds": 0.2}),
         ("a quicker GPU, less to hide behind", {"images_per_second": 400.0}),
@@ -99,19 +100,61 @@ def test_the_quicker_of_two_for_each_message(hybrid):
     assert np.array_equal(by_name[hybrid], np.minimum(by_name["ring"], by_name[other]))
 
 
+@pytest.mark.parametrize("network", ["ResNet-50", "VGG-16", "AlexNet"])
+@pytest.mark.parametrize("ranks", [2, 3, 5, 40, 512])
+def test_a_better_link_is_never_slower(network, ranks):
+    """Also for ranks that fill no host, or half of the last one."""
+    for end in ("inner", "outer"):
+        by_bandwidth = [
+            predict(network, replace(ORDINARY, **{end: Link(5e-6, bandwidth)}), ranks, 32).step_seconds
+            for bandwidth in np.geomspace(1e8, 1e12, 13)
+        ]
+        by_latency = [
+            predict(network, replace(ORDINARY, **{end: Link(latency, 3e9)}), ranks, 32).step_seconds
+            for latency in np.geomspace(1e-7, 1e-2, 13)
+        ]
+        assert np.all(np.diff(by_bandwidth) <= 1e-12) and np.all(np.diff(by_latency) >= -1e-12)
+
+
 @pytest.mark.parametrize(
     ("what", "arguments", "said"),
     [
         ("network", ("LeNet", ORDINARY, 4, 32), "Inception V3"),
-        ("too many ranks", ("AlexNet", ORDINARY, 513, 32), "1 to 512"),
+        ("no layers", ([], ORDINARY, 4, 32), "no layer"),
+        ("too many ranks", ("AlexNet", ORDINARY, 513, 32), r"1 to 512 \(128 hosts of 4\)"),
         ("no rank", ("AlexNet", ORDINARY, 0, 32), "1 to 512"),
-        ("no images", ("AlexNet", ORDINARY, 4, 0), "positive"),
-        ("algorithm", ("AlexNet", replace(ORDINARY, algorithm="butterfly"), 8, 32), "two levels"),
+        ("half a rank", ("AlexNet", ORDINARY, 2.5, 32), "2.5 ranks"),
+        ("no images", ("AlexNet", ORDINARY, 4, 0), "images per rank"),
     ],
 )
 def test_what_makes_no_sense_is_an_error(what, arguments, said):
     with pytest.raises(ValueError, match=said):
         predict(*arguments)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"hosts": 0}, "hosts is a whole number"),
+        ({"ranks_per_host": 1.5}, "ranks_per_host is a whole number"),
+        ({"group": 0}, "group is a whole number"),
+        ({"images_per_second": 0}, "images_per_second has to be positive"),
+        ({"images_per_second": float("nan")}, "images_per_second has to be positive"),
+        ({"cycle_seconds": -1e-3}, "cycle_seconds can't be negative"),
+        ({"straggler_spread": -0.1}, "straggler_spread can't be negative"),
+        ({"backward": 66}, "share of the computation"),
+        ({"algorithm": "butterfly"}, "two levels"),
+    ],
+)
+def test_a_system_that_cannot_be_is_an_error(change, said):
+    with pytest.raises(ValueError, match=said):
+        replace(ORDINARY, **change)
+
+
+@pytest.mark.parametrize(("latency", "bandwidth"), [(-1e-6, 1e9), (1e-6, 0), (1e-6, float("nan"))])
+def test_a_link_that_cannot_be_is_an_error(latency, bandwidth):
+    with pytest.raises(ValueError, match="bandwidth above 0"):
+        Link(latency, bandwidth)
 
 
 @pytest.mark.parametrize("name", ["inception v3", "InceptionV3", "resnet-101", "ResNet101", "vgg16", "alexnet"])
