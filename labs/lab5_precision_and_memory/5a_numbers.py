@@ -9,8 +9,8 @@
 # that it loses; scale a loss without leaving a trace; predict where a training without master weights stops; and plan a
 # shared exponent before its tensor is known.
 #
-# **Time:** 60 minutes; the runs take under a minute on 2 CPU cores. There is nothing for a GPU to do: the speed of
-# half precision can't be shown here, only its numbers. A note on speed stands at the end.
+# **Time:** 70 minutes; the runs take about 5 seconds on 2 CPU cores. There is nothing for a GPU to do: the speed of half
+# precision can't be shown here, only its numbers. A note on speed stands at the end.
 #
 # **Needs:** SGD with momentum (1b), LARS (3d).
 
@@ -20,7 +20,7 @@ import pandas as pd
 from IPython.display import Image
 
 from course_lib import precision
-from course_lib.notebook import plots, predictions
+from course_lib.notebook import plots, predictions, widgets
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from labs.lab5_precision_and_memory.lessons import checks_5a, formats_5a, narrow_training
@@ -124,23 +124,35 @@ predict("slopes that lose more", None)
 
 # %%
 def watched_training():
-    """Shares that float16 loses, by update; and all tensors at the last one."""
-    found, line_of = [], max(1, UPDATES // 6)
+    """Shares that float16 loses and shares of the powers of two, by update; and all tensors at the last one."""
+    found, looks, every = [], {}, max(1, UPDATES // 10)
     with Filling("a training") as line:
         for state in formats_5a.train(network, problem.train, RATE, 1, batch=BATCH):
             line.at(state.updates / UPDATES, f"{state.updates} updates")
-            if state.updates in (1, UPDATES) or state.updates % line_of == 0:
+            if state.updates in (1, UPDATES) or state.updates % every == 0:
                 seen = formats_5a.look(network, state, problem.train, BATCH)
+                looks[state.updates] = numbers.powers(seen)
                 found += [
                     {"updates": state.updates, "kind": name.split()[0], "layer": int(name.split()[1])}
                     | {"lost": formats_5a.lost(x)}
                     for name, x in seen.items()
                 ]
-    return pd.DataFrame(found), seen, state
+    return pd.DataFrame(found), looks, seen, state
 
 
-shares, seen, trained = watched_training()
-numbers.histograms(seen, caption=f"{WHERE}, after {UPDATES} updates; thin bars: subnormal numbers")
+shares, looks, seen, trained = watched_training()
+
+
+def draw(look):
+    updates = list(looks)[look]
+    return numbers.histograms(looks[updates], caption=f"{WHERE}, after {updates} updates; thin bars: subnormal numbers")
+
+
+widgets.explore(draw, look=widgets.animation("look", len(looks), interval=700))
+
+# %% [markdown]
+# The bars above the curves are the ranges of the formats. Play the training from its first update: which of the curves
+# wander?
 
 # %%
 last = shares[shares["updates"] == shares["updates"].max()]

@@ -10,8 +10,7 @@
 # each number only twice, for any number of ranks; find the factor that fits a gradient into a format; recognise a
 # mistake in a training with few bits by its symptoms; and test two claims of a paper.
 #
-# **Time:** 70 minutes; the runs took about 60 seconds on the 2 CPU cores on which this was written. There is
-# nothing for a GPU to do.
+# **Time:** 80 minutes; the runs take about 20 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** the formats and `quantise` of 5a, the ring of 2a; 2c's slow link helps.
 

@@ -10,8 +10,8 @@
 # optimizer's state among ranks, get the same weights, and say what it costs on the wire; and decide where LARS then
 # takes its norms.
 #
-# **Time:** 75 minutes; the runs took about 30 seconds on the 2 CPU cores on which this was written. The recorded
-# experiment takes some minutes: `course reproduce recompute`, typed in a terminal, makes it again.
+# **Time:** 90 minutes; the runs take about 20 seconds on 2 CPU cores. The recorded experiment takes some minutes:
+# `course reproduce recompute`, typed in a terminal, makes it again.
 #
 # **Needs:** 1d (the backward pass, memory), 2a (reduce-scatter, all-gather), for the last part 3d (LARS). No GPU.
 

@@ -9,8 +9,7 @@
 # your machine; choose which weights to prune, and when; count the bytes of three sparse formats; recognise a faulty
 # pruning by its symptoms; and decide between a small dense network and a large pruned one.
 #
-# **Time:** 60 minutes; the runs took about 40 seconds on the 2 CPU cores on which this was written. There is nothing
-# for a GPU to do.
+# **Time:** 70 minutes; the runs take about 25 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** convolutions and ReLU (1c). The bytes of 5a and the memory of 5c help.
 

@@ -59,6 +59,8 @@ def _why(found: np.ndarray, expected: np.ndarray, where: np.ndarray, mantissa: i
     spacing = np.exp2(np.floor(np.log2(np.abs(x))) - mantissa)
     tie = np.abs(np.abs(x - right) - spacing / 2) < 1e-3 * spacing
     first = np.flatnonzero(wrong)[0]
+    if np.array_equal(got, x):
+        raise Wrong(f"{x[first]:.9g} stays as it is: nothing is rounded.")
     if tie[wrong].all():
         raise Wrong(f"{x[first]:.9g} lies half-way between two numbers: the one with the even mantissa is taken.")
     if np.all(np.abs(got[wrong]) < np.abs(x[wrong])):
@@ -85,6 +87,8 @@ def _small(quantise: Callable) -> str:
                 "all numbers below 2⁻¹⁴ become 0: the lowest exponent still holds numbers, with the spacing of the one "
                 "above it."
             )
+        if np.array_equal(found[below], np.rint(x[below] * 2.0**25) / 2.0**25):
+            raise Wrong("below 2⁻¹⁴ neighbours are 2⁻²⁵ apart: the lowest exponent is 2 − 2ᵉ⁻¹, here −14, not −15.")
         if np.all(np.abs(found - x) <= np.abs(expected - x) * (1 + 1e-9)):
             raise Wrong("numbers below 2⁻¹⁴ are as exact as larger ones: there the spacing stops falling.")
         raise Wrong(f"{x[at]:.9g} becomes {found[at]:.9g}; in float16 it is {expected[at]:.9g}. Mind the bias.")
@@ -118,9 +122,13 @@ def _eight(quantise: Callable) -> str:
             expected = precision.quantise(NUMBERS, exponent, mantissa).astype(np.float64)
             if not np.array_equal(found, expected):
                 at = np.flatnonzero(found != expected)[0]
+                size = abs(float(NUMBERS[at]))
+                small, large = size < 2.0 ** (2 - 2 ** (exponent - 1)), size > precision.largest(exponent, mantissa)
+                where = "below the lowest exponent" if small else "beyond the end" if large else "within the range"
                 raise Wrong(
-                    f"{NUMBERS[at]:.6g} becomes {found[at]:.6g}; it should be {expected[at]:.6g}. Is a number of "
-                    "float16 left in the code?"
+                    f"{NUMBERS[at]:.6g} becomes {found[at]:.6g}; it should be {expected[at] + 0.0:.6g}. It lies "
+                    f"{where} of this format. If such numbers are right in float16, a number of float16 is left in "
+                    "the code."
                 )
     return "Both formats of 8 bits are right."
 
@@ -231,6 +239,14 @@ def _stuck(targets: tuple, rates: tuple, mantissas: tuple) -> Callable[[Callable
                     right = spacing / (2 * rate)
                     if math.isclose(found, right, rel_tol=1e-6):
                         continue
+                    if math.isclose(found, target * 2.0**-mantissa / (2 * rate), rel_tol=1e-6):
+                        raise Wrong(f"{told}: the spacing is the same from one power of two to the next.")
+                    at_one = number(stuck_distance(1.0, rate, mantissa), f"stuck_distance(1, {rate:g}, {mantissa})")
+                    if target != 1 and math.isclose(at_one, 2.0**-mantissa / (2 * rate), rel_tol=1e-6):
+                        raise Wrong(
+                            f"{told}: {found:.3g}. Yours is right for a target of 1, but the numbers around "
+                            f"{target:g} are {spacing:.3g} apart."
+                        )
                     mistakes = {
                         "an update is rounded away when it is below half of the spacing, not below all of it.": 2,
                         "this is the smallest update that counts: divide by the rate to get a distance.": rate,
@@ -240,8 +256,6 @@ def _stuck(targets: tuple, rates: tuple, mantissas: tuple) -> Callable[[Callable
                     for sentence, factor in mistakes.items():
                         if math.isclose(found, right * factor, rel_tol=1e-6):
                             raise Wrong(f"{told}: {sentence}")
-                    if math.isclose(found, target * 2.0**-mantissa / (2 * rate), rel_tol=1e-6):
-                        raise Wrong(f"{told}: the spacing is the same from one power of two to the next.")
                     ended = descend(target, rate, mantissa, target + 1.5 * right)
                     raise Wrong(f"{told}: {found:.3g}, but a weight from above stops {ended:.3g} from its target.")
         return "A weight that is rounded after each step stops there."

@@ -15,29 +15,34 @@ from labs.lab5_precision_and_memory.lessons.formats_5a import FORMATS
 DASHED = (0, (4, 3))
 KINDS = ("weights", "activations", "slopes", "gradients")
 LOWEST, HIGHEST = -48, 20  # powers of two in the histograms
+TALLEST = dict(zip(KINDS, (0.35, 0.65, 0.3, 0.25)))  # shares at the top of the histograms, so that they stay put
 
 
-def powers(x: np.ndarray) -> np.ndarray:
-    """The exponents floor(log2 |x|) of the numbers that are not 0."""
-    return np.frexp(x[x != 0])[1] - 1
+def powers(seen: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """By tensor, the share of its numbers other than 0 that have each exponent floor(log2 |x|), LOWEST to HIGHEST.
+
+    What lies beyond is counted at the ends.
+    """
+    found = {}
+    for name, x in seen.items():
+        exponents = np.clip(np.frexp(x[x != 0])[1] - 1, LOWEST, HIGHEST) - LOWEST
+        found[name] = np.bincount(exponents, minlength=HIGHEST - LOWEST + 1) / max(1, exponents.size)
+    return found
 
 
-def histograms(seen: Mapping[str, np.ndarray], caption: str = "") -> Card:
+def histograms(shares: Mapping[str, np.ndarray], caption: str = "") -> Card:
     """Shares of the powers of two, a panel for each kind of tensor and a line for each layer, with formats' ranges.
 
     Args:
-        seen: "weights 1" and so on → numbers.
+        shares: "weights 1" and so on → what `powers` counts.
     """
-    edges = np.arange(LOWEST, HIGHEST + 1)
     with style():
         figure, axes = card(height=400, columns=len(KINDS), caption=caption)
         for axis, kind in zip(axes, KINDS):
-            layers = sorted(int(name.split()[1]) for name in seen if name.startswith(f"{kind} "))
-            for layer in layers:
-                found = np.clip(powers(seen[f"{kind} {layer}"]), LOWEST, HIGHEST)
-                share = np.histogram(found, bins=[*edges, HIGHEST + 1])[0] / max(1, len(found))
-                axis.plot(edges, share, color=PALETTE[layer % len(PALETTE)], linewidth=1.4, label=f"layer {layer}")
-            top = axis.get_ylim()[1]
+            for layer in sorted(int(name.split()[1]) for name in shares if name.startswith(f"{kind} ")):
+                look = {"color": PALETTE[layer % len(PALETTE)], "linewidth": 1.4, "label": f"layer {layer}"}
+                axis.plot(range(LOWEST, HIGHEST + 1), shares[f"{kind} {layer}"], **look)
+            top = max(TALLEST[kind], axis.get_ylim()[1])
             ranges(axis, top)
             axis.set_ylim(0, 1.5 * top)
             axis.set_title(kind)
@@ -137,30 +142,63 @@ def window_means(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found.tolist(), index=found.index, columns=["mean", "half"]).reset_index()
 
 
+def _look(number: int) -> dict:
+    """Colour and marker of the way with this number."""
+    return {"color": PALETTE[number % len(PALETTE)], "marker": (*MARKERS, "<", ">")[number], "markersize": 5}
+
+
+def _accuracies(axis: Axes, rows: pd.DataFrame, table: pd.DataFrame) -> None:
+    """Test accuracy, a line for each way: its mean with an interval, and a dot for each seed."""
+    means, order = against_float32(table), list(dict.fromkeys(rows["way"]))
+    for number, way in enumerate(order):
+        place, look = means.loc[way], _look(number)
+        axis.errorbar([place["mean"]], [number], xerr=[place["half"]], **look, capsize=3)
+        dots = rows.loc[rows["way"] == way, "test accuracy"]
+        axis.plot(dots, [number - 0.25] * len(dots), ".", color=look["color"], alpha=0.6)
+    axis.set_yticks(range(len(order)), order)
+    axis.set_ylim(len(order) - 0.5, -0.75)
+    axis.set_title("test accuracy")
+
+
+def _losses(rows: pd.DataFrame) -> tuple[list[str], list[int]]:
+    """The columns of validation losses, and their epochs."""
+    names = [name for name in rows if name.startswith("loss at ")]
+    return names, [int(name.rpartition(" ")[2]) for name in names]
+
+
 def formats(table: pd.DataFrame, caption: str = "") -> Card:
     """The recorded experiment `number_formats`, by way: validation loss beside that of float32, and test accuracy."""
     rows = table[table["use"] == "result"]
-    order = list(dict.fromkeys(rows["way"]))
-    losses = [name for name in rows if name.startswith("loss at ")]
-    epochs = [int(name.rpartition(" ")[2]) for name in losses]
-    means, plain = against_float32(table), rows.loc[rows["way"] == "float32", losses].mean()
+    losses, epochs = _losses(rows)
+    plain = rows.loc[rows["way"] == "float32", losses].mean()
     with style():
         figure, (left, right) = card(height=460, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
-        for number, way in enumerate(order):
-            look = {"color": PALETTE[number % len(PALETTE)], "marker": (*MARKERS, "<", ">")[number], "markersize": 5}
+        for number, way in enumerate(dict.fromkeys(rows["way"])):
             values = rows.loc[rows["way"] == way, losses].mean()
-            left.plot(epochs, values - plain, **look, linewidth=1.2)
-            place = means.loc[way]
-            right.errorbar([place["mean"]], [number], xerr=[place["half"]], **look, capsize=3)
-            dots = rows.loc[rows["way"] == way, "test accuracy"]
-            right.plot(dots, [number - 0.25] * len(dots), ".", color=look["color"], alpha=0.6)
+            left.plot(epochs, values - plain, **_look(number), linewidth=1.2)
         left.set_xlabel("epochs")
         left.set_title("validation loss, minus that of float32")
-        right.set_yticks(range(len(order)), order)
-        right.set_ylim(len(order) - 0.5, -0.75)
-        right.set_title("test accuracy")
         left.set_xticks(epochs)
+        _accuracies(right, rows, table)
         figure.subplots_adjust(left=72 / WIDTH, wspace=0.78)
+    return figure
+
+
+def mixed_lars(table: pd.DataFrame, caption: str = "") -> Card:
+    """The recorded experiment `mixed_lars`, by way: validation loss by epoch, with intervals, and test accuracy."""
+    rows = table[table["use"] == "result"]
+    losses, epochs = _losses(rows)
+    with style():
+        figure, (left, right) = card(height=460, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        for number, (_, part) in enumerate(rows.groupby("way", sort=False)):
+            means, halves = zip(*(statistics.mean(part[name]) for name in losses))
+            at = np.array(epochs) + 0.12 * (number - 2.5)  # side by side
+            left.errorbar(at, np.array(means), np.array(halves), **_look(number), linewidth=1.2, capsize=2)
+        left.set_xlabel("epochs")
+        left.set_title("validation loss")
+        left.set_xticks(epochs)
+        _accuracies(right, rows, table)
+        figure.subplots_adjust(left=60 / WIDTH, wspace=0.85)
     return figure
 
 

@@ -49,6 +49,12 @@ WRONG = {
         "quantise", [(FINITE, "np.where(np.isfinite(wide), rounded * (np.abs(wide) >= 2.0**lowest), wide)")],
         "lowest exponent still holds",
     ),
+    "unrounded": ("quantise", [(NEAREST, "wide")], "nothing is rounded"),
+    "one exponent too low": ("quantise", [(POWER, POWER.replace("lowest", "lowest - 1"))], "here −14, not −15"),
+    "numbers of float16": ("quantise", [("2.0 ** (highest + 1)", "2.0**16")], "beyond the end of this format"),
+    "subnormals of float16": (
+        "quantise", [(POWER, "np.maximum(np.frexp(wide)[1] - 1, -14)")], "below the lowest exponent of this format",
+    ),
     "ever finer": ("quantise", [(POWER, "np.frexp(wide)[1] - 1")], "the spacing stops falling"),
     "cut to the largest": (
         "quantise", [(LARGE, "np.clip(rounded, -65504, 65504)")], "in an IEEE format it becomes infinite",
@@ -94,6 +100,8 @@ WRONG = {
         "stuck_distance", [("2.0 ** (np.floor(np.log2(target)) - mantissa)", "target * 2.0**-mantissa")],
         "from one power of two to the next",
     ),
+    "the spacing at 1": ("stuck_distance", [("np.floor(np.log2(target))", "0")], "right for a target of 1"),
+    "the next power": ("stuck_distance", [("np.floor", "np.ceil")], "right for a target of 1"),
     "something else": ("stuck_distance", [(DISTANCE, "spacing * rate")], "a weight from above stops"),
     "nearest": ("chance", [(DRAW, "np.rint(wide / spacing) * spacing")], "always rounds the same way"),
     "a coin": (

@@ -14,13 +14,18 @@ def legend(figure):
     return [text.get_text() for found in figure.legends for text in found.get_texts()]
 
 
-def test_powers_of_two_are_exact():
-    assert list(figures_5a.powers(np.float32([0, 1, -2, 3.9, 0.5, 2.0**-30]))) == [0, 1, 1, -1, -30]
+def test_powers_of_two_are_exact_and_what_is_beyond_counts_at_the_ends():
+    numbers = np.float32([0, 1, -2, 3.9, 0.5, 2.0**-30, 2.0**-100, 2.0**40])
+    shares = figures_5a.powers({"weights 1": numbers, "none": np.zeros(3, np.float32)})
+    counted = dict(zip(range(figures_5a.LOWEST, figures_5a.HIGHEST + 1), 7 * shares["weights 1"]))
+    expected = {0: 1, 1: 2, -1: 1, -30: 1, figures_5a.LOWEST: 1, figures_5a.HIGHEST: 1}
+    assert {power: round(count) for power, count in counted.items() if count} == expected
+    assert not shares["none"].any()
 
 
 def test_histograms_have_a_line_for_each_layer_and_all_formats():
     seen = {f"{kind} {layer}": np.float32([1, 2, 2, 0]) for kind in figures_5a.KINDS for layer in (1, 2)}
-    figure = figures_5a.histograms(seen, "here")
+    figure = figures_5a.histograms(figures_5a.powers(seen), "here")
     assert [axis.get_title(loc="left") for axis in figure.axes] == list(figures_5a.KINDS)
     assert legend(figure) == ["layer 1", "layer 2"]
     axis = figure.axes[0]
@@ -84,6 +89,9 @@ def test_differences_are_seed_by_seed(table):
 
 
 def test_recorded_figures_show_every_way(table):
+    losses, right = figures_5a.mixed_lars(table, "here").axes
+    assert [text.get_text() for text in right.get_yticklabels()] == ["float32", "float16"]
+    assert np.allclose([bars[0].get_ydata() for bars in losses.containers], [[1, 0.5], [1.2, 0.6]])
     left, right = figures_5a.formats(table, "here").axes
     assert [text.get_text() for text in right.get_yticklabels()] == ["float32", "float16"]
     assert np.allclose([line.get_ydata() for line in left.lines], [[0, 0], [0.2, 0.1]])
