@@ -62,9 +62,17 @@ class Stage:
         return values[-1]
 
     def backward(self, micro: int, gradient: np.ndarray) -> np.ndarray:
-        """The gradient by the inputs, from that by the outputs; adds those by the weights to `gradients`."""
+        """The gradient by the inputs, from that by the outputs; adds those by the weights to `gradients`.
+
+        ValueError for a gradient that has another shape than the outputs of that micro-batch.
+        """
         with self._timed("B", micro):
             values, then = self._kept.pop(micro)
+            if np.shape(gradient) != values[-1].shape:
+                raise ValueError(
+                    f"the outputs of micro-batch {micro} have shape {values[-1].shape}, the gradient by them "
+                    f"{np.shape(gradient)}: is it that of another micro-batch?"
+                )
             layers = then if self._stash else self.layers
             for number in reversed(range(len(layers))):
                 if not (self.last and number == len(layers) - 1):

@@ -776,6 +776,8 @@ predictions.table()
 #   arXiv:1909.08053
 # - W. Fedus, B. Zoph, N. Shazeer: *Switch Transformers: Scaling to Trillion Parameter Models with Simple and Efficient
 #   Sparsity.* arXiv:2101.03961
+# - D. Lepikhin et al.: *GShard: Scaling Giant Models with Conditional Computation and Automatic Sharding.*
+#   arXiv:2006.16668
 # - N. Shazeer et al.: *Outrageously Large Neural Networks: The Sparsely-Gated Mixture-of-Experts Layer.*
 #   arXiv:1701.06538
 # - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* J. Parallel and

@@ -24,7 +24,7 @@ from IPython.display import Image
 from scipy.optimize import linprog
 
 from course_lib import movement
-from course_lib.notebook import plots, predictions
+from course_lib.notebook import plots, predictions, widgets
 from course_lib.notebook.predictions import measured, predict
 from labs.lab7_splitting_the_model.lessons import energy, machine, systolic
 from labs.lab7_splitting_the_model.lessons import figures_7c as moving
@@ -35,8 +35,10 @@ QUICK = "COURSE_SLICE" in os.environ  # a test, or grading: less will do
 # %% [markdown]
 # ## Energy
 #
-# Picojoules of an operation, and of an access to one word, by the bits of a number (Pedram et al. 2017). Horowitz's
-# keynote of 2014 agrees on DRAM: 1.3 to 2.6 nJ for 64 bits.
+# Picojoules of an operation, and of an access to one word: whole numbers of 16 bits, floating-point numbers of 64
+# (Pedram et al. 2017). Horowitz's keynote of 2014 agrees on DRAM: 1.3 to 2.6 nJ for 64 bits. The tutorial heads this
+# table *memory access is more than 500 times arithmetic energy*. That is DRAM against one addition; we count a
+# multiplication and an addition together.
 
 # %%
 energy.PICOJOULES
@@ -118,14 +120,14 @@ pd.DataFrame(smallest, index=pd.Index(widths, name="inputs and outputs"))
 # %% [markdown]
 # Below a certain width no batch is enough: an example's own inputs and outputs cost more than what is computed with
 # them. Only fewer trips to DRAM help there, as when several layers run on the same example while it is in the cache.
-# Narrow numbers make arithmetic cheaper faster than DRAM: with 16 bits a layer has to be wider.
+# Narrow numbers, here whole ones, make arithmetic cheaper faster than DRAM: with 16 bits a layer has to be wider.
 #
 # ## The caches of this machine
 #
-# Between registers and DRAM a processor has several caches. The first on a chip, of the Intel 486 in 1989, held 8 KB;
-# a second level came on chip with the Pentium Pro in 1995 (256 KB), a third with the Itanium 2 in 2003 (6 MB). How
-# large are yours, and how far away? A small C++ program (`lessons/hierarchy.cpp`) reads arrays of many sizes in two
-# ways:
+# Between registers and DRAM a processor has several caches. Intel's 486 of 1989 had one of 8 KB on the chip. The
+# Pentium Pro of 1995 brought a second level (256 KB, a chip of its own in the same package), and the Itanium 2 a third
+# on the chip (6 MB in 2003). How large are yours, and how far away? A small C++ program (`lessons/hierarchy.cpp`) reads
+# arrays of many sizes in two ways:
 #
 # - **waiting**: each number read is the address of the next, in a random order. No read can start before the last one
 #   has ended. One number for each line of 64 bytes.
@@ -439,31 +441,27 @@ moving.short_loops(pd.DataFrame(rows), ROOM, f"64 inputs, 64 outputs · cache of
 # the finest grain. NumPy's library, OpenBLAS, brings kernels for registers of 128, 256 and 512 bits; the same product
 # runs with each that your processor has.
 #
+# And what could a core do at best? The same program makes as many multiply-adds with numbers that never leave the
+# registers. The share of that speed which a product reaches is its **utilisation**.
+#
 # ### Predict
 #
-# By which factor is a block of 8 rows faster than a block of 1 row? And faster than row times column? And by which
-# factor is NumPy faster in float32 than in float64, with the same registers?
+# By which factor is a block of 8 rows faster than a block of 1 row? And faster than row times column? How many per cent
+# is the utilisation of row times column, and of the best block? And by which factor is NumPy faster in float32 than in
+# float64, with the same registers?
 
 # %% editable=true
 predict("block of 8 rows over 1 row", None)
 predict("block of 8 rows over row times column", None)
+predict("utilisation of row times column, %", None)
+predict("utilisation of the best block, %", None)
 predict("float32 over float64", None)
 
 # %%
 PRODUCT = pd.read_csv("recorded/blocked_product.csv", comment="#")
 side = 256 if QUICK else 1_056
-blocks = [(0, side), *((rows, depth) for depth in (128, side) for rows in (1, 2, 4, 8))]
-
-
-def products():
-    """C++ with several blocks, and NumPy with several kernels, in the form of the recorded table."""
-    found = machine.products(side, blocks)
-    numpy = machine.lanes(side)
-    found["gigaflops"], numpy["gigaflops"] = 2e-9 * side**3 / found["seconds"], 1e-9 * numpy["flops"]
-    return pd.concat([found.assign(what="C++"), numpy.assign(what="NumPy")])
-
-
-raced, here = machine.live(products, PRODUCT)
+blocks = [(-1, side), (0, side), *((rows, depth) for depth in (side // 4, side) for rows in (1, 2, 4, 8))]
+raced, here = machine.live(lambda: machine.race(side, blocks), PRODUCT)
 compiled = raced[raced["what"] == "C++"]
 by_rows = compiled.groupby("rows")["gigaflops"].max()
 for name, other, reveals in (
@@ -475,6 +473,16 @@ for name, other, reveals in (
     ),
 ):
     measured(f"block of 8 rows over {name}", by_rows[8] / by_rows[other], reveals)
+peak = raced.loc[raced["what"] == "registers alone", "gigaflops"].median()
+for name, speed, reveals in (
+    ("row times column", by_rows[0], "Nearly all of the time the units have nothing to do: they wait for numbers."),
+    (
+        "the best block",
+        by_rows.max(),
+        "The blocks that stay in registers leave little to wait for. What is missing goes to fetching A and B.",
+    ),
+):
+    measured(f"utilisation of {name}, %", 100 * speed / peak, reveals)
 numpy = raced[raced["what"] == "NumPy"].groupby(["kernels", "number"], sort=False)["gigaflops"].max().unstack()
 if len(numpy):
     measured(
@@ -502,10 +510,12 @@ Image("recorded/blocked_product.png", width=plots.WIDTH)
 #
 # ## An array of multipliers
 #
-# Where nearly all work is products, a chip can be built around them. The tutorial quotes 1.2 GFLOPS for each watt of a
-# Core i7 in single precision, and 55 for an array of multiply-add units that does linear algebra only (Pedram et al.
-# 2012, scaled to 45 nm). NVIDIA's Volta has units for products of 4 × 4 matrices in each of its multiprocessors, 84 on
-# the full chip. Google's TPU2 has **systolic** arrays. Here is a small one:
+# Where nearly all work is products, a chip can be built around them. The tutorial quotes, in single precision, 1.2
+# GFLOPS for each watt of a Core i7, 5.2 for a part of a GPU (GTX 480), and 55 for an array of multiply-add units that
+# does linear algebra only (Pedram et al. 2012, scaled to 45 nm). Their utilisation is 70 to 95 %: it is not idle units
+# that cost the energy. (Watts can't be measured on every machine, so yours has no row in that table.) NVIDIA's Volta
+# has units for products of 4 × 4 matrices in each of its multiprocessors, 84 on the full chip. Google's TPU2 has
+# **systolic** arrays. Here is a small one:
 #
 # - Each unit holds one weight: unit (r, c) that of input r and output c. Loading them takes a cycle for each row.
 # - In each cycle a unit takes an input from its left neighbour and a sum from the one above, adds input times weight to
@@ -614,22 +624,36 @@ pd.DataFrame({batch: compared(batch) for batch in (1, 4, 16, 64)}).T.rename_axis
 #
 # ### TPU2
 #
-# The tutorial gives 45 TFLOPS and 600 GB/s for a TPU2. In 1b's roofline they meet at 75 FLOP for each byte. A dense
-# layer does 2 FLOP for each weight and example: it needs a batch of 75 with weights of 2 bytes, of 150 with 4 bytes.
-# Its arrays have 128 × 128 units (Jouppi et al. 2020). By your formula an array of that side with a second register is
-# starved below a batch of 128. What would a successor need?
+# The tutorial gives 45 TFLOPS, 600 GB/s and 16 GB of memory for a TPU2. In 1b's roofline they meet at 75 FLOP for each
+# byte. A dense layer does 2 FLOP for each weight and example: it needs a batch of 75 with weights of 2 bytes, of 150
+# with 4 bytes. Its arrays have 128 × 128 units (Jouppi et al. 2020). By your formula an array of that side with a
+# second register is starved below a batch of 128. What would a successor need?
+#
+# ### Predict
+#
+# A chip with four times the arithmetic, 180 TFLOPS, and weights of 2 bytes is to reach its full speed with a batch of
+# 128. How many GB/s must its memory deliver?
 
+# %% editable=true
+predict("GB/s for 180 TFLOPS with a batch of 128", None)
 
 # %%
-def batch_for_roof(teraflops, gigabytes, bytes_of_a_weight=2):
-    """The batch of a dense layer at which arithmetic, not memory, becomes the limit, if the weights are what moves."""
-    return 1_000 * teraflops / gigabytes * bytes_of_a_weight / 2
+measured(
+    "GB/s for 180 TFLOPS with a batch of 128",
+    180e12 / 128 / 1e9,
+    "Each weight of 2 bytes serves 128 examples with 2 FLOP each: 128 FLOP for a byte.",
+)
 
+# %% [markdown]
+# Move the memory until the orange line stands at your batch.
 
-wish = {
-    f"{teraflops} TFLOPS": [batch_for_roof(teraflops, g) for g in (600, 1_200, 2_400)] for teraflops in (45, 90, 180)
-}
-pd.DataFrame(wish, index=pd.Index(["600 GB/s", "1,200 GB/s", "2,400 GB/s"], name="memory"))
+# %%
+widgets.explore(
+    moving.roof,
+    teraflops=widgets.slider("TFLOPS", 0.0, 3.0, 180.0, log=True),
+    gigabytes=widgets.slider("memory, GB/s", 1.0, 4.0, 600.0, log=True),
+    itemsize=widgets.choice("bytes of a weight", (2, 4, 1)),
+)
 
 # %% [markdown]
 # A chip with more multipliers and the same memory asks for larger batches. That is why the tutorial ends with the wish

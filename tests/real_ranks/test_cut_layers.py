@@ -8,9 +8,11 @@ import cloudpickle
 import numpy as np
 import pytest
 
+from course_lib.command.classroom import master_format
 from course_lib.parallel.group import Group, rehearse
 from course_lib.system.errors import CourseError
-from labs.lab7_splitting_the_model.lessons import autodiff_pair, wire_words
+from course_lib.system.paths import ROOT
+from labs.lab7_splitting_the_model.lessons import autodiff_pair, cut_network, experts, wire_words
 from labs.lab7_splitting_the_model.lessons.standing_ranks import StandingRanks
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
@@ -71,6 +73,35 @@ def test_the_library_s_pair_on_two_and_four_ranks(ranks):
             for name in ("x", "w1", "b1", "w2"):  # what lies before the all-reduce, seen from the loss
                 np.testing.assert_allclose(result["hvd.allreduce"][name], size * result["summed"][name], rtol=1e-10)
             np.testing.assert_allclose(result["hvd.allreduce"]["b2"], result["summed"]["b2"])
+
+
+def solutions(notebook, *names):
+    """What the notebook's exercises define when they are solved."""
+    (path,) = ROOT.glob(f"labs/*/{notebook}.py")
+    cells = {cell.name: cell.source for cell in master_format.read(path).cells if cell.kind == "exercise"}
+    space = {"np": np}
+    for name in names:
+        exec(cells[name.lower()], space)
+    return [space[name] for name in names]
+
+
+def test_the_notebook_s_networks_equal_their_serial_twins(ranks):
+    """Losses, gradients and weights, of the transformer and of the experts, on pairs of ranks and on all four."""
+    names = ("Cut", "deal", "cut_cross_entropy", "route", "balance")
+    *cuts, route, balance = solutions("7a_cut_the_layer", *names)
+    learned = cut_network.Learners(*cuts)
+
+    def on_a_rank(groups):
+        return {
+            name: (cut_network.train(groups[name], learned), experts.train(groups[name], route, balance))
+            for name in ("pairs", "all")
+        }
+
+    found, serial = ranks.call(on_a_rank), cut_network.serial()
+    for name, members in (("pairs", (0, 1)), ("pairs", (2, 3)), ("all", range(4))):
+        networks, mixtures = zip(*(found[rank][name] for rank in members))
+        assert max(cut_network.apart(list(networks), serial, learned.deal).values()) < 1e-10
+        assert max(experts.apart(list(mixtures), experts.serial(len(members))).values()) < 1e-10
 
 
 def test_every_plan_gives_the_serial_gradients(ranks):

@@ -229,6 +229,9 @@ def _own(found: Any, parts: Sequence[np.ndarray], rank: int, told: str) -> None:
             f"{told} is added up over the ranks. But each rank has columns that no other has: what would the sum of "
             "gradients by different weights be?": np.sum(parts, axis=0),
             f"{told} is averaged over the ranks, whose weights are different ones.": np.mean(parts, axis=0),
+            f"{told} is divided by the number of examples: the slope is that of the loss, means included.": (
+                parts[rank] / EXAMPLES
+            ),
         },
     )
 
@@ -280,6 +283,7 @@ def _rows_back(cut: Any) -> None:
             for rank, (value, group) in enumerate(both):
                 found = several(value, "dx", "dw", "db", what=f"rank {rank}")
                 rights = np.split(by_x, ranks, axis=1)[rank], np.split(by_w, ranks)[rank], by_b
+                sums = {"dx": sum(np.split(by_x, ranks, axis=1)), "dw": sum(np.split(by_w, ranks)), "db": ranks * by_b}
                 for told, one, right in zip(("dx", "dw", "db"), found, rights):
                     compare(
                         array(one, right.shape, f"rank {rank}, {told}"),
@@ -289,6 +293,8 @@ def _rows_back(cut: Any) -> None:
                             f"{told} is {ranks} times too large. The slope is the same on all ranks because there is "
                             "one loss, which all of them know: it counts once.": ranks * right,
                             f"{told} is divided by the number of ranks: nothing was added up before.": right / ranks,
+                            f"{told} is added up over the ranks. But each has columns of x, and rows of w, that no "
+                            "other has.": sums[told],
                         },
                     )
                 if group.calls and ranks > 1:
@@ -410,6 +416,13 @@ def _mean_loss(answer: Callable) -> None:
                         "the logit of the right word is missing, or rather, only the rank that has it knows it.": (
                             everything
                         ),
+                        "the largest logit is taken off in the exponentials, but not off the right word's logit.": (
+                            each - logits.max(1)
+                        ).mean(),
+                        "the logarithms of the ranks' sums are added; the logarithm is that of the sum of all.": (
+                            sum(np.log(np.exp(part).sum(1)) for part in np.split(logits, ranks, axis=1))
+                            - logits[np.arange(6), labels]
+                        ).mean(),
                         f"the logit of the right word counts {ranks} times.": (
                             everything - ranks * logits[np.arange(6), labels].mean()
                         ),
@@ -529,13 +542,16 @@ def _capacity(route: Callable) -> None:
                 every = [lambda x, r=r: x * 10.0**r + (r + 1) for r in range(ranks)]
                 kept = experts.places(choices[rank], ranks, capacity)[:, None]
                 last = experts.alone(tokens[::-1], choices[rank][::-1], capacity, every)[::-1]
+                shared = np.split(experts.places(np.concatenate(choices), ranks, capacity), ranks)[rank][:, None]
+                unlimited = experts.alone(tokens, choices[rank], TOKENS, every)
                 compare(
                     found,
                     right,
                     "the results",
                     {
-                        "no token is dropped: an expert takes at most `capacity` tokens of each rank.": experts.alone(
-                            tokens, choices[rank], TOKENS, every
+                        "no token is dropped: an expert takes at most `capacity` tokens of each rank.": unlimited,
+                        "an expert takes `capacity` tokens of all ranks together; asked for is so many of each.": (
+                            shared * unlimited
                         ),
                         "tokens without room come back as they are: what is asked for is what experts *add* to a "
                         "token, here nothing.": np.where(kept, right, tokens),
@@ -653,7 +669,7 @@ def _balance_words(balance: Callable) -> None:
 # --- words
 
 PLANS = ((1, 1), (4, 1), (1, 4), (2, 2), (2, 4), (8, 1), (4, 2))  # data, tensor
-NETWORKS = ((64, (8, 32, 8)), (1_024, (16, 64, 16)), (256, (96, 40, 24)))  # tokens, sizes
+NETWORKS = ((64, (8, 40, 8)), (1_024, (16, 64, 16)), (256, (96, 40, 24)))  # tokens, sizes
 
 
 def ring(ranks: int, numbers: float) -> float:
@@ -711,6 +727,13 @@ def _words(plans: Sequence[tuple[int, int]]) -> Callable[[Callable], None]:
                             "those are the numbers of all ranks together; asked for is one rank's.": right
                             * data
                             * tensor,
+                            "a ring sends each number twice: as a term on its way to the sum, and as a part of the sum "
+                            "on its way to all.": right / 2,
+                            "the hidden numbers stay on their ranks: what do `rows` and `columns_back` all-reduce?": (
+                                right + ring(tensor, tokens / data * (sizes[1] - into - out))
+                            ),
+                            "the hidden numbers stay on their ranks: what does `rows` all-reduce, and what does "
+                            "`columns_back`?": right + ring(tensor, tokens / data * (2 * sizes[1] - into - out)),
                         },
                     )
 

@@ -103,6 +103,14 @@ def _flat(stages: Sequence[pipeline.Stage]) -> np.ndarray:
     return np.concatenate([part.ravel() for stage in stages for both in stage.gradients for part in both])
 
 
+def _weighted_everywhere(chosen: tuple) -> np.ndarray:
+    """The gradients if every stage multiplies by the share of the micro-batch, not only the last one."""
+    count, ends, sizes, _ = chosen
+    borders = np.cumsum([len(_flat([stage])) for stage in pipeline.stages(_layers(), ends)])[:-1]
+    powers = [_serial(sizes, [(n / sum(sizes)) ** (count - stage) for n in sizes])[1] for stage in range(count)]
+    return np.concatenate([np.split(slopes, borders)[stage] for stage, slopes in enumerate(powers)])
+
+
 def _told(chosen: tuple) -> str:
     return f"{chosen[0]} stage{'s' * (chosen[0] > 1)}, micro-batches of {', '.join(map(str, chosen[2]))} images"
 
@@ -138,6 +146,8 @@ def _gradients(work: Callable) -> None:
                 "each mean loss is divided by the number of all images: multiply by those of the micro-batch.": _serial(
                     sizes, [1 / total] * len(sizes)
                 )[1],
+                "every stage multiplies by the share of the micro-batch. The gradient that comes from the next stage "
+                "has that factor already.": _weighted_everywhere(chosen),
             }
             right = _serial(sizes, [n / total for n in sizes])[1]
             name_mistake(found, right, wrong)
@@ -180,7 +190,7 @@ def _loss(work: Callable) -> None:
 TIMES = (
     ([1.0, 1.0], [2.0, 2.0], 4),
     ([1.0, 1.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0], 1),
-    ([2.0, 1.0, 3.0], [4.0, 6.0, 5.0], 5),
+    ([2.0, 1.0, 3.0, 1.0], [4.0, 7.0, 5.0, 2.0], 5),
     ([0.5], [1.5], 3),
     ([1.0, 4.0, 2.0, 1.0, 1.0], [2.0, 2.0, 2.0, 2.0, 9.0], 8),
 )
@@ -206,6 +216,8 @@ def _step(chosen: Sequence[tuple]) -> Callable[[Callable], None]:
                 * both.mean(),
                 "the stage that is slowest forward need not be the one that is slowest backward: the two passes follow "
                 "each other, each at its own pace.": both.sum() + (micro - 1) * both.max(),
+                "the others queue at the slowest stage, which need not be the last one.": both.sum()
+                + (micro - 1) * both[-1],
                 "one micro-batch too many: while the first goes its whole way, it is the first of the m.": both.sum()
                 + micro * (max(forward) + max(backward)),
                 "the backward passes are missing.": sum(forward) + (micro - 1) * max(forward),

@@ -41,11 +41,12 @@ def _wide(enough: Callable) -> None:
             found, weights = number(found), inputs * outputs
             if found != int(found):
                 raise Wrong(f"{found:g} examples? A batch is a whole number: round up.")
-            only = [arithmetic * weights - word * kept for kept in (0, inputs, outputs)]
+            only = [arithmetic * weights - word * kept for kept in (0, inputs, outputs, inputs + 2 * outputs)]
             mistakes = {
                 "the weights are counted alone: the inputs and outputs of every example move, too.": only[0],
                 "the outputs of every example have to be written to DRAM.": only[1],
                 "the inputs of every example have to be read from DRAM.": only[2],
+                "an output is written once, and nothing of it has to be read.": only[3],
             }
             batches = {why: _smallest(word * weights / gain) for why, gain in mistakes.items() if gain > 0}
             batches["with one example fewer memory takes more than arithmetic: round up."] = (
@@ -90,8 +91,16 @@ def _counted(order: Callable, shape: tuple[int, int, int], words: int) -> tuple[
         fetched = movement.moved(nest, pairs, words)
     except ValueError as error:
         raise Wrong(f"{error}.") from None
+    total, least = sum(fetched.values()), movement.least_words(nest, words)
+    larger = sum(movement.moved(nest, pairs, words * 5 // 4).values())
+    if total > 1.5 * larger:
+        raise Wrong(
+            f"{total / least:.2f} times the lower bound. In a cache a quarter larger this order would move "
+            f"{larger / total:.0%} of these words: the block nearly fits. What passes by it needs room, too, and LRU "
+            "keeps that the longest which came last."
+        )
     often = ", ".join(f"{name} {count / nest.words(name):.1f} times" for name, count in fetched.items())
-    return sum(fetched.values()) / movement.least_words(nest, words), often
+    return total / least, often
 
 
 def _case(shape: tuple[int, int, int], words: int) -> str:
@@ -147,6 +156,7 @@ SHORTER = (
     (movement.matrix_product(4, 4_096, 4_096), 256),
     (movement.matrix_product(4_096, 6, 900), 1_024),
     (movement.matrix_product(3, 5, 2), 64),
+    (movement.matrix_product(2, 3, 5_000), 256),
 )
 OTHERS = (
     (movement.matrix_vector(4_096, 900), 256),
@@ -196,8 +206,8 @@ def _feasible_and_largest(nest: movement.Nest, words: int, found: object) -> Non
         raise Wrong("every exponent is 0, a tile of one iteration. `linprog` looks for the smallest value.")
     if total < best - slack:
         raise Wrong(
-            f"the tile has M to the power of {total:.3g} iterations; one that fits has {best:.3g}. Is there a "
-            "condition too many, or one that all arrays share?"
+            f"the tile has M to the power of {total:.3g} iterations; one that fits has {best:.3g}. Each array's part "
+            "may have M words, and the lengths may differ. Is there a condition too many, or one that all arrays share?"
         )
 
 
@@ -225,6 +235,9 @@ def _cycles(cases: tuple, buffered: bool) -> Callable[[Callable], None]:
                 "the first weights have to be loaded, too.": expected - side,
                 "the last sum has side − 1 columns to go to the right and side − 1 rows down: two ways.": (
                     expected - (side - 1) * (1 if buffered else tiles)
+                ),
+                "the last sum goes side − 1 columns to the right and side − 1 rows down.": (
+                    expected - (side - 2) * (1 if buffered else tiles)
                 ),
                 "a wave that crosses `side` units makes side − 1 steps in each direction.": (
                     expected + (2 if buffered else 2 * tiles)

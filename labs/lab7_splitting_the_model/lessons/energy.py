@@ -1,7 +1,7 @@
 """Energy of a dense layer: a published table of picojoules times accesses that are counted.
 
-Pedram, Richardson, Galal, Kvatinsky, Horowitz 2017 (arXiv:1602.04183), for numbers of 64 bits in a 45 nm process; see
-also Horowitz 2014 (doi:10.1109/ISSCC.2014.6757323).
+Pedram, Richardson, Galal, Kvatinsky, Horowitz 2017 (arXiv:1602.04183), 45 nm: floating-point numbers of 64 bits, whole
+numbers of 16; see also Horowitz 2014 (doi:10.1109/ISSCC.2014.6757323).
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
+from course_lib.cost.roofline import attainable, ridge
 from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
 
 DASHED = (0, (4, 3))
@@ -73,7 +74,8 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
     """Products in C++ by the rows of a block, and NumPy's by lanes; medians, bars from least to most.
 
     Args:
-        table: columns what ("C++", "NumPy"), rows, depth, number, lanes, gigaflops; as `blocked_product` has them.
+        table: columns what ("C++", "registers alone", "NumPy"), rows, depth, number, lanes, gigaflops; as
+            `machine.race` returns it.
     """
     with style():
         figure, (left, right) = card(height=390, columns=2, caption=f"{caption} · medians, least to most")
@@ -82,6 +84,8 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
             _bars(left, rows, "rows", number, f"{depth:,.0f} products at a time")
         naive = table.loc[(table["what"] == "C++") & (table["rows"] == 0), "gigaflops"].median()
         left.axhline(naive, color=INK, linestyle=DASHED, linewidth=1.2, label="row times column")
+        peak = table.loc[table["what"] == "registers alone", "gigaflops"].median()
+        left.axhline(peak, color=FAINT, linestyle=DASHED, linewidth=1.2, label="multiply-adds in registers alone")
         left.legend(loc="upper left")
         _powers(left, blocks["rows"], "rows of the block of C in registers")
         left.set_title("C++, float32")
@@ -94,7 +98,7 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
             right.legend(loc="upper left")
         right.set_title("NumPy, by the registers of its kernels")
         for axis in (left, right):
-            axis.set_ylim(0, 1.35 * axis.get_ylim()[1])
+            axis.set_ylim(0, 1.45 * table["gigaflops"].max())
         figure.subplots_adjust(left=72 / WIDTH)
     return figure
 
@@ -184,6 +188,36 @@ def utilisation(table: pd.DataFrame, caption: str = "") -> Card:
         axis.set_ylim(0, 1)
         axis.set_ylabel("share of the units that multiply")
         figure.legend(loc="upper left", ncols=4)
+        figure.subplots_adjust(left=72 / WIDTH)
+    return figure
+
+
+def roof(teraflops: float, gigabytes: float, itemsize: int) -> Card:
+    """What a chip can do of a dense layer, by batch, if it reads every weight once for a batch; TPU2 beside it.
+
+    Args:
+        teraflops: 10¹² FLOP/s. gigabytes: 10⁹ bytes/s from memory. itemsize: bytes of a weight.
+    """
+    chips = {"TPU2": (45, 600, {"color": FAINT, "linestyle": DASHED}), "this chip": (teraflops, gigabytes, {})}
+    batch = np.geomspace(1, 4_096, 200)
+    with style():
+        figure, (axis,) = card(height=360, caption=f"a dense layer whose weights, of {itemsize} bytes, are what moves")
+        for name, (peak, speed, look) in chips.items():
+            reached = attainable(2 * batch / itemsize, 1e12 * peak, 1e9 * speed) / 1e12
+            axis.plot(batch, reached, label=name, **{"color": PALETTE[0], **look})
+        enough = ridge(1e12 * teraflops, 1e9 * gigabytes) * itemsize / 2
+        axis.axvline(enough, color=PALETTE[1], linewidth=1.2)
+        axis.text(enough, 0.3, f" batch {enough:,.0f}", color=PALETTE[1], va="bottom", fontsize=9.5)
+        axis.set_xscale("log", base=2)
+        axis.set_xticks([4**power for power in range(7)], [f"{4**power:,}" for power in range(7)])
+        axis.minorticks_off()
+        axis.set_xlim(1, 4_096)
+        axis.set_xlabel("batch")
+        axis.set_yscale("log")
+        axis.set_ylim(0.2, 1_500)
+        _plain(axis, (1, 10, 100, 1_000))
+        axis.set_ylabel("TFLOPS")
+        figure.legend(loc="upper left", ncols=2)
         figure.subplots_adjust(left=72 / WIDTH)
     return figure
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from functools import lru_cache
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from course_lib.ranks.launch import ONE_THREAD
@@ -91,7 +92,8 @@ def hierarchy(sizes: list[int]) -> pd.DataFrame:
 def products(size: int, blocks: list[tuple[int, int]]) -> pd.DataFrame:
     """A product of two matrices [size, size] in C++, one core, by (rows, depth) of the block that stays in registers.
 
-    Rows of 0: each result by itself, a row times a column. Columns rows, depth, seconds.
+    Rows of 0: each result by itself, a row times a column; of −1: as many multiply-adds with numbers that never leave
+    the registers. Columns rows, depth, seconds.
     """
     return _table("products", size, *(f"{rows},{depth}" for rows, depth in blocks))
 
@@ -113,6 +115,19 @@ def lanes(size: int) -> pd.DataFrame:
             width = bits // int(number[5:])
             rows.append({"kernels": kernels, "bits": bits, "number": number, "lanes": width, "flops": flops})
     return pd.DataFrame(rows, columns=["kernels", "bits", "number", "lanes", "flops"])
+
+
+def race(size: int, blocks: list[tuple[int, int]]) -> pd.DataFrame:
+    """`products` and `lanes` in one table: columns what, rows, depth, kernels, bits, number, lanes, gigaflops.
+
+    what: "C++", "registers alone" (rows of −1) or "NumPy".
+    """
+    compiled, numpy = products(size, blocks), lanes(size)
+    compiled["gigaflops"] = 2e-9 * size**3 / compiled.pop("seconds")
+    compiled["what"] = np.where(compiled["rows"] < 0, "registers alone", "C++")
+    numpy["gigaflops"] = 1e-9 * numpy.pop("flops")
+    both = pd.concat([compiled.assign(number="float32"), numpy.assign(what="NumPy")])
+    return both[["what", "rows", "depth", "kernels", "bits", "number", "lanes", "gigaflops"]]
 
 
 def _flags() -> set[str]:

@@ -66,6 +66,13 @@ WRONG = {
           "slope = group.all_reduce(slope)\nreturn slope @ w.T, x.T @ slope, slope.sum(0)")],
         "it counts once",
     ),
+    "sum of own columns": (
+        "Cut", [(ROWS_BACK, "group.all_reduce(slope @ w.T), x.T @ slope, slope.sum(0)")], "dx is added up over",
+    ),
+    "mean of examples": (
+        "Cut", [(COLUMNS_BACK, "group.all_reduce(slope @ w.T), x.T @ slope / len(x), slope.mean(0)")],
+        "divided by the number of examples",
+    ),
     "neighbours": (
         "deal", [("np.concatenate(mine, axis=1)", "np.split(qkv, size, axis=1)[rank]")], "Those of rank 0 are queries",
     ),
@@ -81,6 +88,16 @@ WRONG = {
     "negative places": (
         "cut_cross_entropy", [(HERE, "np.flatnonzero(places < width)"), ("places[here]", "places[here] % width")],
         "word of another rank",
+    ),
+    "largest taken off once": (
+        "cut_cross_entropy", [("logits[here, places[here]] - top[here]", "logits[here, places[here]]")],
+        "not off the right word's",
+    ),
+    "logarithms added": (
+        "cut_cross_entropy",
+        [(TOP, "np.zeros(n)"), (BOTH, "group.all_reduce(np.array([np.log(e.sum(1)), right]))"),
+         ("np.log(total)", "total")],
+        "the sum of all",
     ),
     "three collectives": (
         "cut_cross_entropy", [(BOTH, "group.all_reduce(e.sum(1)), group.all_reduce(right)")], "two are enough",
@@ -118,6 +135,10 @@ WRONG = {
     "one way": ("words", [(ACTIVATIONS, "out * tokens / data")], "in the backward pass, too"),
     "no biases": ("words", [(WEIGHTS, "(into * hidden + hidden * out) / tensor")], "which of them is cut"),
     "both biases cut": ("words", [(WEIGHTS, "(into * hidden + hidden + hidden * out + out) / tensor")], "is whole"),
+    "half a ring": (
+        "words", [("2 * (tensor - 1)", "(tensor - 1)"), ("2 * (data - 1)", "(data - 1)")], "sends each number twice",
+    ),
+    "hidden numbers": ("words", [(ACTIVATIONS, "hidden * tokens / data")], "hidden numbers stay"),
     "wide outputs": ("words", [(ACTIVATIONS, "2 * into * tokens / data")], "only in some layers"),
     "all ranks' words": (
         "words", [("2 * (tensor - 1) / tensor * activations", "2 * (tensor - 1) * data * activations"),
@@ -131,6 +152,22 @@ def test_a_mistake_costs_points_and_is_named(answer, mistake, capsys):
     exercise, edits, word = WRONG[mistake]
     assert points(answer(NOTEBOOK, exercise, *edits), 6) < 6
     assert word in capsys.readouterr().out
+
+
+def test_room_that_all_ranks_share_is_named(capsys):
+    def route(group, tokens, choice, capacity, expert):
+        places = [np.flatnonzero(choice == rank) for rank in range(group.size)]
+        came = group.all_to_all([tokens[some] for some in places])
+        every = np.concatenate(came)
+        made = np.concatenate([expert(every[:capacity]), np.zeros_like(every[capacity:])])
+        out = np.zeros(tokens.shape)
+        ends = np.cumsum([len(some) for some in came])[:-1]
+        for some, back in zip(places, group.all_to_all(np.split(made, ends))):
+            out[some] = back
+        return out
+
+    assert points(route, 4) < 4
+    assert "of all ranks together" in capsys.readouterr().out
 
 
 def test_another_way_of_the_loss_is_right():

@@ -31,6 +31,7 @@ SCALED = "slope * (len(labels[i]) / images)"
 IMAGES = "images, loss, slopes = sum(len(some) for some in labels), 0.0, {}"
 SEND_BACK = 'if me > 0: wire.send(me - 1, "B", i, back)'
 SEND_ON = 'wire.send(me + 1, "F", i, y)'
+OTHERWISE = 'if me + 1 == size else wire.receive(me + 1, "B", i)'
 SENT = 'wire.send(me - 1, "B", i, back)'
 LOSS = "mean * len(labels[i]) / images"
 STEP = "sum((micro - 1) * max(way) + sum(way) for way in (forward, backward))"
@@ -44,6 +45,13 @@ WRONG = {
     "all count the same": ("work", [(SCALED, "slope / len(labels)")], "with more images has to count for more"),
     "sums": ("work", [(SCALED, "slope * len(labels[i])")], "asked for is the mean"),
     "divided by all images": ("work", [(SCALED, "slope / images")], "multiply by those of the micro-batch"),
+    "weighted on every stage": (
+        "work", [(SCALED, "slope"), ("stage.backward(i, slope)", "stage.backward(i, slope * len(labels[i]) / images)")],
+        "has that factor already",
+    ),
+    "the last slope": (
+        "work", [(f"slopes[i] {OTHERWISE}", f"slope {OTHERWISE}")], "is it that of another micro-batch",
+    ),
     "nothing sent back": ("work", [(SEND_BACK, "pass")], "stage 0 waits for the gradient B0 from stage 1"),
     "nothing sent on": ("work", [(SEND_ON, "None")], "stage 1 waits for the activations F0 from stage 0"),
     "sent back by the first": ("work", [("me > 0", "me > -1")], "only neighbours are joined"),
@@ -79,6 +87,11 @@ WRONG = {
         "step_seconds",
         [(STEP, "sum(forward) + sum(backward) + (micro - 1) * max(f + b for f, b in zip(forward, backward))")],
         "need not be the one that is slowest backward",
+    ),
+    "the last stage queues": (
+        "step_seconds",
+        [(STEP, "sum(forward) + sum(backward) + (micro - 1) * (forward[-1] + backward[-1])")],
+        "need not be the last",
     ),
     "one too many": ("step_seconds", [("micro - 1", "micro")], "one micro-batch too many"),
     "forward only": ("step_seconds", [("(forward, backward)", "(forward,)")], "the backward passes are missing"),

@@ -38,6 +38,9 @@ WRONG = {
     "weights alone": ("enough", [(GAIN, "arithmetic * inputs * outputs")], "weights are counted alone"),
     "no outputs": ("enough", [(GAIN, "arithmetic * inputs * outputs - word * inputs")], "outputs of every example"),
     "no inputs": ("enough", [(GAIN, "arithmetic * inputs * outputs - word * outputs")], "inputs of every example"),
+    "outputs read, too": (
+        "enough", [(GAIN, "arithmetic * inputs * outputs - word * (inputs + 2 * outputs)")], "written once",
+    ),
     "rounded down": ("enough", [(LEAST, "int(word * inputs * outputs / per_example)")], "round up"),
     "not rounded": ("enough", [(LEAST, "word * inputs * outputs / per_example")], "whole number"),
     "a negative batch": ("enough", [("per_example > 0", "True")], "negative"),
@@ -56,7 +59,7 @@ WRONG = {
     ),
     "a block as large as the cache": (
         "order", [(SIDE, "min(sizes[short], math.isqrt(words))"), (OTHER, "min(sizes[middle], math.isqrt(words))")],
-        "times the lower bound",
+        "the block nearly fits",
     ),
     "no step of 1": ("order", [(BLOCKS, "[(short, 2), (middle, 1), (longest, 1)]")], "one of 1 for each"),
     "a loop is missing": ("order", [(BLOCKS, "[(short, 1), (middle, 1)]")], "the loops are i, p and j"),
@@ -77,10 +80,17 @@ WRONG = {
         [("np.array(held, float)", "np.sum(held, axis=0, keepdims=True)"), ("[1] * len(held)", "[1]")],
         "one that all arrays share",
     ),
+    "halves": (
+        "exponents", [(RESULT, "{loop: min(0.5, end) for loop, (_, end) in zip(loops, longest)}")], "may differ",
+    ),
+    "a part of M / 3 words": (
+        "exponents", [("[1] * len(held)", "[1 - math.log(3, words)] * len(held)")], "may have M words",
+    ),
     "a list": ("exponents", [(RESULT, "list(found.x)")], "a dict with an exponent"),
     "M in place of its power": ("exponents", [("[1] * len(held)", "[words] * len(held)")], "words of"),
     "no loading": ("cycles", [(PLAIN, "side + tiles * wave - side")], "weights"),
     "one way only": ("cycles", [(WAVE, "batch + side - 1")], "two ways"),
+    "a side for both ways": ("cycles", [(WAVE, "batch + side")], "to the right and side"),
     "a step too many": ("cycles", [(WAVE, "batch + 2 * side")], "side − 1 steps"),
     "one wave for all": ("cycles", [(PLAIN, "tiles * (side + batch) + wave - batch")], "until the one before it"),
     "one tile": ("cycles", [(PLAIN, "side + wave")], "there are several"),

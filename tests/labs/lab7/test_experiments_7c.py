@@ -14,7 +14,7 @@ from labs.lab7_splitting_the_model.lessons import machine
 TINY = {
     "layer_energy": {"WIDTH": 16, "BATCHES": (1, 4)},
     "memory_hierarchy": {"SIZES": [8_192, 65_536], "TURNS": 2},
-    "blocked_product": {"SIZE": 64, "TURNS": 2, "BLOCKS": [(0, 64), (1, 64), (8, 64)]},
+    "blocked_product": {"SIZE": 64, "TURNS": 2, "BLOCKS": [(-1, 64), (0, 64), (1, 64), (8, 64)]},
 }
 
 

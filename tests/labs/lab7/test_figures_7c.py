@@ -43,14 +43,17 @@ def test_the_hierarchy_shows_medians_and_the_caches():
 def raced():
     blocks = [(0, 64, 2.0), (1, 64, 10.0), (1, 64, 14.0), (8, 64, 50.0), (1, 32, 9.0), (8, 32, 40.0)]
     compiled = pd.DataFrame(blocks, columns=["rows", "depth", "gigaflops"]).assign(what="C++", number="float32")
+    alone = pd.DataFrame({"rows": [-1], "depth": [64], "gigaflops": [60.0], "what": ["registers alone"]})
     lanes = [("float32", 4, 20.0), ("float32", 8, 40.0), ("float64", 2, 10.0), ("float64", 4, 21.0)]
     numpy = pd.DataFrame(lanes, columns=["number", "lanes", "gigaflops"]).assign(what="NumPy")
-    return pd.concat([compiled, numpy])
+    return pd.concat([compiled, alone, numpy])
 
 
 def test_products_have_their_blocks_and_lanes(raced):
     left, right = figures_7c.products(raced).axes
-    assert legend(left) == ["row times column", "32 products at a time", "64 products at a time"]
+    assert legend(left) == ["row times column", "multiply-adds in registers alone", "32 products at a time",
+                            "64 products at a time"]  # fmt: skip
+    assert any(set(line.get_ydata()) == {60.0} for line in left.lines)
     assert list(left.containers[1].lines[0].get_ydata()) == [12, 50]
     assert set(left.lines[-1].get_ydata()) == {2.0} or any(set(line.get_ydata()) == {2.0} for line in left.lines)
     assert legend(right) == ["float32", "float64"] and list(right.containers[1].lines[0].get_xdata()) == [2, 4]
@@ -82,6 +85,15 @@ def test_the_wave_has_a_picture_for_each_cycle():
     assert len(figure.axes) == len(busy) == 13
     assert titles(figure) == [str(cycle) for cycle in range(13)]
     assert np.array_equal(figure.axes[5].images[0].get_array(), busy[5])
+
+
+def test_the_roof_bends_at_the_batch_that_is_enough():
+    figure = figures_7c.roof(180, 600, 2)
+    assert legend(figure) == ["TPU2", "this chip"]
+    axis = figure.axes[0]
+    own = axis.lines[1]
+    assert own.get_ydata()[-1] == pytest.approx(180) and own.get_ydata()[0] == pytest.approx(0.6)
+    assert axis.texts[0].get_text().strip() == "batch 300" and axis.lines[2].get_xdata()[0] == pytest.approx(300)
 
 
 def test_utilisation_has_a_line_for_each_way():

@@ -23,9 +23,18 @@ def test_reads_are_timed_by_size():
 
 @compiled
 def test_products_are_right_with_every_block():
-    blocks = [(0, 64), (1, 64), (2, 24), (4, 64), (8, 10)]
+    blocks = [(-1, 64), (0, 64), (1, 64), (2, 24), (4, 64), (8, 10)]
     table = machine.products(64, blocks)  # the program checks its result
     assert list(zip(table["rows"], table["depth"])) == blocks and (table["seconds"] > 0).all()
+
+
+@compiled
+def test_the_race_has_a_row_for_each_block_and_each_kernel(monkeypatch):
+    monkeypatch.setattr(machine, "_flags", lambda: {"pni"})
+    table = machine.race(64, [(-1, 64), (8, 64)])
+    assert table["what"].tolist() == ["registers alone", "C++", "NumPy", "NumPy"]
+    assert table["number"].tolist() == ["float32", "float32", "float32", "float64"]
+    assert (table["gigaflops"] > 0).all()
 
 
 def test_without_a_compiler_one_sentence_says_so(monkeypatch, capsys):
