@@ -58,7 +58,7 @@ def machine() -> str:
 
 
 def write_table(path: Path, table: pd.DataFrame, **provenance: object) -> None:
-    """Write `table` as CSV behind comment lines that say where it comes from.
+    """Write `table` as CSV after comment lines that say where it comes from.
 
     `provenance` needs at least command, data, seeds and seconds; date, machine and versions are added.
     """

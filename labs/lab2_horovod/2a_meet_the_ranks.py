@@ -15,7 +15,8 @@
 # with numbers when N ranks with batch b are the same as one rank with batch N·b, and when they are not; write a ring
 # all-reduce and say what it costs.
 #
-# **Time:** 50 minutes; the runs take about 1 minute on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 50 minutes; the runs took about 1 minute on the 2 CPU cores on which this was written; on GPUs they are
+# not yet measured.
 #
 # **Needs:** Python, NumPy, and the gradient of a linear model from 1a. No GPU: each rank is a process on your
 # processor.
@@ -333,7 +334,8 @@ def show():
 show()
 
 # %% [markdown]
-# - **Plain:** equal to within $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum.
+# - **Plain:** equal to within $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum. (An exact 0
+#   is drawn at $10^{-17}$.)
 # - **Uneven shares:** a few hundredths, far more than rounding. The cure: equal shares (notebook 2b), or weight each
 #   rank's gradient with its number of examples. (If your function does so already, you see rounding here too.)
 # - **Batch norm:** another function is differentiated, for each example is normalised with 7 others in place of 31.

@@ -106,7 +106,7 @@ def measure(master: masters.Master) -> dict:
 
 def claim(master: masters.Master) -> float | None:
     """The seconds that the opening cell states for 2 CPU cores."""
-    found = re.search(r"about (?:(\d+)|an?|one) (second|minute)s? on 2 CPU cores", master.time)
+    found = re.search(r"about (?:(\d+)|an?|one) (second|minute)s? on (?:the )?2 (?:quiet )?CPU cores", master.time)
     return found and int(found.group(1) or 1) * UNITS[found.group(2)]
 
 

@@ -159,6 +159,14 @@ def test_unknown_step_is_named():
         conversions.converted(["warp"])
 
 
+def test_a_script_that_is_as_it_was_handed_out_is_not_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(checks_2b, "gather", lambda *_, **__: pytest.fail("it was run"))
+    script = tmp_path / "fashion_mnist.py"
+    script.write_bytes((conversions.LAB2 / script.name).read_bytes())
+    report = checks_2b.check("init", script)
+    assert report.score == 0 and "`fashion_mnist.py` is as you got it" in str(report)
+
+
 def test_report_escapes_and_focuses():
     report = Report([Verdict("a", "A", 0, 1, "<b>wrong</b>", "look"), Verdict("b", "B", 1, 1, "fine")], focus="a")
     assert "&lt;b&gt;wrong" in report._repr_html_() and "look" in report._repr_html_()
