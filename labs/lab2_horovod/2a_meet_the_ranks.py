@@ -334,8 +334,8 @@ def show():
 show()
 
 # %% [markdown]
-# - **Plain:** equal to within $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum. (An exact 0
-#   is drawn at $10^{-17}$.)
+# - **Plain:** equal to within $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum. (An
+#   exact 0 is drawn at $10^{-17}$.)
 # - **Uneven shares:** a few hundredths, far more than rounding. The cure: equal shares (notebook 2b), or weight each
 #   rank's gradient with its number of examples. (If your function does so already, you see rounding here too.)
 # - **Batch norm:** another function is differentiated, for each example is normalised with 7 others in place of 31.
