@@ -20,6 +20,7 @@ from course_lib.cost import networks
 from course_lib.notebook import predictions
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.report import Ticker
+from course_lib.notebook.widgets.survey import Survey
 from course_lib.ranks import launch
 from labs.lab2_horovod.lessons.checks_2e import check
 
@@ -241,3 +242,11 @@ predictions.table()
 # - S. Li et al.: *PyTorch Distributed: Experiences on Accelerating Data Parallel Training.* arXiv:2006.15704
 # - S. Rajbhandari et al.: *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models.* arXiv:1910.02054
 # - Y. Zhao et al.: *PyTorch FSDP: Experiences on Scaling Fully Sharded Data Parallel.* arXiv:2304.11277
+
+# %% [markdown]
+# ## How was this lab?
+#
+# From 1, not at all, to 5, entirely. *Save* writes your answers into `survey.csv` beside this notebook.
+
+# %%
+Survey()
