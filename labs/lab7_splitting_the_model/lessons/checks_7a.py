@@ -677,16 +677,19 @@ def ring(ranks: int, numbers: float) -> float:
     return 2 * (ranks - 1) / ranks * numbers
 
 
-def counted_words(
+def loads(
     tokens: int, sizes: Sequence[int], data: int, tensor: int, *, cut_tokens: bool = True, cut_weights: bool = True,
     way_back: bool = True, biases: bool = True,
-) -> float:  # fmt: skip
-    """Numbers that a rank sends in a step of the pair; the options leave something out, as mistakes do."""
+) -> tuple[float, float]:  # fmt: skip
+    """Numbers that a rank sends in a step of the pair, for activations and for the gradients of weights.
+
+    The options leave something out, as mistakes do.
+    """
     into, middle, out = sizes
     activations = tokens / (data if cut_tokens else 1) * (out + into * way_back)
     cut = tensor if cut_weights else 1
     weights = ((into + out) * middle + middle * biases) / cut + out * biases
-    return ring(tensor, activations) + ring(data, weights)
+    return ring(tensor, activations), ring(data, weights)
 
 
 def _words(plans: Sequence[tuple[int, int]]) -> Callable[[Callable], None]:
@@ -695,25 +698,25 @@ def _words(plans: Sequence[tuple[int, int]]) -> Callable[[Callable], None]:
             for data, tensor in plans:
                 found = number(words(tokens, sizes, data, tensor))
                 with case(f"{tokens} tokens, sizes {sizes}, {data} × {tensor} ranks"):
-                    right = counted_words(tokens, sizes, data, tensor)
+                    right = sum(loads(tokens, sizes, data, tensor))
+                    without = {
+                        part: sum(loads(tokens, sizes, data, tensor, **{part: False}))
+                        for part in ("cut_tokens", "cut_weights", "way_back", "biases")
+                    }
                     into, _, out = sizes
                     compare(
                         found,
                         right,
                         "the numbers that a rank sends",
                         {
-                            "a tensor group works on its own part of the tokens, a `data`th of them.": counted_words(
-                                tokens, sizes, data, tensor, cut_tokens=False
-                            ),
+                            "a tensor group works on its own part of the tokens, a `data`th of them.": without[
+                                "cut_tokens"
+                            ],
                             "a rank has only a part of the weights, so it averages only their gradients.": (
-                                counted_words(tokens, sizes, data, tensor, cut_weights=False)
+                                without["cut_weights"]
                             ),
-                            "the pair has an all-reduce in the backward pass, too: of what?": counted_words(
-                                tokens, sizes, data, tensor, way_back=False
-                            ),
-                            "the biases have gradients, too; which of them is cut?": counted_words(
-                                tokens, sizes, data, tensor, biases=False
-                            ),
+                            "the pair has an all-reduce in the backward pass, too: of what?": without["way_back"],
+                            "the biases have gradients, too; which of them is cut?": without["biases"],
                             "both biases are taken for cut: the second is whole on every rank.": right
                             - ring(data, out * (1 - 1 / tensor)),
                             "the outputs are as wide as the inputs only in some layers: which of the two all-reduces "

@@ -309,18 +309,14 @@ PLANS = (
 PATIENCE_S = 1.0  # for a list of so many layers that trying all plans takes far longer
 
 
-def best_plan(seconds: Sequence[float], stages: int) -> list[int]:
-    """The cuts for which the slowest stage is as fast as can be, by dynamic programming."""
+def fastest(seconds: Sequence[float], stages: int) -> float:
+    """The time of the slowest stage with the best cuts, by dynamic programming over the layers and the stages."""
     sums, layers = np.concatenate([[0.0], np.cumsum(seconds)]), len(seconds)
-    best = [[(float(sums[end]), ())] for end in range(layers + 1)]  # best[end][count − 1]: of the first `end` layers
-    for count in range(2, stages + 1):
-        for end in range(layers + 1):
-            found = [
-                (max(best[cut][count - 2][0], float(sums[end] - sums[cut])), (*best[cut][count - 2][1], cut))
-                for cut in range(count - 1, end)
-            ]
-            best[end].append(min(found) if found else (float("inf"), ()))
-    return list(best[layers][stages - 1][1])
+    best = sums  # of the first layers, with one stage; then with one more and one more
+    for _ in range(stages - 1):
+        best = np.array([min((max(best[c], sums[end] - sums[c]) for c in range(end)), default=np.inf)
+                         for end in range(layers + 1)])  # fmt: skip
+    return float(best[layers])
 
 
 def slowest(seconds: Sequence[float], cuts: Sequence[int]) -> float:
@@ -369,7 +365,7 @@ def _optimal(cuts: Callable) -> None:
 
 
 def _compare_plans(seconds: Sequence[float], stages: int, found: list[int]) -> None:
-    best = slowest(seconds, best_plan(seconds, stages))
+    best = fastest(seconds, stages)
     if slowest(seconds, found) <= best * (1 + 1e-9):
         return
     told = f"{found} make the slowest stage take {slowest(seconds, found):g}; {best:g} is possible"
@@ -400,23 +396,19 @@ def _many_layers(cuts: Callable) -> None:
 # --- delays
 
 
-def counted_delays(stages: int, *, ticks: bool) -> list[int]:
+def counted_delay(stages: int, stage: int, *, ticks: bool) -> int:
     """Updates of a stage between a forward pass and the backward pass of the same batch, far from the start."""
-    found = []
-    for stage in range(stages):
-        if ticks:
-            row = [
-                (kind, batch)
-                for tick in range(6 * stages)
-                for kind, batch in (("F", tick - stage), ("B", tick - 2 * (stages - 1) + stage))
-                if batch >= 0
-            ]
-        else:
-            row = schedules.one_forward_one_backward(stages, 5 * stages)[stage]
-        batch = 3 * stages
-        between = row[row.index(("F", batch)) : row.index(("B", batch))]
-        found.append(sum(kind == "B" for kind, _ in between))
-    return found
+    if ticks:
+        row = [
+            (kind, batch)
+            for tick in range(6 * stages)
+            for kind, batch in (("F", tick - stage), ("B", tick - 2 * (stages - 1) + stage))
+            if batch >= 0
+        ]
+    else:
+        row = schedules.one_forward_one_backward(stages, 5 * stages)[stage]
+    batch = 3 * stages
+    return sum(kind == "B" for kind, _ in row[row.index(("F", batch)) : row.index(("B", batch))])
 
 
 def _delayed(place: int) -> Callable[[Callable], None]:
@@ -425,7 +417,7 @@ def _delayed(place: int) -> Callable[[Callable], None]:
     def judge(delays: Callable) -> None:
         for stages in (1, 2, 3, 5, 8):
             found = array(several(delays(stages), *told)[place], (stages,), f"{told[place]}, {stages} stages: it")
-            right = np.array(counted_delays(stages, ticks=place == 0))
+            right = np.array([counted_delay(stages, stage, ticks=place == 0) for stage in range(stages)])
             s = np.arange(stages)
             mistakes = {
                 "the first stage waits longest for the gradient to come back, and the last not at all: count from the "

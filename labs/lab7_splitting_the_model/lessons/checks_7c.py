@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from course_lib import movement
 from course_lib.notebook.answers import case, compare, number, returned
@@ -13,7 +13,12 @@ from course_lib.notebook.judging import Criterion, Wrong
 # --- enough
 
 BITS_64, BITS_16 = (25, 2_560), (0.8, 640)
-WIDE = ((4_096, 1_000, *BITS_64), (1_024, 1_024, *BITS_64), (784, 3_000, *BITS_64), (8_192, 8_192, *BITS_16))
+WIDE = {  # the layer → the smallest batch
+    (4_096, 1_000, *BITS_64): 118,
+    (1_024, 1_024, *BITS_64): 128,
+    (784, 3_000, *BITS_64): 123,
+    (8_192, 8_192, *BITS_16): 995,
+}
 NARROW = ((128, 128, *BITS_64), (4_096, 100, *BITS_64), (1_024, 1_024, *BITS_16))
 
 
@@ -21,23 +26,17 @@ def _smallest(least: float) -> int:
     return math.ceil(least - 1e-9)
 
 
-def reference_enough(inputs: int, outputs: int, arithmetic: float, word: float) -> int | None:
-    """See the exercise `enough`."""
-    gain = arithmetic * inputs * outputs - word * (inputs + outputs)
-    return _smallest(word * inputs * outputs / gain) if gain > 0 else None
-
-
 def _told(inputs: int, outputs: int, arithmetic: float, word: float) -> str:
     return f"{inputs:,} inputs, {outputs:,} outputs, {arithmetic:g} and {word:,} pJ"
 
 
 def _wide(enough: Callable) -> None:
-    for layer in WIDE:
+    for layer, right in WIDE.items():
         inputs, outputs, arithmetic, word = layer
         found = enough(*layer)
         with case(_told(*layer)):
             if found is None or found == math.inf:
-                raise Wrong(f"a batch of {reference_enough(*layer)} is enough.")
+                raise Wrong(f"a batch of {right} is enough.")
             found, weights = number(found), inputs * outputs
             if found != int(found):
                 raise Wrong(f"{found:g} examples? A batch is a whole number: round up.")
@@ -49,10 +48,8 @@ def _wide(enough: Callable) -> None:
                 "an output is written once, and nothing of it has to be read.": only[3],
             }
             batches = {why: _smallest(word * weights / gain) for why, gain in mistakes.items() if gain > 0}
-            batches["with one example fewer memory takes more than arithmetic: round up."] = (
-                reference_enough(*layer) - 1
-            )
-            compare(found, reference_enough(*layer), "the smallest batch", batches)
+            batches["with one example fewer memory takes more than arithmetic: round up."] = right - 1
+            compare(found, right, "the smallest batch", batches)
 
 
 def _narrow(enough: Callable) -> None:
@@ -214,22 +211,16 @@ def _feasible_and_largest(nest: movement.Nest, words: int, found: object) -> Non
 # --- cycles
 
 ENDLESS = (10**13, 3, 16)  # a formula takes no longer for it
-ONE_BY_ONE = ((5, 1, 4), (1, 1, 16), (5, 3, 4), (64, 8, 16), ENDLESS)
-BUFFERED = ((64, 8, 16), (20, 3, 4), (5, 1, 4), ENDLESS)
-STARVED = ((1, 8, 16), (5, 3, 8), (3, 2, 4))
+# batch, tiles and side → cycles
+ONE_BY_ONE = {(5, 1, 4): 15, (1, 1, 16): 47, (5, 3, 4): 45, (64, 8, 16): 880, ENDLESS: 30_000_000_000_138}
+BUFFERED = {(64, 8, 16): 558, (20, 3, 4): 70, (5, 1, 4): 15, ENDLESS: 30_000_000_000_046}
+STARVED = {(1, 8, 16): 159, (5, 3, 8): 43, (3, 2, 4): 17}
 
 
-def reference_cycles(batch: int, tiles: int, side: int, buffered: bool) -> int:
-    """See the exercise `cycles`."""
-    edge = side + 2 * (side - 1)
-    return edge + (tiles - 1) * max(batch, side) + batch if buffered else tiles * (edge + batch)
-
-
-def _cycles(cases: tuple, buffered: bool) -> Callable[[Callable], None]:
+def _cycles(cases: Mapping[tuple[int, int, int], int], buffered: bool) -> Callable[[Callable], None]:
     def judge(cycles: Callable) -> None:
-        for batch, tiles, side in cases:
+        for (batch, tiles, side), expected in cases.items():
             told = f"batch {batch}, {tiles} tiles, side {side}, {'' if buffered else 'not '}buffered: the cycles"
-            expected = reference_cycles(batch, tiles, side, buffered)
             fill = 2 * (side - 1)
             mistakes = {
                 "the first weights have to be loaded, too.": expected - side,
@@ -251,7 +242,7 @@ def _cycles(cases: tuple, buffered: bool) -> Callable[[Callable], None]:
                     "a batch shorter than `side` has to wait for the next weights.": side + tiles * batch + fill,
                     "after the last tile there are no weights to wait for.": side + tiles * max(batch, side) + fill,
                     "that is without a second register: weights are loaded while the units multiply.": (
-                        reference_cycles(batch, tiles, side, False)
+                        tiles * (side + batch + fill)
                     ),
                     "the wave of a tile runs out while the next one enters: only once is it waited for.": (
                         side + (tiles - 1) * max(batch, side) + batch + tiles * fill

@@ -13,7 +13,7 @@ from course_lib.notebook import sweep
 from course_lib.parallel import schedules
 from course_lib.system.paths import ROOT
 from labs.lab7_splitting_the_model.lessons import figures_7b
-from labs.lab7_splitting_the_model.lessons.checks_7b import counted_delays
+from labs.lab7_splitting_the_model.lessons.checks_7b import counted_delay
 
 LAB = ROOT / "labs" / "lab7_splitting_the_model"
 TEXT = re.sub(r"\s+", " ", re.sub(r"(?m)^# ?", "", (LAB / "7b_cut_the_depth.py").read_text(encoding="utf-8")))
@@ -88,7 +88,7 @@ def test_the_table_of_losses(stale):
         cells = [
             f"{told(lost.loc[(way, stages)])}, η = {f'{rate[way, stages]:g}'[1:]}" for way in ("current", "stashed")
         ]
-        assert f"| {stages} | {counted_delays(stages, ticks=True)[0]} | {' | '.join(cells)} |" in TEXT
+        assert f"| {stages} | {counted_delay(stages, 0, ticks=True)} | {' | '.join(cells)} |" in TEXT
 
 
 def test_what_is_said_of_stale_weights(stale, scores):

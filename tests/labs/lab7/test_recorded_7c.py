@@ -74,12 +74,13 @@ def test_what_is_said_of_products():
     assert f"take {1_056 * 32 * 4 / 1_000:.0f} KB" in TEXT
 
 
-def test_what_is_said_of_the_arrays():
-    assert "16 of its 21 cycles" in TEXT and checks_7c.reference_cycles(1, 1, 16, False) == 47
+def test_what_is_said_of_the_arrays(answer):
+    assert "16 of its 21 cycles" in TEXT and checks_7c.ONE_BY_ONE[1, 1, 16] == 47
     assert systolic.tree(np.ones((1, 16, 16)), np.ones((1, 1, 16))).cycles == 21
     assert "Loading takes 16 cycles, and the wave 30 more" in TEXT
     assert f"meet at {45e12 / 600e9:.0f} FLOP for each byte" in TEXT
-    assert checks_7c.reference_cycles(128, 1_000, 128, True) / 1_000 == pytest.approx(128, rel=0.01)
+    cycles = answer("7c_data_movement", "cycles")
+    assert cycles(128, 1_000, 128, True) / 1_000 == pytest.approx(128, rel=0.01)
 
 
 def test_what_a_word_costs_in_the_summary():
