@@ -1,5 +1,5 @@
 """Checks of notebook 6c: what a rank sends and keeps, momentum and compression, a low-rank mean, and the ranks at
-which an all-gather stops to pay."""
+which an all-gather stops paying."""
 
 from __future__ import annotations
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
+from itertools import accumulate
 
 import numpy as np
 
@@ -12,6 +14,9 @@ IMAGES = 20_000
 BATCH, HIDDEN, CLASSES = 16, 32, 10
 PIXELS = 14 * 14
 SIZE = (PIXELS + 1) * HIDDEN + (HIDDEN + 1) * CLASSES  # of the vector
+_SHAPES = ((PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,))
+_ENDS = [0, *accumulate(math.prod(shape) for shape in _SHAPES)]
+_PLACES = tuple(zip(_ENDS, _ENDS[1:], _SHAPES))
 
 
 @lru_cache(maxsize=1)
@@ -78,11 +83,7 @@ def batches(updates: int, seed: int, size: int = BATCH) -> np.ndarray:
 
 def _parts(weights: np.ndarray) -> list[np.ndarray]:
     """Views of the vector: kernel [196, 32], bias [32], kernel [32, 10], bias [10]."""
-    shapes, found, at = ((PIXELS, HIDDEN), (HIDDEN,), (HIDDEN, CLASSES), (CLASSES,)), [], 0
-    for shape in shapes:
-        found.append(weights[at : at + int(np.prod(shape))].reshape(shape))
-        at += found[-1].size
-    return found
+    return [weights[begin:end].reshape(shape) for begin, end, shape in _PLACES]
 
 
 def _forward(weights: np.ndarray, images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
