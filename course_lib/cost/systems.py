@@ -139,7 +139,26 @@ LINES: tuple[Measured, ...] = (
     ),
 )
 
-LATER: tuple[Measured, ...] = ()
+_REPORT = "E. Bugliarello: Distributed TensorFlow, a performance evaluation, CSCS 2017, synthetic data"
+_DAINT = Cluster("Piz Daint", 128, 1, PCIE, Link(14e-6, 10e9), f"{_REPORT}: one P100 a host; Aries, 10 GB/s assumed")
+_EC2_AGAIN = Cluster("EC2, by CSCS", 16, 8, PCIE, network(10), f"{_REPORT}: p2.8xlarge")
+_MN1 = Cluster("Akiba et al. 2017", 128, 8, PCIE, network(112), "Preferred Networks on MN-1: 8 P100, 2 × 56 Gbit/s")
+_IBM = Cluster(
+    "Cho et al. 2017", 64, 4, NVLINK_P100, network(100), "arXiv:1708.02188: 64 hosts, 4 P100; 100 Gbit/s assumed"
+)
+
+LATER: tuple[Measured, ...] = (
+    *_table(
+        _DAINT, "Inception V3", 64, 138.23,
+        {2: 264.57, 4: 523.38, 8: 1018.18, 16: 2001.00, 32: 3840.35, 64: 7118.31, 128: 9219.70}, _REPORT,
+    ),
+    *_table(
+        _EC2_AGAIN, "Inception V3", 64, 30.55,
+        {2: 58.38, 4: 116.34, 8: 230.75, 16: 448.57, 32: 863.72, 64: 1731.31, 128: 3333.20}, _REPORT,
+    ),
+    Measured(_MN1, "ResNet-50", 1024, 32, 138, 0.80, "as quoted by Mikami et al. (arXiv:1811.05233); rate: He et al."),
+    Measured(_IBM, "ResNet-101", 256, 20, 104, 0.95, "as reported in the press, Aug 2017; rate: Horovod's page"),
+)  # fmt: skip
 
 
 def predicted(line: Measured, spread: float) -> float:

@@ -398,27 +398,28 @@ def _on_axis(seconds: Sequence[float]) -> np.ndarray:
 
 
 def left_out(table: pd.DataFrame, caption: str = "") -> Card:
-    """Predicted over published efficiency, each system by constants that were fitted on the others.
+    """Predicted over published efficiency: systems left out of the fit that predicts them, and systems added later.
 
     Args:
-        table: columns system, published, predicted (both in %), as in recorded/leave_one_out.csv.
+        table: columns test ("left out" or "added later"), system, published, predicted (both in %), as in
+            recorded/leave_one_out.csv.
     """
     with style():
-        figure, (axis,) = card(height=470, caption=caption or "each system left out of the fit that predicts it")
-        figure.subplots_adjust(left=68 / WIDTH, right=0.72)
-        ends = np.array([45, 103])
-        axis.fill_between(ends, ends - 10, ends + 10, color=FAINT, alpha=0.15, lw=0)
-        axis.plot(ends, ends, color=FAINT, linewidth=1)
-        axis.text(47, 58, "± 10 points", fontsize=9.5, color=FAINT)
-        for number, (name, rows) in enumerate(table.groupby("system", sort=False)):
-            axis.plot(
-                rows["published"], rows["predicted"], color=PALETTE[number], marker=MARKERS[number], markersize=7,
-                linestyle="none", label=name,
-            )  # fmt: skip
-        axis.set_xlim(*ends)
-        axis.set_ylim(*ends)
-        axis.set_xlabel("published efficiency, %")
-        axis.set_ylabel("predicted efficiency, %")
-        handles, labels = axis.get_legend_handles_labels()
-        figure.legend(handles, labels, loc="center right", ncols=1)
+        figure, axes = card(height=440, columns=2, caption=caption)
+        figure.subplots_adjust(left=68 / WIDTH, right=0.97, top=0.68, wspace=0.2)
+        ends = np.array([48, 103])
+        number = 0
+        for axis, (test, title) in zip(axes, (("left out", "left out in turn"), ("added later", "added later"))):
+            axis.fill_between(ends, ends - 10, ends + 10, color=FAINT, alpha=0.15, lw=0)
+            axis.plot(ends, ends, color=FAINT, linewidth=1)
+            axis.text(84, 71, "± 10 points", fontsize=9.5, color=FAINT)
+            for name, rows in table[table["test"] == test].groupby("system", sort=False):
+                look = {"color": PALETTE[number % len(PALETTE)], "markersize": 6, "label": name}
+                look["fillstyle"] = "full" if number < len(PALETTE) else "none"
+                axis.plot(rows["published"], rows["predicted"], MARKERS[number % len(MARKERS)], **look)
+                number += 1
+            axis.set(xlim=ends, ylim=ends, title=title, xlabel="published efficiency, %")
+        axes[0].set_ylabel("predicted efficiency, %")
+        handles = [handle for axis in axes for handle in axis.get_legend_handles_labels()[0]]
+        figure.legend(handles=handles, loc="upper left", ncols=4, fontsize=9.5)
     return figure
