@@ -2,7 +2,7 @@
 # # 8a Measure
 #
 # "Trains in 61 seconds." On which machine, from which moment on, how often did you try, and what else was running? This
-# notebook measures times as they are: a spread, not a number. The next ones cheat with them.
+# notebook measures times as they are: a spread, not a number. The next one cheats with them.
 #
 # **You will be able to** say how much longer one program takes than another, with an interval; say how many runs a
 # claim needs before you make them; tell throughput from latency; say why a fast product of matrices is not a fast

@@ -120,7 +120,16 @@ figures.winners(scores, caption=f"{fashion.name} · 200 models · 300 test image
 # | looking often at a noisy curve | 8a: seven seconds of 32 |
 # | weak scaling called scaling | 2c: a batch that grows with the ranks is another training |
 #
-# MLPerf answers with rules. Its *closed* division fixes the model and the data set, limits the hyper-parameters to a
+# Benchmarks differ in what they leave open to such tricks:
+#
+# | benchmark | what is timed | quality asked for | rules |
+# |---|---|---|---|
+# | convnet-benchmarks, DeepBench | passes of some networks, single operations (8a) | none | – |
+# | Fathom | steps of eight networks | none | the networks are given |
+# | DAWNBench | time and price of a training; wait for an answer | an accuracy | nearly none; code is published |
+# | MLPerf Training | a training; seven tasks in its first round | one for each task | many, and logs |
+#
+# A program that learns nothing can win the first two. MLPerf answers with rules. Its *closed* division fixes the model and the data set, limits the hyper-parameters to a
 # list, asks for several runs and for all of them, and fixes where the clock starts and at which points of the training
 # the quality is looked at. Its *open* division frees the model, and such results are listed apart. DAWNBench counted
 # the time until a validation accuracy was reached, freed nearly everything else, and so learned much from its entries
@@ -290,9 +299,12 @@ predictions.table()
 # - Not every report has a trick. A suspicion needs a number that shows it.
 # - Rules help when they are fixed before, and checked by somebody else.
 #
+# Next: 8c evaluates on all ranks, without a wrong digit.
+#
 # - P. Mattson et al.: *MLPerf Training Benchmark.* MLSys 2020, arXiv:1910.01500
 # - C. Coleman et al.: *Analysis of DAWNBench, a time-to-accuracy machine learning performance benchmark.*
 #   arXiv:1806.01427
+# - R. Adolf et al.: *Fathom: Reference Workloads for Modern Deep Learning Methods.* arXiv:1608.06581
 # - D. H. Bailey: *Twelve ways to fool the masses when giving performance results on parallel computers.*
 #   Supercomputing Review, 1991
 # - A. Pedram, W. Lynch, G. Lauterbach: the tutorial on the systems side of training: its part on benchmarks

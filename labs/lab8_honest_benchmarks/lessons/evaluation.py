@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib import data, models
+from course_lib import data
 from course_lib.parallel.group import HorovodGroup
 
 RANKS = (1, 2, 4)
@@ -41,6 +41,8 @@ class Trainee:
         import tensorflow as tf
         from tensorflow import keras
 
+        from course_lib import models
+
         keras.utils.set_random_seed(0)
         whole = data.load("cifar10")
         self.x, self.y, self.x_test, self.y_test = whole.x_train, whole.y_train, whole.x_test, whole.y_test
@@ -49,7 +51,9 @@ class Trainee:
         optimizer.build(model.trainable_variables)
         loss_of = keras.losses.SparseCategoricalCrossentropy()
 
-        @tf.function(reduce_retracing=True)
+        given = tf.TensorSpec([None, *whole.x_train.shape[1:]], tf.uint8)  # one graph for any number of images
+
+        @tf.function(input_signature=[given, tf.TensorSpec([None], tf.int32)])
         def slopes(images: tf.Tensor, labels: tf.Tensor) -> list[tf.Tensor]:
             with tf.GradientTape() as tape:
                 loss = loss_of(labels, model(tf.cast(images, tf.float32), training=True))
@@ -60,23 +64,26 @@ class Trainee:
             optimizer.apply_gradients(zip(gradients, model.trainable_variables))
 
         self._slopes, self._apply = slopes, apply
-        self._answer = tf.function(lambda some: tf.argmax(model(tf.cast(some, tf.float32), training=False), 1))
+        self._answer = tf.function(
+            lambda some: tf.argmax(model(tf.cast(some, tf.float32), training=False), 1), input_signature=[given]
+        )
 
     def train(self, images: int, group: HorovodGroup) -> None:
         """One pass over the first `images`, each rank its share of every batch."""
-        for first in range(group.rank * BATCH, images, group.size * BATCH):
-            gradients = self._slopes(self.x[first : first + BATCH], self.y[first : first + BATCH])
+        together = group.size * BATCH
+        for first in range(0, images, together):
+            mine = np.arange(first, min(first + together, images))[group.rank :: group.size]
+            gradients = self._slopes(self.x[mine], self.y[mine].astype(np.int32))
             self._apply(self._hvd.grouped_allreduce(gradients, process_set=group.process_set))
 
     def predict(self, chosen: np.ndarray) -> np.ndarray:
-        """The predicted classes of these test images, which have to fill batches."""
-        batches = np.split(chosen, len(chosen) // BATCH) if len(chosen) else []
-        return np.concatenate([self._answer(self.x_test[some]).numpy() for some in batches] or [np.zeros(0, int)])
+        """The predicted classes of these test images."""
+        batches = (chosen[first : first + BATCH] for first in range(0, len(chosen), BATCH))
+        return np.concatenate([np.zeros(0, int), *(self._answer(self.x_test[some]).numpy() for some in batches)])
 
     def part(self, chosen: np.ndarray, batches: int) -> Part:
-        """What this rank has to judge: `chosen` of the test images, filled up to so many batches with image 0."""
-        filled = np.zeros(batches * BATCH, int)
-        filled[: len(chosen)] = chosen
+        """What this rank has to judge: `chosen` of the test images, over and over until so many batches are full."""
+        filled = np.resize(chosen if len(chosen) else [0], batches * BATCH)
         return Part(self.y_test[filled], self.predict(filled), np.arange(len(filled)) < len(chosen))
 
 
@@ -86,7 +93,7 @@ def times(
     """Seconds of training and of evaluation, by number of ranks, way and epoch: rows on rank 0, none on the others.
 
     Args:
-        images: trained on in an epoch, `judged`: test images; multiples of 4 BATCH. Before each part all ranks meet.
+        images: trained on in an epoch. judged: test images.
     """
     everybody = groups[RANKS[-1]]
     alone = groups[1]

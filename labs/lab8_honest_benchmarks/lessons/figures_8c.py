@@ -107,9 +107,7 @@ def family(table: pd.DataFrame, *, caption: str = "") -> Card:
                 axes.annotate(size, (cost, middle), (9, 6), textcoords="offset points", color=PALETTE[number])
         labels = ("million multiply-adds an image", "thousand weights", "seconds of an epoch's training")
         for axes, label in zip(panels, labels):
-            axes.set(xlabel=label, xlim=(0, None))
-            axes.margins(x=0.15)
-            axes.set_ylim(panels[0].get_ylim())
+            axes.set(xlabel=label, xlim=(0, 1.15 * axes.get_xlim()[1]), ylim=panels[0].get_ylim())
         panels[0].set(ylabel="test accuracy, %")
         panels[0].set_title("Three sizes: runs, mean, 95 % interval")
         figure.subplots_adjust(left=LEFT)

@@ -36,12 +36,32 @@ def test_the_weights_are_those_that_the_memory_model_counts(name, network):
         ("VGG-16", 32, 138_357_544, 15.47),
         ("VGG-A", 22, 132_863_336, 7.61),
         ("Inception V3", 190, 23_817_352, 5.71),
+        ("EfficientNet-B0", 213, 5_288_548, 0.386),
     ],
 )
 def test_networks_have_the_published_sizes(name, tensors, elements, billions):
     counted = totals(networks.find(name))
     assert counted[:2] == (tensors, elements)
     assert counted[2] == pytest.approx(billions, rel=0.003)
+
+
+@pytest.mark.parametrize(
+    ("width", "depth", "side", "millions", "billions"),
+    [  # arXiv:1905.11946, table 2, with the factors of the authors' program
+        (1.0, 1.0, 224, 5.3, 0.39),
+        (1.0, 1.1, 240, 7.8, 0.70),
+        (1.1, 1.2, 260, 9.2, 1.0),
+        (1.2, 1.4, 300, 12, 1.8),
+        (1.4, 1.8, 380, 19, 4.2),
+        (1.6, 2.2, 456, 30, 9.9),
+        (1.8, 2.6, 528, 43, 19),
+        (2.0, 3.1, 600, 66, 37),
+    ],
+)
+def test_efficientnets_have_the_published_sizes(width, depth, side, millions, billions):
+    _, elements, counted = totals(networks.EFFICIENTNET.scaled(width, depth).tensors(side))
+    assert elements / 1e6 == pytest.approx(millions, rel=0.025)
+    assert counted == pytest.approx(billions, rel=0.05)
 
 
 def test_an_unknown_network_is_an_error_that_lists_the_known():

@@ -1,0 +1,73 @@
+"""Figures of notebook 8c."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from labs.lab8_honest_benchmarks.lessons import figures_8c
+
+TIMES = pd.DataFrame(
+    {"ranks": ranks, "way": way, "trained": 10_240, "judged": 2_048, "training_s": 3 / ranks + 0.01 * epoch,
+     "evaluation_s": 0.2 / (ranks if way == "all ranks" else 1)}
+    for ranks in (1, 2, 4) for way in ("rank 0", "all ranks") for epoch in range(3)
+)  # fmt: skip
+
+
+def test_half_of_the_epoch_where_the_ranks_train_as_long_as_one_evaluates():
+    assert figures_8c.share(30.0, 2.0, 15) == pytest.approx(50)
+    assert figures_8c.share(30.0, 2.0, 1) == pytest.approx(6.25)
+
+
+def test_the_lines_go_through_the_dots_of_one_rank():
+    (axes,) = figures_8c.shares(TIMES).axes
+    lines = {line.get_label(): line for line in axes.get_lines()}
+    serial = lines["predicted: rank 0, training shared by all"]
+    found = figures_8c.measured_shares(TIMES).loc[("rank 0", 1), "share, %"]
+    assert serial.get_ydata()[0] == pytest.approx(found, rel=0.01)
+    assert serial.get_ydata()[-1] > 98 and serial.get_xdata()[-1] == pytest.approx(1024)
+    dashed = lines["the same in ImageNet's proportion"]
+    assert np.interp(50, dashed.get_ydata(), dashed.get_xdata()) == pytest.approx(
+        figures_8c.IMAGENET / 5 * np.interp(50, serial.get_ydata(), serial.get_xdata()), rel=0.02
+    )
+
+
+def test_nobody_evaluates_aside_of_a_single_rank():
+    def epoch_seconds(training, evaluation, ranks, way):
+        assert ranks > 1 or way != "aside"
+        return training / ranks + evaluation
+
+    (axes,) = figures_8c.three_ways(epoch_seconds, 2.0, 0.1).axes
+    assert [len(line.get_xdata()) for line in axes.get_lines()] == [11, 10, 11]
+
+
+@pytest.fixture(scope="module")
+def runs():
+    return pd.DataFrame(
+        {"use": "result", "size": size, "statistics": "all ranks", "seed": seed, "epoch": epoch, "training_s": 2.0,
+         "plain": 40.0 + seed + epoch, "averaged": 39.0 + seed + epoch,
+         "plain_test": 50.0 + place + seed if epoch == 2 else np.nan}
+        for place, size in enumerate("SML") for seed in (1, 2, 3) for epoch in (1, 2)
+    )  # fmt: skip
+
+
+@pytest.mark.slow
+def test_each_size_stands_at_its_cost(runs):
+    panels = figures_8c.family(runs).axes
+    assert [text.get_text() for text in panels[0].texts] == ["S", "M", "L"]
+    assert [round(text.xy[0], 2) for text in panels[0].texts] == [0.39, 1.07, 2.04]
+    assert [text.xy[1] for text in panels[2].texts] == [52.0, 53.0, 54.0]
+
+
+def test_plain_and_averaged_weights_stand_side_by_side(runs):
+    panels = figures_8c.averages(runs).axes
+    assert [axes.get_title(loc="left") for axes in panels] == ["Size S", "Size M", "Size L"]
+    plain, averaged = (line.lines[0].get_ydata() for line in panels[0].containers)
+    assert list(plain) == [43.0, 44.0] and list(averaged) == [42.0, 43.0]
+
+
+def test_minutes_add_up_beside_the_published_ones():
+    parts = {"aside": {"training": 100.0, "evaluation": 70.0}, "all": {"training": 100.0, "evaluation": 1.0}}
+    (axes,) = figures_8c.clocks(parts, 64).axes
+    assert [text.get_text() for text in axes.texts] == ["170", "101"]
