@@ -129,11 +129,11 @@ figures.winners(scores, caption=f"{fashion.name} · 200 models · 300 test image
 # | DAWNBench | time and price of a training; wait for an answer | an accuracy | nearly none; code is published |
 # | MLPerf Training | a training; seven tasks in its first round | one for each task | many, and logs |
 #
-# A program that learns nothing can win the first two. MLPerf answers with rules. Its *closed* division fixes the model and the data set, limits the hyper-parameters to a
-# list, asks for several runs and for all of them, and fixes where the clock starts and at which points of the training
-# the quality is looked at. Its *open* division frees the model, and such results are listed apart. DAWNBench counted
-# the time until a validation accuracy was reached, freed nearly everything else, and so learned much from its entries
-# about the tricks.
+# A program that learns nothing can win the first two. MLPerf answers with rules. Its *closed* division fixes the model
+# and the data set, limits the hyper-parameters to a list, asks for several runs and for all of them, and fixes where
+# the clock starts and at which points of the training the quality is looked at. Its *open* division frees the model,
+# and such results are listed apart. DAWNBench counted the time until a validation accuracy was reached, freed nearly
+# everything else, and so learned much from its entries about the tricks.
 #
 # ## Six reports
 #
