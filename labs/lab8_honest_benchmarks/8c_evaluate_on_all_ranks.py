@@ -62,7 +62,7 @@ measured(
 measured(
     "share of evaluation with 1,024 ranks, %",
     figures.share(*alone, 1024),
-    "Training is divided by 1,024, evaluation is not. This is Amdahl's law with another name for the serial part.",
+    "Training is divided by 1,024, evaluation is not: in Amdahl's law it is the serial part.",
 )
 half = alone["training_s"] / alone["evaluation_s"]
 measured(
@@ -87,7 +87,7 @@ figures.measured_shares(times).round(1)
 # ### Who evaluates?
 #
 # There is a third way: one rank does nothing but evaluate, always the newest weights that are ready, while the others
-# train on. TensorFlow's estimators on TPUs worked like that, with a device of its own for evaluation.
+# train on. EfficientNet's own program has a mode for this, with a device of its own that waits for weights.
 #
 # ### Exercise: the epoch in three ways
 #
@@ -132,8 +132,8 @@ figures.three_ways(epoch_seconds, *alone, caption="your epoch_seconds, with the 
 
 # %% [markdown]
 # Evaluating aside hides the evaluation as long as it is shorter than an epoch. Beyond that it is the bottleneck, and
-# more ranks change nothing. One can evaluate less often, and the program of EfficientNet's authors advises that (every
-# tenth epoch by default). But who is paid by the time to a target wants to look often (8a), and without knowing the
+# more ranks change nothing. One can evaluate less often, and EfficientNet's program advises that (every tenth epoch by
+# default). But who is paid by the time to a target wants to look often (8a), and without knowing the
 # curve nobody knows when to stop.
 #
 # ## Right on all ranks
@@ -295,8 +295,8 @@ points(diagnoses, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The test set has 5,000 images: a report that doesn't say how many were counted hides three of these mistakes. MLPerf's
-# logs have to hold the number.
+# The test set has 5,000 images: a report that doesn't say how many were counted hides three of these mistakes. That is
+# why the first rule of 8b asks for the number of test images.
 #
 # ## A family
 #
@@ -442,9 +442,9 @@ measured(
 )
 
 # %% [markdown]
-# (TensorFlow lets the decay grow from a small one, so that the *first* weights are forgotten soon. The average still
-# reaches back over a whole run.) The trap is that of 3c's moving averages in batch norm: a decay is counted in updates,
-# and the batch decides what an update is.
+# (EfficientNet's program has a net under it: TensorFlow's average begins with a small decay, (1 + t)/(10 + t), which
+# reaches 0.9999 after 90,000 updates only.) The trap is that of 3c's moving averages in batch norm: a decay is counted
+# in updates, and the batch decides what an update is.
 #
 # ### Exercise: the same memory
 #
@@ -474,8 +474,8 @@ points(same_memory, 2)
 print(f"0.9999 with 2,048 is {same_memory(0.9999, 65_536, 2_048):.4f} with 65,536")
 
 # %% [markdown]
-# The recorded runs average over about an epoch (decay 0.95, 20 updates an epoch), also the statistics of batch norm,
-# which belong to the weights.
+# The recorded runs average over about an epoch (decay 0.95, 20 updates an epoch), with Adam's correction for the start.
+# The statistics of batch norm are averaged with the weights: they belong together.
 #
 # ### Predict
 #
@@ -582,8 +582,8 @@ def from_epoch_to_epoch(name):
         "a board aside": epoch_seconds(training / hour.B0_CORES, judging / hour.B0_CORES, boards, "aside"),
         "all cores": epoch_seconds(training, judging, hour.CORES, "all ranks"),
     }
-    return {way: {"training": training / hour.CORES, "evaluation": seconds - training / hour.CORES}
-            for way, seconds in rows.items()}  # fmt: skip
+    alone = training / hour.CORES
+    return {way: {"training": alone, "evaluation, or waiting for it": rows[way] - alone} for way in rows}
 
 
 epochs = from_epoch_to_epoch("B5")
@@ -598,7 +598,7 @@ figures.clocks(
 )
 
 # %% [markdown]
-# With one core that evaluates, the training takes a day. A board of its own, the way of the estimators, needs 30 s for
+# With one core that evaluates, the training takes a day. A board of its own beside the training needs 30 s for
 # an epoch that the others train in 18 s: everybody waits for it. Shared out by all, evaluation takes a quarter of a
 # second. That is why the abstract of a paper on large batches speaks of evaluation.
 #

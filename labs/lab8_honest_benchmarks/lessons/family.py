@@ -85,8 +85,8 @@ def resized(images: np.ndarray, side: int) -> np.ndarray:
 class Averaged:
     """An exponential moving average of all of a model's variables, those of batch norm included.
 
-    a ← d a + (1 − d) w after each update t = 1, 2, …, with d = min(decay, t / (t + 9)), as TensorFlow ramps it up: so
-    the weights that training began with are soon forgotten.
+    After update t = 1, 2, …: a ← a + (1 − d) / (1 − dᵗ) · (w − a). That is a ← d a + (1 − d) w with Adam's correction
+    for its start: nothing of the weights that training began with is left in it.
     """
 
     def __init__(self, model: keras.Model, decay: float) -> None:
@@ -95,10 +95,9 @@ class Averaged:
 
     def follow(self, updates: tf.Tensor) -> None:
         """After update number `updates`."""
-        done = tf.cast(updates, tf.float32)
-        decay = tf.minimum(self._decay, done / (done + 9))
+        share = (1 - self._decay) / (1 - self._decay ** tf.cast(updates, tf.float32))
         for average, variable in zip(self._average, self._variables):
-            average.assign(decay * average + (1 - decay) * variable)
+            average.assign_add(share * (variable - average))
 
     def swap(self) -> None:
         """Exchange the model's variables with their averages."""
