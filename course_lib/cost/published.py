@@ -1,7 +1,8 @@
 """Published runs on ImageNet, and what recomputes them.
 
 The figures are those of "Training ImageNet in Four Minutes" (Jia et al. 2018, arXiv:1807.11205) and of its talk:
-its tables 4, 5 and 9, figures 11 and 12. What other papers add is named at its line.
+its tables 4, 5 and 9, figures 11 and 12. What other papers add is named at its line. `runs` has those of the tutorial
+of Pedram, Lynch and Lauterbach (2018), slide "Pushing synchronous SGD farther", and two later ones.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from course_lib.cost import networks
+from course_lib.cost import networks, systems
 from course_lib.cost.cluster import Link, System, predict
 from course_lib.cost.networks import Tensor
 from course_lib.cost.scaling import fit, training_seconds
@@ -140,6 +141,52 @@ def lines(system: System, seconds: Callable = training_seconds) -> list[Line]:
             )
         )
     return made
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run that was published elsewhere than in tables 4 and 5.
+
+    batch, minutes, accuracy: None where they are not given; accuracy is top-1 in %; confirmed: what says so besides the
+    slide, empty for nothing; predicted: minutes, None where an input is missing; how: what was put in, or is missing.
+    """
+
+    year: int
+    team: str
+    network: str
+    devices: str
+    batch: int | None
+    minutes: float | None
+    accuracy: float | None
+    confirmed: str
+    predicted: float | None
+    how: str
+
+
+def runs() -> list[Run]:
+    """Runs of other networks, other devices or other schedules than those of tables 4 and 5."""
+    k80 = systems.EC2_K80_RATE
+    amazon = System(8, 16, systems.PCIE, systems.network(25), k80)
+    amazon_rate = predict("Inception V3", amazon, 128, 32).images_per_second
+    return [
+        Run(2015, "FireCaffe", "GoogLeNet", "128 K20", 1024, 10.5 * 60, 68.3, "arXiv:1511.00175, abstract",
+            None, "the rate of a K20 is missing; 47 times one GPU, so 37 % efficiency"),
+        Run(2016, "Intel (Das et al.)", "VGG-A", "128 Xeon E5", None, None, None, "", None, "no time, no batch"),
+        Run(2016, "Google (Chen et al.)", "Inception V3", "200 K40", None, 22.94 * 60, None, "", None,
+            "the rate of a K40 and the network are missing"),
+        Run(2016, "Amazon (MXNet)", "Inception V3", "128 K80", None, 6.57 * 60, None, "",
+            90 * IMAGES / amazon_rate / 60, "29.7 images/s (TensorFlow on EC2), the model, if 90 epochs"),
+        Run(2017, "SurfSara (Codreanu et al.)", "ResNet-50", "768 KNL", 12288, 40, None, "",
+            28 * 1536 / 768, "their own 28 min on 104,448 cores, perfect scaling"),
+        Run(2017, "You et al.", "ResNet-50", "1,600 CPU", 16384, 31, None, "",
+            48 * 1024 / 1600, "their own 48 min on 1,024 CPUs, perfect scaling"),
+        Run(2018, "fast.ai", "ResNet-50", "128 V100", None, 18, None, "fast.ai, 10 August 2018: 93 % top-5",
+            None, "images of several sizes, a batch that grows"),
+        Run(2018, "Ying et al.", "ResNet-50", "1,024 TPU v3", None, 2.2, 76.3, "arXiv:1811.06992, abstract",
+            90 * IMAGES / 1.05e6 / 60, "their own 1.05 million images/s, if 90 epochs and nothing else"),
+        Run(2020, "Wongpanich et al.", "EfficientNet", "1,024 TPU v3 cores", 65536, 64, 83.0,
+            "arXiv:2011.00071, abstract", None, "the rate of a core is missing"),
+    ]  # fmt: skip
 
 
 def operations(network: list[Tensor]) -> float:

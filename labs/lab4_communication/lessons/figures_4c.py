@@ -406,7 +406,7 @@ def left_out(table: pd.DataFrame, caption: str = "") -> Card:
     """
     with style():
         figure, axes = card(height=440, columns=2, caption=caption)
-        figure.subplots_adjust(left=68 / WIDTH, right=0.97, top=0.68, wspace=0.2)
+        figure.subplots_adjust(left=68 / WIDTH, right=0.97, top=0.74, wspace=0.2)
         ends = np.array([48, 103])
         number = 0
         for axis, (test, title) in zip(axes, (("left out", "left out in turn"), ("added later", "added later"))):
