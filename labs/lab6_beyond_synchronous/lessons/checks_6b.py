@@ -66,6 +66,10 @@ def _the_centre(step: Callable) -> None:
                 "the centre also takes the gradients; no loss in the objective is taken at the centre.": centre
                 + rate * (spring * (weights - centre) - gradients).sum(0),
                 "the spring's part of the slope lacks the learning rate.": centre + spring * (weights - centre).sum(0),
+                "the penalty's slope is twice too large: mind its ½.": centre
+                + 2 * rate * spring * (weights - centre).sum(0),
+                "the ½ of the penalty has gone with the square.": centre
+                + rate * spring * (weights - centre).sum(0) / 2,
             }
             compare(found, centre + rate * spring * (weights - centre).sum(0), "the centre", mistakes)
 
@@ -88,8 +92,7 @@ def _wire(name: str) -> Callable:
             return max(1, math.ceil(seconds * ratio / computing - 1e-9))
 
         expected = asked(meeting, 1 / share - 1)
-        told = f"{name}: {numbers:,} numbers, {ranks} ranks"
-        with case(told):
+        with case(f"{numbers:,} numbers, {ranks} ranks"):
             got = number(period(numbers, ranks, link, computing, share), "H")
             if got < 1:
                 raise Wrong(f"H is {got:g}: more often than after every update the ranks can't meet.")
@@ -125,6 +128,12 @@ def _matrices() -> dict[str, np.ndarray]:
     }
 
 
+EXTREMES = {
+    "all together": "After one round all ranks are equal.",
+    "fixed pairs": "Pairs that never hear of each other never agree.",
+}
+
+
 def _mixes(*names: str) -> Callable:
     def judge(mixing: Callable) -> None:
         for name in names:
@@ -142,10 +151,12 @@ def _mixes(*names: str) -> Callable:
                     "that is the smallest eigenvalue; the slowest part of the distance is left at the end.": sizes[0],
                     "that is the smallest eigenvalue, with its sign.": values[0],
                 }
-                for sentence, wrong in mistakes.items():
-                    if same(got, wrong, atol=1e-6) and not same(wrong, sizes[-2], atol=1e-6):
-                        raise Wrong(sentence)
-                compare(got, sizes[-2], "the factor", atol=1e-6)
+                if same(got, sizes[-2], atol=1e-6):
+                    continue
+                fitting = [sentence for sentence, wrong in mistakes.items() if same(got, wrong, atol=1e-6)]
+                if len(fitting) == 1:
+                    raise Wrong(fitting[0])
+                raise Wrong(f"the factor should be {sizes[-2]:.4g}; it is {got:.4g}. {EXTREMES.get(name, '')}".strip())
 
     return judge
 

@@ -137,6 +137,13 @@ def _histories(answer: Callable, momentum: float, k: int, updates: int = 40) -> 
 
 
 def _without_compression(send: Callable) -> None:
+    """And nothing is left to keep."""
+    gradient, zero = np.array([1, -2, 0.5], np.float32), np.zeros(3, np.float32)
+    *_, velocity, kept = several(
+        send(gradient, zero.copy(), zero.copy(), 3, 0.9), "positions", "values", "velocity", "what is kept"
+    )
+    if same(velocity, zero) and same(kept, gradient):
+        raise Wrong("all numbers are sent, and yet something is kept: are velocity and what is kept exchanged?")
     for momentum in (0.9, 0.5):
         sent, moved, _ = _histories(send, momentum, 6)
         with case(f"all numbers are sent, β = {momentum:g}"):
@@ -274,7 +281,8 @@ def _recovers(step: Callable) -> None:
     for ranks, rank in ((1, 2), (2, 2), (4, 2)):
         own, right = _matrices(ranks, 2, rank)
         mean = np.mean(own, axis=0)
-        with case(f"{ranks} ranks, whose mean has rank {rank}, two columns"), np.errstate(all="ignore"):
+        told = f"{ranks} ranks, whose mean has rank {rank}" if ranks > 1 else f"one rank, whose matrix has rank {rank}"
+        with case(f"{told}, two columns"), np.errstate(all="ignore"):
             found = _low_rank(step, own, right)[0][0]
             left = mean @ right
             mistakes = {
@@ -298,7 +306,7 @@ def _best_in_one(step: Callable) -> None:
         own, right = _matrices(ranks, 3)
         mean = np.mean(own, axis=0)
         best, _ = _projected(mean, right)
-        with case(f"{ranks} ranks, a mean of full rank"):
+        with case(f"{ranks} ranks, a mean of full rank" if ranks > 1 else "one rank, a matrix of full rank"):
             found = _low_rank(step, own, right)[0][0]
             own_left = [np.linalg.qr(matrix @ right)[0] for matrix in own]
             mixed = np.mean([left @ left.T @ matrix for left, matrix in zip(own_left, own)], axis=0)

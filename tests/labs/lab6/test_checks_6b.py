@@ -51,6 +51,12 @@ WRONG = {
     ),
     "the largest": ("mixing", [(FOUND, "np.linalg.eigvalsh(matrix)[-1]")], "largest eigenvalue"),
     "with signs": ("mixing", [(FOUND, "np.linalg.eigvalsh(matrix)[-2]")], "negative eigenvalues"),
+    "the gap, all together": (
+        "mixing", [(FOUND, "1 - np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]")], "After one round all ranks are",
+    ),
+    "twice, the centre": (
+        "elastic_step", [(CENTRE, "centre + 2 * pulled.sum(axis=0)")], "the penalty's slope is twice",
+    ),
     "the gap": ("mixing", [(FOUND, "1 - np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]")], "gap to 1"),
     "squared": ("mixing", [(FOUND, "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2] ** 2")], "squared"),
     "the smallest": ("mixing", [(FOUND, "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[0]")], "smallest eigenvalue"),

@@ -66,7 +66,7 @@ WRONG = {
     "velocity and memory exchanged": (
         "send_velocity",
         [("return (chosen, total[chosen], speed, left)", "return chosen, total[chosen], left, speed")],
-        "momentum",
+        "what is kept exchanged",
     ),
     "no orthonormal columns": ("low_rank_mean", [(LEFT, "me.all_reduce(matrix @ right) / me.size")], "as they are"),
     "each its own columns": ("low_rank_mean", [(LEFT, "np.linalg.qr(matrix @ right)[0]")], "different approx"),
