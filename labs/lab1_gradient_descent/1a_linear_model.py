@@ -24,7 +24,6 @@ from course_lib.notebook import predictions, widgets
 from course_lib.notebook.plots import surfaces
 from course_lib.notebook.predictions import measured, predict
 from labs.lab1_gradient_descent.lessons import figures_1a as descent
-from labs.lab1_gradient_descent.lessons import figures_1a as motivation
 from labs.lab1_gradient_descent.lessons.checks_1a import check, points
 
 # %% [markdown]
@@ -119,15 +118,15 @@ pd.DataFrame(
 # reaches in its favourite kind of work. Even a whole supercomputer of 2009 would take more than a year.
 
 # %%
-motivation.trends(
+descent.trends(
     rates,
     "left: the table above; middle: OpenAI (2018), arXiv:2005.14165, arXiv:2407.21783; right: Hestness et al. (2017)",
 )
 
 # %% [markdown]
 # - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", and leave open which machines. Our
-#   reading: the first of the TOP500 list of that month, a hall full of cabinets; and one server with eight GPUs of
-#   2020. Mind the small print: the first is counted in 64 bits, the second in 16. And if the box is NVIDIA's DGX A100,
+#   reading: the first of the TOP500 list of that month, a hall full of cabinets; and one server of 2020 with eight
+#   GPUs. Mind the small print: the first is counted in 64 bits, the second in 16. And if the box is NVIDIA's DGX A100,
 #   5 petaflop/s count matrices in which two of every four numbers are zero and skipped; for full ones it is 2.5.
 # - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold.
 #   That is 18 doublings in 61 months: one in 3.3 (OpenAI's own fit over more runs says 3.4). The slides end there.

@@ -82,7 +82,7 @@ def _loss(examples: Examples) -> Callable[[Callable], None]:
             mistakes = {
                 "That is the sum of the squares: divide by the number of examples m.": np.sum(error**2),
                 "That is half of it: this course's loss has 1/m in front, not 1/(2m).": square / 2,
-                "That is the root of the mean square: leave the root away.": np.sqrt(square),
+                "That is the root of the mean square: leave out the root.": np.sqrt(square),
                 "That is the mean of the errors: square each before you take the mean.": np.mean(error),
                 "That is the mean of the errors, y minus prediction: square each before you take the mean.": (
                     -np.mean(error)
