@@ -299,7 +299,7 @@ predictions.table()
 # - Not every report has a trick. A suspicion needs a number that shows it.
 # - Rules help when they are fixed before, and checked by somebody else.
 #
-# Next: 8c evaluates on all ranks, without a wrong digit.
+# Next: 8c evaluates on all ranks, right to the last digit.
 #
 # - P. Mattson et al.: *MLPerf Training Benchmark.* MLSys 2020, arXiv:1910.01500
 # - C. Coleman et al.: *Analysis of DAWNBench, a time-to-accuracy machine learning performance benchmark.*
