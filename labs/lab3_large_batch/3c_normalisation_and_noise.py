@@ -91,7 +91,9 @@ print(f"{problem.name}: {IMAGES:,} images to train on, batches of {BATCH:,}")
 # are not used in training. What will the validation accuracy be at the end, in %?
 
 # %% editable=true
-my_accuracies = {0.99: None, 0.95: None, 0.8: None}
+predict("validation accuracy in %, momentum 0.99", None)
+predict("validation accuracy in %, momentum 0.95", None)
+predict("validation accuracy in %, momentum 0.8", None)
 
 
 # %%
@@ -112,10 +114,14 @@ def trap(momenta, every):
     return losses, curves, anew
 
 
-losses, curves, anew = trap(my_accuracies, every=8)
-final = percent({momentum: curve["accuracy"].iloc[-1] for momentum, curve in curves.items()})
+losses, curves, anew = trap((0.99, 0.95, 0.8), every=8)
 print(f"training loss: { {momentum: round(loss, 4) for momentum, loss in losses.items()} }")
-print(f"your guess: {my_accuracies}; validation accuracy, %: {final}")
+for momentum, accuracy in percent({m: curve["accuracy"].iloc[-1] for m, curve in curves.items()}).items():
+    measured(
+        f"validation accuracy in %, momentum {momentum}",
+        accuracy,
+        too_large=f"Of the start {momentum**UPDATES:.0%} is still in the moving averages after {UPDATES} updates.",
+    )
 normalisation.moving_averages(curves, anew, caption=f"{WHERE}, one seed")
 
 # %% [markdown]
@@ -312,7 +318,8 @@ normalisation.shares(
 # Which of the two on ranks equals which of the two in one process?
 
 # %% editable=true
-my_pairs = {"each rank its own share": None, "all ranks together": None}
+predict("each rank its own share equals: batch norm, or ghosts of 32", None)
+predict("all ranks together equals: batch norm, or ghosts of 32", None)
 
 # %%
 STEPS, TOGETHER = 10, 64
@@ -372,15 +379,21 @@ def on_a_rank():
 def pairs():
     one, two = launch.call(on_a_rank, 2)
     rows = {}
-    for kind in my_pairs:
+    for kind in ("each rank its own share", "all ranks together"):
         (weights, averages), (others, other_averages) = one[kind], two[kind]
         rows[kind] = {name: np.abs(weights - one[name][0]).max() for name in one if name.startswith("one process")}
         rows[kind]["rank 0 to rank 1, weights"] = np.abs(weights - others).max()
         rows[kind]["rank 0 to rank 1, moving averages"] = np.abs(averages - other_averages).max()
+        alike = min(("batch norm", "ghosts of 32"), key=lambda name: rows[kind][f"one process, {name}"])
+        measured(
+            f"{kind} equals: batch norm, or ghosts of 32",
+            alike,
+            "With 32 of the 64 examples on each rank, whose mean and variance does a rank know?",
+        )
+    print(f"largest differences after {STEPS} steps:")
     return pd.DataFrame(rows).T.map("{:.0e}".format)
 
 
-print(f"your guess: {my_pairs}; largest differences after {STEPS} steps:")
 pairs()
 
 # %% [markdown]
@@ -572,7 +585,8 @@ points(noise_weights, 3)
 # and with them?
 
 # %% editable=true
-my_factors = {"without": None, "with": None}
+predict("variance with 16 over that with 1,024, without weights", None)
+predict("variance with 16 over that with 1,024, with weights", None)
 
 # %%
 BASE, SIZES, DRAWS = 16, (16, 64, 256, 1_024), 300 if FULL else 100
@@ -608,10 +622,9 @@ def measure(weigh):
 
 table, spectra = measure(noise_weights)
 by_size = table.pivot(index="batch", columns="noise", values="variance")
-factors = {
-    ("with" if noisy else "without"): round(by_size[noisy][16] / by_size[noisy][1_024], 2) for noisy in (False, True)
-}
-print(f"your guess: {my_factors}; measured: {factors}")
+for noisy, why in ((False, "1,024 is 64 times 16."), (True, "The weights are made to keep it.")):
+    factor = round(by_size[noisy][16] / by_size[noisy][1_024], 2)
+    measured(f"variance with 16 over that with 1,024, {'with' if noisy else 'without'} weights", factor, why)
 normalisation.kept(table, BASE, spectra, caption=f"{problem.name}, gradients of single examples, {DRAWS} batches each")
 
 # %% [markdown]

@@ -21,8 +21,9 @@ import pandas as pd
 from tensorflow import keras
 
 from course_lib import optimizers
-from course_lib.notebook import plots, widgets
+from course_lib.notebook import plots, predictions, widgets
 from course_lib.notebook.plots import descent_paths as stochastic
+from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from course_lib.ranks import launch
 from labs.lab3_large_batch.lessons import figures_3d as layerwise
@@ -97,12 +98,12 @@ points(local_rate, 2)
 #
 # ### Predict
 #
-# At the first weights and with the large batch: how many times the smallest ratio is the largest? And with small
-# batches, are the ratios larger or smaller than with large ones?
+# At the first weights and with the large batch: how many times the smallest ratio is the largest? And after some
+# epochs: are the ratios with small batches larger or smaller than those with large ones?
 
 # %% editable=true
-my_largest_to_smallest = None
-my_ratios_with_small_batches = None  # "larger" or "smaller"
+predict("largest over smallest ratio of four layers, first weights", None)
+predict("later, ratios with small batches: larger or smaller", None)
 
 # %%
 KERNELS = {"conv 1": 0, "conv 2": 3, "conv 3": 6, "dense": 9}  # among the model's 11 trainable variables
@@ -124,24 +125,27 @@ def measure():
     """The ratios at the first weights and after four epochs."""
     sgd = keras.optimizers.SGD(0.1, momentum=0.9)
     run = trial.Run(problem.model(seed=0), sgd, problem.train, seed=0)
-    measured = {"first weights": ratios(run)}
+    found = {"first weights": ratios(run)}
     run.train(4 * EXAMPLES // BATCH, BATCH)
-    measured[f"after {run.updates} updates"] = ratios(run)
-    return measured
+    found[f"after {run.updates} updates"] = ratios(run)
+    return found
 
 
 def show_ratios():
-    measured = measure()
-    medians = np.median(measured["first weights"][SIZES[-1]], axis=0)
-    print(f"your guess: {my_largest_to_smallest}; largest to smallest at first: {medians.max() / medians.min():.1f}")
-    change = np.median(measured["first weights"][SIZES[0]], axis=0) / medians
-    print(f"your guess: {my_ratios_with_small_batches}; B = {SIZES[0]} to B = {SIZES[-1]:,}: {change.round(2)}")
-    later = np.median(list(measured.values())[1][SIZES[-1]], axis=0)
-    noisy = np.median(list(measured.values())[1][SIZES[0]], axis=0)
+    found = measure()
+    medians = np.median(found["first weights"][SIZES[-1]], axis=0)
+    measured("largest over smallest ratio of four layers, first weights", medians.max() / medians.min())
+    later = np.median(list(found.values())[1][SIZES[-1]], axis=0)
+    noisy = np.median(list(found.values())[1][SIZES[0]], axis=0)
+    measured(
+        "later, ratios with small batches: larger or smaller",
+        "smaller" if np.median(noisy / later) < 1 else "larger",
+        "A small batch's gradient has more noise in it, and noise has a length, too.",
+    )
     print(f"later, B = {SIZES[-1]:,} to B = {SIZES[0]}: {(later / noisy).round(1)}; √ of the batches' ratio: ", end="")
     print(f"{np.sqrt(SIZES[-1] / SIZES[0]):.1f}")
     caption = plots.provenance(f"{problem.name}, five batches each, one seed")
-    return layerwise.ratios(measured, list(KERNELS), spread=0.16, caption=caption)
+    return layerwise.ratios(found, list(KERNELS), spread=0.16, caption=caption)
 
 
 show_ratios()
@@ -181,8 +185,8 @@ show_ratios()
 # with SGD, and with LARS?
 
 # %% editable=true
-my_factor_sgd = None
-my_factor_lars = None
+predict("SGD: factor by which the changed part falls", None)
+predict("LARS: factor by which the changed part falls", None)
 
 
 # %%
@@ -211,9 +215,12 @@ def rescaled():
         for factor, (outputs, row) in answers.items()
     }
     fall = {name: rows["1 w"][name] / rows["10 w"][name] for name in rows["1 w"] if "Δw" in name}
-    print(
-        f"your guesses: {my_factor_sgd} and {my_factor_lars}; measured: " + ", ".join(f"{v:.3g}" for v in fall.values())
+    measured(
+        "SGD: factor by which the changed part falls",
+        fall["SGD: ‖Δw‖/‖w‖"],
+        too_small="The weights are longer, and the gradient is shorter: two factors.",
     )
+    measured("LARS: factor by which the changed part falls", fall["LARS: ‖Δw‖/‖w‖"], "What does λ do to both?")
     return pd.DataFrame(rows).T.map("{:.2g}".format)
 
 
@@ -681,16 +688,22 @@ def my_runs():
 # Which layer will have the smallest λ in LARS at the end? And will λ grow or shrink over the run?
 
 # %% editable=true
-my_smallest = None
-my_trend = None
+predict("layer with the smallest λ at the end: conv 1, conv 2, conv 3 or dense", None)
+predict("λ over the run: grows or shrinks", None)
 
 
 # %%
 def tell():
     trust, _, _ = my_runs()["LARS"]
-    print(f"your guesses: {my_smallest}, {my_trend}")
-    accuracies = {name: f"{accuracy:.3f}" for name, (_, _, accuracy) in my_runs().items()}
-    print("validation accuracy:", accuracies)
+    smallest = list(KERNELS)[int(np.argmin(trust[-1]))]
+    measured("layer with the smallest λ at the end: conv 1, conv 2, conv 3 or dense", smallest)
+    measured(
+        "λ over the run: grows or shrinks",
+        "grows" if np.median(trust[-1] / trust[0]) > 1 else "shrinks",
+        "Below in λ stands ‖∇L‖: what happens to it as the network learns?",
+    )
+    accuracies = {name: round(100 * accuracy, 1) for name, (_, _, accuracy) in my_runs().items()}
+    print("validation accuracy, %:", accuracies)
     return (
         pd.DataFrame(trust[[0, 9, 19, 39, 59, 79]], [1, 10, 20, 40, 60, 80], list(KERNELS))
         .rename_axis("update")
@@ -705,7 +718,8 @@ tell()
 def draw(name, update):
     trust, relative, accuracy = my_runs()[name]
     caption = (
-        f"your {name}, {problem.name}, B = {BATCH:,}, {UPDATES} updates, one seed; validation accuracy {accuracy:.3f}"
+        f"your {name}, {problem.name}, B = {BATCH:,}, {UPDATES} updates, one seed; validation accuracy "
+        f"{100 * accuracy:.1f} %"
     )
     return layerwise.over_time(list(KERNELS), trust, relative, update, title=titles[name], caption=caption)
 
@@ -807,8 +821,8 @@ compare()
 # Do both end where a single rank with the whole batch ends?
 
 # %% editable=true
-my_answer_1 = None  # True or False
-my_answer_2 = None
+predict("1, averaged first, ends where one rank ends: yes or no", None)
+predict("2, norms first, ends where one rank ends: yes or no", None)
 
 
 # %%
@@ -863,7 +877,12 @@ def on_a_rank():
 def two_ranks():
     alone = all_steps(0, 1, wrap=lambda optimizer: optimizer, average=lambda x: x)
     first, second = launch.call(on_a_rank, 2)
-    print(f"your guesses: {my_answer_1} and {my_answer_2}")
+    for order, asked, why in (
+        ("1, your lars", "1, averaged first", "All ranks take the norms of one and the same gradient."),
+        ("2, your lars", "2, norms first", "A mean of steps is not the step of the mean: λ is not linear in ∇L."),
+    ):
+        equal = np.abs(first[order] - alone[order]).max() < 1e-9
+        measured(f"{asked}, ends where one rank ends: yes or no", "yes" if equal else "no", why)
     return pd.DataFrame(
         {
             "two ranks to one, at most": {name: np.abs(first[name] - alone[name]).max() for name in alone},
@@ -955,7 +974,11 @@ recorded.fillna("").set_index("optimizer")
 #   divides by the gradient's norm and leaves the weights' norm out.
 # - Biases and batch norm are skipped. A layer of zeros gets the ratio 1.
 # - On many ranks: all-reduce first, then norms.
-#
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # Next: 3e lets all of them compete with an equal tuning budget, several seeds, and intervals.
 #
 # - Y. You, I. Gitman, B. Ginsburg: *Large Batch Training of Convolutional Networks.* arXiv:1708.03888

@@ -22,7 +22,8 @@ from IPython.display import Image
 from tensorflow import keras
 
 from course_lib import optimizers, statistics
-from course_lib.notebook import plots
+from course_lib.notebook import plots, predictions
+from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from course_lib.optimizers import schedules
 from labs.lab3_large_batch.lessons import figures_3e as shoot_out
@@ -41,13 +42,18 @@ from labs.lab3_large_batch.lessons.checks_3e import check, points
 # In how many of 100 such papers is B better than A?
 
 # %% editable=true
-my_share_of_wins = None  # of 100
+predict("papers of 100 in which B is better", None)
 
 # %%
 rng = np.random.default_rng(0)
 a, b = (0.5 * rng.normal(size=(20_000, tries)).max(1) for tries in (3, 30))
 again = 0.5 * rng.normal(size=(2, 20_000))  # the two winners run once more, with a seed that is not the winning one
-print(f"your guess: {my_share_of_wins} of 100; simulated: {100 * np.mean(b > a):.0f}, by {np.mean(b - a):.2f} points")
+measured(
+    "papers of 100 in which B is better",
+    round(100 * np.mean(b > a)),
+    too_small="All 33 tries are equally good, and 30 of them are B's.",
+)
+print(f"on average by {np.mean(b - a):.2f} points")
 shoot_out.winners(
     {"the best of each": b - a, "the same two, fresh seeds": again[1] - again[0]},
     caption="simulated: 20,000 pairs of teams, all scores from one normal distribution with σ = 0.5 points",
@@ -152,7 +158,7 @@ points(interval, 3)
 # LARS minus SGD, in percentage points of test accuracy?
 
 # %% editable=true
-my_gain = None
+predict("LARS minus SGD in points, three seeds", None)
 
 # %%
 QUICK = "COURSE_SLICE" in os.environ  # a test, or grading: less will do
@@ -204,7 +210,8 @@ def show():
     t = statistics.student(len(SEEDS))
     mean, half = interval(scores["LARS"], scores["SGD"], t)
     print(f"chosen: {', '.join(f'{name} η = {rate:g}' for name, rate in chosen.items())}")
-    print(f"your guess: {my_gain} points; measured: {100 * mean:+.1f} ± {100 * half:.1f} points")
+    measured("LARS minus SGD in points, three seeds", round(100 * mean, 1))
+    print(f"LARS − SGD: {100 * mean:+.1f} ± {100 * half:.1f} points")
     return shoot_out.gains(
         {f"batch {BATCH:,}": {"LARS": (scores["LARS"], scores["SGD"])}},
         lambda ours, theirs: interval(ours, theirs, t),
@@ -233,11 +240,11 @@ show()
 #
 # ### Predict
 #
-# Sort the six for the batch of 1,280, the best first. And: by how many points is the best ahead of the worst?
+# Which of the six is the best at the batch of 1,280? And by how many points is it ahead of the worst?
 
 # %% editable=true
-my_order = []  # of "SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad"
-my_spread = None
+predict("the best of the six at B = 1,280", None)  # of "SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad"
+predict("points from the best to the worst at B = 1,280", None)
 
 # %%
 recorded = pd.read_csv("recorded/shoot_out.csv", comment="#").fillna({"rule": ""})
@@ -252,8 +259,9 @@ def means(batch):
 
 
 at_large = means(1_280)
-print(f"your guess: {', '.join(my_order) or None}; {my_spread} points between the first and the last")
-print(f"measured: {', '.join(at_large.index)}; {100 * (at_large.max() - at_large.min()):.1f} points")
+measured("the best of the six at B = 1,280", at_large.index[0])
+measured("points from the best to the worst at B = 1,280", round(100 * (at_large.max() - at_large.min()), 1))
+print(f"in order: {', '.join(at_large.index)}")
 Image("recorded/shoot_out.png", width=plots.WIDTH)
 
 # %% [markdown]
@@ -426,8 +434,8 @@ what_a_budget_buys()
 # without, or less?
 
 # %% editable=true
-my_best_switch = None  # "warm-up", "exempt" or "LARS"
-my_lars_with_warm_up = None  # "more", "less", "as much"
+predict("the switch that gains most: warm-up, exempt or LARS", None)
+predict("with warm-up LARS gains: more, less or as much", None)
 
 # %%
 tricks = pd.read_csv("recorded/tricks.csv", comment="#")
@@ -484,8 +492,14 @@ def effects():
     found = {switch: gain(switch) for switch in SWITCHES}
     pairs = [("LARS", "warm-up"), ("LARS", "exempt"), ("exempt", "warm-up")]
     found.update({f"{one} × {other}": interaction(design, one, other) for one, other in pairs})
-    print(f"your guesses: {my_best_switch}; with warm-up LARS gains {my_lars_with_warm_up}")
     rows = {name: my_interval(values, np.zeros(len(values))) for name, values in found.items()}
+    measured("the switch that gains most: warm-up, exempt or LARS", max(SWITCHES, key=lambda name: rows[name][0]))
+    mean, half = rows["LARS × warm-up"]
+    measured(
+        "with warm-up LARS gains: more, less or as much",
+        "as much" if abs(mean) < half else "more" if mean > 0 else "less",
+        "Two cures for one illness: who is cured by the first gains nothing by the second.",
+    )
     return pd.DataFrame({name: {"points": f"{100 * m:+.1f} ± {100 * h:.1f}"} for name, (m, h) in rows.items()}).T
 
 
@@ -613,7 +627,11 @@ by_a_rule()
 # - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision.* 2018, arXiv:1807.11205
 # - Y. You, I. Gitman, B. Ginsburg: *Large Batch Training of Convolutional Networks* (LARS). 2017, arXiv:1708.03888
 # - Y. You et al.: *Large Batch Optimization for Deep Learning* (LAMB). 2019, arXiv:1904.00962
-# - B. Ginsburg et al.: *Training Deep Networks with Stochastic Normalized Gradients* (NovoGrad). 2019,
-#   arXiv:1905.11286
-#
-# Next: *4a Collectives and their cost.* What the ranks have to say to each other, and what it costs.
+# - B. Ginsburg et al.: *Stochastic Gradient Methods with Layer-wise Adaptive Moments for Training of Deep Networks*
+#   (NovoGrad). 2019, arXiv:1905.11286
+
+# %%
+predictions.table()
+
+# %% [markdown]
+# Next: *3f Sharp and flat.* Where a large batch ends, and whether that explains what it lacks.

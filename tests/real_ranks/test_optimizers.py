@@ -14,11 +14,12 @@ SCRIPT = Path(__file__).with_name("layerwise.py")
 
 
 NAMES = "LARS", "LARC", "LAMB", "NovoGrad"
+IN_PASSES = "LAMBx1", "LAMBx2"
 
 
 def train(ranks, folder):
     """Twenty steps of each optimizer on this many ranks: a folder with each rank's weights after them."""
-    with launch.start(SCRIPT, [str(folder / str(ranks)), *NAMES], ranks=ranks, cwd=folder) as run:
+    with launch.start(SCRIPT, [str(folder / str(ranks)), *NAMES, *IN_PASSES], ranks=ranks, cwd=folder) as run:
         result = run.wait()
     assert result.code == 0, result
 
@@ -42,3 +43,10 @@ def test_two_ranks_take_the_steps_of_one(name, trained):
     for one, mine, other in zip(serial, first, second):
         np.testing.assert_array_equal(mine, other)
         np.testing.assert_allclose(mine, one, rtol=0, atol=1e-5)
+
+
+def test_lamb_corrects_its_bias_by_steps_where_a_step_takes_several_passes(trained):
+    at_once = weights(trained / "1-LAMBx1-0.npz")
+    for ranks in (1, 2):
+        for one, other in zip(at_once, weights(trained / f"{ranks}-LAMBx2-0.npz")):
+            np.testing.assert_allclose(other, one, rtol=0, atol=1e-5)

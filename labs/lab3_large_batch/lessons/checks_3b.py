@@ -75,6 +75,7 @@ MISTAKEN_RAMPS = {  # sentence → the rate of update t
     "off by one: η is reached by update 4, not later.": lambda t: min(ETA, START + RISE * t / (STEPS + 1)),
     "the rate goes on rising after the warm-up.": lambda t: START + RISE * t / STEPS,
     "it rises from 0; it should rise from `start`.": lambda t: min(ETA, ETA * t / STEPS),
+    "it rises from 0, and one update early: update 0 has `start`.": lambda t: min(ETA, ETA * (t + 1) / STEPS),
     "it ends above η: only η − start is to be climbed.": lambda t: START + ETA * min(t, STEPS) / STEPS,
     "it climbs by η; only η − start is to be climbed.": lambda t: START + ETA * t / STEPS if t < STEPS else ETA,
     "equal factors; the increments should be equal.": lambda t: START * (ETA / START) ** min(1, t / STEPS),
@@ -118,6 +119,8 @@ def _legw(legw: Callable) -> None:
             "the warm-up grows in proportion to the batch, not to its root.": (eta * root, epochs * root),
             "the warm-up gets longer, not shorter: with fewer updates in an epoch it takes more epochs for as many "
             "updates.": (eta * root, epochs / k),
+            "the warm-up gets longer, in proportion to the batch: with fewer updates in an epoch it takes more epochs "
+            "for as many updates.": (eta * root, epochs / root),
             "the root belongs to the rate, the proportion to the warm-up.": (eta * k, epochs * root),
             "the learning rate comes first.": (epochs * k, eta * root),
             "the rate has to be scaled as well.": (eta, epochs * k),
@@ -142,6 +145,7 @@ def _grows(growth: Callable, milestones: Sequence[int], largest: int) -> None:
     sizes = np.minimum(unlimited, largest)
     waiting = np.maximum.accumulate(np.where(unlimited <= largest, unlimited, 0))
     constant, decayed = np.full(len(n), eta), eta / float(factor) ** n
+    full = np.concatenate([[False], sizes[:-1] >= largest])  # where the batch cannot grow at all
 
     def stages(sizes: Sequence[int], rates: Sequence[float]) -> list[tuple[int, int, float]]:
         return list(zip(epochs, sizes, rates))
@@ -155,6 +159,9 @@ def _grows(growth: Callable, milestones: Sequence[int], largest: int) -> None:
         "by the factor at each milestone.": stages(sizes, constant),
         "the learning rate falls by the whole factor, although the batch has grown by a part of it.": stages(
             sizes, eta / float(factor) ** np.cumsum(unlimited > largest)
+        ),
+        "at the milestone at which the batch grows by a part of the factor, the rest has to be taken from the rate.": (
+            stages(sizes, eta / float(factor) ** np.cumsum(full))
         ),
         "that is the decay: the rate falls, the batch stays.": stages(np.full(len(n), batch), decayed),
         "the batch grows *and* the rate falls: the noise goes with η / B, and falls twice.": stages(sizes, decayed),

@@ -224,6 +224,9 @@ def _keeps_covariance(noise_weights: Callable) -> None:
             "solve (1 + σ²) / M = 1 / m for σ², and give `normal` σ.": ratio**2,
             "σ² is M/m − 1; its root is σ, and `normal` takes σ.": expected**0.5,
             "is it M / m, or m / M?": 1 - 1 / ratio,
+            "that is 1/m − 1/M, the variance that the batch's *mean* lacks. A mean of M terms has an M-th of theirs.": (
+                expected / batch
+            ),
             "there is no noise.": 0,
             "the variance must grow with M, or a larger batch has less noise.": 1,
         }

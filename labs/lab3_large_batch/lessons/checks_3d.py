@@ -56,6 +56,12 @@ def _rates(layer: Layer) -> tuple[float, dict[str, float]]:
         "τ is applied twice.": tau**2 * of_w / (of_g + b * of_w),
         "the decay's part of the denominator, b ‖w‖, is missing.": tau * of_w / of_g,
         "the denominator has b where it should have b ‖w‖.": tau * of_w / (of_g + b),
+        "b ‖w‖ is subtracted, as if decay pulled against the gradient. The bound has to hold whatever the angle.": (
+            tau * of_w / (of_g - b * of_w)
+        ),
+        "‖∇L‖ and b ‖w‖ are added as at a right angle. The bound has to hold whatever the angle: which is the worst?": (
+            tau * of_w / np.hypot(of_g, b * of_w)
+        ),
         "the ratio is upside down: the norm of the weights stands above.": tau * (of_g + b * of_w) / of_w,
         "the norms are squared: take the root of the sum of the squares.": rate(lambda x: np.sum(x**2)),
         "the norms add up absolute values; wanted is the Euclidean norm, the root of the sum of the squares.": (

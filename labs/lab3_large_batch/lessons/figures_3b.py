@@ -179,32 +179,41 @@ def losses(runs: Mapping[str, Sequence[float]], *, title: str = "", caption: str
 def rules(table: pd.DataFrame, *, caption: str = "") -> Card:
     """How far each rule ends from the best rate of its batch size, and the rates behind it.
 
-    Left, in points of test accuracy: dots are seeds, less the same seed of "tuned" (no warm-up), lines their medians.
-    The axis is stretched around 0, where the verdict lies, and linear within a point of it.
+    Left, in points of test accuracy, a row for each rule at each batch size: dots are seeds, less the same seed of
+    "tuned" (no warm-up), marks their medians. The axis is stretched around 0, where the verdict lies, and linear within
+    a point of it.
 
     Args:
         table: of the experiment rate_scaling: use, rule, batch, eta, epochs, seed, validation, test.
     """
     results = table[(table["use"] == "result") & (table["epochs"] == table["epochs"].min())]
     tuned = results[results["rule"] == "tuned"]
-    apart = differences(results)
-    height = 440
+    height = 640
     with style():
         figure, (left, right) = card(height=height, columns=2, caption=caption)
-        left.axhline(0, color=RULE_COLOURS["tuned"], linewidth=1.2)
-        for number, (rule, rows) in enumerate(apart.groupby("rule", sort=False)):
-            look, shift = _look(rule), 1.06 ** (number - 3)
-            middle = rows.groupby("batch")["points"].median()
-            left.plot(
-                rows["batch"] * shift, rows["points"], look["marker"], color=look["color"], alpha=0.4, markersize=4
-            )
-            left.plot(middle.index * shift, middle, **{**look, "linewidth": 1.4}, label=rule)
-        _batch_ticks(left, sorted(apart["batch"].unique()))
-        left.set_yscale("symlog", linthresh=1, linscale=0.7)
-        left.yaxis.set_major_locator(FixedLocator([-80, -40, -20, -10, -5, -2, -1, 0, 1, 2, 5, 10]))
-        left.yaxis.set_major_formatter(lambda x, _: f"{x:+g}" if x else "0")
-        left.set_ylim(bottom=min(-1, 1.4 * apart["points"].min()))
-        left.yaxis.set_minor_locator(NullLocator())
+        names, row = {}, 0.0
+        apart = differences(results)
+        for batch, at_batch in apart.groupby("batch"):
+            names[row] = f"B = {batch:,}"
+            ahead = at_batch.groupby("rule")["points"].median().sort_values(ascending=False, na_position="last")
+            for rule, middle in ahead.items():
+                row += 1
+                names[row] = rule
+                look = {**_look(rule), "linestyle": ""}
+                points = at_batch.loc[at_batch["rule"] == rule, "points"]
+                left.plot(points, [row] * len(points), look["marker"], color=look["color"], alpha=0.4, markersize=4)
+                left.plot([middle], [row], **look, label=f"{rule}, B = {batch:,}")
+            row += 1.4
+        left.axvline(0, color=RULE_COLOURS["tuned"], linewidth=1.2)
+        left.set_yticks(list(names), list(names.values()))
+        for label, name in zip(left.get_yticklabels(), names.values()):
+            label.set(color=INK, fontweight="bold") if name.startswith("B = ") else None
+        left.set_ylim(row - 0.8, -0.6)
+        left.set_xscale("symlog", linthresh=1, linscale=0.7)
+        left.set_xlim(left=min(-1, 1.5 * apart["points"].min()))
+        left.xaxis.set_major_locator(FixedLocator([-80, -20, -5, -1, 0, 1, 5]))
+        left.xaxis.set_major_formatter(lambda x, _: f"{x:+g}" if x else "0")
+        left.xaxis.set_minor_locator(NullLocator())
         left.set_title("test accuracy less that of the best rate, points")
         tuning = table[(table["use"] == "tuning") & (table["rule"] == "tuned")]
         spans = []
@@ -218,8 +227,7 @@ def rules(table: pd.DataFrame, *, caption: str = "") -> Card:
             right.plot(warm["batch"], warm["eta"], **{**_look("tuned, warm-up"), "linestyle": ""}, label="with warm-up")
         right.set_title(f"best rate; bar: within {100 * ACCURACY_TOLERANCE:g} point of it")
         right.legend(loc="upper left")
-        figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=4, columnspacing=1.4)
-        figure.subplots_adjust(left=60 / WIDTH, top=1 - 84 / height, wspace=0.16)
+        figure.subplots_adjust(left=128 / WIDTH, top=1 - 40 / height, wspace=0.16)
     return figure
 
 
@@ -303,6 +311,28 @@ def longer(table: pd.DataFrame, *, caption: str = "") -> Card:
         right.set_title("test accuracy, %: seeds; mean, 95 % (Student's t)")
         figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=2)
         figure.subplots_adjust(left=60 / WIDTH, wspace=0.16)
+    return figure
+
+
+def base_warm_up(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """Validation accuracy at the base of LEGW by the length of the warm-up: seeds, and their mean with 95 %.
+
+    Args:
+        table: of the experiment base_warm_up: warm_up (updates), seed, validation.
+    """
+    lengths = sorted(table["warm_up"].unique())
+    with style():
+        figure, (axis,) = card(height=320, caption=caption)
+        for place, length in enumerate(lengths):
+            accuracy = 100 * table.loc[table["warm_up"] == length, "validation"]
+            axis.plot([place] * len(accuracy), accuracy, MARKERS[0], color=PALETTE[0], alpha=0.45, markersize=5)
+            if len(accuracy) > 1:
+                axis.errorbar([place + 0.08], *([value] for value in statistics.mean(accuracy)),
+                              color=PALETTE[0], marker=MARKERS[0], capsize=5)  # fmt: skip
+        axis.set_xticks(range(len(lengths)), [f"{length:,}" for length in lengths])
+        axis.set_xlim(-0.5, len(lengths) - 0.5)
+        axis.set_xlabel("updates of warm-up")
+        axis.set_title("validation accuracy, %: seeds; mean, 95 % (Student's t)")
     return figure
 
 

@@ -53,6 +53,7 @@ WRONG = {
         "not later",
     ),
     "from zero": ("warm_up", [(RAMP, "eta * step / steps")], "it should rise from `start`"),
+    "from zero, and early": ("warm_up", [(RAMP, "min(eta, eta * (step + 1) / steps)")], "and one update early"),
     "start added on top": ("warm_up", [("eta - start", "eta")], "only η − start"),
     "no end": ("warm_up", [("step >= steps", "steps == 0")], "goes on rising"),
     "no return at the end": ("warm_up", [("return eta", "return")], "it returns nothing"),
@@ -64,10 +65,15 @@ WRONG = {
     "fewer epochs": ("legw", [("epochs * batch / base", "epochs * base / batch")], "longer, not shorter"),
     "the root of the epochs": ("legw", [("epochs * batch / base", "epochs * (batch / base) ** 0.5")],
                                "not to its root"),
+    "the root of fewer epochs": ("legw", [("epochs * batch / base", "epochs * (base / batch) ** 0.5")],
+                                 "longer, in proportion"),
     "a rate that falls, too": ("growth", [(ETA, "eta / factor")], "falls twice"),
     "nothing left for the rate": ("growth", [(ETA, "eta")], "the rest has to be taken"),
     "all or nothing": (
         "growth", [(GROWN, "batch * factor if batch * factor <= largest else batch")], "room for the whole factor",
+    ),
+    "a part that is forgotten": (
+        "growth", [(ETA, "eta if batch < largest else eta / factor")], "by a part of the factor",
     ),
     "no largest batch": ("growth", [(GROWN, "batch * factor")], "beyond `largest`"),
     "no first stage": ("growth", [("[(0, batch, eta)]", "[]")], "first stage"),

@@ -92,6 +92,7 @@ WRONG = {
     "mean 0": ("noise_weights", [(DRAW, "rng.normal(0.0, sigma, batch)")], "mean 0"),
     "σ² for σ": ("noise_weights", [(SIGMA, "batch / base - 1")], "standard deviation"),
     "the 1 forgotten": ("noise_weights", [("batch / base - 1", "batch / base")], "what is the 1 for"),
+    "the variance of a mean": ("noise_weights", [("batch / base - 1", "1 / base - 1 / batch")], "an M-th of theirs"),
     "m / M": ("noise_weights", [("batch / base - 1", "1 - base / batch")], "M / m, or m / M"),
     "σ = 1": ("noise_weights", [(SIGMA, "float(batch > base)")], "grow with M"),
     "noise where none belongs": ("noise_weights", [(SIGMA, f"max({SIGMA}, 0.1)")], "all weights are exactly 1"),

@@ -60,6 +60,8 @@ WRONG = {
     "norm of the sum": ("local_rate", [(BELOW, "np.linalg.norm(g + b * w)")], "norm of the sum"),
     "no trust coefficient": ("local_rate", [(f"tau * {NORM_W}", NORM_W)], "τ is missing"),
     "decay forgotten": ("local_rate", [(BELOW, NORM_G)], "b ‖w‖, is missing"),
+    "decay subtracted": ("local_rate", [(BELOW, f"{NORM_G} - b * {NORM_W}")], "pulled against the gradient"),
+    "a right angle": ("local_rate", [(BELOW, f"np.hypot({NORM_G}, b * {NORM_W})")], "as at a right angle"),
     "decay without ‖w‖": ("local_rate", [(f"b * {NORM_W}", "b")], "should have b ‖w‖"),
     "upside down": ("local_rate", [("above / below", "tau**2 * below / above")], "upside down"),
     "squared": ("local_rate", [(NORM_W, "np.sum(w**2)"), (NORM_G, "np.sum(g**2)")], "squared"),

@@ -55,6 +55,16 @@ def test_legw_and_the_longer_warm_up(scaling):
     assert f"difference is {told(found[256])} and {told(found[1024])}." in TEXT
 
 
+def test_the_base_cannot_tell_its_warm_up():
+    table = read("base_warm_up")
+    accuracy = 100 * table.pivot(index="seed", columns="warm_up", values="validation")
+    assert list(accuracy) == [0, 12, 96, 768] and len(accuracy) == 3
+    assert "{:.1f}, {:.1f}, {:.1f} and {:.1f} %".format(*accuracy.mean()) in TEXT
+    apart = [statistics.paired(accuracy[length], accuracy[0]) for length in (12, 96, 768)]
+    assert all(abs(mean) < half for mean, half in apart)
+    assert "that is {}, {} and {} points".format(*map(told, apart)) in TEXT
+
+
 def test_the_best_rates(scaling):
     tuned = scaling[(scaling["use"] == "result") & (scaling["rule"] == "tuned") & (scaling["epochs"] == 8)]
     best = tuned.groupby("batch")["eta"].first()
