@@ -414,7 +414,8 @@ verdicts |= {f"stage {stage}, one at a time": verdict(mixture(stage, alone)) for
 measured(
     "mixtures that end in a deadlock",
     sum("Deadlock" in told for told in verdicts.values()),
-    "GPipe's row waits for micro-batches that the stage before holds back until it gets an answer.",
+    "It happens where a stage waits for more micro-batches than the one before sends without an answer: with GPipe's "
+    "row after yours, and with yours after one at a time.",
 )
 for name, told in {"all as in your table": verdict(schedule(3, 4)), **verdicts}.items():
     print(f"{name}: {told}")
@@ -463,9 +464,8 @@ measured(
     "As little as with GPipe? Here a stage waits for an answer before it goes on, and answers come later.",
 )
 shapes = [(stages, micro) for stages in (4, 8, 16) for micro in (8, 32)]
-pd.concat({f"{stages} stages, {micro} micro-batches": compared(stages, micro, 0.3) for stages, micro in shapes}).round(
-    2
-)
+ways = {f"{stages} stages, {micro} micro-batches": compared(stages, micro, 0.3) for stages, micro in shapes}
+pd.concat(ways).round(2).astype({"kept": int})
 
 # %% [markdown]
 # "The same bubble" holds for messages that take no time. With GPipe's schedule a stage has always something to do while
@@ -684,9 +684,8 @@ for question, way, stages, reveals in (
 Image("recorded/stale_pipeline.png", width=plots.WIDTH)
 
 # %%
-best.drop(index="longer").join(lost, rsuffix=" lost").rename(
-    columns={"mean lost": "lost, hundredths", "half lost": "±"}
-).round(4)
+chosen = best.rename(columns={"rate": "best rate", "mean": "test accuracy", "half": "± (95 %)"}).round(4)
+chosen.join(lost.rename(columns={"mean": "lost, hundredths", "half": "±"})).drop("longer", level="way")
 
 # %% [markdown]
 # What is lost against the flush, in hundredths of test accuracy, with the 95 % interval over pairs with the same seed,

@@ -422,7 +422,7 @@ moving.short_loops(pd.DataFrame(rows), ROOM, f"64 inputs, 64 outputs · cache of
 # many multiply-adds as the short loop has values, and a larger cache is of no use.
 #
 # - **Batch 1** is matrix times vector: every weight moves once for one multiply-add, and no order changes that. This is
-#   the slant of 1b's roofline. The dashed line, the bound for long loops, is true here, but far too low.
+#   the slant of 1b's roofline. The dashed line, which the bound tends to when all loops are long, is far too low here.
 # - **Up to √M** every doubling of the batch nearly halves the bound, and an order that uses it follows for a while. Row
 #   by row gains nothing.
 # - **From there on** the batch hardly matters, only the cache does. 1b's least traffic, each matrix once, is lower,
@@ -469,13 +469,14 @@ for name, other, reveals in (
     (
         "row times column",
         0,
-        "A column of B takes one number from each line of 64 bytes, and one sum at a time leaves the lanes empty.",
+        "Not only for the words that move: there is one sum, in one lane of many, and each addition to it waits for "
+        "the one before.",
     ),
 ):
     measured(f"block of 8 rows over {name}", by_rows[8] / by_rows[other], reveals)
 peak = raced.loc[raced["what"] == "registers alone", "gigaflops"].median()
 for name, speed, reveals in (
-    ("row times column", by_rows[0], "Nearly all of the time the units have nothing to do: they wait for numbers."),
+    ("row times column", by_rows[0], "One lane has work, and it waits: for its own last sum, and for a column of B."),
     (
         "the best block",
         by_rows.max(),

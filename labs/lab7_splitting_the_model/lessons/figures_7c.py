@@ -127,7 +127,7 @@ def orders(words: Mapping[str, float], bound: float, caption: str = "") -> Card:
 
 
 def short_loops(table: pd.DataFrame, words: int, caption: str = "") -> Card:
-    """Words for each multiply-add of a dense layer by batch: counted, the bound, and the bound for long loops alone.
+    """Words for each multiply-add of a dense layer by batch: counted, the bound, and what that tends to for long loops.
 
     Args:
         table: columns batch, iterations, bound, and one for each counted order.
@@ -140,7 +140,7 @@ def short_loops(table: pd.DataFrame, words: int, caption: str = "") -> Card:
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "label": name}
             axis.plot(table["batch"], table[name] / table["iterations"], **look)
         axis.plot(table["batch"], table["bound"] / table["iterations"], color=INK, label="lower bound")
-        axis.axhline(2 / words**0.5, color=FAINT, linestyle=DASHED, label="bound for long loops, 2 / √M", linewidth=1.2)
+        axis.axhline(2 / words**0.5, color=FAINT, linestyle=DASHED, label="2 / √M", linewidth=1.2)
         _powers(axis, table["batch"], "batch")
         axis.set_yscale("log")
         axis.set_ylim(0.08, 1.5)

@@ -74,7 +74,7 @@ def test_orders_stand_beside_the_bound():
 def test_words_are_shown_for_each_multiply_add():
     table = pd.DataFrame({"batch": [1, 8], "iterations": [100, 800], "yours": [100, 400], "bound": [90, 200]})
     figure = figures_7c.short_loops(table, 64)
-    assert legend(figure) == ["yours", "lower bound", "bound for long loops, 2 / √M"]
+    assert legend(figure) == ["yours", "lower bound", "2 / √M"]
     assert list(figure.axes[0].lines[0].get_ydata()) == [1, 0.5]
     assert figure.axes[0].lines[2].get_ydata()[0] == 0.25
 
