@@ -10,7 +10,7 @@
 # and choose both; tell hidden from exposed communication; predict a measured step; say what waiting for the slowest
 # of N ranks costs.
 #
-# **Time:** 60 minutes; the runs take about 90 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 70 minutes; the runs take about 90 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** the α–β model from 4a. No GPU: a timer stands in for the ranks' accelerator.
 
@@ -334,6 +334,60 @@ ways()
 # Overlap also has a price that the model leaves out: on a GPU the all-reduce takes some of the memory's bandwidth
 # from the computation, on a CPU whole cores.
 #
+# ## Layer by layer, with a batch that stays
+#
+# So far each rank kept its images, however many ranks there were. Where the batch has to stay as it is, the ranks
+# divide it among them. A slide of Pedram et al. (2018), after Lee et al. (2017), shows the parts of a step's time for
+# VGG with a mini-batch of 256. Here is such a split from your simulation: VGG-16, 256 images in all, each gradient sent
+# at once and alone.
+#
+# ### Predict
+#
+# From 8 to 256 ranks, on the network of above: with how many ranks is a step shortest? Which layer's all-reduce is the
+# longest?
+
+# %% editable=true
+my_ranks_of_the_shortest_step = None
+my_layer = ""
+
+# %%
+VGG = networks.vgg16()
+VGG_LAYERS = [tensor.name.partition("/")[0] for tensor in VGG]
+VGG_FLOPS = np.array([tensor.flops for tensor in VGG])
+VGG_BYTES = np.array([4.0 * tensor.elements for tensor in VGG])
+
+
+def vgg_step(ranks, batch=256):
+    """Seconds of a step's parts, in their order; the ranks wait for what overlap does not hide."""
+    forward = batch / ranks * VGG_FLOPS.sum() / RATE
+    messages = fuse(ready_times(VGG_FLOPS, 2 * forward), VGG_BYTES, 0, 1e-5)
+    _, end = send(messages, VGG_BYTES, lambda nbytes: ring(ranks, nbytes, LINK))[-1]
+    return {"forward": forward, "backward": 2 * forward, "waiting": max(0, end - 2 * forward)}
+
+
+def split(at=64, counts=(8, 16, 32, 64, 128, 256)):
+    steps = pd.DataFrame({ranks: vgg_step(ranks) for ranks in counts}).T
+    forward = steps["forward"][at] * VGG_FLOPS / VGG_FLOPS.sum()
+    parts = pd.DataFrame({"forward": forward, "backward": 2 * forward, "all-reduce": ring(at, VGG_BYTES, LINK)})
+    layers = parts.groupby(VGG_LAYERS, sort=False).sum()
+    print(f"shortest step: your guess {my_ranks_of_the_shortest_step} ranks, simulated {steps.sum(axis=1).idxmin()}")
+    print(f"longest all-reduce: your guess {my_layer!r}, simulated {layers['all-reduce'].idxmax()!r}")
+    caption = "simulated with your fuse and send · 256 images in all · ring, 5 µs a message, 12.5 GB/s · a P40's speed"
+    return overlap.breakdown(layers, steps, f"layers of VGG-16 on {at} ranks (ms)", caption)
+
+
+split()
+
+# %% [markdown]
+# Computing and sending lie in different layers. The convolutions have 99 % of the operations and 11 % of the bytes. The
+# first dense layer alone, fc6, has three quarters of the bytes. Its gradient is ready among the first, and the wire is
+# busy with it while the convolutions still compute.
+#
+# More ranks divide the computation and leave the bytes as they are. Up to 32 ranks the backward pass is long enough to
+# hide the all-reduces, 96 ms. With 64 a step takes 137 ms, and 49 of them are waiting; with 256 ranks, one image each,
+# it takes as long as with 32. So a batch that stays ends the race. That is why data parallelism asks for the large
+# batches of lab 3.
+#
 # ## Horovod on this machine
 #
 # Does a real step follow such a model? Two real ranks reduce ResNet-50's 161 gradients, 102 MB, with Horovod. Their
@@ -552,5 +606,9 @@ print(f"exponential: your guess {my_efficiency_exponential}; by your formula {1 
 #   Minutes.* arXiv:1807.11205
 # - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
 # - J. Chen et al.: *Revisiting Distributed Synchronous SGD.* arXiv:1604.00981
+# - S. Lee et al.: *Parallel Deep Convolutional Neural Network Training by Exploiting the Overlapping of Computation and
+#   Communication.* HiPC 2017
+# - A. Pedram et al.: tutorial on training at scale, 2018, slide "Overlap communication and compute to hide network
+#   latency"
 # - D. Das et al.: *Distributed Deep Learning Using Synchronous Stochastic Gradient Descent.* arXiv:1602.06709
 # - K. He et al.: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385

@@ -101,6 +101,39 @@ def waiting(
     return figure
 
 
+def breakdown(layers: pd.DataFrame, steps: pd.DataFrame, title: str, caption: str = "") -> Card:
+    """Where the time of a step goes: by layer, and over the number of ranks.
+
+    Args:
+        layers: seconds, a row for each layer, columns forward, backward, all-reduce; title: of this panel.
+        steps: seconds, a row for each number of ranks, columns forward, backward, waiting.
+    """
+    colours = {"forward": PALETTE[5], "backward": PALETTE[0], "all-reduce": PALETTE[1], "waiting": PALETTE[4]}
+    with style():
+        figure, (by_layer, by_ranks) = card(height=420, columns=2, caption=caption)
+        left = np.zeros(len(layers))
+        for part in layers:
+            by_layer.barh(layers.index, 1e3 * layers[part], left=left, color=colours[part], label=part)
+            left += 1e3 * layers[part].to_numpy()
+        by_layer.invert_yaxis()
+        by_layer.tick_params(axis="y", labelsize=8.5)
+        by_layer.set(title=title, xlabel="ms, one after the other")
+        places, bottom = np.arange(len(steps)), np.zeros(len(steps))
+        for part in steps:
+            by_ranks.bar(places, 1e3 * steps[part], bottom=bottom, color=colours[part], label=part)
+            bottom += 1e3 * steps[part].to_numpy()
+        for place, height in zip(places, bottom):
+            by_ranks.text(place, height, f"{height:.0f}", ha="center", va="bottom", fontsize=9)
+        by_ranks.set_xticks(places, [str(ranks) for ranks in steps.index])
+        by_ranks.set(title="a step (ms)", xlabel="number of ranks")
+        for axis in (by_layer, by_ranks):
+            axis.grid(axis="y" if axis is by_layer else "x", visible=False)
+        handles = {h.get_label(): h for axis in (by_layer, by_ranks) for h in axis.containers}
+        figure.legend(handles.values(), handles, loc="upper left", ncols=4)
+        figure.subplots_adjust(left=76 / WIDTH, wspace=0.2)
+    return figure
+
+
 def predictions(table: pd.DataFrame, caption: str = "") -> Card:
     """Predicted against measured steps, and how far each prediction is off.
 

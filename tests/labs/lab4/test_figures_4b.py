@@ -97,3 +97,13 @@ def test_stragglers_show_the_slowest_rank_and_the_efficiency(
     slowest, efficiency = panel_lines(draw)
     assert slowest == (ranks, formula)
     assert efficiency == (ranks, pytest.approx(100 / np.array(formula)))
+
+
+def test_a_breakdown_stacks_the_parts_of_each_layer_and_of_each_step():
+    layers = pd.DataFrame({"forward": [0.1, 0.2], "backward": [0.2, 0.4], "all-reduce": [0.0, 0.3]}, index=["a", "b"])
+    steps = pd.DataFrame({"forward": [0.3, 0.1], "backward": [0.6, 0.2], "waiting": [0.0, 0.5]}, index=[8, 64])
+    by_layer, by_ranks = figures_4b.breakdown(layers, steps, "on 64 ranks").axes
+    assert [round(bar.get_x() + bar.get_width()) for bar in by_layer.containers[-1]] == [300, 900]
+    assert [round(bar.get_y() + bar.get_height()) for bar in by_ranks.containers[-1]] == [900, 800]
+    assert [text.get_text() for text in by_ranks.texts] == ["900", "800"]
+    assert [text.get_text() for text in by_layer.get_yticklabels()] == ["a", "b"]

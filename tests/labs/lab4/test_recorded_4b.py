@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from course_lib.cost import networks, overlap
+from course_lib.cost.allreduce import Link, ring
 from course_lib.system.paths import ROOT
 
 FOLDER = ROOT / "labs/lab4_communication"
@@ -35,3 +38,24 @@ def test_the_steps_it_cites(table):
     longer = table[(table["backward"] > 0.14) & (table["backward"] < 0.16)].set_index("setting")["measured"]
     assert "With one of 150 ms all three are hidden" in TEXT
     assert (longer[["1 MiB, 1 ms", "128 MiB, 1 ms", "no fusion, 1 ms"]] < 0.155).all()
+
+
+def test_what_is_said_of_vgg_16_with_a_batch_of_256():
+    network = networks.vgg16()
+    flops, nbytes = (np.array([getattr(tensor, key) for tensor in network], float) for key in ("flops", "elements"))
+    per_second = 172 * 3 * sum(tensor.flops for tensor in networks.resnet50())
+
+    def parts(ranks):
+        forward = 256 / ranks * flops.sum() / per_second
+        ready = overlap.ready_times(flops, 2 * forward)
+        made = overlap.step(ready, 4 * nbytes, lambda size: ring(ranks, size, Link(5e-6, 8e-11)), 0, 0)
+        return 1e3 * np.array([3 * forward + made.exposed, made.exposed, made.communication])
+
+    steps = {ranks: parts(ranks) for ranks in (8, 16, 32, 64, 128, 256)}
+    assert min(steps, key=lambda ranks: steps[ranks][0]) == 64
+    assert f"hide the all-reduces, {steps[32][2]:.0f} ms. With 64 a step takes {steps[64][0]:.0f} ms" in TEXT
+    assert f"and {steps[64][1]:.0f} of them are waiting" in TEXT
+    assert steps[256][0] == pytest.approx(steps[32][0], rel=0.01) and "it takes as long as with 32" in TEXT
+    convolutions = np.array([tensor.name.startswith("conv") for tensor in network])
+    shares = [100 * part[convolutions].sum() / part.sum() for part in (flops, nbytes)]
+    assert "have {:.0f} % of the operations and {:.0f} % of the bytes".format(*shares) in TEXT
