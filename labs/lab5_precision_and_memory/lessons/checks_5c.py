@@ -392,6 +392,12 @@ def _check_norms(layer_norms: Callable, ranks: int) -> None:
     own = np.array(
         [[np.sqrt(np.sum(VECTOR[a:b][np.isin(np.arange(a, b), mine)] ** 2)) for a, b in layers] for mine in parts]
     )
+    cut = [(int(mine[0]), VECTOR[mine]) for mine in parts]
+    from_the_back = [
+        sum(np.array([np.sum(part[max(0, a - first) : b - first] ** 2) for a, b in layers]) for first, part in cut),
+        sum(np.array([np.sum(part[a - first : b - first] ** 2) for a, b in layers]) for first, part in cut),
+    ]
+    back = "a layer that ends before this rank's part begins has nothing in it, but a negative end counts from the back"
     for rank, result in enumerate(results):
         mistakes = {
             "these are the norms of this rank's own pieces: the other ranks have the rest of the layers.": own[rank],
@@ -404,6 +410,8 @@ def _check_norms(layer_norms: Callable, ranks: int) -> None:
             "these are sums of the numbers' absolute values; asked for is the root of the sum of their squares.": [
                 np.abs(VECTOR[a:b]).sum() for a, b in layers
             ],
+            f"{back}.": np.sqrt(from_the_back[0]),
+            f"{back}, and so does a negative beginning.": np.sqrt(from_the_back[1]),
         }
         compare(result, np.sqrt(squares), f"on rank {rank} of {ranks} the norms", mistakes)
 

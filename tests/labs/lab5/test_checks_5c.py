@@ -118,7 +118,8 @@ MISTAKES = {
         7,
         "one number for each layer",
     ),
-    "negative ends": ("layer_norms", [(PIECE, "part[start - first:end - first]")], 2, "should be"),
+    "negative ends": ("layer_norms", [(PIECE, "part[max(0, start - first):end - first]")], 2, "counts from the back"),
+    "negative beginnings": ("layer_norms", [(PIECE, "part[start - first:end - first]")], 2, "negative beginning"),
 }  # fmt: skip
 
 

@@ -86,3 +86,38 @@ def test_most_steps_are_left_out_above_the_plateau(table):
         False,
     }
     assert "At 2¹⁶ three seeds of five" in TEXT
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    return pd.read_csv(LAB / "recorded" / "mixed_lars.csv", comment="#")
+
+
+def test_the_plan_with_lars_is_told_as_it_was(mixed):
+    tuning, results = mixed[mixed["use"] == "tuning"], mixed[mixed["use"] == "result"]
+    assert set(tuning.groupby("way")["rate"].nunique()) == {5} and set(results.groupby("way")["seed"].nunique()) == {5}
+    assert "Each way tried the same five learning rates, and ran at its best one with five other seeds" in TEXT
+    best = sweep.best(tuning, ["way"], "rate", "validation accuracy").set_index("way")["rate"]
+    assert results.groupby("way")["rate"].first().to_dict() == best.to_dict()
+    assert tuning["rate"].min() < best.min() and best.max() < tuning["rate"].max()
+    assert not set(tuning["seed"]) & set(results["seed"]) and tuning["test accuracy"].isna().all()
+
+
+def test_differences_with_lars(mixed):
+    against = 100 * figures_5a.against_float32(mixed)
+    for way, sentence in {
+        "bfloat16": "bfloat16 differs from it by {:.2f} ± {:.2f} points",
+        "float16": "float16 by {:.2f} ± {:.2f}, and",
+        "float16, scaled loss": "float16 with a scaled loss by {:.2f} ± {:.2f}. The last",
+        "float16, norms too": "as long as the loss is not scaled: {:.2f} ± {:.2f} points",
+        "float16, scaled loss, norms too": "{:.1f} ± {:.1f} points are lost",
+    }.items():
+        row = against.loc[way]
+        assert sentence.format(-row["difference"], row["difference half"]) in TEXT
+    others = against.drop(["float32", "float16, scaled loss, norms too"])
+    assert list(others.index[others["difference"].abs() > others["difference half"]]) == ["float16, scaled loss"]
+    still = mixed[(mixed["use"] == "result") & (mixed["way"] == "float16, scaled loss, norms too")]
+    assert f"reaches {100 * still['test accuracy'].mean():.1f} % with kernels as they were drawn" in TEXT
+    assert still["left out"].max() == 1 and "at most one step of 150 is left out" in TEXT
+    losses = still[[name for name in still if name.startswith("loss at")]].mean()
+    assert losses.is_monotonic_decreasing and "The loss falls" in TEXT
