@@ -120,7 +120,11 @@ def agreement(
             holds = np.ma.masked_where(np.asarray(distance) > 1, np.ones(np.shape(distance)))
             axis.pcolormesh(x, y, holds, shading="nearest", cmap=ListedColormap([PALETTE[number]]), alpha=0.35, lw=0)
             handles.append(Patch(facecolor=PALETTE[number], alpha=0.5, label=name))
-        axis.plot([1e6 * chosen[0]], [chosen[1] / 1e6], "*", color=INK, markersize=14)
+        if len(fields) > 1:
+            holds = np.ma.masked_where(np.max(list(fields.values()), 0) > 1, np.ones((len(thresholds), len(alphas))))
+            axis.pcolormesh(x, y, holds, shading="nearest", cmap=ListedColormap([INK]), alpha=0.55, lw=0)
+            handles.append(Patch(facecolor=INK, alpha=0.6, label="all of them"))
+        axis.plot([1e6 * chosen[0]], [chosen[1] / 1e6], "*", color=INK, markersize=15, markeredgecolor=CARD)
         axis.annotate(
             "the pair used here",
             (1e6 * chosen[0], chosen[1] / 1e6),
@@ -211,15 +215,17 @@ def roofline(
             )  # fmt: skip
         knee = ridge(top, bandwidth)
         axis.axvline(knee, color=FAINT, linestyle=":", linewidth=1.2, zorder=1)
-        axis.text(knee * 1.04, 0.56, f"ridge: {knee:,.0f} FLOP/byte", color=FAINT, fontsize=9.5)
+        axis.text(knee * 1.04, 0.45, f"ridge: {knee:,.0f} FLOP/byte", color=FAINT, fontsize=9.5)
         for number, (name, at, reached) in enumerate(points):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 8, "linestyle": "none"}
             for place, (precision, real) in enumerate(reached.items()):
                 roof = attainable(at, roofs[precision], bandwidth)
                 if place == 0:
                     axis.plot([at, at], [roof / 1e12, real / 1e12], color=PALETTE[number], linewidth=1)
-                hollow = {"markerfacecolor": CARD, "zorder": 2.5} if place else {"label": name, "zorder": 3}
+                hollow = {"markerfacecolor": CARD, "zorder": 2.5} if place else {"zorder": 3}
                 axis.plot([at], [real / 1e12], **look, **hollow)
+            below = {"xytext": (0, -15), "textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 9}
+            axis.annotate(name.replace(", ", "\n"), (at, min(reached.values()) / 1e12), color=PALETTE[number], **below)
         axis.set_xscale("log")
         axis.set_yscale("log")
         for one, ticks in ((axis.xaxis, [100, 200, 500, 1000, 2000, 5000, 10_000]), (axis.yaxis, [0.5, 1, 2, 5, 10])):
@@ -227,7 +233,7 @@ def roofline(
             one.set_major_formatter("{x:,g}")
             one.set_minor_locator(NullLocator())
         axis.set_xlim(low, high)
-        axis.set_ylim(0.5, 16)
+        axis.set_ylim(0.4, 16)
         (x_0, y_0), (x_1, y_1) = axis.transData.transform([(100, 1), (1000, 10)])
         axis.text(
             low * 1.4, low * 1.4 * bandwidth / 1e12 * 1.14, f"wire: {bandwidth / 1e9:.1f} GB/s",
@@ -236,7 +242,7 @@ def roofline(
         axis.set_xlabel("FLOP for each byte that a GPU sends (log axis)")
         axis.set_ylabel("TFLOP/s of a GPU (log axis)")
         filled, hollow = roofs
-        handles, labels = axis.get_legend_handles_labels()
+        handles, labels = [], []
         for label, face in ((filled, FAINT), (hollow, CARD)):
             handles.append(
                 Line2D([], [], marker="o", linestyle="none", color=FAINT, markerfacecolor=face, markersize=8)
