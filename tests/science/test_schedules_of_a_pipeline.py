@@ -128,6 +128,15 @@ def test_the_gradients_are_those_of_finite_differences():
         assert stage.gradients[number][which][place] == pytest.approx(slope, rel=1e-5, abs=1e-9)
 
 
+def test_the_gradient_of_another_micro_batch_is_refused():
+    layers, images, _ = problem()
+    stage = pipeline.Stage(layers, last=True)
+    stage.forward(0, images)
+    slope = stage.forward(1, images[:3])
+    with pytest.raises(ValueError, match=r"micro-batch 0 have shape \(11, 4\), the gradient by them \(3, 4\)"):
+        stage.backward(0, slope)
+
+
 class ThreadWire:
     """As `Wire`, between threads."""
 
