@@ -147,7 +147,7 @@ measured(
 Image("recorded/slow_link.png", width=plots.WIDTH)
 
 # %% [markdown]
-# On the slow link a step takes 124 ms in float32 and 43 ms in four bits, 2.9 times as long. Without a limit it takes
+# On the slow link a step takes 43 ms in four bits and 124 ms in float32, 2.9 times as long. Without a limit it takes
 # 5 ms in float32 and 28 ms in four bits: NumPy's rounding and packing takes longer than sending did. A compiled kernel
 # would do that much faster; the bytes would be the same. Before you choose a narrow format, compare two times: what the
 # link saves, and what the casts cost.

@@ -171,7 +171,8 @@ for way in at:
     measured(
         f"60 layers over 30, {way}",
         at[way][60] / at[way][30],
-        "Layer k's input is k outputs long. Kept, they add up to about n²/2; but only one is needed at a time.",
+        "Layer k's input is k outputs long. Kept, they add up to about n²/2, beside all that grows as n. But only one "
+        "is needed at a time.",
     )
 figures.by_depth(
     by_depth, caption="densely connected, 16 channels a layer, 512 examples, float32; traced by tracemalloc"

@@ -587,6 +587,8 @@ predictions.table()
 # - Positions cost bytes: a bit for each place or an index for each value. They weigh the more, the narrower the values.
 # - Look at the mask, not at the accuracy alone: a faulty pruning may train well.
 #
+# 6c prunes gradients: it sends only the largest of them.
+#
 # - Y. LeCun, J. S. Denker, S. A. Solla: *Optimal Brain Damage.* NIPS 2, 1989
 # - S. Han, J. Pool, J. Tran, W. J. Dally: *Learning both Weights and Connections for Efficient Neural Networks.*
 #   arXiv:1506.02626

@@ -128,7 +128,7 @@ _EXERCISE = diagnosis.exercise(
     _PATIENTS,
     _AGAINST,
     _FOR,
-    lambda name, number: f"In {name} {MISTAKES[number]}.",
+    lambda name, number: f"{name}: {MISTAKES[number]}.",
     patient="training",
     mistake="mistake",
     example='{"A": 1, "B": 2, …}',

@@ -125,7 +125,7 @@ _EXERCISE = diagnosis.exercise(
     _PATIENTS,
     _AGAINST,
     _FOR,
-    lambda name, number: f"In {name} {MISTAKES[number]}.",
+    lambda name, number: f"{name}: {MISTAKES[number]}.",
     patient="patient",
     mistake="mistake",
     example='{"A": 1, "B": 2}',

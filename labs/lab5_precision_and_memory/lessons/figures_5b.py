@@ -50,7 +50,7 @@ def errors(table: pd.DataFrame, *, caption: str = "") -> Card:
         left.set_title("error of the mean / length of the exact mean")
         right.set_yscale("log")
         right.set_yticks([1, 2, 4, 8, 16, 32, 64], ["1", "2", "4", "8", "16", "32", "64"])
-        right.set_title("numbers that a rank sends / numbers in the gradient")
+        right.set_title("numbers sent / numbers in the gradient")
         figure.legend(loc="upper left", ncols=3)
     return figure
 

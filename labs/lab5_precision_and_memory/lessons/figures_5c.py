@@ -208,10 +208,15 @@ def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
                 axis.text(place, height + 0.25, f"{height:.3g}", ha="center", fontsize=9)
             axis.set_xticks(at, [f"{ranks:g}" for ranks in rows["ranks"]])
             axis.set_ylim(0, 18.5)
+            axis.set_xlim(-0.8, len(rows) - 0.2)
             axis.grid(False, axis="x")
             axis.set_xlabel("ranks")
             axis.set_title(f"stage {stage}" if stage else "nothing shared out")
+            axis.yaxis.set_major_locator(MultipleLocator(4))
+            if axis is not axes[0]:
+                axis.set_yticklabels([])
         axes[0].set_ylabel("bytes for each weight")
+        figure.subplots_adjust(left=60 / WIDTH)
         handles = [Patch(color=PARTS[part], alpha=0.75, label=part) for part in ("weights", "gradients", "state")]
         figure.legend(handles=handles, loc="upper left", ncols=3)
     return figure
@@ -239,6 +244,7 @@ def rates(table: pd.DataFrame, *, caption: str = "") -> Card:
             axis.grid(False, axis="x")
             axis.set_title(place)
         axes[0].set_ylabel("rate, over the serial run's")
+        figure.subplots_adjust(left=66 / WIDTH)
         ranks = sorted(table["rank"].unique())
         handles = [
             Line2D([], [], color=colour(rank), marker=MARKERS[rank], linestyle="", label=f"rank {rank}")

@@ -107,7 +107,7 @@ def test_the_slow_link(link):
     slow = 1e3 * link.loc["100 Mbit/s", "seconds per step"]
     ratio = slow[32] / slow[4]
     assert (
-        f"a step takes {slow[32]:.0f} ms in float32 and {slow[4]:.0f} ms in four bits, {ratio:.1f} times as long"
+        f"a step takes {slow[4]:.0f} ms in four bits and {slow[32]:.0f} ms in float32, {ratio:.1f} times as long"
         in TEXT
     )
     free = 1e3 * link.loc["no limit", "seconds per step"]
