@@ -370,10 +370,10 @@ pd.DataFrame({f"{k:g} × the work, {p:g} × the weights": used(k, p) for k, p in
 #
 # ### Three sizes, trained
 #
-# S, M and L are one step apart each, on images of 16, 18 and 22 pixels (CIFAR-10's, made smaller). They train on
-# two real ranks with the recipe of large batches: LARS, a quarter of the run as warm-up, then a rate that falls to 0;
-# batch norm over all ranks (3c). Batch 512 means 120 updates in six epochs. Each size tried the same five rates.
-# (`course reproduce family`)
+# S, M and L are one step apart each, on images of 16, 18 and 22 pixels (CIFAR-10's, made smaller). They train on two
+# real ranks with the recipe of large batches: LARS, a quarter of the run as warm-up, then a rate that falls to 0; batch
+# norm over all ranks (3c). With 5,120 images, batch 256 means 120 updates in six epochs. Each size tried the same RATES
+# rates. (`course reproduce family`)
 #
 # ### Predict
 #
@@ -408,7 +408,7 @@ pd.DataFrame(steps, index=["points", "±"]).T.round(1)
 # ### What batch norm must do
 #
 # On 1,024 cores a batch of 65,536 leaves 64 images on each, and more cores leave fewer. 3c showed what becomes of batch
-# norm with few examples on a rank. Here each rank has 256. S again, each rank with statistics of its own, tuned
+# norm with few examples on a rank. Here each rank has 128. S again, each rank with statistics of its own, tuned
 # likewise:
 
 # %%

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ DEPTH, WIDTH, SIDE = 1.2, 1.1, 1.15  # by which each step of the family grows (a
 BASE_SIDE = 16  # pixels
 TRUST = 0.02  # LARS's coefficient, as in 3e
 
-LOOKS = 2_500  # validation images
+LOOKS = 2_000  # validation images
 TEST = 5_000
 
 
@@ -116,68 +116,81 @@ def accuracy(hvd: object, answer: Callable, images: np.ndarray, labels: np.ndarr
     return 100 * float(right / count)
 
 
-def train(
-    hvd: object,
-    size: Size,
-    *,
-    images: int,
-    batch: int,
-    epochs: int,
-    rate: float,
-    seed: int,
-    decay: float,
-    synchronised: bool = True,
-) -> Iterator[Mapping[str, float]]:
-    """Train on all ranks; after each epoch the validation accuracy in %, without and with averaged weights.
+class Training:
+    """A size in training on all ranks with a large batch: compiled once, for one run after the other.
 
     LARS with momentum 0.9 and trust coefficient 0.02, linear warm-up in the first quarter, then polynomial decay (the
     square) to 0; random flips.
 
     Args:
-        images: of CIFAR-10's training set, the first ones. batch: of all ranks together. rate: the highest.
+        images: of CIFAR-10's training set, the first ones. batch: of all ranks together.
         decay: of the average of the weights.
         synchronised: batch norm over the examples of all ranks; else each rank normalises its own.
+    """
 
-    Yields: epoch, training_s (seconds), plain, averaged; at the last epoch also plain_test and averaged_test.
-    """  # fmt: skip
-    keras.utils.set_random_seed(seed)
-    whole, number = data.load("cifar10"), itertools.count()
-    x, y = resized(whole.x_train[:images], size.side), whole.y_train[:images]
-    looked = resized(whole.x_train[-LOOKS:], size.side), whole.y_train[-LOOKS:]
-    judged = resized(whole.x_test[:TEST], size.side), whole.y_test[:TEST]
+    def __init__(
+        self, hvd: object, size: Size, *, images: int, batch: int, epochs: int, decay: float, synchronised: bool = True
+    ) -> None:
+        whole, number = data.load("cifar10"), itertools.count()
+        self._x, self._y = resized(whole.x_train[:images], size.side), whole.y_train[:images].astype(np.int32)
+        self._looked = resized(whole.x_train[-LOOKS:], size.side), whole.y_train[-LOOKS:]
+        self._judged = resized(whole.x_test[:TEST], size.side), whole.y_test[:TEST]
+        self._hvd, self._batch, self._epochs, self._steps = hvd, batch, epochs, len(self._x) // batch
 
-    def joint() -> keras.layers.Layer:  # with a name, as Horovod names all alike, and a model wants different ones
-        return hvd.SyncBatchNormalization(momentum=models.BATCH_NORM_MOMENTUM, name=f"synchronised_{next(number)}")
+        def joint() -> keras.layers.Layer:  # with a name, as Horovod names all alike, and a model wants different ones
+            return hvd.SyncBatchNormalization(
+                momentum=models.BATCH_NORM_MOMENTUM, name=f"synchronised_{next(number)}"
+            )  # fmt: skip
 
-    model = network(size, joint if synchronised else None)
-    steps = len(x) // batch
-    updates = steps * epochs
-    falling = keras.optimizers.schedules.PolynomialDecay(rate, updates - updates // 4, 0.0, power=2.0)
-    warming = schedules.WarmUp(falling, updates // 4)
-    optimizer = LARS(warming, trust_coefficient=TRUST, exclude=["bias", "gamma", "beta"])
-    variables = model.trainable_variables
-    optimizer.build(variables)
-    averaged = Averaged(model, decay)
+        self._network = lambda: network(size, joint if synchronised else None)
+        self._model = model = self._network()
+        variables = model.trainable_variables
+        self._optimizer = optimizer = LARS(0.0, trust_coefficient=TRUST, exclude=["bias", "gamma", "beta"])
+        optimizer.build(variables)
+        self._averaged = averaged = Averaged(model, decay)
 
-    @tf.function
-    def update(some: tf.Tensor, labels: tf.Tensor) -> None:
-        with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
-            logits = model(tf.image.random_flip_left_right(tf.cast(some, tf.float32)), training=True)
-            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
-        optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
-        averaged.follow(optimizer.iterations)
+        @tf.function
+        def update(some: tf.Tensor, labels: tf.Tensor) -> None:
+            with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+                logits = model(tf.cast(some, tf.float32), training=True)
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+            optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
+            averaged.follow(optimizer.iterations)
 
-    answer = tf.function(lambda some: tf.argmax(model(tf.cast(some, tf.float32), training=False), 1),
-                         reduce_retracing=True)  # fmt: skip
-    random = np.random.default_rng(seed)
-    for epoch in range(1, epochs + 1):
-        order, began = random.permutation(len(x)), time.perf_counter()
-        for step in range(steps):
-            mine = order[step * batch + hvd.rank() : (step + 1) * batch : hvd.size()]
-            update(tf.constant(x[mine]), tf.constant(y[mine], tf.int32))
-        row = {"epoch": epoch, "training_s": round(time.perf_counter() - began, 3)}
-        parts = {"": looked, "_test": judged} if epoch == epochs else {"": looked}
-        for name in ("plain", "averaged"):
-            row.update({name + part: round(accuracy(hvd, answer, *some), 2) for part, some in parts.items()})
-            averaged.swap()
-        yield row
+        self._update = update
+        self._answer = tf.function(
+            lambda some: tf.argmax(model(tf.cast(some, tf.float32), training=False), 1), reduce_retracing=True
+        )
+
+    def run(self, rate: float, seed: int) -> Iterator[dict[str, float]]:
+        """Train from new weights; after each epoch the validation accuracy in %, without and with averaged weights.
+
+        Args:
+            rate: the highest. seed: draws weights, order and flips.
+
+        Yields: epoch, training_s (seconds), plain, averaged; at the last epoch also plain_test and averaged_test.
+        """
+        keras.utils.set_random_seed(seed)
+        self._model.set_weights(self._network().get_weights())
+        for variable in self._optimizer.variables:
+            variable.assign(tf.zeros_like(variable))
+        updates = self._steps * self._epochs
+        falling = keras.optimizers.schedules.PolynomialDecay(float(rate), updates - updates // 4, 0.0, power=2.0)
+        rates = schedules.WarmUp(falling, updates // 4)
+        random = np.random.default_rng(seed)
+        for epoch in range(1, self._epochs + 1):
+            order, began = random.permutation(len(self._x)), time.perf_counter()
+            flipped = random.random(len(order)) < 0.5
+            for step in range(self._steps):
+                self._optimizer.learning_rate.assign(rates((epoch - 1) * self._steps + step))
+                mine = slice(step * self._batch + self._hvd.rank(), (step + 1) * self._batch, self._hvd.size())
+                some = self._x[order[mine]]
+                some[flipped[mine]] = some[flipped[mine], :, ::-1]
+                self._update(tf.constant(some), tf.constant(self._y[order[mine]]))
+            row = {"epoch": epoch, "training_s": round(time.perf_counter() - began, 3)}
+            parts = {"": self._looked, "_test": self._judged} if epoch == self._epochs else {"": self._looked}
+            for name in ("plain", "averaged"):
+                for part, some in parts.items():
+                    row[name + part] = round(accuracy(self._hvd, self._answer, *some), 2)
+                self._averaged.swap()
+            yield row
