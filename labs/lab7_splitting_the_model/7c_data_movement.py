@@ -41,7 +41,7 @@ QUICK = "COURSE_SLICE" in os.environ  # a test, or grading: less will do
 # multiplication and an addition together.
 
 # %%
-energy.PICOJOULES
+energy.PICOJOULES.rename(columns={16: "whole, 16 bits", 64: "floating point, 64 bits"})
 
 # %% [markdown]
 # A dense layer with 128 inputs and 128 outputs in 64-bit numbers. It runs on a processor with 64 words of registers,
@@ -651,8 +651,8 @@ measured(
 # %%
 widgets.explore(
     moving.roof,
-    teraflops=widgets.slider("TFLOPS", 0.0, 3.0, 180.0, log=True),
-    gigabytes=widgets.slider("memory, GB/s", 1.0, 4.0, 600.0, log=True),
+    teraflops=widgets.slider("TFLOPS", 15, 600, 180, step=15),
+    gigabytes=widgets.slider("memory, GB/s", 100, 6_000, 600, step=20),
     itemsize=widgets.choice("bytes of a weight", (2, 4, 1)),
 )
 
