@@ -145,7 +145,7 @@ shares, looks, seen, trained = watched_training()
 
 def draw(look):
     updates = list(looks)[look]
-    return numbers.histograms(looks[updates], caption=f"{WHERE}, after {updates} updates; thin bars: subnormal numbers")
+    return numbers.histograms(looks[updates], caption=f"{WHERE}, after update {updates}; thin bars: subnormal numbers")
 
 
 widgets.explore(draw, look=widgets.animation("look", len(looks), interval=700))

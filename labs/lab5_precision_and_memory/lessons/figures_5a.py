@@ -9,7 +9,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from course_lib import precision, statistics
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.canvas import Canvas, Panel
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
 from labs.lab5_precision_and_memory.lessons.formats_5a import FORMATS
 
 DASHED = (0, (4, 3))
@@ -36,37 +37,35 @@ def histograms(shares: Mapping[str, np.ndarray], caption: str = "") -> Card:
     Args:
         shares: "weights 1" and so on → what `powers` counts.
     """
+    layers = sorted({int(name.split()[1]) for name in shares})
     with style():
-        figure, axes = card(height=400, columns=len(KINDS), caption=caption)
-        for axis, kind in zip(axes, KINDS):
-            for layer in sorted(int(name.split()[1]) for name in shares if name.startswith(f"{kind} ")):
-                look = {"color": PALETTE[layer % len(PALETTE)], "linewidth": 1.4, "label": f"layer {layer}"}
-                axis.plot(range(LOWEST, HIGHEST + 1), shares[f"{kind} {layer}"], **look)
-            top = max(TALLEST[kind], axis.get_ylim()[1])
-            ranges(axis, top)
-            axis.set_ylim(0, 1.5 * top)
-            axis.set_title(kind)
-            axis.set_xlabel("power of two")
-            axis.set_yticks([])
-        handles = {label: handle for axis in axes for handle, label in zip(*axis.get_legend_handles_labels())}
-        names = sorted(handles)
-        figure.legend([handles[name] for name in names], names, loc="upper left", ncols=len(names))
-        figure.subplots_adjust(left=20 / WIDTH)
-    return figure
+        canvas = Canvas(400)
+        for column, kind in enumerate(KINDS):
+            curves = {layer: shares[name] for layer in layers if (name := f"{kind} {layer}") in shares}
+            top = max(TALLEST[kind], *(share.max() for share in curves.values()))
+            panel = Panel(canvas, (14 + 222 * column, 72, 148, 252), (LOWEST, HIGHEST), (0, 1.5 * top))
+            panel.axes([(-40, "−40"), (-20, "−20"), (0, "0"), (20, "20")], [], title=kind, xlabel="power of two")
+            for layer, share in curves.items():
+                panel.line(range(LOWEST, HIGHEST + 1), share, color=PALETTE[layer % len(PALETTE)], linewidth=1.4)
+            _ranges(panel, top)
+        for place, layer in enumerate(layers):
+            canvas.line([14 + 84 * place, 34 + 84 * place], [379, 379], color=PALETTE[layer % len(PALETTE)])
+            canvas.text(40 + 84 * place, 375, f"layer {layer}")
+        canvas.text(14, 12, caption, size=8.5, colour=FAINT)
+        return canvas.figure()
 
 
-def ranges(axis: Axes, top: float) -> None:
+def _ranges(panel: Panel, top: float) -> None:
     """Above `top` a bar for each format, from its smallest number to its largest; the subnormal part is thin."""
     for number, form in enumerate(FORMATS):
         low = max(LOWEST, np.log2(precision.smallest(form.exponent, form.mantissa)))
         normal = max(LOWEST, 2 - 2 ** (form.exponent - 1))
         high = min(HIGHEST, np.log2(precision.largest(form.exponent, form.mantissa)))
         y = top * (1.44 - 0.1 * number)
-        axis.plot([low, normal], [y, y], color=FAINT, linewidth=1.5, solid_capstyle="butt")
-        axis.plot([normal, high], [y, y], color=FAINT, linewidth=5, solid_capstyle="butt")
-        axis.text(HIGHEST + 2, y, form.name, va="center", fontsize=7, color=INK)
-    axis.set_xlim(LOWEST, HIGHEST + 36)
-    axis.set_xticks([-40, -20, 0, 20])
+        panel.line([low, normal], [y, y], color=FAINT, linewidth=1.5, solid_capstyle="butt")
+        panel.line([normal, high], [y, y], color=FAINT, linewidth=5, solid_capstyle="butt")
+        x, y = panel.x([HIGHEST])[0], panel.y([y])[0]
+        panel.canvas.text(x + 5, y, form.name, va="center", size=7)
 
 
 def along(table: pd.DataFrame, caption: str = "") -> Card:

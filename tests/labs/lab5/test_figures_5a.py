@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+from matplotlib.lines import Line2D
 
 from course_lib import statistics
 from labs.lab5_precision_and_memory.lessons import figures_5a
@@ -25,16 +26,16 @@ def test_powers_of_two_are_exact_and_what_is_beyond_counts_at_the_ends():
 
 def test_histograms_have_a_line_for_each_layer_and_all_formats():
     seen = {f"{kind} {layer}": np.float32([1, 2, 2, 0]) for kind in figures_5a.KINDS for layer in (1, 2)}
-    figure = figures_5a.histograms(figures_5a.powers(seen), "here")
-    assert [axis.get_title(loc="left") for axis in figure.axes] == list(figures_5a.KINDS)
-    assert legend(figure) == ["layer 1", "layer 2"]
-    axis = figure.axes[0]
-    assert axis.lines[0].get_ydata().sum() == pytest.approx(1) and axis.lines[0].get_ydata().max() == pytest.approx(
-        2 / 3
-    )
-    assert [text.get_text() for text in axis.texts] == [form.name for form in figures_5a.FORMATS]
-    thin, thick = axis.lines[2:4]  # float16's
-    assert list(thin.get_xdata()) == [-24, -14] and thick.get_xdata()[1] == pytest.approx(16, abs=0.01)
+    shares = figures_5a.powers(seen)
+    assert shares["weights 1"].sum() == pytest.approx(1) and shares["weights 1"].max() == pytest.approx(2 / 3)
+    lines = [artist for artist in figures_5a.histograms(shares, "here").get_children() if isinstance(artist, Line2D)]
+    curves = [line for line in lines if len(line.get_xdata()) == len(shares["weights 1"])]
+    assert len(curves) == len(seen)
+    thick, thin = ([line for line in lines if line.get_linewidth() == width] for width in (5, 1.5))
+    assert len(thick) == len(thin) == 4 * len(figures_5a.FORMATS)
+    octave = np.diff(curves[0].get_xdata())[0]
+    assert np.ptp(thick[0].get_xdata()) == pytest.approx(30 * octave, rel=0.01)  # float16's, from -14 to 16
+    assert np.ptp(thin[0].get_xdata()) == pytest.approx(10 * octave)
 
 
 def test_shares_that_are_lost_have_a_panel_for_each_kind():
