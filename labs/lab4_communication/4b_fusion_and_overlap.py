@@ -531,8 +531,8 @@ def slowest(cumulative, times, ranks):
     """The expected time of the slowest rank.
 
     cumulative: F at each of the times, [n]: the probability that a rank is done by then; times: [n], in seconds, from
-    0 to where everyone is done, close together but not always evenly; ranks: N.
-    Returns E[max] in seconds, a float.
+    0 to where everyone is done, not always evenly spaced; ranks: N.
+    Returns E[max] in seconds, a float: integrate by the trapezoidal rule.
     """
     ### BEGIN SOLUTION
     running = 1 - cumulative**ranks

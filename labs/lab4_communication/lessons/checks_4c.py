@@ -38,6 +38,9 @@ def _step(case: tuple[int, float, float, float], answer: Callable) -> None:
                 ),
                 "the forward pass is missing.": max(2 * third + last, communication),
                 "communication does not count at all.": compute,
+                "the forward pass is a third of the computation, not half of it.": (
+                    compute / 2 + max(compute / 2 + last, communication)
+                ),
                 "images ÷ (images/s) gives seconds, not the inverse.": throughput / images + communication,
             },
         )

@@ -164,6 +164,37 @@ def test_mistakes_in_the_terms_of_the_ring_are_named(alpha_rounds, volume, said)
     assert any(said in reason for reason in reasons), reasons
 
 
+def test_an_if_on_an_array_is_named():
+    def ring_seconds(ranks, nbytes, alpha, beta):
+        if ranks == 1:
+            return 0
+        return 2 * (ranks - 1) * (alpha + beta * nbytes / ranks)
+
+    assert "no `if` is needed" in check(ring_seconds).verdicts[2].reason
+
+
+@pytest.mark.parametrize(
+    ("rounds", "volume", "said"),
+    [
+        (
+            lambda n, k: 2 * (n - 1) - 2 * (k - 1) - 2 * (n / k - 1),
+            lambda n, k: 2 * (k - 1) + 2 * (n / k - 1) * k / n - 2 * (n - 1) / n,
+            "the plain way",
+        ),
+        (
+            lambda n, k: 2 * n - 4 * k - 2 * n / k,
+            lambda n, k: 4 * (k - 1) / k + 2 * (n / k - 1) * k / n - 2 * (n - 1) / n,
+            "not 2N",
+        ),
+    ],
+)
+def test_wrong_counts_in_the_crossing_are_named(rounds, volume, said):
+    def crossing(n, k, alpha, beta):
+        return max(rounds(n, k), 0) * alpha / (volume(n, k) * beta)
+
+    assert all(said in verdict.reason for verdict in check(crossing).verdicts[:2])
+
+
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [

@@ -65,7 +65,7 @@ WRONG = {
     "just full is too full": (
         "fuse",
         [("held + nbytes[tensor] > threshold", "held + nbytes[tensor] >= threshold")],
-        "as many bytes as the threshold",
+        "as many bytes as the threshold are allowed",
     ),
     "nothing returned": ("fuse", [("return messages", "return None")], "returns nothing"),
     "two messages at once": ("send", [("max(moment, free)", "moment")], "still on its way"),
@@ -80,6 +80,23 @@ WRONG = {
     "the quickest rank": ("slowest", [("1 - cumulative**ranks", "(1 - cumulative) ** ranks")], "quickest rank"),
     "N times the mean": ("slowest", [("1 - cumulative**ranks", "ranks * (1 - cumulative)")], "at the same time"),
     "the width forgotten": ("slowest", [("np.diff(times)", "1")], "width"),
+    "the left end of each step": (
+        "slowest",
+        [("np.diff(times) * (running[1:] + running[:-1]) / 2", "np.diff(times) * running[:-1]")],
+        "at its left end; take the mean",
+    ),
+    "the right end of each step": (
+        "slowest",
+        [("np.diff(times) * (running[1:] + running[:-1]) / 2", "np.diff(times) * running[1:]")],
+        "at its right end; take the mean",
+    ),
+    "the sum of both ends": (
+        "slowest",
+        [("np.diff(times) * (running[1:] + running[:-1]) / 2", "np.diff(times) * (running[1:] + running[:-1])")],
+        "twice",
+    ),
+    "the wrong probability": ("slowest", [("1 - cumulative**ranks", "cumulative**ranks")], "still running at t"),
+    "later and free added": ("send", [("max(moment, free)", "moment + free")], "the later of the two"),
     "one width for all": ("slowest", [("np.diff(times)", "(times[1] - times[0])")], "its own width"),
 }
 
@@ -91,9 +108,10 @@ def test_a_mistake_costs_points_and_is_named(answer, mistake, capsys):
     assert word in capsys.readouterr().out
 
 
-def test_a_trapezoid_or_a_rectangle_will_do():
+def test_another_rule_that_is_right_on_lines_will_do():
     def slowest(cumulative, times, ranks):
-        return (np.diff(times) * (1 - cumulative[:-1] ** ranks)).sum()
+        middles = (times[1:] + times[:-1]) / 2
+        return np.diff(times) @ np.interp(middles, times, 1 - cumulative**ranks)
 
     assert points(slowest, 5) == 5.0
 

@@ -51,6 +51,11 @@ WRONG = {
         ],
         "the other way round",
     ),
+    "two halves": (
+        "step_seconds",
+        [("images / throughput / 3", "images / throughput / 2"), ("2 * forward", "forward")],
+        "a third of the computation, not half",
+    ),
     "the inverse throughput": ("step_seconds", [("images / throughput", "throughput / images")], "should be"),
     "the wrong half": ("calibrate", [("predict(middle) > published", "predict(middle) < published")], "Keep the half"),
     "too few halvings": ("calibrate", [("range(60)", "range(4)")], "halve more often"),
