@@ -172,8 +172,9 @@ measured(
 numbers.along(shares[shares["kind"].isin(["slopes", "gradients"])], caption=WHERE)
 
 # %% [markdown]
-# So the slopes use the lower half of float16's range and fall out of it, while its upper half stays empty. bfloat16 has
-# the range of float32 and loses none of these; it pays with three bits of mantissa.
+# So the slopes use the lower half of float16's range and fall out of it, while its upper half stays empty. "We are
+# missing the range with FP16", says a slide of the tutorial. bfloat16 has the range of float32 and loses none of these;
+# it pays with three bits of mantissa.
 #
 # ## A scaled loss
 #
@@ -574,6 +575,7 @@ Image("recorded/number_formats_window.png", width=plots.WIDTH)
 # - Y. You, I. Gitman, B. Ginsburg: *Large batch training of convolutional networks.* arXiv:1708.03888
 # - *IEEE standard for floating-point arithmetic.* IEEE 754-2019
 # - *NVIDIA A100 Tensor Core GPU.* Data sheet, 2021
+# - A. Pedram, W. Lynch, G. Lauterbach: the tutorial on the systems side of training: precision
 
 # %% [markdown]
 # ## Your guesses

@@ -112,10 +112,10 @@ gigabytes(32).round(2)
 #
 # ## Storage quadratic in depth
 #
-# "Storage is a quadratic function of network depth", says a slide of the lecture. For the networks so far it is linear:
-# every layer adds an array. In a densely connected network (Huang et al. 2016) each layer takes the outputs of *all*
-# layers before it. There are no more outputs than before. But to multiply them, a layer needs them side by side in one
-# array, and each layer's array is longer than the last.
+# "Storage is a quadratic function of network depth", says a slide of the tutorial. For the networks so far it is
+# linear: every layer adds an array. In a densely connected network (Huang et al. 2016) each layer takes the outputs of
+# *all* layers before it. There are no more outputs than before. But to multiply them, a layer needs them side by side
+# in one array, and each layer's array is longer than the last.
 
 
 # %%
@@ -1033,3 +1033,4 @@ predictions.table()
 # - G. Pleiss et al.: *Memory-Efficient Implementation of DenseNets.* arXiv:1707.06990
 # - S. Rajbhandari et al.: *ZeRO: Memory Optimizations Toward Training Trillion Parameter Models.* arXiv:1910.02054
 # - S. Knowles: slides on Graphcore's processor, 2018, which 1d quotes
+# - A. Pedram, W. Lynch, G. Lauterbach: the tutorial on the systems side of training: memory
