@@ -92,6 +92,15 @@ WRONG = {
     ),
     "the sum of both ends": (
         "slowest",
+        [
+            (
+                "np.diff(times) * (running[1:] + running[:-1]) / 2",
+                "np.diff(times) * (running[1:] + running[:-1])",
+            )
+        ],
+        "twice",
+    ),
+        "slowest",
         [("np.diff(times) * (running[1:] + running[:-1]) / 2", "np.diff(times) * (running[1:] + running[:-1])")],
         "twice",
     ),
