@@ -279,12 +279,12 @@ def measured(series: Mapping[str, tuple[np.ndarray, np.ndarray]], nbytes: Sequen
             left.plot(nbytes, fitted * 1e3, color=PALETTE[number], linewidth=1.3)
             residuals = 100 * (middle / 1e3 / fitted - 1)
             right.plot(nbytes, np.clip(residuals, -RESIDUALS, RESIDUALS), label=name, **look)
-            for size, residual in zip(nbytes, residuals):
-                if abs(residual) > RESIDUALS:  # at the edge, with its number
-                    right.annotate(
-                        f"{residual:+.0f} %", (size, np.clip(residual, -RESIDUALS, RESIDUALS)), (0, -13),
-                        textcoords="offset points", ha="center", fontsize=9, color=PALETTE[number],
-                    )  # fmt: skip
+            for place in np.flatnonzero(np.abs(residuals) > RESIDUALS):  # at the edge, with its number
+                right.annotate(
+                    f"{residuals[place]:+.0f} %", (nbytes[place], np.clip(residuals[place], -RESIDUALS, RESIDUALS)),
+                    (0, -13 - 12 * (place % 2)), textcoords="offset points", ha="center", fontsize=9,
+                    color=PALETTE[number],
+                )  # fmt: skip
         right.axhline(0, color=INK, linewidth=1)
         right.set_ylim(-1.08 * RESIDUALS, 1.08 * RESIDUALS)
         left.set_yscale("log")
