@@ -170,7 +170,12 @@ def reproduce(
 
     if show or name is None:
         for known, path in experiments.find().items():
-            print(f"{known:<14} {experiments.title(path)}")
+            print(f"{known:<17} {experiments.title(path)}")
+            facts = experiments.provenance(path)
+            told = (
+                f"recorded {facts['date']} on {facts['machine']}; seeds {facts['seeds']}" if facts else "not recorded"
+            )
+            print(f"{'':<17} {told}")
     else:
         print(f"wrote into {experiments.reproduce(name)}")
 

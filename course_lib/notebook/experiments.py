@@ -33,6 +33,15 @@ def title(path: Path) -> str:
     return path.read_text(encoding="utf-8").split('"""', 2)[1].strip().splitlines()[0]
 
 
+def provenance(path: Path) -> dict[str, str]:
+    """What an experiment's recorded table says of itself, command, date, machine, seeds, …; empty if there is none."""
+    for table in sorted((path.parent.parent / "recorded").glob("*.csv")):
+        facts = dict(re.findall(r"^# (\w+): (.*)$", table.read_text(encoding="utf-8"), re.MULTILINE))
+        if facts.get("command", "").split()[-1:] == [path.stem.partition("_")[2]]:
+            return facts
+    return {}
+
+
 def reproduce(name: str, root: Path = ROOT) -> Path:
     """Run experiment `name`; return the folder with its table and figure.
 

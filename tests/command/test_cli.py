@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 
@@ -50,7 +51,8 @@ def test_help_imports_no_heavy_library():
 
 
 def test_list_of_experiments_and_an_unknown_one():
-    assert "omissions" in course("reproduce", "--list").stdout
+    listed = course("reproduce", "--list").stdout
+    assert "omissions" in listed and re.search(r"^ +recorded 20\d\d-\d\d-\d\d on .+; seeds .+$", listed, re.MULTILINE)
     done = course("reproduce", "perpetuum-mobile")
     assert done.returncode == 1
     assert done.stderr.startswith("course: There is no experiment 'perpetuum-mobile'")

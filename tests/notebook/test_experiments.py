@@ -33,7 +33,7 @@ def test_an_experiment_has_a_title_and_a_record(name):
     path = experiments.find()[name]
     assert len(experiments.title(path)) > 10
     recorded = path.parent.parent / "recorded"
-    assert name in {provenance(table)["command"].split()[-1] for table in TABLES if table.parent == recorded}
+    assert experiments.provenance(path)["command"] == f"course reproduce {name}"
     assert list(recorded.glob(f"{name}*.png"))
 
 
