@@ -7,11 +7,9 @@
 #
 # **You will be able to** measure updates to a target by batch size and name the three stretches of the curve;
 # estimate the gradient noise scale from gradients that a parallel run has anyway, and say how far it predicts where
-# the curve bends; say what of the generalisation gap is left when updates or training losses are equal; measure the
-# sharpness of a minimum with products of a matrix that nobody could store, and say why sharpness by itself proves
-# little.
+# the curve bends; say what of the generalisation gap is left when updates or training losses are equal.
 #
-# **Time:** 80 minutes; the runs take about 40 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 50 minutes; the runs take about 25 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** 1b (variance of a mini-batch), 1c (validation images), 2a (N ranks with batch b are one batch N·b).
 
@@ -23,15 +21,13 @@ import pandas as pd
 from IPython.display import display
 from tensorflow import keras
 
-from course_lib import models, statistics
-from course_lib.models import landscape
+from course_lib import statistics
 from course_lib.notebook import plots, predictions
 from course_lib.notebook.plots import training_curves as training
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
-from labs.lab3_large_batch.lessons import checks_3a as judge
 from labs.lab3_large_batch.lessons import figures_3a as large_batch
-from labs.lab3_large_batch.lessons import figures_3a as minima
+from labs.lab3_large_batch.lessons import matched
 from labs.lab3_large_batch.lessons import short_runs as trial
 from labs.lab3_large_batch.lessons.checks_3a import check, points
 
@@ -39,6 +35,13 @@ fashion = trial.fashion(55_000)
 seen = trial.Part(*(part[:2_000] for part in fashion.validation))  # what accuracies are measured on
 whole = fashion.name != "shapes" and len(fashion.train.labels) > 10_000  # else the recorded numbers are of other data
 print(f"{fashion.name}: {len(fashion.train.labels):,} images to train on, {len(seen.labels):,} for validation")
+
+# What has been recorded (`course reproduce steps_to_target`), beside which your own runs will stand.
+steps = pd.read_csv("recorded/steps_to_target.csv", comment="#")
+squares = pd.read_csv("recorded/steps_to_target_noise.csv", comment="#")
+results = steps[steps["use"] == "result"]
+best_rates = results.groupby("batch")["rate"].first()
+own = None  # your runs to the target, once they are made
 
 
 def new_run(batch, rate, seed):
@@ -60,7 +63,7 @@ def new_run(batch, rate, seed):
 # From a batch of 16 to one of 4,096: by which factor do the images a second grow on your machine?
 
 # %% editable=true
-my_factor = None
+predict("images a second: B = 4,096 over B = 16", None)
 
 # %%
 speed_sizes = [size for size in (16, 64, 256, 1024, 4096) if size <= len(fashion.train.labels)]
@@ -83,7 +86,12 @@ def images_a_second(repeats=3):
 
 speeds = images_a_second()
 factor = np.median(speeds[speed_sizes[-1]]) / np.median(speeds[speed_sizes[0]])
-print(f"your guess: {my_factor}; measured from {speed_sizes[0]} to {speed_sizes[-1]:,}: {factor:.1f}")
+measured(
+    f"images a second: B = {speed_sizes[-1]:,} over B = {speed_sizes[0]}",
+    factor,
+    too_large="A machine that is full takes twice the time for twice the batch.",
+    too_small="A small batch does not fill a machine: each update has costs that do not depend on the batch.",
+)
 figure = training.throughput(speeds, caption=plots.provenance(f"{fashion.name}, quick_cnn, training"))
 figure.subplots_adjust(left=0.08)
 figure
@@ -109,13 +117,11 @@ figure
 # A batch of 64 needs about 150 updates. How many does 512 need, how many 4,096?
 
 # %% editable=true
-my_updates = {512: None, 4096: None}
+predict("updates to the target with B = 512", None)
+predict("updates to the target with B = 4,096", None)
 
 # %%
 target = 0.82 if whole else 0.6
-steps = pd.read_csv("recorded/steps_to_target.csv", comment="#")
-results = steps[steps["use"] == "result"]
-best_rates = results.groupby("batch")["rate"].first()
 
 
 def updates_to(run, batch, accuracy, most):
@@ -142,7 +148,13 @@ def live(seed=11):
 
 
 own = live()
-print(f"your guess: {my_updates}")
+for size, updates in own.set_index("batch")["updates"].dropna().items():
+    if size >= 512:
+        measured(
+            f"updates to the target with B = {size:,}",
+            int(updates),
+            too_small="Perfect scaling would be 150 · 64 / B. A gradient without noise still needs its steps.",
+        )
 own.T
 
 # %% [markdown]
@@ -243,12 +255,10 @@ points(noise_scale, 3)
 # Does the noise scale grow or shrink as the network learns? By which factor, from the start to the target?
 
 # %% editable=true
-my_growth = None
+predict("the noise scale at the target over that at the start", None)
+
 
 # %%
-squares = pd.read_csv("recorded/steps_to_target_noise.csv", comment="#")
-
-
 def gradients(run, size, number):
     """`number` gradients of batches of `size`, all layers in one row: [number, d]."""
     return np.stack([np.concatenate([layer.ravel() for layer in run.gradient(size)]) for _ in range(number)])
@@ -268,10 +278,15 @@ def on_the_way(parts=(0, 0.1, 0.4, 1.0), batch=256, seed=12):
 
 
 def show_scales():
-    measured = on_the_way()
-    print(f"your guess: {my_growth}")
-    print(measured.round(1).to_string(index=False))
-    return large_batch.scales(squares, measured if whole else None, caption=f"recorded: {made_with}; yours: one seed")
+    found = on_the_way()
+    print(found.round(1).to_string(index=False))
+    first, last = found["noise scale"].iloc[[0, -1]]
+    measured(
+        "the noise scale at the target over that at the start",
+        last / first,
+        too_small="What all images agree on is learned first. After that the signal is small, the noise is not.",
+    )
+    return large_batch.scales(squares, found if whole else None, caption=f"recorded: {made_with}; yours: one seed")
 
 
 show_scales()
@@ -385,7 +400,7 @@ by_target()
 # 64 ranks with 64 examples each: how many times faster than one rank with 64?
 
 # %% editable=true
-my_speedup = None
+predict("64 ranks with 64 examples each, times faster than one", None)
 
 # %%
 medians = results.groupby("batch")["updates"].median()
@@ -398,7 +413,11 @@ def ranks(b):
     return table.assign(used=[f"{100 * row['speed-up'] / number:.0f} %" for number, row in table.iterrows()])
 
 
-print(f"your guess: {my_speedup}")
+measured(
+    "64 ranks with 64 examples each, times faster than one",
+    ranks(64).loc[64, "speed-up"],
+    too_large="4,096 examples lie far above the bend: most of them say what the others have said.",
+)
 display(ranks(64).round(1))
 ranks(16).round(1)
 
@@ -434,7 +453,9 @@ ranks(16).round(1)
 # decay and momentum 0.9. Which test accuracies do you expect, in %?
 
 # %% editable=true
-my_accuracies = {"small": None, "large": None, "large, longer": None}
+predict("test accuracy in %, B = 64, 4 epochs", None)
+predict("test accuracy in %, B = 1,280, 4 epochs", None)
+predict("test accuracy in %, B = 1,280, 20 epochs", None)
 
 # %%
 fewer = trial.fashion(6_400)
@@ -450,16 +471,24 @@ def network(batch, epochs, order=0, rate=0.1):
     return model
 
 
-networks = {"small": network(64, 4), "large": network(LARGE, 4), "large, longer": network(LARGE, 20)}
-rows = []
-for name, model in networks.items():
-    known, new = trial.score(model, fewer.train), trial.score(model, fewer.test)
-    guess = my_accuracies[name]
-    rows.append([name, known.loss, 100 * known.accuracy, new.loss, 100 * new.accuracy, guess])
-print(f"{fewer.name}, {len(fewer.train.labels):,} images; small: B = 64, large: B = {LARGE:,}; one seed")
-pd.DataFrame(
-    rows, columns=["network", "training loss", "training accuracy, %", "test loss", "test accuracy, %", "your guess"]
-).set_index("network").round(3)
+def three_networks():
+    rows = []
+    for batch, epochs in ((64, 4), (LARGE, 4), (LARGE, 20)):
+        model = network(batch, epochs)
+        known, new = trial.score(model, fewer.train), trial.score(model, fewer.test)
+        name = f"B = {batch:,}, {epochs} epochs"
+        rows.append([name, known.loss, 100 * known.accuracy, new.loss, 100 * new.accuracy])
+        measured(
+            f"test accuracy in %, {name}",
+            round(100 * new.accuracy, 1),
+            too_large="" if batch == 64 else "Compare the training losses first: has it been trained as far?",
+        )
+    columns = ["network", "training loss", "training accuracy, %", "test loss", "test accuracy, %"]
+    return pd.DataFrame(rows, columns=columns).set_index("network").round(3)
+
+
+print(f"{fewer.name}, {len(fewer.train.labels):,} images; one seed")
+three_networks()
 
 # %% [markdown]
 # One seed tells little. The recorded experiment has five for each setting, 80 epochs too, and a learning rate chosen
@@ -467,7 +496,8 @@ pd.DataFrame(
 
 # %%
 recorded = pd.read_csv("recorded/generalisation_gap.csv", comment="#")
-minima.gap(recorded.query("use == 'result'"), caption="recorded: Fashion-MNIST, first 6,400 images, 5 seeds, 2 cores")
+GAP_RUNS = "recorded: Fashion-MNIST, first 6,400 images, 5 seeds, 2 cores"
+large_batch.gap(recorded.query("use == 'result'"), caption=GAP_RUNS)
 
 # %%
 columns = ["rate", "updates", "training loss", "training accuracy", "test loss", "test accuracy"]
@@ -488,7 +518,8 @@ table.rename(columns={name: f"{name}, %" for name in ("training accuracy", "test
 # - **Best against best:** but 400 updates of 64 are the small batch's *shortest* run. With 20 epochs, a quarter of the
 #   images of the long large run, it has 85.8 %: the large batch's 85.1 is 0.7 ± 0.3 points behind.
 # - **Longer is not always better.** With 8,000 updates of 64 the network has all training images right. Its test
-#   accuracy no longer grows, and its test loss is more than twice as high: it is wrong with more and more confidence.
+#   accuracy no longer grows, and its test loss is 2.4 times that after 4 epochs: it is wrong with more and more
+#   confidence.
 #
 # ### At the same training loss
 #
@@ -508,8 +539,10 @@ predict("B = 1,280 after 80 epochs, at equal training loss: ahead, behind or nei
 # %%
 small = pd.read_csv("recorded/equal_loss.csv", comment="#")
 tuned = recorded.query("use == 'result' and batch == 1280 and method != 'naive'")
-for epochs, rows in minima.at_equal_loss(small, tuned).groupby("epochs"):
-    (points_ahead, half), (more_loss, half_loss) = statistics.mean(rows["points"]), statistics.mean(rows["test loss"])
+apart = matched.differences(tuned, small, "training loss", ["test loss", "test accuracy"])
+for epochs, rows in apart.groupby("epochs"):
+    points_ahead, half = statistics.mean(100 * rows["test accuracy"])
+    more_loss, half_loss = statistics.mean(rows["test loss"])
     print(f"{epochs} epochs, {len(rows)} seeds: {points_ahead:+.1f} ± {half:.1f} points, ", end="")
     print(f"test loss {more_loss:+.3f} ± {half_loss:.3f}")
     word = "neither" if abs(points_ahead) < half else "ahead" if points_ahead > 0 else "behind"
@@ -518,7 +551,7 @@ for epochs, rows in minima.at_equal_loss(small, tuned).groupby("epochs"):
         word,
         "The question is not how well it has been trained, but what the same training loss is worth on new images.",
     )
-minima.equal_loss(small, recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5 seeds, 2 cores")
+large_batch.equal_loss(small, recorded, caption=GAP_RUNS)
 
 # %% [markdown]
 # - **Early there is no gap.** After 20 epochs the two batch sizes differ by 0.1 ± 0.5 points at the same training loss,
@@ -531,421 +564,7 @@ minima.equal_loss(small, recorded, caption="recorded: Fashion-MNIST, first 6,400
 #   both, the tuning runs have one seed: training losses of 0.028 and 0.023 with 80 and 20 epochs, validation accuracies
 #   of 85.9 and 87.1 %. The rate alone does not explain it.
 #
-# ## Sharp and flat
-#
-# Keskar's explanation: large batches end in *sharp* minima, small ones in *flat* ones, and a flat minimum is still
-# low when the loss moves a little, as it does from training to test images. To test it, sharpness has to be a number.
-# Around a minimum
-#
-# $$L(w + \delta) \approx L(w) + \tfrac12\, \delta^\top H\, \delta, \qquad H_{ij} = \frac{\partial^2 L}{\partial w_i
-# \partial w_j},$$
-#
-# and the largest eigenvalue $\lambda_{max}$ of the Hessian $H$ is the curvature along the steepest direction. It is
-# also what limited η in 1a: $2/\lambda_{max}$.
-#
-# The quick network has 24,282 weights, so $H$ has 590 million numbers. Nobody needs them. A product $H v$ with one
-# vector is enough, and that is how the gradient changes along $v$:
-#
-# $$H v = \lim_{\varepsilon \to 0} \frac{\nabla L(w + \varepsilon v) - \nabla L(w - \varepsilon v)}{2 \varepsilon}$$
-#
-# ### Exercise: H times v
-#
-# Make the step from $w$ to either side as long as ε, whatever the length of $v$: else the rounding of a tiny step or
-# the bend of a long one spoils the result.
-#
-# <details><summary>Hint</summary>H v is linear in v. So take v at length 1, and multiply what you get by the length
-# that v had: <code>np.linalg.norm(v)</code>.</details>
-
-
-# %% exercise="hessian_vector"
-def hessian_vector(gradient, w, v, epsilon=1e-4):
-    """The Hessian at w times v, from two gradients: [d].
-
-    gradient: a function w [d] → ∇L(w) [d]. w, v: [d], left as they are; v is not 0.
-    epsilon: the length of the step from w to either side.
-    """
-    ### BEGIN SOLUTION
-    step = epsilon * v / np.linalg.norm(v)
-    change = gradient(w + step) - gradient(w - step)
-    return change * np.linalg.norm(v) / (2 * epsilon)
-    ### END SOLUTION
-
-
-# %%
-judge.check(hessian_vector)
-
-# %% hidden="hessian_vector" points=2
-### BEGIN HIDDEN TESTS
-judge.points(hessian_vector, 2)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# ### Exercise: power iteration
-#
-# Write $v$ as a sum of eigenvectors of $H$. A product with $H$ multiplies each by its eigenvalue, so after many
-# products the one with the largest magnitude is all that is left. Then $v^\top H v$, for a $v$ of length 1, is its
-# eigenvalue.
-#
-# <details><summary>Hint</summary>In each step v becomes H v, brought back to length 1. Keep H v in a variable: it is
-# the expensive part. The eigenvalue comes last, from one more product.</details>
-
-
-# %% exercise="power_iteration"
-def power_iteration(product, v, steps):
-    """The eigenvalue with the largest magnitude of a symmetric matrix H, and its eigenvector.
-
-    product: a function v [d] → H v [d]. v: the first vector [d], not 0, left as it is. steps: how often v is turned.
-    Returns the eigenvalue (a float, with its sign) and the vector [d], of length 1.
-    """
-    ### BEGIN SOLUTION
-    for _turn in range(steps):
-        turned = product(v)
-        v = turned / np.linalg.norm(turned)
-    return float(v @ product(v)), v
-    ### END SOLUTION
-
-
-# %%
-judge.check(power_iteration)
-
-# %% hidden="power_iteration" points=3
-### BEGIN HIDDEN TESTS
-judge.points(power_iteration, 3)
-### END HIDDEN TESTS
-
-# %% [markdown]
-# Both together, on a loss whose Hessian is known: for the linear model of 1a it is $2 x^\top x / n$.
-
-# %%
-x = np.random.default_rng(0).normal(size=(200, 5)) * [1, 2, 3, 4, 5]
-y = x.sum(axis=1)
-
-
-def linear_gradient(w):
-    """Of the mean squared error of x w."""
-    return 2 * x.T @ (x @ w - y) / len(x)
-
-
-mine, _ = power_iteration(lambda v: hessian_vector(linear_gradient, np.zeros(5), v), np.ones(5), steps=50)
-print(f"your λ: {mine:.6f}; of the matrix itself: {np.linalg.eigvalsh(2 * x.T @ x / len(x))[-1]:.6f}")
-
-# %% [markdown]
-# Now the networks. Their products come from `landscape.hessian_product`, which does not step: it takes the gradient
-# of $v^\top \nabla L$, exact up to rounding. What you should see: `largest_eigenvalue` of the library, which stops by
-# itself, and your iteration agree.
-#
-# ### Predict
-#
-# Which of the three networks is the sharpest? And a fourth one: small batches again, but with η = 0.025 in place of
-# 0.1. Sharper or flatter than with 0.1?
-
-# %% editable=true
-my_sharpest = None
-my_fourth = "sharper or flatter?"
-
-# %%
-networks["small, η / 4"] = network(64, 4, rate=0.025)
-probe = fewer.model(seed=0)  # takes the weights of each network in turn
-product = landscape.hessian_product(probe, fewer.train.images[:500], fewer.train.labels[:500])
-size = sum(v.shape.num_elements() for v in probe.trainable_variables)
-
-
-def sharpness_of(model, steps=12):
-    """λ by your iteration, and by the library's, which stops by itself."""
-    probe.set_weights(model.get_weights())
-    mine, _ = power_iteration(product, np.random.default_rng(0).normal(size=size), steps)
-    return mine, landscape.largest_eigenvalue(product, size, np.random.default_rng(1), tolerance=0.01).value
-
-
-def beside(name, model):
-    known, new = trial.score(model, fewer.train), trial.score(model, fewer.test)
-    return [name, *sharpness_of(model), known.loss, 100 * new.accuracy]
-
-
-print(f"your guesses: {my_sharpest}; {my_fourth}")
-pd.DataFrame(
-    [beside(name, model) for name, model in networks.items()],
-    columns=["network", "λ, your iteration", "λ, library", "training loss", "test accuracy, %"],
-).set_index("network").round(3)
-
-# %% [markdown]
-# At the same η the large-batch networks are several times as sharp as the small-batch one: that is Keskar's
-# observation. But the small batch with a quarter of the rate is sharper too. And what is its test accuracy? One seed
-# again; recorded are three, with five learning rates (`course reproduce sharpness`, about five minutes, with the two
-# parts that follow below).
-
-# %%
-recorded = pd.read_csv("recorded/sharpness.csv", comment="#")
-source = "recorded: Fashion-MNIST, first 6,400 images, Hessian of 1,000 of them, 3 seeds, each a dot"
-minima.sharpness(recorded, floor=0.78, caption=source)
-
-# %%
-log = recorded.assign(λ=np.log(recorded["sharpness"]), η=np.log(recorded["rate"]))
-pd.DataFrame(
-    {
-        "batch": batch,
-        "epochs": epochs,
-        "λ goes as η to the power": np.polyfit(runs["η"], runs["λ"], 1)[0],
-        "correlation of log λ and test accuracy": runs["λ"].corr(runs["test accuracy"]),
-    }
-    for (batch, epochs), runs in log.groupby(["batch", "epochs"])
-).round(2)
-
-# %%
-edge = recorded.assign(**{"test accuracy, %": 100 * recorded["test accuracy"]})
-edge["λ over 2(1 + m)/η"] = edge["sharpness"] * edge["rate"] / 3.8
-chosen = ["training loss", "test accuracy, %", "sharpness", "λ over 2(1 + m)/η"]
-edge.groupby(["batch", "epochs", "rate"])[chosen].mean().round(2)
-
-# %% [markdown]
-# - **At each η the large batch ends sharper** (left), about four times at η = 0.1. It has also made fewer updates,
-#   and its training loss is higher.
-# - **But η does as much.** From 0.025 to 0.1 the small-batch minimum gets 3.5 times flatter, and not better. With 0.025
-#   it is almost as sharp as the large-batch one with 0.1 (20 epochs), at a higher test accuracy. And within one batch
-#   size the flattest networks, those with the largest η, are the worst ones (right). Who ranks networks by λ alone,
-#   ranks them by η.
-# - **Why does λ fall as η grows?** The obvious answer is the *edge of stability* (Cohen et al. 2021): where λ is above
-#   $2/\eta$ (with momentum $m$: $2(1 + m)/\eta$) gradient descent on a quadratic cannot stay. The last column tests it.
-#   It does not explain these numbers. With B = 64 all λ are far below that edge, at 0.2 to 0.4 of it, although they
-#   fall with η. With B = 1,280 and η of 0.2 or more they lie at 1.2 to 2.5 times the edge of the peak rate. That is no
-#   contradiction: the cosine takes η to 0, so at the end no edge holds, and the Hessian here is that of inference mode,
-#   not of the loss that was trained.
-# - **What the scale of the weights has to do with it.** A large η makes the weights long, here more than three times.
-#   $\lambda \|w\|^2$ (middle) is to take that out. For B = 64 it falls by half up to η = 0.1, then rises to three times
-#   that; a straight line through such a V has no meaning. Nor is it free of scale: see below.
-#
-# ### The same function, as sharp as you like
-#
-# Behind a batch norm nothing depends on the length of a filter: make all filters $c$ times as long, and the network
-# computes the same. But a step of the same length now turns them $c$ times less, so the Hessian by these weights
-# shrinks by $c^2$. (λ falls by less: batch norm's parameters and the last layer keep the curvature that they have.)
-# Dinh et al. (2017): a sharpness that changes when the function does not can't explain how the function does on new
-# images. Below you try it.
-#
-# Multiplying by $\|w\|^2$ does not help: that length has the last layer and batch norm's parameters in it, which stay
-# as they are. What helps is to ask for *relative* steps: by how much does the loss bend when each filter changes by a
-# part of its own length? Let $s_i$ be the length of the filter to which weight $i$ belongs, and write $w_i = s_i u_i$.
-# Then a step of $u$ has the same meaning in both networks.
-#
-# ### Exercise: relative curvature
-#
-# The Hessian of the loss by $u$, as products: derive them from products with the Hessian by $w$.
-#
-# <details><summary>Hint</summary>Chain rule: what is ∂L/∂uᵢ, and what ∂²L/∂uᵢ∂uⱼ? Write that as a matrix, between two
-# diagonal ones.</details>
-
-
-# %% exercise="relative_product"
-def relative_product(product, scale):
-    """Products with the Hessian by u, where w = scale · u: a function v [d] → [d].
-
-    product: a function v [d] → H v [d], H the Hessian by w; scale: [d], positive.
-    """
-    ### BEGIN SOLUTION
-    return lambda v: scale * product(scale * v)
-    ### END SOLUTION
-
-
-# %%
-check(relative_product)
-
-# %% hidden="relative_product" points=2
-### BEGIN HIDDEN TESTS
-points(relative_product, 2)
-### END HIDDEN TESTS
-
-
-# %%
-def enlarged(model, factor):
-    """The same function of the images, with filters `factor` times as large in front of each batch norm."""
-    twin = keras.models.clone_model(model)
-    twin.set_weights(model.get_weights())
-    for convolution, norm in zip(twin.layers, twin.layers[1:]):
-        if isinstance(norm, keras.layers.BatchNormalization):
-            convolution.set_weights([factor * w for w in convolution.get_weights()])
-            gamma, beta, mean, variance = norm.get_weights()
-            norm.set_weights([gamma, beta, factor * mean, factor**2 * variance])
-    return twin
-
-
-few = fewer.test.images[:1_000]
-
-
-def filter_lengths(model):
-    """For each weight the length of its filter; vectors (biases, γ, β) count as one filter each: [d]."""
-    arrays = [v.numpy() for v in model.trainable_variables]
-    return np.concatenate([
-        np.broadcast_to(landscape.filter_norms(w) if w.ndim > 1 else np.linalg.norm(w) + 1e-9, w.shape).ravel()
-        for w in arrays
-    ])  # fmt: skip
-
-
-def beside_enlarged(name="large, longer"):
-    """λ, λ ‖w‖² and the relative λ of one function, with its filters 1, 2 and 4 times as large."""
-    rows = []
-    for factor in (1, 2, 4):
-        twin = enlarged(networks[name], factor)
-        apart = np.abs(twin.predict_on_batch(few) - networks[name].predict_on_batch(few)).max()
-        value, _ = sharpness_of(twin)
-        length = np.linalg.norm(np.concatenate([v.numpy().ravel() for v in twin.trainable_variables]))
-        rows.append([factor, apart, value, value * length**2, relative(twin)])
-    columns = ["filters ×", "probabilities differ by", "λ", "λ ‖w‖²", "relative λ"]
-    return pd.DataFrame(rows, columns=columns).set_index("filters ×").round(3)
-
-
-def relative(model, steps=12):
-    """λ by your iteration and your products for relative steps."""
-    probe.set_weights(model.get_weights())
-    turned = relative_product(product, filter_lengths(probe))
-    return power_iteration(turned, np.random.default_rng(0).normal(size=size), steps)[0]
-
-
-print({name: round(relative(model), 2) for name, model in networks.items()})
-beside_enlarged()
-
-# %% [markdown]
-# λ falls with the filters, λ ‖w‖² goes down and up, and the relative λ stays what it is, as it must: it belongs to the
-# function. (It is a sharpness that Kwon et al. (2021) call *adaptive*.) The line above the table has it for your four
-# networks. One seed is no verdict on who generalises; but from here on a comparison means something.
-#
-# %% [markdown]
-# ## On the line between them
-#
-# The picture that made sharpness famous: the loss on the straight line from a small-batch solution $w_S$ to a
-# large-batch solution $w_L$, and beyond on both sides,
-#
-# $$L\big((1 - \alpha)\, w_S + \alpha\, w_L\big).$$
-#
-# Batch norm sets a trap here too. Its moving averages belong to the weights that they were collected with. For each
-# new α they have to be estimated anew (`landscape.settle`), else what is drawn is a network that nobody trained. And
-# a control is needed: is a line to *another small-batch* solution, from the same start with the images in another
-# order, any different?
-#
-# ### Predict
-#
-# Is there a wall between the two? On which side does the loss rise faster?
-
-# %% editable=true
-my_line = "a wall or none? faster at 0 or at 1?"
-
-
-# %%
-def line(model, end, to, alphas):
-    """Losses between two networks of the same start, with averages settled, as rows of a table."""
-    rows = []
-    for alpha in alphas:
-        probe.set_weights([(1 - alpha) * a + alpha * b for a, b in zip(model.get_weights(), end.get_weights())])
-        landscape.settle(probe, fewer.train.images[:2_000])
-        training, test = trial.score(probe, fewer.train), trial.score(probe, fewer.test)
-        rows.append([0, to, alpha, training.loss, test.loss, test.accuracy])
-    return rows
-
-
-alphas = np.linspace(-0.5, 1.5, 9)
-lines = line(networks["small"], networks["large, longer"], "large", alphas)
-lines += line(networks["small"], network(64, 4, order=1), "small", alphas)
-columns = ["start", "to", "alpha", "training loss", "test loss", "test accuracy"]
-print(f"your guess: {my_line}")
-minima.between(pd.DataFrame(lines, columns=columns), caption=plots.provenance(f"{fewer.name}, one start"))
-
-# %% [markdown]
-# Recorded, with five starts:
-
-# %%
-recorded = pd.read_csv("recorded/sharpness_between.csv", comment="#")
-minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5 starts, bands: lowest to highest")
-
-# %% [markdown]
-# - **The large-batch side rises faster**, beyond α = 1, and the test loss follows the training loss. That is the
-#   picture of Keskar et al., and it holds here.
-# - **There is a wall, and it says nothing about batches**: between two *small-batch* solutions of the same start it
-#   is as high. Two orders of the images are enough to end in different valleys.
-# - **A line is measured in weights.** The step from 1 to 1.5 is the same on all curves, but large-batch weights are
-#   shorter (17 against 20), so for them it is a larger change. The warning of the last section holds here too.
-#
-# ## How far from the start?
-#
-# Hoffer et al. (2017) measured $\|w_t - w_0\|$ during training and found that it grows like the *logarithm* of the
-# number of updates $t$. They read it as **ultra-slow diffusion**: a random walk in a rugged random landscape, which
-# has to climb barriers, gets only $\log t$ far. A small batch, with its larger noise, gets over higher barriers; a
-# large batch with $\eta \propto \sqrt{B}$ has the same noise and should follow the same line. So a large batch would
-# lack nothing but updates: *train longer, generalise better.*
-#
-# The advice does not depend on the picture. But is it a random walk? You et al. (2020), with larger batches on
-# ImageNet than anybody before, found results that contradict it. If it is one, then without noise nothing should
-# walk, and where there are no barriers the distance should not be a logarithm. Two controls:
-#
-# - **No noise:** batches of *all* images. Then SGD is gradient descent, and there is no chance in it at all.
-# - **No barriers:** softmax regression, a convex loss, with gradient descent.
-#
-# ### Predict
-#
-# How does the distance grow in each of the two?
-
-# %% editable=true
-my_distance_without_noise = "like log t? faster? slower? none?"
-my_distance_without_barriers = "like log t? faster? slower? none?"
-
-
-# %%
-def walk(network, batch, rate, momentum, updates=(1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128)):
-    """A run at a constant rate on the first 640 images: a table with the distance from the start by update."""
-    near = trial.fashion(640)
-    model = near.model(seed=0) if network == "quick" else models.linear(near.train.images.shape[1:], near.classes)
-    run = trial.Run(model, keras.optimizers.SGD(rate, momentum), near.train, seed=0)
-    start, rows = [v.numpy() for v in model.trainable_variables], []
-    for t in updates:
-        run.train(t - run.updates, min(batch, len(near.train.labels)))
-        moved = [np.sum((v.numpy() - w) ** 2) for v, w in zip(model.trainable_variables, start)]
-        rows.append([network, "same", batch, rate, 0, t, np.sqrt(np.sum(moved))])
-    return pd.DataFrame(rows, columns=["network", "rule", "batch", "rate", "seed", "updates", "distance"])
-
-
-walks = [walk("quick", 32, 0.025, 0.9), walk("quick", 640, 0.025, 0.9), walk("convex", 640, 0.01, 0.0)]
-print(f"your guesses: {my_distance_without_noise}; {my_distance_without_barriers}")
-minima.distance(pd.concat(walks), caption=plots.provenance(f"{fewer.name}, 640 images, one seed"))
-
-# %% [markdown]
-# Recorded, with 2,048 images, four batch sizes and three seeds. In the middle η grows as √B. How well do a logarithm,
-# c + s log t, and a power, c tᵖ, follow each walk? Both have two numbers to fit. From update 4 on, as it is often done,
-# and from update 24 on, when momentum 0.9 has long gathered its speed:
-
-# %%
-recorded = pd.read_csv("recorded/sharpness_distance.csv", comment="#")
-source = "recorded: Fashion-MNIST, first 2,048 images, mean of 3 seeds; dotted: best straight line from update 24 on"
-minima.distance(recorded, caption=source)
-
-# %%
-rows = {}
-for (network, rule, batch, rate), runs in recorded.groupby(["network", "rule", "batch", "rate"]):
-    walk = runs.groupby("updates")["distance"].mean()
-    for first in (4, 24):
-        found = minima.fits(walk.index, walk, first)
-        part = {f"log, from {first}": found["log"], f"power, from {first}": found["by power"]}
-        rows.setdefault((network, "√B" if rule == "sqrt" else "same", rate, batch), {}).update(part)
-table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
-(100 * table).round(1).add_suffix(", %")
-
-# %% [markdown]
-# (In %: the share of the variance that each explains.)
-#
-# - **The fit of update 4 decides for the logarithm, that of update 24 does not.** From 4 on the logarithm is ahead for
-#   every walk of the network. But the first ten updates are momentum gathering speed. From 24 on the power is ahead at
-#   the same η for all four batch sizes (98.8 to 99.7 % against 97.5 to 99.4 %); the logarithm stays ahead only for the
-#   two largest rates. Between 24 and 256 updates the two can't be told apart.
-# - **The distance grows as well without noise** (left). With all images in each batch nothing is random, and nothing
-#   can diffuse. Its line is the one of B = 512. Whatever makes the curve, it need not be a random walk. Noise does add
-#   to the distance: at the same η the smallest batch gets furthest.
-# - **With η ∝ √B the lines do not come together** here (middle). The larger batch gets further, and furthest the one
-#   that has no noise at all: over these updates the distance goes by η more than by noise.
-# - **Without barriers** (right) it slows down as well, here clearly as a power of t. In the long run a logarithm can
-#   come of such a loss, too. One weight, one image, $L = \log(1 + e^{-w})$: gradient descent follows $\dot w = \eta /
-#   (1 + e^{w})$, so that $w + e^w = \eta t + \text{const}$ and soon $w \approx \log(\eta t)$. No noise, no barrier, not
-#   even a second dimension. What is learned gives less and less gradient, that is all. Soudry, Hoffer et al. (2017)
-#   proved it for linear models with cross-entropy on separable data.
-#
-# So a distance that grows more and more slowly is what training with cross-entropy looks like, without noise and
-# without barriers too. It is no evidence of a random walk, and no evidence against one in longer runs.
+# Why there is one, 3f asks: it has an explanation that became famous, and measures how much of it holds.
 #
 # ## Summary
 #
@@ -957,30 +576,17 @@ table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
 # - After the same epochs a large batch is worse, on its training images too: it has made too few updates. With as
 #   many updates as the small batch's short run that gap closes, at many times the images. At the same training loss the
 #   long large-batch run is still one point behind.
-# - The largest eigenvalue of the Hessian takes a few products H v and no matrix. At each η the large batch ends
-#   sharper. But η and the length of the weights change λ as much, and the same function can be made as sharp as you
-#   like.
-# - Distance from the start grows ever more slowly; logarithm and power can't be told apart. It does so without any
-#   noise too, so it is no evidence of a random walk.
 #
 # Papers:
 #
 # - C. J. Shallue et al.: *Measuring the Effects of Data Parallelism on Neural Network Training.* arXiv:1811.03600
 # - S. McCandlish, J. Kaplan, D. Amodei, OpenAI Dota Team: *An Empirical Model of Large-Batch Training.*
 #   arXiv:1812.06162
-# - Y. You et al.: *The Limit of the Batch Size.* arXiv:2006.08517
 # - T. Kurth et al.: *Exascale Deep Learning for Climate Analytics.* arXiv:1810.01993
 # - N. Keskar et al.: *On large-batch training for deep learning: generalization gap and sharp minima.*
 #   arXiv:1609.04836
 # - E. Hoffer, I. Hubara, D. Soudry: *Train longer, generalize better: closing the generalization gap in large batch
 #   training of neural networks.* arXiv:1705.08741
-# - L. Dinh, R. Pascanu, S. Bengio, Y. Bengio: *Sharp minima can generalize for deep nets.* arXiv:1703.04933
-# - J. Cohen et al.: *Gradient descent on neural networks typically occurs at the edge of stability.* arXiv:2103.00065
-# - D. Soudry et al.: *The implicit bias of gradient descent on separable data.* arXiv:1710.10345
-# - B. Pearlmutter: *Fast exact multiplication by the Hessian.* Neural Computation 6 (1994)
-#
-# - J. Kwon et al.: *ASAM: Adaptive sharpness-aware minimization for scale-invariant learning of deep neural networks.*
-#   arXiv:2102.11600
 
 # %%
 predictions.table()

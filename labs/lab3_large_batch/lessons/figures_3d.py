@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from course_lib.notebook.plots.style import INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import CARD, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
 
 
 def ratios(
@@ -108,7 +108,8 @@ def cost(table: pd.DataFrame, *, caption: str = "") -> Card:
             axis.barh(place, [ratios[name] for name, _ in names], 0.36, color=PALETTE[number], label=label)
             for at, (name, _) in zip(place, names):
                 axis.annotate(
-                    f"{ratios[name]:.2f}", (ratios[name], at), (5, 0), textcoords="offset points", va="center"
+                    f"{ratios[name]:.2f}", (ratios[name], at), (5, 0), textcoords="offset points", va="center",
+                    bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1},
                 )  # fmt: skip
         axis.axvline(1, color=INK, linewidth=1)
         axis.set_yticks(range(len(names)), [f"{name} ÷ {rival}" for name, rival in names])

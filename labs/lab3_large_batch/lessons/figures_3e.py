@@ -62,7 +62,8 @@ def valleys(panels: Mapping[str, Mapping[str, pd.Series]], *, caption: str = "")
             best = max(scores.max() for scores in lines.values())
             worst = min(scores.min() for scores in lines.values())
             axis.set_ylim(max(best - ACCURACY_RANGE, worst - 0.01), best + 0.012)
-        _in_percent(axes[0], "validation accuracy")
+            _in_percent(axis)
+        axes[0].set_ylabel("validation accuracy, %")
         handles, labels = axes[0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="upper left", ncols=4 if len(names) > 6 else len(names), handlelength=2.4)
         figure.subplots_adjust(left=70 / WIDTH, top=1 - (86 if len(names) > 6 else 66) / 400)
@@ -78,7 +79,8 @@ def budgets(curves: Mapping[str, Sequence[float]], *, caption: str = "") -> Card
             axis.plot(range(1, len(values) + 1), values, **_line_style(number), markersize=5, label=name)
         axis.set_title("What a budget buys")
         axis.set_xlabel("learning rates that one can afford to try")
-        _in_percent(axis, "expected best accuracy")
+        _in_percent(axis)
+        axis.set_ylabel("expected best accuracy, %")
         axis.locator_params(axis="x", integer=True)
         figure.legend(*axis.get_legend_handles_labels(), loc="upper right", ncols=len(curves), handlelength=2.4)
     return figure
@@ -107,7 +109,8 @@ def methods(table: pd.DataFrame, *, caption: str = "") -> Card:
             axis.set_title(title)
             axis.grid(axis="x", visible=False)
         _share_limits(axes, "y")
-        _in_percent(axes[0], "test accuracy")
+        _in_percent(axes[0])
+        axes[0].set_ylabel("test accuracy, %")
         for axis in axes[1:]:
             axis.tick_params(labelleft=False)
         told = "each method with its own best learning rate; dots: one seed each; line: mean"
@@ -183,8 +186,7 @@ def _gains(axis: Axes, pairs: Mapping[str, Pair], interval: Interval) -> None:
     axis.grid(axis="y", visible=False)
 
 
-def _in_percent(axis: Axes, what: str) -> None:
-    axis.set_ylabel(f"{what}, %")
+def _in_percent(axis: Axes) -> None:
     axis.yaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
 
 

@@ -107,85 +107,9 @@ def test_a_gap_without_naive_and_with_a_diverged_run_is_drawn():
     np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), [81.5, 81, 81])  # medians of what is there
 
 
-def test_sharpness_has_a_line_for_each_kind_of_run():
-    table = pd.DataFrame(
-        [
-            (batch, 5, rate, batch / rate, 10.0, 0.8 if batch == 64 else 0.5)
-            for batch in (64, 1280) for rate in (0.1, 0.2) for _ in range(2)
-        ],
-        columns=["batch", "epochs", "rate", "sharpness", "length of w", "test accuracy"],
-    )  # fmt: skip
-    figure = figures_3a.sharpness(table, floor=0.75)
-    left, middle, right = figure.axes
-    np.testing.assert_allclose(left.lines[0].get_ydata(), [640, 320])
-    np.testing.assert_allclose(middle.lines[0].get_ydata(), [64_000, 32_000])
-    assert [len(line.get_ydata()) for line in right.lines] == [4, 0]  # below the floor: left out
-
-
-@pytest.mark.parametrize("kinds", [("large", "small"), ("large",)])
-def test_between_shows_the_median_of_the_starts(kinds):
-    table = pd.DataFrame(
-        [
-            (start, kind, alpha, start * 1.0, start + 1.0, 0.5)
-            for start in (1, 2, 6) for kind in kinds for alpha in (-0.5, 0.0, 1.0, 1.5)
-        ],
-        columns=["start", "to", "alpha", "training loss", "test loss", "test accuracy"],
-    )  # fmt: skip
-    figure = figures_3a.between(table)
-    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), 2)
-    assert [text.get_text().split()[1] for text in figure.legends[0].get_texts()] == [
-        {"large": "a", "small": "another"}[kind] for kind in kinds
-    ]
-
-
-T = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256, 512])
-
-
-def test_a_logarithm_is_told_from_a_power():
-    found = figures_3a.fits(T, 3 + 2 * np.log(T))
-    assert found["slope"] == pytest.approx(2) and found["log"] == pytest.approx(1) and found["by power"] < 0.999
-    found = figures_3a.fits(T, 0.7 * T**0.5)
-    assert found["power"] == pytest.approx(0.5, abs=0.01)
-    assert found["by power"] == pytest.approx(1) and found["log"] < 0.97
-
-
-def test_distances_are_means_over_seeds():
-    table = pd.DataFrame(
-        [
-            (network, rule, batch, 0.1, seed, t, seed * np.log(1 + t))
-            for network, rule, batch in
-            [("quick", "same", 32), ("quick", "same", 512), ("quick", "sqrt", 32), ("convex", "same", 512)]
-            for seed in (1, 3) for t in T
-        ],
-        columns=["network", "rule", "batch", "rate", "seed", "updates", "distance"],
-    )  # fmt: skip
-    figure = figures_3a.distance(table)
-    np.testing.assert_allclose(figure.axes[0].lines[0].get_ydata(), 2 * np.log(1 + T))
-    assert "B = 512: all images, no noise" in [text.get_text() for text in figure.legends[0].get_texts()]
-    titles = ["‖w − w₀‖, the same η for all", "η ∝ √B", "no barriers: softmax regression"]
-    assert [axis.get_title(loc="left") for axis in figure.axes] == titles
-    figure = figures_3a.distance(table.query("network == 'quick'"))
-    assert [axis.get_title(loc="left") for axis in figure.axes] == titles[:2]
-
-
 def _runs(batch, epochs, **columns):
     rows = pd.DataFrame({**columns, "epochs": epochs}).assign(batch=batch, use="result", method="tuned")
     return rows.assign(**{"test accuracy": rows["test accuracy"] / 100})
-
-
-def test_a_run_is_compared_at_its_own_training_loss():
-    small = _runs(
-        64, [2, 4],
-        **{"seed": 1, "training loss": [0.4, 0.1], "test loss": [0.5, 0.3], "test accuracy": [80, 90]},
-    )  # fmt: skip
-    large = _runs(
-        640, 8,
-        **{"seed": [1, 1], "training loss": [0.2, 0.9], "test loss": [0.45, 0.4], "test accuracy": [84, 90]},
-    )  # fmt: skip
-    (row,) = figures_3a.at_equal_loss(small, large).to_dict(
-        "records"
-    )  # 0.9 lies outside, 0.2 half-way in its logarithm
-    assert row["points"] == pytest.approx(-1) and row["test loss"] == pytest.approx(0.05)
 
 
 def test_equal_loss_leaves_out_the_shortest_runs_of_the_large_batch():

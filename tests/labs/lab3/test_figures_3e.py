@@ -21,7 +21,9 @@ def test_winners_say_how_often_b_is_ahead():
 
 def test_valleys_mark_the_best_rate_and_end_where_runs_diverge():
     scores = pd.Series({0.1: 0.80, 0.3: 0.85, 1.0: float("nan")})
-    (axis,) = figures_3e.valleys({"batch 64": {"SGD": scores, "LARS": scores - 0.5}}).axes
+    lines = {"SGD": scores, "LARS": scores - 0.5}
+    axis, other = figures_3e.valleys({"batch 64": lines, "batch 1,280": lines}).axes
+    assert [each.yaxis.get_major_formatter()(0.8) for each in (axis, other)] == ["80", "80"]  # both in %
     line, chosen = axis.lines[:2]
     np.testing.assert_array_equal(line.get_ydata(), scores)
     assert (list(chosen.get_xdata()), list(chosen.get_ydata())) == ([0.3], [0.85])

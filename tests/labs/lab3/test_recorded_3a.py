@@ -7,7 +7,7 @@ import pytest
 
 from course_lib import statistics
 from course_lib.system.paths import ROOT
-from labs.lab3_large_batch.lessons import critical_batch, figures_3a
+from labs.lab3_large_batch.lessons import critical_batch, figures_3a, matched
 
 FOLDER = ROOT / "labs/lab3_large_batch"
 TEXT = " ".join((FOLDER / "3a_how_large.py").read_text(encoding="utf-8").replace("\n#", " ").split())
@@ -41,7 +41,8 @@ def test_the_gap_at_equal_updates_and_best_against_best(gap):
 
 def test_the_gap_at_equal_training_loss(gap):
     large = gap[(gap["batch"] == 1280) & (gap["method"] != "naive")]
-    apart = figures_3a.at_equal_loss(read("equal_loss"), large)
+    apart = matched.differences(large, read("equal_loss"), "training loss", ["test loss", "test accuracy"])
+    apart["points"] = 100 * apart["test accuracy"]
     found = dict(list(apart.groupby("epochs")))
     assert {epochs: len(rows) for epochs, rows in found.items()} == {20: 4, 80: 5} and (found[80]["points"] < 0).all()
     early, early_loss = (statistics.mean(found[20][name]) for name in ("points", "test loss"))
@@ -60,6 +61,44 @@ def test_the_same_rate_for_both_in_the_tuning_runs():
     assert f"{100 * large['validation accuracy']:.1f} and {100 * small['validation accuracy']:.1f} %." in TEXT
 
 
+def test_the_stretches_of_the_curve_and_what_ranks_win():
+    table = read("steps_to_target")
+    rows = table[table["use"] == "result"]
+    median = rows.groupby("batch")["updates"].median()
+    assert f"Four times the batch, {median[16]:.0f} and {median[64]:.0f} updates" in TEXT
+    assert f"the updates fall from {median[64]:.0f} to {median[512]:.0f}: by three" in TEXT
+    assert f"needs about {median[4096]:.0f} updates and {median[4096] * 4.096:.0f} thousand" in TEXT
+    assert (median.loc[16:64] * [16, 32, 64]).between(8_000, 10_000).all()
+    floor, bend = critical_batch.fit(median.index, median)
+    assert f"the floor at {floor:.0f} updates and the bend at {bend:.0f} examples" in TEXT
+    assert f"the updates run from {rows['updates'].min():.0f} to {rows['updates'].max():.0f}" in TEXT
+    assert f"in place of {len(table)} runs" in TEXT
+    won = [median[64] / median[4096], median[64] / median[512], median[16] / median[128]]
+    assert "are {:.1f} times as fast as one; 8 ranks are already {:.1f} times".format(*won) in TEXT
+    assert f"8 ranks do {won[2]:.1f} times the speed of one" in TEXT
+
+
+def test_the_noise_scale_on_the_way():
+    found = figures_3a.noise_scales(read("steps_to_target_noise"))
+    middle = found.groupby(["batch", "part"])["noise scale"].median()
+    assert middle[:, 0.0].round(-1).eq(30).all() and f"{middle[256, 0.0]:.0f} is too small by seven times" in TEXT
+    ends = f"{middle[16, 1.0]:.0f} along the runs with batches of 16, {middle[256, 1.0]:.0f}"
+    assert "160 along the runs with batches of 16, 260 with 256, and 1,400 with 4,096" in TEXT
+    assert [round(middle[size, 1.0], -1) for size in (16, 256)] == [160, 260], ends
+    assert round(middle[4096, 1.0], -2) == 1400
+    growth = middle[:, 1.0] / middle[:, 0.0]
+    assert growth.between(5, 50).all()
+    later = middle[256].loc[0.2:]
+    assert sorted(later.between(230, 260)) == [False, True, True, True] and f"{later.max():.0f} at the fourth" in TEXT
+
+
+def test_longer_is_not_always_better(gap):
+    means = gap.groupby("method")[["training accuracy", "test loss", "test accuracy"]].mean()
+    long, short = means.loc["B = 64, 80 epochs"], means.loc["B = 64, 4 epochs"]
+    assert long["training accuracy"] == 1 and long["test accuracy"] < means.loc["B = 64, 20 epochs", "test accuracy"]
+    assert f"its test loss is {long['test loss'] / short['test loss']:.1f} times that after 4 epochs" in TEXT
+
+
 def test_the_bends_by_target():
     table = read("steps_to_target")
     rows = table[table["use"] == "result"]
@@ -68,31 +107,3 @@ def test_the_bends_by_target():
         median = rows.groupby("batch")[column].median()
         bends.append(f"{critical_batch.fit(median.index, median)[1]:.0f}")
     assert f"{', '.join(bends)} examples for 75, 80 and 82 %" in TEXT
-
-
-def test_lambda_and_the_edge():
-    table = read("sharpness")
-    table["ratio"] = table["sharpness"] * table["rate"] / 3.8
-    ratio = table.groupby(["batch", "epochs", "rate"])["ratio"].mean()
-    assert ratio[64].between(0.15, 0.45).all()
-    assert ratio[1280].loc[:, 0.2:].between(1.2, 2.6).all()
-    small = table[table["batch"] == 64].groupby("rate")[["sharpness", "length of w"]].mean()
-    assert f"gets {small['sharpness'][0.025] / small['sharpness'][0.1]:.1f} times flatter" in TEXT
-
-
-def test_logarithm_and_power():
-    table = read("sharpness_distance")
-    found = {}
-    for key, runs in table.groupby(["network", "rule", "batch"]):
-        walk = runs.groupby("updates")["distance"].mean()
-        for first in (4, 24):
-            fits = figures_3a.fits(walk.index, walk, first)
-            found[(*key, first)] = 100 * fits["by power"], 100 * fits["log"]
-    quick = {key: fit for key, fit in found.items() if key[0] == "quick"}
-    assert all(log > power for key, (power, log) in quick.items() if key[-1] == 4)
-    same = [fit for key, fit in quick.items() if key[1] == "same" and key[-1] == 24]
-    assert all(power > log for power, log in same)
-    powers, logs = zip(*same)
-    assert f"({min(powers):.1f} to {max(powers):.1f} % against {min(logs):.1f} to {max(logs):.1f} %)" in TEXT
-    ahead = {key[2] for key, (power, log) in quick.items() if key[-1] == 24 and log > power}
-    assert ahead == {512, 2048}

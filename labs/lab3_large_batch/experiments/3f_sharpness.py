@@ -191,20 +191,20 @@ def print_progress(_: dict, finished: int, total: int) -> None:
 
 def draw_sharpness(table: pd.DataFrame, caption: str) -> plots.Card:
     """The largest eigenvalue by learning rate, the same times ‖w‖², and test accuracy by eigenvalue."""
-    from labs.lab3_large_batch.lessons import figures_3a
+    from labs.lab3_large_batch.lessons import figures_3f
 
-    return figures_3a.sharpness(table, floor=0.78, caption=caption)
+    return figures_3f.sharpness(table, floor=0.78, caption=caption)
 
 
 def draw_between(table: pd.DataFrame, caption: str) -> plots.Card:
     """Loss and accuracy on the line between two solutions."""
-    from labs.lab3_large_batch.lessons import figures_3a
+    from labs.lab3_large_batch.lessons import figures_3f
 
-    return figures_3a.between(table, caption=caption)
+    return figures_3f.between(table, caption=caption)
 
 
 def draw_distance(table: pd.DataFrame, caption: str) -> plots.Card:
     """Distance from the start by log t."""
-    from labs.lab3_large_batch.lessons import figures_3a
+    from labs.lab3_large_batch.lessons import figures_3f
 
-    return figures_3a.distance(table, caption=caption)
+    return figures_3f.distance(table, caption=caption)

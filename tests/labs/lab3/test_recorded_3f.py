@@ -1,0 +1,99 @@
+"""What notebook 3f says of its recorded runs is what the tables say."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from course_lib.system.paths import ROOT
+from labs.lab3_large_batch.lessons import figures_3f
+
+FOLDER = ROOT / "labs/lab3_large_batch"
+TEXT = " ".join((FOLDER / "3f_sharp_and_flat.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+
+
+def read(name):
+    return pd.read_csv(FOLDER / f"recorded/{name}.csv", comment="#")
+
+
+def told(interval, digits=1):
+    mean, half = interval
+    return f"{mean:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+
+
+def test_lambda_and_the_edge():
+    table = read("sharpness")
+    table["ratio"] = table["sharpness"] * table["rate"] / 3.8
+    ratio = table.groupby(["batch", "epochs", "rate"])["ratio"].mean()
+    assert ratio[64].between(0.15, 0.45).all()
+    assert ratio[1280].loc[:, 0.2:].between(1.2, 2.6).all()
+    small = table[table["batch"] == 64].groupby("rate")[["sharpness", "length of w"]].mean()
+    assert f"gets {small['sharpness'][0.025] / small['sharpness'][0.1]:.1f} times flatter" in TEXT
+
+
+def test_sharpness_by_rate_and_by_length():
+    table = read("sharpness")
+    median = table.groupby(["batch", "epochs", "rate"])[["sharpness", "length of w"]].median()
+    small, large = median.loc[64, 4], median.loc[1280, 20]
+    assert (large["sharpness"] > small["sharpness"]).all()
+    assert 3.5 < large["sharpness"][0.1] / small["sharpness"][0.1] < 4.5
+    assert small["length of w"][0.4] / small["length of w"][0.025] > 3
+    table["scaled"] = table["sharpness"] * table["length of w"] ** 2
+    scaled = table[table["batch"] == 64].groupby("rate")["scaled"].median()
+    assert scaled[0.1] / scaled[0.025] == pytest.approx(0.5, abs=0.05)
+    assert scaled[0.4] / scaled[0.1] == pytest.approx(3, abs=0.2)
+    lengths = f"{large['length of w'][0.1]:.0f} against {small['length of w'][0.1]:.0f}"
+    assert f"large-batch weights are shorter ({lengths})" in TEXT
+
+
+def test_logarithm_and_power():
+    table = read("sharpness_distance")
+    found = {}
+    for key, runs in table.groupby(["network", "rule", "batch"]):
+        walk = runs.groupby("updates")["distance"].mean()
+        for first in (4, 24):
+            fits = figures_3f.fits(walk.index, walk, first)
+            found[(*key, first)] = 100 * fits["by power"], 100 * fits["log"]
+    quick = {key: fit for key, fit in found.items() if key[0] == "quick"}
+    assert all(log > power for key, (power, log) in quick.items() if key[-1] == 4)
+    same = [fit for key, fit in quick.items() if key[1] == "same" and key[-1] == 24]
+    assert all(power > log for power, log in same)
+    powers, logs = zip(*same)
+    assert f"({min(powers):.1f} to {max(powers):.1f} % against {min(logs):.1f} to {max(logs):.1f} %)" in TEXT
+    ahead = {key[2] for key, (power, log) in quick.items() if key[-1] == 24 and log > power}
+    assert ahead == {512, 2048}
+
+
+@pytest.fixture(scope="module")
+def adversarial():
+    return read("adversarial")
+
+
+def behind(table, at, rate, epochs):
+    """Points by which the large batch is behind with ε = 4: as the text has them, and whether that is sure."""
+    rows = figures_3f.against_small(table, at).query("rate == @rate and epochs == @epochs and epsilon == 4")
+    points, half = rows["points"].item(), rows["half"].item()
+    return told((-points, half)), points + half < 0
+
+
+def test_large_batches_are_fooled_more_often_at_equal_accuracy_and_at_equal_loss(adversarial):
+    runs = (0.1, 20), (0.1, 80), (0.025, 80)
+    (short, same, own), sure = zip(*(behind(adversarial, "test accuracy", *run) for run in runs))
+    assert all(sure)
+    assert f"the large batch is {short} points behind after 20 epochs, and after 80 epochs {same} points" in TEXT
+    assert f"with the small batch's η, {own} with its own." in TEXT
+    (short, same, own), sure = zip(*(behind(adversarial, "training loss", *run) for run in runs))
+    assert f"At equal *training loss* {short} points" in TEXT and f"and {same} and {own} points are left." in TEXT
+    assert sure == ("can't tell from none" not in TEXT, True, True)
+
+
+def test_training_longer_makes_networks_easier_to_fool(adversarial):
+    means = 100 * adversarial.groupby(["batch", "rate", "epochs"]).mean(numeric_only=True)
+    small, large = means.loc[64, 0.1], means.loc[1280, 0.1]
+    attacked = small["attacked, ε = 4"]
+    assert f"from 4 epochs on ({attacked[4]:.1f} % with ε = 4) to 24 ({attacked[24]:.1f} %)" in TEXT
+    assert f"grows from {small['test accuracy'][4]:.1f} to {small['test accuracy'][24]:.1f} %" in TEXT
+    assert f"{large['attacked, ε = 4'][20]:.1f} against {attacked[24]:.1f} %" in TEXT
+    random, strongest = small["random signs, ε = 16"][4], small["attacked, ε = 16"][4]
+    assert f"(4 epochs) {random:.1f} of {small['test accuracy'][4]:.1f} %" in TEXT
+    assert f"ε = 16 leaves {strongest:.1f} %" in TEXT
