@@ -108,7 +108,7 @@ def breakdown(layers: pd.DataFrame, steps: pd.DataFrame, title: str, caption: st
         layers: seconds, a row for each layer, columns forward, backward, all-reduce; title: of this panel.
         steps: seconds, a row for each number of ranks, columns forward, backward, waiting.
     """
-    colours = {"forward": PALETTE[5], "backward": PALETTE[0], "all-reduce": PALETTE[1], "waiting": PALETTE[4]}
+    colours = dict(zip(("forward", "backward", "waiting", "all-reduce"), PALETTE))  # as in the timeline of a step
     with style():
         figure, (by_layer, by_ranks) = card(height=420, columns=2, caption=caption)
         left = np.zeros(len(layers))
