@@ -611,13 +611,6 @@ prediction.accuracy_and_time(
 # The slide "Pushing synchronous SGD farther" of a tutorial of 2018 (Pedram et al.) puts ten runs on one time line,
 # from 22.94 hours to 8.7 minutes. Here are those of them that tables 4 and 5 don't have, one of its references, and two
 # later runs. Where *confirmed by* is empty, we found the figures on that slide only.
-#
-# ### Predict
-#
-# Which rows may be compared by their time, and say which system is quicker? What would you ask of the others?
-
-# %% editable=true
-my_comparable_rows = []
 
 # %%
 pd.DataFrame(
@@ -635,6 +628,15 @@ pd.DataFrame(
     }
     for run in published.runs()
 )
+
+# %% [markdown]
+# ### Judge
+#
+# Which rows may be compared by their time, and say which system is quicker? Write them down before you read on. What
+# would you ask of the others?
+
+# %% editable=true
+my_comparable_rows = []
 
 # %% [markdown]
 # Strictly, none. Five networks are in it, and of the four rows with ResNet-50 one says which top-1 accuracy was
