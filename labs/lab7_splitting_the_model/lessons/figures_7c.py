@@ -74,7 +74,7 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
     """Products in C++ by the rows of a block, and NumPy's by lanes; medians, bars from least to most.
 
     Args:
-        table: columns what ("C++", "registers alone", "NumPy"), rows, depth, number, lanes, gigaflops; as
+        table: columns what ("C++", "NumPy", perhaps "registers alone"), rows, depth, number, lanes, gigaflops; as
             `machine.race` returns it.
     """
     with style():
@@ -84,8 +84,9 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
             _bars(left, rows, "rows", number, f"{depth:,.0f} products at a time")
         naive = table.loc[(table["what"] == "C++") & (table["rows"] == 0), "gigaflops"].median()
         left.axhline(naive, color=INK, linestyle=DASHED, linewidth=1.2, label="row times column")
-        peak = table.loc[table["what"] == "registers alone", "gigaflops"].median()
-        left.axhline(peak, color=FAINT, linestyle=DASHED, linewidth=1.2, label="multiply-adds in registers alone")
+        if len(alone := table.loc[table["what"] == "registers alone", "gigaflops"]):
+            look = {"color": FAINT, "linestyle": DASHED, "linewidth": 1.2}
+            left.axhline(alone.median(), label="multiply-adds in registers alone", **look)
         left.legend(loc="upper left")
         _powers(left, blocks["rows"], "rows of the block of C in registers")
         left.set_title("C++, float32")
