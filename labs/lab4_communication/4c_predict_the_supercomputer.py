@@ -632,11 +632,18 @@ pd.DataFrame(
 # %% [markdown]
 # ### Judge
 #
-# Which rows may be compared by their time, and say which system is quicker? Write them down before you read on. What
-# would you ask of the others?
+# Which rows may be compared by their time, and say which system is quicker? Write down their numbers, those at the left,
+# before you read on. What would you ask of the others?
 
 # %% editable=true
 my_comparable_rows = []
+
+# %%
+for row in my_comparable_rows:
+    run = published.runs()[row]
+    print(
+        f"{run.team}: {run.network} to {'an accuracy not given' if run.accuracy is None else f'{run.accuracy} % top-1'}"
+    )
 
 # %% [markdown]
 # Strictly, none. Five networks are in it, and of the four rows with ResNet-50 one says which top-1 accuracy was
