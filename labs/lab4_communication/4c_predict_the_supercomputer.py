@@ -632,8 +632,8 @@ pd.DataFrame(
 # %% [markdown]
 # ### Judge
 #
-# Which rows may be compared by their time, and say which system is quicker? Write down their numbers, those at the left,
-# before you read on. What would you ask of the others?
+# Which rows may be compared by their time, and say which system is quicker? Write down their numbers, those at the
+# left, before you read on. What would you ask of the others?
 
 # %% editable=true
 my_comparable_rows = []
