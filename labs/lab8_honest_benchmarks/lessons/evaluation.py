@@ -76,6 +76,11 @@ class Trainee:
             gradients = self._slopes(self.x[mine], self.y[mine].astype(np.int32))
             self._apply(self._hvd.grouped_allreduce(gradients, process_set=group.process_set))
 
+    def agree(self) -> None:
+        """Give all ranks rank 0's weights: groups that are not of all ranks have trained apart from the others."""
+        for variable in self.model.variables:
+            variable.assign(self._hvd.broadcast(variable, 0))
+
     def predict(self, chosen: np.ndarray) -> np.ndarray:
         """The predicted classes of these test images."""
         batches = (chosen[first : first + BATCH] for first in range(0, len(chosen), BATCH))

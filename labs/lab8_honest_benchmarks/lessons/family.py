@@ -1,9 +1,7 @@
-"""Three networks of one family, scaled like EfficientNet, and their training on all ranks with a large batch."""
+"""Three networks of one family, scaled like EfficientNet, and their training with a large batch."""
 
 from __future__ import annotations
 
-import itertools
-import time
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
@@ -12,7 +10,7 @@ import tensorflow as tf
 from tensorflow import keras
 
 from course_lib import data, models
-from course_lib.cost.networks import Family, Stage, Tensor
+from course_lib.cost.networks import EFFICIENTNET, Family, Stage, Tensor
 from course_lib.optimizers import LARS, schedules
 
 SMALLEST = Family(16, (Stage(1, 3, 1, 16, 1), Stage(4, 3, 2, 24, 2), Stage(4, 3, 2, 40, 2)), head=160, classes=10)
@@ -20,8 +18,7 @@ DEPTH, WIDTH, SIDE = 1.2, 1.1, 1.15  # by which each step of the family grows (a
 BASE_SIDE = 16  # pixels
 TRUST = 0.02  # LARS's coefficient, as in 3e
 
-LOOKS = 2_000  # validation images
-TEST = 5_000
+LOOKS, TEST = 1_000, 2_500  # images to validate and to test
 
 
 class Size(NamedTuple):
@@ -107,43 +104,51 @@ class Averaged:
             average.assign(kept)
 
 
-def accuracy(hvd: object, answer: Callable, images: np.ndarray, labels: np.ndarray) -> float:
-    """The share of these images that is named rightly, in %; each rank judges its part."""
-    mine = slice(hvd.rank(), None, hvd.size())
-    x, y = images[mine], labels[mine]
-    named = np.concatenate([answer(x[i : i + 500]).numpy() for i in range(0, len(x), 500)])
-    right, count = hvd.allreduce(tf.constant([np.sum(named == y), len(y)], tf.float64), op=hvd.Sum).numpy()
-    return 100 * float(right / count)
+def timed() -> dict[str, tuple[Size, int]]:
+    """The sizes whose training step is timed, each with images that take about as long: B0 with 8."""
+    return {**{name: (size, 256) for name, size in SIZES.items()}, "B0": (Size(EFFICIENTNET, 224), 8)}
+
+
+def step(size: Size, images: int) -> tuple[int, Callable[[], object]]:
+    """How many images, and a training step with them that is compiled and warm."""
+    model, random = network(size), np.random.default_rng(0)
+    optimizer = keras.optimizers.SGD(0.01, momentum=0.9)
+    optimizer.build(model.trainable_variables)
+    some = tf.constant(random.integers(0, 256, (images, size.side, size.side, 3)), tf.float32)
+    labels = tf.constant(random.integers(0, size.family.classes, images), tf.int32)
+
+    @tf.function
+    def once() -> tf.Tensor:
+        with tf.GradientTape() as tape:
+            logits = model(some, training=True)
+            loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
+        optimizer.apply_gradients(zip(tape.gradient(loss, model.trainable_variables), model.trainable_variables))
+        return loss
+
+    for _ in range(2):
+        once().numpy()
+    return images, lambda: once().numpy()
 
 
 class Training:
-    """A size in training on all ranks with a large batch: compiled once, for one run after the other.
+    """A size in training with a large batch, in one process: compiled once, for one run after the other.
 
     LARS with momentum 0.9 and trust coefficient 0.02, linear warm-up in the first quarter, then polynomial decay (the
     square) to 0; random flips.
 
     Args:
-        images: of CIFAR-10's training set, the first ones. batch: of all ranks together.
+        images: of CIFAR-10's training set, the first ones.
         decay: of the average of the weights.
-        synchronised: batch norm over the examples of all ranks; else each rank normalises its own.
     """
 
-    def __init__(
-        self, hvd: object, size: Size, *, images: int, batch: int, epochs: int, decay: float, synchronised: bool = True
-    ) -> None:
-        whole, number = data.load("cifar10"), itertools.count()
+    def __init__(self, size: Size, *, images: int, batch: int, epochs: int, decay: float) -> None:
+        whole = data.load("cifar10")
         self._x, self._y = resized(whole.x_train[:images], size.side), whole.y_train[:images].astype(np.int32)
         self._looked = resized(whole.x_train[-LOOKS:], size.side), whole.y_train[-LOOKS:]
         self._judged = resized(whole.x_test[:TEST], size.side), whole.y_test[:TEST]
-        self._hvd, self._batch, self._epochs, self._steps = hvd, batch, epochs, len(self._x) // batch
-
-        def joint() -> keras.layers.Layer:  # with a name, as Horovod names all alike, and a model wants different ones
-            return hvd.SyncBatchNormalization(
-                momentum=models.BATCH_NORM_MOMENTUM, name=f"synchronised_{next(number)}"
-            )  # fmt: skip
-
-        self._network = lambda: network(size, joint if synchronised else None)
-        self._model = model = self._network()
+        self._batch, self._epochs, self._steps = batch, epochs, len(self._x) // batch
+        self._size, self._model = size, network(size)
+        model = self._model
         variables = model.trainable_variables
         self._optimizer = optimizer = LARS(0.0, trust_coefficient=TRUST, exclude=["bias", "gamma", "beta"])
         optimizer.build(variables)
@@ -151,7 +156,7 @@ class Training:
 
         @tf.function
         def update(some: tf.Tensor, labels: tf.Tensor) -> None:
-            with hvd.DistributedGradientTape(tf.GradientTape()) as tape:
+            with tf.GradientTape() as tape:
                 logits = model(tf.cast(some, tf.float32), training=True)
                 loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels, logits))
             optimizer.apply_gradients(zip(tape.gradient(loss, variables), variables))
@@ -168,10 +173,10 @@ class Training:
         Args:
             rate: the highest. seed: draws weights, order and flips.
 
-        Yields: epoch, training_s (seconds), plain, averaged; at the last epoch also plain_test and averaged_test.
+        Yields: epoch, plain, averaged; at the last epoch also plain_test and averaged_test.
         """
         keras.utils.set_random_seed(seed)
-        self._model.set_weights(self._network().get_weights())
+        self._model.set_weights(network(self._size).get_weights())
         for variable in self._optimizer.variables:
             variable.assign(tf.zeros_like(variable))
         updates = self._steps * self._epochs
@@ -179,18 +184,23 @@ class Training:
         rates = schedules.WarmUp(falling, updates // 4)
         random = np.random.default_rng(seed)
         for epoch in range(1, self._epochs + 1):
-            order, began = random.permutation(len(self._x)), time.perf_counter()
+            order = random.permutation(len(self._x))
             flipped = random.random(len(order)) < 0.5
             for step in range(self._steps):
                 self._optimizer.learning_rate.assign(rates((epoch - 1) * self._steps + step))
-                mine = slice(step * self._batch + self._hvd.rank(), (step + 1) * self._batch, self._hvd.size())
+                mine = slice(step * self._batch, (step + 1) * self._batch)
                 some = self._x[order[mine]]
                 some[flipped[mine]] = some[flipped[mine], :, ::-1]
                 self._update(tf.constant(some), tf.constant(self._y[order[mine]]))
-            row = {"epoch": epoch, "training_s": round(time.perf_counter() - began, 3)}
+            row: dict[str, float] = {"epoch": epoch}
             parts = {"": self._looked, "_test": self._judged} if epoch == self._epochs else {"": self._looked}
             for name in ("plain", "averaged"):
                 for part, some in parts.items():
-                    row[name + part] = round(accuracy(self._hvd, self._answer, *some), 2)
+                    row[name + part] = round(self._accuracy(*some), 2)
                 self._averaged.swap()
             yield row
+
+    def _accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
+        """The share of these images that is named rightly, in %."""
+        named = [self._answer(images[first : first + 500]).numpy() for first in range(0, len(images), 500)]
+        return 100 * float(np.mean(np.concatenate(named) == labels))

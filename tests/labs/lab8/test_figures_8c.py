@@ -44,12 +44,17 @@ def test_nobody_evaluates_aside_of_a_single_rank():
 
 @pytest.fixture(scope="module")
 def runs():
-    return pd.DataFrame(
-        {"use": "result", "size": size, "statistics": "all ranks", "seed": seed, "epoch": epoch, "training_s": 2.0,
-         "plain": 40.0 + seed + epoch, "averaged": 39.0 + seed + epoch,
-         "plain_test": 50.0 + place + seed if epoch == 2 else np.nan}
+    results = [
+        {"use": "result", "size": size, "seed": seed, "epoch": epoch, "plain": 40.0 + seed + epoch,
+         "averaged": 39.0 + seed + epoch, "plain_test": 50.0 + place + seed if epoch == 2 else np.nan}
         for place, size in enumerate("SML") for seed in (1, 2, 3) for epoch in (1, 2)
-    )  # fmt: skip
+    ]  # fmt: skip
+    steps = [
+        {"use": "step", "size": size, "cpu_ms": cost * spread}
+        for size, cost in {"S": 1, "M": 2, "L": 4, "B0": 300}.items()
+        for spread in (0.9, 1.0, 5.0)
+    ]
+    return pd.DataFrame(results + steps)
 
 
 @pytest.mark.slow
@@ -57,7 +62,7 @@ def test_each_size_stands_at_its_cost(runs):
     panels = figures_8c.family(runs).axes
     assert [text.get_text() for text in panels[0].texts] == ["S", "M", "L"]
     assert [round(text.xy[0], 2) for text in panels[0].texts] == [0.39, 1.07, 2.04]
-    assert [text.xy[1] for text in panels[2].texts] == [52.0, 53.0, 54.0]
+    assert [text.xy for text in panels[2].texts] == [(1, 52.0), (2, 53.0), (4, 54.0)]
 
 
 def test_plain_and_averaged_weights_stand_side_by_side(runs):
@@ -71,3 +76,12 @@ def test_minutes_add_up_beside_the_published_ones():
     parts = {"aside": {"training": 100.0, "evaluation": 70.0}, "all": {"training": 100.0, "evaluation": 1.0}}
     (axes,) = figures_8c.clocks(parts, 64).axes
     assert [text.get_text() for text in axes.texts] == ["170", "101"]
+
+
+def test_all_images_of_a_rank_stand_in_its_row():
+    table = pd.DataFrame(
+        {"rank": [0, 1], "images": [60, 20], "right": [30, 5], "filled": [4, 44], "filled_right": [1, 9]}
+    )
+    (axes,) = figures_8c.counts(table).axes
+    assert [sum(bars[row].get_width() for bars in axes.containers) for row in (0, 1)] == [64, 64]
+    assert axes.containers[1][1].get_width() == 15

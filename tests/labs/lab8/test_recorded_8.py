@@ -7,7 +7,9 @@ import re
 import pandas as pd
 import pytest
 
+from course_lib.cost import published
 from course_lib.system.paths import ROOT
+from labs.lab8_honest_benchmarks.lessons import hour
 
 LAB = ROOT / "labs" / "lab8_honest_benchmarks"
 TEXT = re.sub(r"\s+# ", " ", (LAB / "8a_measure.py").read_text())
@@ -32,3 +34,50 @@ def test_the_first_look_and_the_curve(alone):
     assert "alone {:.2f}, {:.2f} and {:.2f} s on average".format(*means) in TEXT
     (failed,) = alone[alone["to_target_s"].isna()].itertuples()
     assert f"Seed {failed.seed} shows" in TEXT and f"did, after {failed.first_often_s:.1f} s" in TEXT
+
+
+TEXT_8C = re.sub(r"\s+# ", " ", (LAB / "8c_evaluate_on_all_ranks.py").read_text())
+
+
+@pytest.fixture(scope="module")
+def family():
+    return pd.read_csv(LAB / "recorded" / "family.csv", comment="#")
+
+
+def signed(middle, half):
+    return f"{middle:+.1f} ± {half:.1f}".replace("-", "−")
+
+
+def finals(family, name="plain_test"):
+    rows = family.query("use == 'result' and epoch == 4").sort_values("seed")
+    return {size: some[name].to_numpy() for size, some in rows.groupby("size")}
+
+
+def test_every_size_had_the_same_rates_and_chose_one_inside_them(family):
+    tuning = family.query("use == 'tuning'")
+    tried = {tuple(sorted(some["rate"])) for _, some in tuning.groupby("size")}
+    assert len(tried) == 1
+    (rates,) = tried
+    for size, some in family.query("use == 'result'").groupby("size"):
+        (chosen,) = some["rate"].unique()
+        assert rates[0] < chosen < rates[-1], size
+        assert chosen == tuning.query("size == @size").sort_values("plain")["rate"].iloc[-1]
+        assert not set(some["seed"]) & set(tuning["seed"])
+
+
+def test_the_shares_are_those_of_the_whole_test_set():
+    shares = pd.read_csv(LAB / "recorded" / "evaluation.csv", comment="#")
+    assert shares["images"].sum() == 5000 and len(set(shares["images"] + shares["filled"])) == 1
+
+
+def test_the_hour_between_b4_and_b5():
+    minutes = {name: hour.EPOCHS * published.IMAGES / hour.step(name).images_per_second / 60 for name in ("B4", "B5")}
+    assert minutes["B4"] < hour.MINUTES < minutes["B5"]
+    assert round(1 - minutes["B4"] / hour.MINUTES, 1) == 0.3 and "three tenths of the time" in TEXT_8C
+    assert f"{minutes['B5'] / hour.MINUTES:.1f} times as much of its peak" in TEXT_8C
+    assert f"after {hour.EPOCHS * hour.MINUTES / minutes['B5']:.0f} of 350 epochs" in TEXT_8C
+    board, epoch = hour.evaluation_seconds("B5", 8), published.IMAGES / hour.step("B5").images_per_second
+    assert f"needs {board:.0f} s for an epoch that the others train in {epoch:.0f} s" in TEXT_8C
+    assert 0.2 < hour.evaluation_seconds("B5", hour.CORES) < 0.3 and "a quarter of a second" in TEXT_8C
+    assert 350 * (hour.evaluation_seconds("B5", 1) + epoch) / 3600 == pytest.approx(24, abs=2)
+    assert round(hour.EPOCHS * published.IMAGES / hour.BATCH) == 6842 and "6,842 updates" in TEXT_8C
