@@ -342,9 +342,9 @@ measured(
 Image("recorded/implicit_momentum.png", width=plots.WIDTH)
 
 # %% [markdown]
-# Every point on the left has its own best rate out of eight; eight seeds; `course reproduce implicit_momentum` takes
-# about 4 minutes on one core. The best explicit momentum is .8, .7, .5, 0 and −.5 for 1, 2, 4, 8 and 16 workers; −.5
-# is the lowest that was tried. Equal age would be .8, .75 and .5 for 1, 2 and 4; from 6 workers on no momentum above
+# Every point on the left has its own best rate out of eight; eight seeds; `course reproduce implicit_momentum` took
+# about 7 minutes on one core. The best explicit momentum is .8, .7, .5, 0 and −.5 for 1, 2, 4, 8 and 16 workers; from
+# −.8 to .95 were tried. Equal age would be .8, .75 and .5 for 1, 2 and 4; from 6 workers on no momentum above
 # −1 is low enough. So the direction is right. Mitliagkas et al., too, found negative momentum useful.
 #
 # But the bars on the right reach from the lowest to the highest momentum that may be as good. With 2 workers that is 0

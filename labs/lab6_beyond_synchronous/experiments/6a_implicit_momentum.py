@@ -21,7 +21,7 @@ from course_lib.notebook import experiments, plots, sweep
 from labs.lab6_beyond_synchronous.lessons import figures_6a
 
 WORKERS = (1, 2, 4, 8, 16)
-MOMENTA = (-0.5, 0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
+MOMENTA = (-0.8, -0.5, 0.0, 0.3, 0.5, 0.7, 0.8, 0.9, 0.95)
 RATES = tuple(0.02 * 2**power for power in range(8))
 UPDATES, BATCH = 200, 256
 TUNING_SEEDS, SEEDS = (101, 102), tuple(range(1, 9))

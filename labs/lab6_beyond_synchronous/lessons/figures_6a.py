@@ -214,8 +214,8 @@ def momenta(table: pd.DataFrame, caption: str = "") -> Card:
             where = (part["momentum"].iloc[-1], part["mean"].iloc[-1])
             name = f"{workers} worker{'s' * (workers > 1)}"
             left.annotate(name, where, (8, -3), textcoords="offset points", color=PALETTE[number], fontsize=9)
-        left.set_xlim(-0.6, 1.4)
-        left.set_xticks([-0.5, 0, 0.5, 0.8, 0.95], labels=["−.5", "0", ".5", ".8", ".95"])
+        left.set_xlim(-0.9, 1.6)
+        left.set_xticks([-0.8, -0.5, 0, 0.5, 0.8], labels=["−.8", "−.5", "0", ".5", ".8"])
         left.set_title("each momentum with its own best rate")
         left.set_xlabel("explicit momentum β")
         left.set_ylabel("test loss")

@@ -99,6 +99,7 @@ def test_what_is_said_of_the_best_momentum():
     table = recorded("implicit_momentum")
     best = figures_6a.best_momenta(table).set_index("workers")
     assert list(best["best"]) == [0.8, 0.7, 0.5, 0.0, -0.5]
+    assert (table["momentum"].min(), table["momentum"].max()) == (-0.8, 0.95) and "from −.8 to .95 were tried" in TEXT
     assert "is .8, .7, .5, 0 and −.5 for 1, 2, 4, 8 and 16 workers" in TEXT
     theory = [figures_6a.explicit(workers, 0.8) for workers in (1, 2, 4)]
     assert theory == pytest.approx([0.8, 0.75, 0.5]) and "Equal age would be .8, .75 and .5" in TEXT
