@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from course_lib import statistics
 from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
 
 
@@ -91,28 +92,29 @@ def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Card:
     """Error by the number of training images, with the laws fitted on the small ones; and by width.
 
     Args:
-        runs: one row for each run: width, weights, images, error.
+        runs: one row for each run: width, weights, images, error. Of each width and size at least two seeds; bars are
+            95 % intervals of their mean.
         fitted: the largest number of images on which the law is fitted.
     """
-    mean = runs.groupby(["width", "images"])["error"].mean()
+    errors = runs.groupby(["width", "images"])["error"]
+    mean, half = errors.mean(), errors.agg(lambda seeds: statistics.mean(seeds)[1])
     with style():
         figure, (left, right) = card(height=380, columns=2, caption=caption)
-        for number, (width, errors) in enumerate(mean.groupby("width")):
-            errors = errors.droplevel("width")
+        for number, width in enumerate(mean.index.unique("width")):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
-            small = errors[errors.index <= fitted]
-            exponent, factor = fit(small.index, small)
-            left.plot(
-                errors.index, factor * errors.index.to_numpy(float) ** -exponent, "--", color=PALETTE[number], lw=1
-            )
-            left.plot(errors.index, errors, linestyle="", label=f"width {width:g}: exponent {exponent:.2f}", **look)
+            own = mean[width]
+            exponent, factor = fit(own.index[own.index <= fitted], own[own.index <= fitted])
+            left.plot(own.index, factor * own.index.to_numpy(float) ** -exponent, "--", color=PALETTE[number], lw=1)
+            label = f"width {width:g}: exponent {exponent:.2f}"
+            left.errorbar(own.index, own, half[width], linestyle="", markersize=6, capsize=2.5, label=label, **look)
         left.axvline(fitted, color=FAINT, linestyle=":", linewidth=1.2)
         weights = runs.groupby("width")["weights"].first()
         for number, size in enumerate(sorted(runs["images"].unique())[1::2]):
-            right.plot(weights, mean.xs(size, level="images"), marker=MARKERS[number], color=PALETTE[number],
-                       label=f"{size:,} images")  # fmt: skip
+            own = (values.xs(size, level="images") for values in (mean, half))
+            right.errorbar(weights, *own, capsize=2.5, marker=MARKERS[number], color=PALETTE[number],
+                           label=f"{size:,} images")  # fmt: skip
         for axis, title in ((left, "error by training images"), (right, "error by weights")):
-            axis.set(xscale="log", yscale="log", ylim=(0.09, 0.4))
+            axis.set(xscale="log", yscale="log", ylim=(0.09, 0.45))
             axis.set_yticks([0.1, 0.2, 0.4], ["0.1", "0.2", "0.4"])
             axis.minorticks_off()
             axis.set_title(title)
@@ -124,6 +126,22 @@ def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Card:
         right.set_xlabel("weights")
         figure.subplots_adjust(wspace=0.2)
     return figure
+
+
+def above_the_law(runs: pd.DataFrame, *, fitted: int) -> pd.DataFrame:
+    """By how much the largest size's error is above what the law says, in per cent: mean and 95 % half-width by width.
+
+    Each seed has a law of its own, fitted to its runs with up to `fitted` images.
+    """
+    rows = {}
+    for width, own in runs.groupby("width"):
+        off = []
+        for _, seed in own.sort_values("images").groupby("seed"):
+            small, largest = seed[seed["images"] <= fitted], seed.iloc[-1]
+            exponent, factor = fit(small["images"], small["error"])
+            off.append(100 * (largest["error"] / (factor * largest["images"] ** -exponent) - 1))
+        rows[width] = statistics.mean(off)
+    return pd.DataFrame(rows, index=["above the law, %", "95 % interval, ±"]).T.rename_axis("width")
 
 
 def found(accuracies: Sequence[float], trials: int, searches: int = 2_000, seed: int = 0) -> np.ndarray:

@@ -26,15 +26,31 @@ def test_percentiles_are_a_band_around_the_median():
     assert [line.get_ydata().tolist() for line in axis.lines[:3]] == [[-1, -2], [0, 1], [2, 3]]
 
 
-def test_the_law_is_drawn_beyond_what_it_was_fitted_to():
+@pytest.fixture
+def runs():
+    """Two seeds that follow a law up to 400 images, and are worse than it with 800."""
     sizes = np.array([100, 200, 400, 800])
-    runs = pd.DataFrame({"width": 1.0, "weights": 10, "images": sizes, "error": 4.0 * sizes**-0.5})
-    runs.loc[3, "error"] = 0.3  # not in the fit
+    seeds = [
+        pd.DataFrame({"seed": seed, "width": 1.0, "weights": 10, "images": sizes, "error": factor * sizes**-0.5})
+        for seed, factor in ((1, 3.0), (2, 5.0))
+    ]
+    table = pd.concat(seeds, ignore_index=True)
+    table.loc[table["images"] == 800, "error"] *= 1.5
+    return table
+
+
+def test_the_law_is_drawn_beyond_what_it_was_fitted_to(runs):
     left, _ = figures_1e.data_size(runs, fitted=400).axes
-    law, measured = left.lines[:2]
-    np.testing.assert_allclose(law.get_ydata(), 4.0 * sizes**-0.5)
-    assert measured.get_ydata()[-1] == 0.3
+    sizes = np.unique(runs["images"])
+    np.testing.assert_allclose(left.lines[0].get_ydata(), 4.0 * sizes**-0.5)
+    (measured,) = left.containers
+    np.testing.assert_allclose(measured.lines[0].get_ydata(orig=False), 4.0 * sizes**-0.5 * [1, 1, 1, 1.5])
     assert measured.get_label() == "width 1: exponent 0.50"
+
+
+def test_how_far_above_the_law_is_counted_seed_by_seed(runs):
+    off = figures_1e.above_the_law(runs, fitted=400)
+    np.testing.assert_allclose(off.loc[1.0], [50, 0], atol=1e-9)
 
 
 def test_starts_and_curvatures():
