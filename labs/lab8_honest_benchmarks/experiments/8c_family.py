@@ -37,7 +37,7 @@ def run(size: str, settings: list[dict]) -> dict[str, list[dict]]:
     rows = [
         {"size": size, **setting, **epoch}
         for setting in settings
-        for epoch in training.run(setting["rate"], setting["seed"])
+        for epoch in training.run(setting["rate"], setting["seed"], test=setting["use"] == "result")
     ]
     return {"rows": rows}
 
@@ -89,8 +89,7 @@ def main(folder: Path) -> None:
     results = runs(
         {size: [{"use": "result", "rate": rate, "seed": seed} for seed in SEEDS] for size, rate in best(tuning).items()}
     )
-    tuned = tuning[tuning["epoch"] == EPOCHS]  # without what the test images say
-    tuned = tuned.drop(columns=[name for name in tuned if name.endswith("_test")])
+    tuned = tuning[tuning["epoch"] == EPOCHS]
     table = pd.concat([tuned, results, pd.DataFrame(sweep.run(steps, [{}])["rows"][0])])
     source = data.load("cifar10").name
     experiments.write_table(

@@ -167,13 +167,13 @@ class Training:
             lambda some: tf.argmax(model(tf.cast(some, tf.float32), training=False), 1), reduce_retracing=True
         )
 
-    def run(self, rate: float, seed: int) -> Iterator[dict[str, float]]:
+    def run(self, rate: float, seed: int, *, test: bool) -> Iterator[dict[str, float]]:
         """Train from new weights; after each epoch the validation accuracy in %, without and with averaged weights.
 
         Args:
-            rate: the highest. seed: draws weights, order and flips.
+            rate: the highest. seed: draws weights, order and flips. test: whether test images judge the last epoch.
 
-        Yields: epoch, plain, averaged; at the last epoch also plain_test and averaged_test.
+        Yields: epoch, plain, averaged; at the end plain_test and averaged_test, where they are asked for.
         """
         keras.utils.set_random_seed(seed)
         self._model.set_weights(network(self._size).get_weights())
@@ -193,7 +193,7 @@ class Training:
                 some[flipped[mine]] = some[flipped[mine], :, ::-1]
                 self._update(tf.constant(some), tf.constant(self._y[order[mine]]))
             row: dict[str, float] = {"epoch": epoch}
-            parts = {"": self._looked, "_test": self._judged} if epoch == self._epochs else {"": self._looked}
+            parts = {"": self._looked, "_test": self._judged} if test and epoch == self._epochs else {"": self._looked}
             for name in ("plain", "averaged"):
                 for part, some in parts.items():
                     row[name + part] = round(self._accuracy(*some), 2)
