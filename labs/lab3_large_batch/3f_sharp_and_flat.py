@@ -43,6 +43,7 @@ def network(batch, epochs, order=0, rate=0.1):
     return model
 
 
+probe = fewer.model(seed=0)  # takes the weights of each network in turn
 networks = {"small": network(64, 4), "large": network(LARGE, 4), "large, longer": network(LARGE, 20)}
 print(f"{fewer.name}, {len(fewer.train.labels):,} images; small: B = 64, large: B = {LARGE:,}; longer: 20 epochs")
 
@@ -164,7 +165,6 @@ predict("small batches with η = 0.025: sharper or flatter than with 0.1", None)
 
 # %%
 networks["small, η / 4"] = network(64, 4, rate=0.025)
-probe = fewer.model(seed=0)  # takes the weights of each network in turn
 product = landscape.hessian_product(probe, fewer.train.images[:500], fewer.train.labels[:500])
 size = sum(v.shape.num_elements() for v in probe.trainable_variables)
 
@@ -417,9 +417,9 @@ minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5
 #
 # ## Easily fooled?
 #
-# Yao et al. (2018) looked at curvature in another place: in the *pixels*. Networks from large batches, they found, are
-# fooled more easily, by images that have been changed so little that nobody would notice. To find such an image takes
-# one gradient (Goodfellow et al. 2015): that of the loss by the image $x$ in place of the weights. To first order
+# Yao et al. (2018) measured how sharp large-batch solutions are, and then attacked them. They found them easier to fool,
+# by images that have been changed so little that nobody would notice. To find such an image takes one gradient
+# (Goodfellow et al. 2015): that of the loss by the image $x$ in place of the weights. To first order
 #
 # $$L(x + \delta) \approx L(x) + \nabla_x L \cdot \delta .$$
 #
