@@ -15,6 +15,7 @@
 from course_lib import data
 from course_lib.command.assess import contract_view as terms
 from course_lib.command.assess import widgets
+from course_lib.notebook.predictions import measured, predict
 from course_lib.ranks import launch
 
 # %% [markdown]
@@ -62,21 +63,46 @@ asked
 # %% [markdown]
 # ## Your own run first
 #
-# Read [`assessment.py`](assessment.py), then watch it train as it stands. Before you run it: how long will it take on
-# one rank, and what would two ranks take, not a letter changed?
+# Read [`assessment.py`](assessment.py), then watch it train as it stands: on one rank first, then on all, not a letter
+# changed.
+#
+# ### Predict
 
 # %%
 cifar = data.load(asked.contract.data, test=False)
 print(f"{cifar.name} (from: {cifar.source}): {len(cifar.x_train):,} training images")
 
 # %% editable=true
-my_run = widgets.train("assessment.py", ranks=1, data=cifar.name, env=launch.ONE_THREAD)
+predict("one rank: seconds from start to end", None)
+predict("all ranks, not a letter changed: in multiples of that", None)
+
+# %%
+on_one = widgets.train("assessment.py", ranks=1, data=cifar.name, env=launch.ONE_THREAD)
+
+# %%
+unchanged = widgets.train("assessment.py", ranks=asked.ranks, data=cifar.name, env=launch.ONE_THREAD)
+
+# %%
+measured(
+    "one rank: seconds from start to end",
+    on_one.result.seconds,
+    "The clock of the assessment runs from the start, too: importing TensorFlow and building the graph count.",
+)
+measured(
+    "all ranks, not a letter changed: in multiples of that",
+    unchanged.result.seconds / on_one.result.seconds,
+    "Each rank trains on all images, so nothing is saved; above 1 is what busy cores take from each other.",
+)
 
 # %% [markdown]
-# Now change the script, and run this cell again with `ranks=asked.ranks` until it does what you want. To be quicker,
-# train on a slice: add `"COURSE_SLICE": "5000"` to `env`, as in `env={**launch.ONE_THREAD, "COURSE_SLICE": "5000"}`.
-# This cell is yours and is not graded; nothing here is in a sandbox.
-#
+# Now change the script, and run the next cell until it does what you want. To be quicker, train on a slice: add
+# `"COURSE_SLICE": "5000"` to `env`, as in `env={**launch.ONE_THREAD, "COURSE_SLICE": "5000"}`. The cell is yours and is
+# not graded; nothing here is in a sandbox.
+
+# %% editable=true
+my_run = widgets.train("assessment.py", ranks=asked.ranks, data=cifar.name, env=launch.ONE_THREAD)
+
+# %% [markdown]
 # ## Assess
 #
 # The button takes the script as it is saved now. You may go on working while it runs, in other cells too, but what
@@ -87,17 +113,51 @@ my_run = widgets.train("assessment.py", ranks=1, data=cifar.name, env=launch.ONE
 widgets.assess("assessment.py")
 
 # %% [markdown]
-# The same in a terminal: `course assess assessment.py`.
+# The same in a terminal: `course assess assessment.py`. With `--profile short` it trains on 2,560 images only and asks
+# for little accuracy: in a minute you know whether all ten criteria are in place. That is no pass.
 #
 # ## What next
 #
 # - **A criterion failed?** Its reason says what was seen, its hint where the labs treat it. Mend one thing, assess
 #   again.
 # - **Accuracy too low?** With N ranks a step averages over N times as many images, and an epoch has N times fewer
-#   steps. 3b has the rules for the learning rate and its warm-up, 3c what batch norm has to do with it.
+#   steps: see 3b for the learning rate and its warm-up. If the training accuracy that your script prints is far above
+#   the one that is measured, batch norm's moving averages have not arrived yet: see "A trap first" in 3c.
 # - **Too slow?** Where do the seconds go: the start, the first step, the steps, the end of an epoch, validation?
 #   The curves above and the output show it; 2c shows how to read a timeline.
-# - **Passed?** See how much of the time limit you need. Then halve it.
+# - **Passed?** See how much of the time limit you need. Then halve it. And go on to the large batch.
+#
+# ## A large batch
+#
+# So far an update averages over some hundreds of images, and lab 2 is enough to pass. The profile `large` asks for the
+# same ten things within a budget of updates:
+
+# %%
+large = terms.read("large")
+large
+
+# %% [markdown]
+# The batch is that of all ranks together, on average over the training. Where a rank's part of it does not fit into
+# memory, add up the gradients of several small batches and average the sum once (2c, *Tune*); with
+# `backward_passes_per_step=k` a schedule of Keras counts every small batch, k for an update. On one rank the script
+# gets 4,096 images, so that it can make an update there, too. All else is as before.
+#
+# Copy your script to `large.py`, so that the one that you hand in stays as it is. First raise its batch, keep within
+# the budget, change nothing else, and see how far you get:
+
+# %%
+widgets.assess("large.py", profile=large.profile.name)
+
+# %% [markdown]
+# In a terminal: `course assess large.py --profile large`.
+#
+# - **Accuracy too low?** The rate that suits a batch of 256 is too low here, and the rate in proportion to the batch is
+#   too high: momentum SGD has little room between the two. See the warm-up and the edge of stability in 3b, and what
+#   3d gives to each layer.
+# - **Which rate?** Tune as in 3e: a few rates, spaced by factors, on the images that the script holds back; the best
+#   inside the grid; then a second seed. One process with the whole batch makes the same updates as all ranks.
+# - **Too many updates?** An epoch has as many as there are batches in it. An average of the gradients counts, too, even
+#   if no update follows it.
 #
 # ## Handing in
 #

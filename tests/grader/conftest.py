@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -36,8 +37,8 @@ INCLUDE = re.compile(r"^#: (\w[\w /]*)\n((?:#:(?: [-+].*)?\n)*)", re.MULTILINE)
 def complete(name: str) -> str:
     """The text of a script of the corpus.
 
-    A line `#: NAME` stands for the whole text of another: `starter`, `reference`, `reference without STEP`, `plain` or
-    a file's name. Lines
+    A line `#: NAME` stands for the whole text of another: `starter`, `reference`, `reference without STEP`,
+    `reference large`, `plain` or a file's name. Lines
     `#: - old` and `#: + new` below it are edits: the old lines, found once, give way to the new ones. `#:` parts two
     edits.
     """
@@ -45,6 +46,8 @@ def complete(name: str) -> str:
     if whole in ("reference", "starter"):
         steps = conversions.steps(conversions.ASSESSMENT) if whole == "reference" else []
         return conversions.converted([one for one in steps if one != step], folder=conversions.ASSESSMENT)
+    if name == "reference large":
+        return (ROOT / "assessment" / "reference" / "large.py").read_text(encoding="utf-8")
     path = CORPUS / ("honest/plain.py" if name == "plain" else f"{name}.py")
     if not path.exists():
         return complete(name.replace("broken/without_", "reference without "))
@@ -84,21 +87,21 @@ class Room:
     def grade(
         self,
         name: str,
-        seconds: float | None = None,
-        patience: float | None = None,
+        *,
+        profile: str = "short",
         memory: float | None = None,
+        **asked: float,
     ) -> grader.Outcome:
-        """Assess a script by name; the keywords take the place of what the contract says."""
+        """Assess a script by name; `memory` and what is `asked` take the place of what contract and profile say."""
         text = complete(name)
         for mark, filling in self._fill.items():
             text = text.replace(mark, filling)
         path = self.folder / "script.py"
         path.write_text(text, encoding="utf-8")
         terms = contract.read()
-        short = terms.profiles["short"]
-        short = replace(short, seconds=seconds or short.seconds, patience=patience or short.patience)
+        profiles = {profile: replace(terms.profiles[profile], **asked)}
         limits = replace(terms.limits, memory=memory or terms.limits.memory)
-        return grader.assess(path, profile="short", contract=replace(terms, profiles={"short": short}, limits=limits))
+        return grader.assess(path, profile=profile, contract=replace(terms, profiles=profiles, limits=limits))
 
     def left(self, patience: float = GONE_AFTER_S) -> list[str]:
         """What is still there, after so many seconds, that the grader or the script has started, made or changed."""
@@ -150,16 +153,17 @@ def _prepare(folder: str) -> None:
     signal.signal(signal.SIGINT, lambda *_: None)  # who waits for us ends us
     tempfile.tempdir = folder
     evaluators = contextlib.ExitStack()
-    shared = evaluators.enter_context(Evaluator(contract.read().data, contract.read().profiles["short"].images))
+    few = contract.read().profiles["short"].images
+    shared = evaluators.enter_context(Evaluator(contract.read().data, few))
     atexit.register(evaluators.close)
-    grader.Evaluator = lambda *_: contextlib.nullcontext(shared)
+    grader.Evaluator = lambda data, images: contextlib.nullcontext(shared) if images == few else Evaluator(data, images)
     calibration.known = lambda ranks: contract.read().images_per_second
     grader.SERIAL_LIMIT_S = 240.0  # two scripts share the host
     slots.take = lambda *_, **__: contextlib.nullcontext(sorted(os.sched_getaffinity(0)))
     sandbox.cores_cpu_seconds = lambda _: None  # the other process would be to blame for every late script
 
 
-def _grade(name: str, folder: Path, server: str, terms: dict[str, float], chance: bool) -> Graded:
+def _grade(name: str, folder: Path, server: str, terms: dict[str, Any], chance: bool) -> Graded:
     room = Room(folder, server)
     os.environ["TMPDIR"] = tempfile.tempdir = str(room.temporary)
     outcome = room.grade(name, **terms)

@@ -35,7 +35,7 @@ MARKS = {
 
 # Some of each kind. The others are rare (rare.toml).
 SOME_OF_EACH_KIND = (
-    *("honest/custom_loop", "broken/serial", "slow/sleeps"),
+    *("honest/custom_loop", "honest/large_small", "broken/serial", "slow/sleeps"),
     *("dishonest/one_rank_trains", "dishonest/rewrites_the_probe", "dishonest/leaves_a_daemon"),
     *("dishonest/swaps_the_batch", "dishonest/stops_the_thread"),
 )

@@ -18,6 +18,9 @@ def test_the_courses_contract_asks_what_the_course_promises():
     assert read.profiles["gpu"].ranks is None
     assert read.profiles["gpu"].test_accuracy > cpu.test_accuracy
     assert sum(read.points.values()) == 100
+    large = read.profiles["large"]
+    assert large.batch >= 2048 and large.updates and large.images is None
+    assert all(one.batch is None and one.updates is None for one in read.profiles.values() if one is not large)
 
 
 @pytest.mark.parametrize(
@@ -29,6 +32,7 @@ def test_the_courses_contract_asks_what_the_course_promises():
         ("serial = 5", "serial = 0", "every criterion needs points above 0"),
         ("seconds = 240", "seconds = -1", "seconds in profiles.cpu is -1"),
         ("seconds = 240", "second = 240", "'second' in profiles.cpu is not known"),
+        ("batch = 2048", "", "profiles.large must have both batch and updates, or neither"),
         ("[limits]", "[limit]", "lacks 'limits'"),
         ('required = ["ranks"', 'required = ["rank"', "requires 'rank', which is no criterion"),
         ("[profiles.cpu]", "[profiles.cpu", "cannot be read"),
@@ -54,5 +58,5 @@ def test_the_profile_is_that_of_the_host_unless_one_is_named(monkeypatch):
     monkeypatch.setenv("COURSE_PROFILE", "short")
     assert read.profile().name == "short"
     assert read.profile("cpu").name == "cpu"
-    with pytest.raises(CourseError, match="There is no profile 'fast': the contract has cpu, gpu, short"):
+    with pytest.raises(CourseError, match="There is no profile 'fast': the contract has cpu, large, gpu, short"):
         read.profile("fast")

@@ -1,0 +1,176 @@
+"""The assessment's profile `large`: how its reference was tuned, and what honest and naive scripts reach under it.
+
+    COURSE_DATA_DIR=... python tests/benchmarks/large_batch.py tune WAY
+    COURSE_DATA_DIR=... python tests/benchmarks/large_batch.py assess SCRIPT [--runs 5]
+
+`tune` trains the network in one process, whose gradients of 2,048 images are those that the ranks would average, and
+adds to results/large_tuning.csv. As in lab 3's 3e each way of training tries the same number of rates, once each, with
+seed 0 and on the 45,000 images that the reference trains on; the best rate on the other 5,000 runs again with three
+other seeds, and only these see the test images. A best rate at the end of its grid is an error.
+
+`assess` grades a script of the corpus as `course assess --profile large` does, so many times, and adds to
+results/large.csv. With `--busy` the time does not count: other work on the machine changes no accuracy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pandas as pd
+
+from course_lib.command.assess import calibration, contract, grader
+from course_lib.command.assess.evaluator import Evaluator
+from course_lib.notebook import experiments, sweep
+
+RESULTS = Path(__file__).parent / "results"
+IMAGES, BATCH, EPOCHS = 45_000, 2048, 3
+UPDATES = EPOCHS * (IMAGES // BATCH)
+WARM_UP = 0.25  # of the updates
+RATES = {
+    "SGD": (0.1, 0.2, 0.4, 0.8, 1.6),
+    "LARS": (0.5, 1.0, 2.0, 4.0, 8.0),
+    "LAMB": (0.015, 0.03, 0.06, 0.12, 0.24),
+}
+UNLIMITED_S = 900
+EXCLUDED = ("bias", "batch_normalization")
+TUNING_SEED, SEEDS = 0, (1, 2, 3)
+SCRIPTS = {  # of the grader's corpus
+    "reference": "honest/large_reference",
+    "naive": "broken/large_naive",
+    "linear rule": "broken/large_linear_rule",
+    "accumulation": "honest/large_accumulation",
+    "loop": "honest/large_loop",
+    "tape": "honest/large_tape",
+}
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("what", choices=("tune", "assess"))
+    arguments.add_argument("which", help="a way of training, or a script")
+    arguments.add_argument("--runs", type=int, default=5)
+    arguments.add_argument("--busy", action="store_true", help="the machine has other work: there is no time limit")
+    chosen = arguments.parse_args()
+    if chosen.what == "tune":
+        tune(chosen.which)
+    else:
+        assess(chosen.which, chosen.runs, chosen.busy)
+
+
+def tune(way: str) -> None:
+    plan = [{"use": "tuning", "way": way, "rate": rate, "seed": TUNING_SEED} for rate in RATES[way]]
+    tuning = sweep.run(trained, plan, tell=sweep.say)
+    (chosen,) = sweep.best(tuning, by=["way"], choose="rate", score="validation").to_dict("records")
+    results = sweep.run(trained, [{"use": "result", **chosen, "seed": seed} for seed in SEEDS], tell=sweep.say)
+    add(
+        "large_tuning",
+        pd.concat([tuning.drop(columns="test"), results], ignore_index=True),
+        command="python tests/benchmarks/large_batch.py tune, for each way of training",
+        data=f"cifar10, the first {IMAGES:,} training images; validation on the last 5,000, test on the test images",
+        seeds=f"{TUNING_SEED} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
+        columns=f"rate: the highest; a cosine to 0 over {UPDATES} updates of {BATCH:,} images, after a warm-up over "
+        "the first quarter; took: seconds",
+    )
+    if chosen["rate"] in (RATES[way][0], RATES[way][-1]):
+        raise SystemExit(f"{way} is best at {chosen['rate']}, at the end of its grid: move it.")
+
+
+def add(table: str, rows: pd.DataFrame, **provenance: object) -> pd.DataFrame:
+    """Add rows to a table of the results; each row's `took` has the seconds that it took."""
+    path = RESULTS / f"{table}.csv"
+    known = [pd.read_csv(path, comment="#")] if path.exists() else []
+    whole = pd.concat([*known, rows], ignore_index=True)
+    experiments.write_table(path, whole, **provenance, seconds=round(whole["took"].sum()))
+    return whole
+
+
+def trained(use: str, way: str, rate: float, seed: int) -> dict[str, float | None]:
+    """The accuracies that a way of training reaches; a tuning run does not see the test images."""
+    began = time.monotonic()
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    from tensorflow import keras
+
+    from course_lib import data, models, optimizers
+    from course_lib.data.splits import Part
+    from course_lib.optimizers import schedules
+    from labs.lab3_large_batch.lessons import short_runs
+
+    makers = {
+        "SGD": lambda rate: keras.optimizers.SGD(rate, momentum=0.9, nesterov=True),
+        "LARS": lambda rate: optimizers.LARS(rate, nesterov=True, trust_coefficient=0.02, exclude=EXCLUDED),
+        "LAMB": lambda rate: optimizers.LAMB(rate, exclude=EXCLUDED),
+    }
+    warm_up = int(WARM_UP * UPDATES)
+    schedule = schedules.cosine(rate, UPDATES, warm_up, start=rate / warm_up)
+    cifar = data.load("cifar10")
+    x, y = cifar.x_train, cifar.y_train
+    keras.utils.set_random_seed(seed)
+    network = models.assessment_cnn(x.shape[1:], len(cifar.classes))
+    model = keras.Sequential([keras.layers.RandomFlip("horizontal"), network])
+    model.build((None, *x.shape[1:]))
+    run = short_runs.Run(model, makers[way](schedule), Part(x[:IMAGES], y[:IMAGES]), seed=seed)
+    loss = run.train(UPDATES, BATCH)
+    lost = loss != loss
+    validation, test = Part(x[IMAGES:], y[IMAGES:]), Part(cifar.x_test, cifar.y_test)
+    return {
+        "validation": None if lost else round(run.score(validation).accuracy, 4),
+        "test": None if lost or use == "tuning" else round(run.score(test).accuracy, 4),
+        "took": round(time.monotonic() - began, 1),
+    }
+
+
+def assess(name: str, runs: int, busy: bool) -> None:
+    from tests.grader.conftest import complete
+
+    terms, rows = contract.read(), []
+    asked = terms.profiles["large"]
+    if busy:
+        calibration.known = lambda *_: terms.images_per_second
+        grader.SERIAL_LIMIT_S = UNLIMITED_S
+        terms = replace(terms, profiles={"large": replace(asked, seconds=UNLIMITED_S)})
+    with tempfile.TemporaryDirectory() as folder, Evaluator(terms.data, asked.images) as shared:
+        grader.Evaluator = lambda *_: contextlib.nullcontext(shared)
+        script = Path(folder) / "assessment.py"
+        script.write_text(complete(SCRIPTS[name]), encoding="utf-8")
+        for _ in range(runs):
+            began = time.monotonic()
+            outcome = grader.assess(script, profile="large", contract=terms)
+            found = {
+                "script": name,
+                "busy": busy,
+                "passed": outcome.passed,
+                "points": outcome.score,
+                "seconds": outcome.seconds,
+                "factor": outcome.factor,
+                "train_accuracy": outcome.train_accuracy,
+                "test_accuracy": outcome.test_accuracy,
+                "lost": " ".join(one.id for one in outcome.verdicts if not one.passed),
+                "in_time": next(one.reason for one in outcome.verdicts if one.id == "time"),
+                "took": round(time.monotonic() - began, 1),
+            }
+            rows.append(found)
+            sweep.say(found, len(rows), runs)
+    whole = add(
+        "large",
+        pd.DataFrame(rows),
+        command="python tests/benchmarks/large_batch.py assess, for each script",
+        data="cifar10",
+        seeds="another one in each run",
+        columns=f"of `course assess --profile large`: {asked.seconds:g} s times factor (busy: any), training accuracy "
+        f"{asked.train_accuracy:g} and test accuracy {asked.test_accuracy:g} were asked for; took: seconds in all",
+    )
+    told = whole.groupby("script").agg(
+        runs=("passed", "size"), passed=("passed", "sum"), seconds=("seconds", "median"),
+        least=("test_accuracy", "min"), most=("test_accuracy", "max"),
+    )  # fmt: skip
+    print(told.round(3).to_string())
+
+
+if __name__ == "__main__":
+    main()
