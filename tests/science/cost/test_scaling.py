@@ -73,3 +73,10 @@ def test_fitting_finds_the_parameter():
 def test_training_seconds():
     assert scaling.training_seconds(1000, 3, 4, 5, 0.5) == 75
     assert scaling.training_seconds(1000, 7, 8, 16, 2.0) == 110
+
+
+def test_what_was_put_in_is_not_cut_off_in_a_notebook():
+    """pandas shows 50 characters of a cell, with the dots."""
+    words = [line.source for line in published.lines(TENCENT)]
+    words += [word for run in published.runs() for word in (run.how, run.confirmed)]
+    assert max(map(len, words)) <= 50
