@@ -9,7 +9,7 @@
 # it on others; tell which of its parameters matter; place a network under the roofline of distributed training;
 # recompute published training times, and say which can't be.
 #
-# **Time:** 60 minutes; the runs take about 10 seconds on 2 CPU cores, and need no GPU.
+# **Time:** 70 minutes; the runs take about 10 seconds on 2 CPU cores, and need no GPU.
 #
 # **Needs:** α, β and the all-reduces of 4a, fusion and overlap of 4b.
 
@@ -865,6 +865,8 @@ prediction.honest(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the model 
 #   because what fits behind the backward pass is free.
 # - At 1,024 GPUs most of it is latency: messages × rounds × α. Fusion makes fewer messages, hierarchy fewer rounds.
 # - Fit on one number, test on the others, and say which is which. Then ask what else would have fitted.
+# - Test a model on what it has not seen, and beside one number for all: where messages are hidden, it can hardly do
+#   better.
 # - The roofline is a bound from bandwidth. Latency lowers it, and few images per GPU move you to its left.
 # - A recomputed line is worth as much as its inputs. With those of another team on the same device 10 % is possible.
 #
