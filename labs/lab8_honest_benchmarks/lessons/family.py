@@ -167,13 +167,14 @@ class Training:
             lambda some: tf.argmax(model(tf.cast(some, tf.float32), training=False), 1), reduce_retracing=True
         )
 
-    def run(self, rate: float, seed: int, *, test: bool) -> Iterator[dict[str, float]]:
+    def run(self, rate: float, seed: int, *, test: bool, anew: bool) -> Iterator[dict[str, float]]:
         """Train from new weights; after each epoch the validation accuracy in %, without and with averaged weights.
 
         Args:
             rate: the highest. seed: draws weights, order and flips. test: whether test images judge the last epoch.
+            anew: whether both are also judged with statistics of batch norm that are estimated anew for them.
 
-        Yields: epoch, plain, averaged; at the end plain_test and averaged_test, where they are asked for.
+        Yields: epoch, plain, averaged; where asked for, the same with _anew, and at the end with _test.
         """
         keras.utils.set_random_seed(seed)
         self._model.set_weights(network(self._size).get_weights())
@@ -197,8 +198,25 @@ class Training:
             for name in ("plain", "averaged"):
                 for part, some in parts.items():
                     row[name + part] = round(self._accuracy(*some), 2)
+                if anew:
+                    row[name + "_anew"] = round(self._anew(), 2)
                 self._averaged.swap()
             yield row
+
+    def _anew(self) -> float:
+        """Validation accuracy with statistics of batch norm that are means over eight batches of training images."""
+        kept = self._model.get_weights()
+        norms = [layer for layer in self._model.layers if isinstance(layer, keras.layers.BatchNormalization)]
+        for number in range(8):
+            for norm in norms:
+                norm.momentum = number / (number + 1)
+            some = self._x[number * self._batch : (number + 1) * self._batch]
+            self._model(tf.cast(some, tf.float32), training=True)
+        for norm in norms:
+            norm.momentum = models.BATCH_NORM_MOMENTUM
+        accuracy = self._accuracy(*self._looked)
+        self._model.set_weights(kept)
+        return accuracy
 
     def _accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
         """The share of these images that is named rightly, in %."""
