@@ -27,6 +27,20 @@ def batches(x: np.ndarray, y: np.ndarray, batch_size: int, *, shuffle: bool = Tr
     return made.with_options(options)
 
 
+# Notebook 1c on a quiet machine: images a second in a run of four epochs with batches of 64 (recorded/batch_size.csv),
+# and the seconds of all its runs.
+USUAL_RATE, USUAL_SECONDS = 4_330, 120
+
+
+def expected(rate: float) -> str:
+    """How long the runs of 1c take where its first run trains `rate` images a second: a sentence."""
+    minutes = max(1, round(USUAL_SECONDS * USUAL_RATE / rate / 60))
+    return (
+        f"This machine trains {rate:,.0f} images a second; where this was written it was {USUAL_RATE:,}. So expect "
+        f"about {minutes} minute{'s' * (minutes > 1)} for all runs of this notebook."
+    )
+
+
 class Limit(keras.callbacks.Callback):
     """Ends training with the first epoch that ends after `seconds`.
 

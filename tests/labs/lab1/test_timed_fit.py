@@ -71,3 +71,23 @@ def test_the_seed_fixes_the_order():
         (batch,) = timed_fit.batches(np.arange(50), np.arange(50), 50)
         orders.append(batch[1].numpy().tolist())
     assert orders[0] == orders[1] != orders[2]
+
+
+def test_a_slower_machine_is_told_to_wait_in_proportion():
+    from labs.lab1_gradient_descent.lessons import timed_fit
+
+    usual = timed_fit.USUAL_SECONDS / 60
+    assert f"about {round(usual)} minutes for all" in timed_fit.expected(timed_fit.USUAL_RATE)
+    assert f"about {round(3 * usual)} minutes for all" in timed_fit.expected(timed_fit.USUAL_RATE / 3)
+    assert "about 1 minute for all" in timed_fit.expected(100 * timed_fit.USUAL_RATE)
+
+
+def test_the_usual_rate_is_the_recorded_one():
+    import pandas as pd
+
+    from course_lib.system.paths import ROOT
+    from labs.lab1_gradient_descent.lessons import timed_fit
+
+    runs = pd.read_csv(ROOT / "labs" / "lab1_gradient_descent" / "recorded" / "batch_size.csv", comment="#")
+    runs = runs[(runs["use"] == "result") & (runs["batch size"] == 64)]
+    assert (6_400 * runs["epochs"] / runs["seconds"]).median() == pytest.approx(timed_fit.USUAL_RATE, rel=0.01)
