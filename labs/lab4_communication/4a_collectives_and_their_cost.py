@@ -751,7 +751,7 @@ superstep().round(1)
 # of it. That is the strength of BSP and its limit: $g$ and $l$ hold for these ranks on this machine, and say nothing of
 # a ring or a tree. α–β compares algorithms; BSP predicts a program that keeps its own.
 #
-# `course reproduce supersteps` measures the same with 200 supersteps of each kind.
+# On a machine with other work to do all five numbers wander, the longer ones most: run the cell of the clock again.
 #
 # ## Summary
 #
