@@ -33,6 +33,7 @@ from labs.lab3_large_batch.lessons.checks_3d import check, points
 problem = trial.fashion()
 EXAMPLES = len(problem.train.labels)
 BATCH = EXAMPLES // 10  # ten updates an epoch
+KERNELS = {"conv 1": 0, "conv 2": 3, "conv 3": 6, "dense": 9}  # among the model's 11 trainable variables
 print(f"{problem.name}: {EXAMPLES:,} images to train on, a large batch is {BATCH:,} of them")
 
 # %% [markdown]
@@ -106,7 +107,6 @@ predict("largest over smallest ratio of four layers, first weights", None)
 predict("later, ratios with small batches: larger or smaller", None)
 
 # %%
-KERNELS = {"conv 1": 0, "conv 2": 3, "conv 3": 6, "dense": 9}  # among the model's 11 trainable variables
 SIZES = [size for size in (32, 128, 1_280) if size <= EXAMPLES // 2]
 
 
