@@ -27,13 +27,18 @@ def sliced():
 
 @pytest.fixture(scope="module")
 def real():
+    def elastic_step(weights, centre, gradients, rate, spring):
+        pulled = rate * spring * (weights - centre)
+        return weights - rate * gradients - pulled, centre + pulled.sum(0)
+
     def function():
         import horovod.tensorflow as hvd
 
         from labs.lab6_beyond_synchronous.lessons import horovod_meetings
 
         hvd.init()
-        return {way: horovod_meetings.train(*way, RATE, SEED, UPDATES) for way in WAYS}
+        found = {way: horovod_meetings.train(*way, RATE, SEED, UPDATES) for way in WAYS}
+        return {**found, "learner": horovod_meetings.train_with(elastic_step, 4, RATE, SEED, UPDATES)}
 
     return launch.call(function, 2, env=launch.ONE_THREAD)
 
@@ -48,3 +53,9 @@ def test_two_ranks_compute_what_their_emulation_does(way, real):
         np.testing.assert_allclose(weights, twin.weights[rank], rtol=0, atol=1e-6)
         np.testing.assert_allclose(judged, twin.meet.network(twin.weights), rtol=0, atol=1e-6)
     assert np.abs(twin.weights[0] - small_network.start(SEED)).max() > 1e-3
+
+
+def test_the_learner_s_step_makes_the_same_training(real):
+    for found in real:
+        for learner, library in zip(found["learner"], found["elastic", 4]):
+            np.testing.assert_allclose(learner, library, rtol=0, atol=1e-6)

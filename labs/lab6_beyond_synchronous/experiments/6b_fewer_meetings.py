@@ -1,9 +1,15 @@
-"""Updates to a validation accuracy of 0.8 by the number of updates between meetings; elastic averaging and gossip.
+"""Updates to a validation accuracy of 0.8: by the number of updates between meetings, with springs, and with gossip.
 
-Sixteen emulated ranks train a small network, each on batches of 16 images: drawn from all images, or, with classes of
-its own, from one sixteenth of the images sorted by class. Every way tries the same learning rates with the tuning seed.
-The one that needs the fewest updates is taken; where none reaches the target, the one with the best validation
-accuracy after the last update. Gossip meets after each update, with few. A run ends when it has reached the target.
+Emulated ranks train a small network, each on batches of 16 images: drawn from all images, or, with classes of its own,
+from one Nth of the images sorted by class. Ways:
+
+- *local*: the ranks take their mean every `period` updates;
+- *elastic*: every `period` updates springs pull the ranks and a centre together; `pull` is N α;
+- *ring*, *fixed pairs*, *random pairs*: gossip after every update.
+
+`rate` is η / (1 − β), so that all momenta β try the same rates. Every setting tries the same ones with the tuning
+seeds. The one that needs the fewest updates is taken; where a run does not reach the target, its validation accuracy
+after the last update counts. A run ends when it has reached the target, or after LIMITS updates.
 """
 
 from __future__ import annotations
@@ -17,35 +23,45 @@ from course_lib.notebook import experiments, plots, sweep
 from labs.lab6_beyond_synchronous.lessons import figures_6b, local_sgd
 
 PERIODS = (1, 4, 16, 64)
-RATES = tuple(0.0125 * 2**power for power in range(8))
-TUNING_SEED, SEEDS = 101, (1, 2, 3, 4, 5)
+SIZES = (4, local_sgd.RANKS, 32)  # ranks that gossip, or all average
+RATES = tuple(0.025 * 2**power for power in range(7))
+LIMITS = {2: 1_600, 4: 800, 16: 400, 32: 400}  # updates, by the number of ranks
+TUNING_SEEDS, SEEDS = (101, 102), (1, 2, 3, 4, 5)
 
 
 def settings() -> list[dict]:
-    """All ways."""
-    found = []
+    """All of them; with two ranks those that `meetings_wire` runs on real ones."""
+    setting = figures_6b.setting
+    found = [setting("local", period, ranks=2) for period in PERIODS]
     for own in (False, True):
-        found += [{"way": "local", "period": period, "own classes": own} for period in PERIODS]
-        found += [{"way": "elastic", "period": 16, "own classes": own}]
-        found += [{"way": way, "period": 1, "own classes": own} for way in ("ring", "random pairs")]
-    return [*found, {"way": "elastic, momentum", "period": 16, "own classes": False}]
+        found += [setting("local", period, own=own) for period in PERIODS]
+        found += [setting("elastic", 16, own=own, pull=local_sgd.PULL), setting("fixed pairs", 1, own=own)]
+        found += [setting(way, 1, own=own, ranks=ranks) for ranks in SIZES for way in ("ring", "random pairs")]
+        found += [setting("local", 1, own=own, ranks=ranks) for ranks in SIZES if ranks != local_sgd.RANKS]
+    found += [setting("elastic", 1, pull=local_sgd.PULL), setting("elastic", 16, pull=0.3)]
+    found += [setting("local", 16, momentum=0.9), setting("elastic", 16, momentum=0.9, pull=local_sgd.PULL)]
+    return [dict(zip(figures_6b.BY, one)) for one in found]
 
 
-def run(way: str, period: int, rate: float, seed: int, use: str, **classes: bool) -> dict:
+def run(
+    way: str, period: int, ranks: int, momentum: float, pull: float, rate: float, seed: int, use: str, **classes: bool
+) -> dict:
     """One training: updates to the target (missing if never), the last validation accuracy, a score to tune by."""
+    limit = LIMITS[ranks]
     training = local_sgd.Training(
-        local_sgd.meeting(way, period, seed),
-        rate,
+        local_sgd.meeting(way, period, seed, ranks, pull),
+        rate * (1 - momentum),
         seed,
+        ranks=ranks,
         own_classes=classes["own classes"],
-        momentum=0.9 if "momentum" in way else 0.0,
-        updates=local_sgd.UPDATES,
+        momentum=momentum,
+        updates=limit,
     )
     seen, distance = training.run(local_sgd.TARGET)
     update, accuracy = seen[-1] if seen else (0, 0.1)
     reached = accuracy >= local_sgd.TARGET
-    score = 2 - update / local_sgd.UPDATES if reached else accuracy
-    if training.update < local_sgd.UPDATES and not reached:
+    score = 2 - update / limit if reached else accuracy
+    if training.update < limit and not reached:
         score = 0.0  # it overflowed
     told = {"updates": update if reached else None, "validation accuracy": accuracy, "distance": distance}
     return {**told, "score": score}
@@ -55,9 +71,11 @@ def main(folder: Path) -> None:
     from labs.lab6_beyond_synchronous.lessons import small_network
 
     began, plan = time.monotonic(), settings()
-    tries = [{**one, "rate": rate, "seed": TUNING_SEED, "use": "tuning"} for one in plan for rate in RATES]
+    tries = [
+        {**one, "rate": rate, "seed": seed, "use": "tuning"} for one in plan for rate in RATES for seed in TUNING_SEEDS
+    ]
     tuning = sweep.run(run, tries, tell=sweep.say)
-    chosen = sweep.best(tuning, ["way", "period", "own classes"], "rate", "score").to_dict("records")
+    chosen = sweep.best(tuning, figures_6b.BY, "rate", "score").to_dict("records")
     results = sweep.run(run, plan_of_results(chosen), tell=sweep.say)
     source, table = small_network.fashion().name, pd.concat([tuning, results]).round(4)
     experiments.write_table(
@@ -65,12 +83,13 @@ def main(folder: Path) -> None:
         table,
         command="course reproduce fewer_meetings",
         data=f"{source}, first {small_network.IMAGES:,} images of 14 × 14 pixels",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        ranks=f"{local_sgd.RANKS} emulated, {local_sgd.BATCH} images each",
+        seeds=f"{TUNING_SEEDS[0]} and {TUNING_SEEDS[1]} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
+        ranks=f"emulated, {local_sgd.BATCH} images each",
         seconds=round(time.monotonic() - began),
     )
-    caption = f"{source} · 16 emulated ranks, {len(SEEDS)} seeds"
-    draw(table, caption).savefig(folder / "fewer_meetings.png", dpi=150)
+    caption = f"{source} · emulated ranks, {len(SEEDS)} seeds"
+    for name, figure in draw(table, caption).items():
+        figure.savefig(folder / f"{name}.png", dpi=150)
 
 
 def plan_of_results(chosen: list[dict]) -> list[dict]:
@@ -78,6 +97,9 @@ def plan_of_results(chosen: list[dict]) -> list[dict]:
     return [{**setting, "seed": seed, "use": "result"} for setting in chosen for seed in SEEDS]
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
-    """Updates to the target by period."""
-    return figures_6b.updates_to_target(table, caption=caption)
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+    """Updates to the target by period, and by the number of ranks that gossip."""
+    return {
+        "fewer_meetings": figures_6b.updates_to_target(table, caption=caption),
+        "fewer_meetings_gossip": figures_6b.by_ranks(table, caption=caption),
+    }

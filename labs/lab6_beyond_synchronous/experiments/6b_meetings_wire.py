@@ -2,7 +2,8 @@
 
 The hosts are pretended ones (`ranks.namespaces`): network namespaces of this machine, joined by a virtual cable, on
 which each may send so much (a token bucket). On each stands one rank with one thread; they share the processors. The
-periods take turns in blocks of 64 updates. A block's mean is one value; its rank 0 is told.
+bucket holds 32 kB, and a meeting sends 27 kB: after a pause it may pass at once, which saves up to 2 ms of a meeting at
+100 Mbit/s. The periods take turns in blocks of 64 updates. A block's mean is one value; its rank 0 is told.
 """
 
 from __future__ import annotations

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from labs.lab6_beyond_synchronous.lessons import local_sgd, small_network
+
+Step = Callable[[np.ndarray, np.ndarray, np.ndarray, float, float], tuple[np.ndarray, np.ndarray]]
 
 
 def _sum(numbers: np.ndarray) -> np.ndarray:
@@ -37,6 +39,25 @@ def train(way: str, period: int, rate: float, seed: int, updates: int) -> tuple[
             pulled = alpha * (weights - centre)
             weights, centre = weights - moves - pulled, centre + _sum(pulled)
     return weights, centre if way == "elastic" else _sum(weights) / np.float32(ranks)
+
+
+def train_with(step: Step, period: int, rate: float, seed: int, updates: int) -> tuple[np.ndarray, np.ndarray]:
+    """As `train` by elastic averaging, with a learner's `step` of the exercise `elastic_step` in every meeting.
+
+    A rank knows its own row of the weights only. What its spring does to the centre is added up by all-reduce.
+    """
+    import horovod.tensorflow as hvd
+
+    part, weights = small_network.fashion().train, small_network.start(seed)
+    centre, spring = weights.copy(), local_sgd.PULL / hvd.size() / rate
+    for update, at in enumerate(local_sgd.batches(updates, seed, hvd.size())[:, hvd.rank()], 1):
+        gradient = small_network.gradient(weights, part.images[at], part.labels[at])
+        if update % period:
+            weights = weights - np.float32(rate) * gradient
+        else:
+            own, moved = step(weights[None], centre, gradient[None], rate, spring)
+            weights, centre = own[0].astype(np.float32), centre + _sum((moved - centre).astype(np.float32))
+    return weights, centre
 
 
 def time_updates(periods: Sequence[int], blocks: int, length: int) -> list[dict]:

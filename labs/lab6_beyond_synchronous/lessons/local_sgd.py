@@ -14,7 +14,7 @@ from labs.lab6_beyond_synchronous.lessons import gossip, small_network
 
 RANKS, BATCH, UPDATES, EVERY = 16, 16, 400, 10
 TARGET = 0.8  # of the validation images
-PULL = 0.9  # EASGD's β = N α, as Zhang et al. chose it
+PULL = 0.9  # EASGD's N α, as Zhang et al. chose it
 
 
 class Meeting:
@@ -73,13 +73,13 @@ class Gossip(Meeting):
         return self._matrix(update).astype(np.float32) @ (weights - moves)
 
 
-def meeting(way: str, period: int, seed: int, ranks: int = RANKS) -> Meeting:
-    """What `way` means: "local", "elastic", "elastic, momentum", "ring" or "random pairs"."""
-    if way.startswith("elastic"):
-        return Elastic(period, PULL / ranks)
-    if way == "ring":
-        ring = gossip.ring(ranks)
-        return Gossip(lambda update: ring)
+def meeting(way: str, period: int, seed: int, ranks: int = RANKS, pull: float = PULL) -> Meeting:
+    """What `way` means: "local", "elastic" (with N α = pull), "ring", "fixed pairs" or "random pairs"."""
+    if way == "elastic":
+        return Elastic(period, pull / ranks)
+    if way in ("ring", "fixed pairs"):
+        matrix = gossip.ring(ranks) if way == "ring" else gossip.fixed_pairs(ranks)
+        return Gossip(lambda update: matrix)
     if way == "random pairs":
         random = np.random.default_rng(seed)
         return Gossip(lambda update: gossip.random_pairs(ranks, random))

@@ -60,8 +60,25 @@ def test_own_classes_are_those_of_a_share_of_the_sorted_images():
         assert len(np.unique(labels[at])) <= 3
 
 
-@pytest.mark.parametrize("way", ["local", "elastic", "elastic, momentum", "ring", "random pairs"])
-def test_all_ways_train(way):
-    training = local_sgd.Training(local_sgd.meeting(way, 4, 1, 4), 0.05, 1, ranks=4, updates=40)
+def test_momentum_is_that_of_eamsgd():
+    """v ← βv + η∇L(x − βv); x ← x − v − α(x − c); c ← c + αΣ(x − c) (arXiv:1412.6651)."""
+    training = local_sgd.Training(local_sgd.Elastic(1, 0.2), 0.05, 1, ranks=2, momentum=0.9, updates=3)
+    part, x = small_network.fashion().train, [small_network.start(1)] * 2
+    v, c = [np.zeros_like(x[0])] * 2, x[0]
+    for here in local_sgd.batches(3, 1, 2):
+        slopes = [small_network.gradient(x[i] - 0.9 * v[i], part.images[here[i]], part.labels[here[i]]) for i in (0, 1)]
+        v = [0.9 * v[i] + 0.05 * slopes[i] for i in (0, 1)]
+        pulled = [0.2 * (one - c) for one in x]
+        x, c = [x[i] - v[i] - pulled[i] for i in (0, 1)], c + sum(pulled)
+        training.step()
+    np.testing.assert_allclose(training.weights, x, atol=1e-5)
+    np.testing.assert_allclose(training.meet.centre, c, atol=1e-5)
+
+
+@pytest.mark.parametrize("way", ["local", "elastic", "ring", "fixed pairs", "random pairs"])
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_all_ways_train(way, momentum):
+    rate = 0.05 * (1 - momentum)
+    training = local_sgd.Training(local_sgd.meeting(way, 4, 1, 4), rate, 1, ranks=4, momentum=momentum, updates=40)
     seen, _ = training.run()
     assert len(seen) == 4 and seen[-1][1] > 0.3
