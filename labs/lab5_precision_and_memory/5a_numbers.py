@@ -292,7 +292,7 @@ with_lars = numbers.against_float32(pd.read_csv("recorded/mixed_lars.csv", comme
 measured(
     "norms in float16: points lost",
     round(-100 * with_lars.loc["float16, norms too", "difference"], 1),
-    "The gradients of this network are large enough for their squares, but they need not be: look at the norms above.",
+    "The gradients of this network are large enough for their squares not to vanish, as in the table above.",
 )
 measured(
     "norms in float16, scaled loss: points lost",

@@ -123,7 +123,7 @@ def bounds(traces: Mapping[str, np.ndarray], bound: object, caption: str = "") -
 
 def against_float32(table: pd.DataFrame) -> pd.DataFrame:
     """Test accuracy by way, and its difference from float32, seed by seed: mean, half, difference, difference half."""
-    rows = table[table["use"] == "result"].sort_values("seed")
+    rows = table[table["use"] == "result"].sort_values("seed", kind="stable")
     plain = rows.loc[rows["way"] == "float32", "test accuracy"].to_numpy()
     found = {}
     for way, part in rows.groupby("way", sort=False):
