@@ -35,11 +35,11 @@ def run(size: str, settings: list[dict]) -> dict[str, list[dict]]:
     from labs.lab8_honest_benchmarks.lessons import family
 
     training = family.Training(family.SIZES[size], images=IMAGES, batch=BATCH, epochs=EPOCHS, decay=DECAY)
-    rows = [
-        {"size": size, **setting, **epoch}
-        for setting in settings
-        for epoch in training.run(setting["rate"], setting["seed"], test=setting["use"] == "result", anew=size == ANEW)
-    ]
+    rows = []
+    for setting in settings:
+        counts = setting["use"] == "result"
+        made = training.run(setting["rate"], setting["seed"], test=counts, anew=counts and size == ANEW)
+        rows += [{"size": size, **setting, **epoch} for epoch in made]
     return {"rows": rows}
 
 

@@ -143,26 +143,22 @@ def family(table: pd.DataFrame, *, caption: str = "") -> Card:
 
 
 def averages(table: pd.DataFrame, *, caption: str = "") -> Card:
-    """Validation accuracy after each epoch with the plain weights and with their average, by size."""
-    runs = table[table["use"] == "result"]
+    """Validation accuracy of size S after each epoch, plain and averaged weights, by where the statistics come from."""
+    runs = table[(table["use"] == "result") & (table["size"] == "S")]
     with style():
-        figure, panels = card(height=350, columns=3, caption=caption)
-        for axes, (size, rows) in zip(panels, sorted(runs.groupby("size"), key=lambda pair: "SML".index(pair[0]))):
+        figure, panels = card(height=350, columns=2, caption=caption)
+        for axes, kind, title in zip(panels, ("", "_anew"), ("of the run, averaged likewise", "estimated anew")):
             for number, name in enumerate(("plain", "averaged")):
-                found = rows.groupby("epoch")[name].apply(lambda v: pd.Series(statistics.mean(v), ["mean", "half"]))
+                found = runs.groupby("epoch")[name + kind].apply(lambda v: pd.Series(statistics.mean(v), ["mean", "±"]))
                 found = found.unstack()
                 axes.errorbar(
-                    found.index + 0.06 * (2 * number - 1), found["mean"], found["half"], marker=MARKERS[number],
+                    found.index + 0.03 * (2 * number - 1), found["mean"], found["±"], marker=MARKERS[number],
                     color=PALETTE[number], capsize=3, markersize=5, label=name,
                 )  # fmt: skip
-            axes.set_title(f"Size {size}")
-            axes.set(xlabel="epoch", xticks=sorted(rows["epoch"].unique()))
-        low = min(axes.get_ylim()[0] for axes in panels)
-        high = max(axes.get_ylim()[1] for axes in panels)
-        for axes in panels:
-            axes.set_ylim(low, high)
+            axes.set_title(f"Statistics of batch norm: {title}")
+            axes.set(xlabel="epoch", xticks=sorted(runs["epoch"].unique()), ylim=(0, 60))
         panels[0].set(ylabel="validation accuracy, %")
-        panels[0].legend(loc="lower right")
+        panels[0].legend(loc="upper left")
         figure.subplots_adjust(left=LEFT)
     return figure
 

@@ -46,7 +46,8 @@ def test_nobody_evaluates_aside_of_a_single_rank():
 def runs():
     results = [
         {"use": "result", "size": size, "seed": seed, "epoch": epoch, "plain": 40.0 + seed + epoch,
-         "averaged": 39.0 + seed + epoch, "plain_test": 50.0 + place + seed if epoch == 2 else np.nan}
+         "averaged": 9.0 + seed + epoch, "plain_anew": 41.0 + seed, "averaged_anew": 42.0 + seed,
+         "plain_test": 50.0 + place + seed if epoch == 2 else np.nan}
         for place, size in enumerate("SML") for seed in (1, 2, 3) for epoch in (1, 2)
     ]  # fmt: skip
     steps = [
@@ -65,11 +66,10 @@ def test_each_size_stands_at_its_cost(runs):
     assert [text.xy for text in panels[2].texts] == [(1, 52.0), (2, 53.0), (4, 54.0)]
 
 
-def test_plain_and_averaged_weights_stand_side_by_side(runs):
-    panels = figures_8c.averages(runs).axes
-    assert [axes.get_title(loc="left") for axes in panels] == ["Size S", "Size M", "Size L"]
-    plain, averaged = (line.lines[0].get_ydata() for line in panels[0].containers)
-    assert list(plain) == [43.0, 44.0] and list(averaged) == [42.0, 43.0]
+def test_plain_and_averaged_weights_with_both_statistics(runs):
+    own, anew = figures_8c.averages(runs).axes
+    assert [list(line.lines[0].get_ydata()) for line in own.containers] == [[43.0, 44.0], [12.0, 13.0]]
+    assert [list(line.lines[0].get_ydata()) for line in anew.containers] == [[43.0, 43.0], [44.0, 44.0]]
 
 
 def test_minutes_add_up_beside_the_published_ones():

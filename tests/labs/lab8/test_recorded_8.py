@@ -7,6 +7,7 @@ import re
 import pandas as pd
 import pytest
 
+from course_lib import statistics
 from course_lib.cost import published
 from course_lib.system.paths import ROOT
 from labs.lab8_honest_benchmarks.lessons import hour
@@ -44,10 +45,6 @@ def family():
     return pd.read_csv(LAB / "recorded" / "family.csv", comment="#")
 
 
-def signed(middle, half):
-    return f"{middle:+.1f} ± {half:.1f}".replace("-", "−")
-
-
 def finals(family, name="plain_test"):
     rows = family.query("use == 'result' and epoch == 4").sort_values("seed")
     return {size: some[name].to_numpy() for size, some in rows.groupby("size")}
@@ -81,3 +78,24 @@ def test_the_hour_between_b4_and_b5():
     assert 0.2 < hour.evaluation_seconds("B5", hour.CORES) < 0.3 and "a quarter of a second" in TEXT_8C
     assert 350 * (hour.evaluation_seconds("B5", 1) + epoch) / 3600 == pytest.approx(24, abs=2)
     assert round(hour.EPOCHS * published.IMAGES / hour.BATCH) == 6842 and "6,842 updates" in TEXT_8C
+
+
+def test_what_is_told_of_the_family(family):
+    accuracy = finals(family)
+    for told, a, b in (("L is {} points ahead of S", "L", "S"), ("M is {} points behind it", "S", "M")):
+        middle, half = statistics.paired(accuracy[a], accuracy[b])
+        assert told.format(f"{middle:.1f} ± {half:.1f}") in TEXT_8C
+    assert len(family.query("use == 'tuning'")["rate"].unique()) == 4 and "the same four rates" in TEXT_8C
+    assert set(family.query("use == 'result'")["rate"]) == {0.5} and "all chose 0.5" in TEXT_8C
+    cpu = family.query("use == 'step'").groupby("size")["cpu_ms"].median()
+    assert cpu["M"] / cpu["S"] == pytest.approx(2, abs=0.3) and cpu["L"] / cpu["M"] == pytest.approx(2, abs=0.3)
+
+
+def test_what_is_told_of_the_averages(family):
+    rows = family.query("use == 'result' and size == 'S'")
+    by_epoch = {epoch: some.sort_values("seed") for epoch, some in rows.groupby("epoch")}
+    own = {n: statistics.paired(by_epoch[n]["averaged"], by_epoch[n]["plain"]) for n in (2, 4)}
+    anew = {n: statistics.paired(by_epoch[n]["averaged_anew"], by_epoch[n]["plain_anew"]) for n in (2, 4)}
+    assert f"{-own[2][0]:.1f} ± {own[2][1]:.1f} points behind after two epochs" in TEXT_8C
+    assert f"still {-own[4][0]:.1f} ± {own[4][1]:.1f} at the end" in TEXT_8C
+    assert "level: {:.1f} ± {:.1f} and {:.1f} ± {:.1f} points".format(*anew[2], *anew[4]) in TEXT_8C
