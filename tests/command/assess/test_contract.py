@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import pandas as pd
 import pytest
 
 from course_lib.command.assess import contract
 from course_lib.ranks import launch
 from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
 
 TEXT = contract.CONTRACT.read_text()
+RESULTS = ROOT / "tests" / "benchmarks" / "results"
 
 
 def test_the_courses_contract_asks_what_the_course_promises():
@@ -60,3 +63,39 @@ def test_the_profile_is_that_of_the_host_unless_one_is_named(monkeypatch):
     assert read.profile("cpu").name == "cpu"
     with pytest.raises(CourseError, match="There is no profile 'fast': the contract has cpu, large, gpu, short"):
         read.profile("fast")
+
+
+class TestLarge:
+    """The profile `large` stands on recorded runs."""
+
+    ASKED = contract.read().profiles["large"]
+    RUNS = pd.read_csv(RESULTS / "large.csv", comment="#")
+    TUNING = pd.read_csv(RESULTS / "large_tuning.csv", comment="#")
+
+    def test_honest_scripts_pass_each_time_and_naive_ones_never(self):
+        never = self.RUNS["script"].isin(["naive", "linear rule"])
+        assert self.RUNS[~never]["passed"].all() and not self.RUNS[never]["passed"].any()
+        assert {"reference", "naive"} <= set(self.RUNS["script"])
+
+    @pytest.mark.parametrize("kind", ["train_accuracy", "test_accuracy"])
+    def test_targets_lie_between_the_two(self, kind):
+        target, reached = getattr(self.ASKED, kind), self.RUNS[kind]
+        assert reached[~self.RUNS["passed"]].max() < target < reached[self.RUNS["passed"]].min()
+
+    def test_the_limit_is_one_and_a_half_times_what_the_reference_takes(self):
+        """On the reference host: by two runs of the profile cpu's reference on different numbers of images."""
+        runs = pd.read_csv(RESULTS / "assessment.csv", comment="#").query("load == 'idle'").groupby("kind")
+        few, many = 4 * 90 * 256, 4 * 175 * 256  # images: epochs, updates of one, images of an update
+        short, long = runs.get_group("measured")["seconds"].median(), runs.get_group("assessed")["run_seconds"].median()
+        takes = short + (long - short) * (self.ASKED.updates * self.ASKED.batch - few) / (many - few)
+        assert self.ASKED.seconds == pytest.approx(1.5 * takes, rel=0.05)
+
+    def test_the_reference_has_the_best_rate_of_its_grid(self):
+        tried = self.TUNING[self.TUNING["use"] == "tuning"]
+        for way, of_one in tried.groupby("way"):
+            best = of_one.loc[of_one["validation"].idxmax(), "rate"]
+            assert of_one["rate"].min() < best < of_one["rate"].max(), way
+        assert tried.groupby("way").size().nunique() == 1
+        best = tried.loc[tried["validation"].idxmax()]
+        text = (ROOT / "assessment" / "reference" / "large.py").read_text()
+        assert f"RATE = {best['rate']}" in text and f"optimizers.{best['way']}(" in text
