@@ -111,7 +111,7 @@ TINY = {
     },
     "equal_loss": {"IMAGES": 960, "EPOCHS": (2, 1), "SEEDS": (1,)},
     "adversarial": {
-        "IMAGES": 960, "EPSILONS": (4, 8), "SETTINGS": ((320, 0.1, 2), (64, 0.1, 2), (64, 0.1, 1)), "SEEDS": (1, 2),
+        "IMAGES": 960, "SETTINGS": ((320, 0.1, 2), (64, 0.1, 2), (64, 0.1, 1)), "SEEDS": (1, 2),
     },
     "base_warm_up": {"IMAGES": 960, "EPOCHS": 1, "WARM_UPS": (0, 4), "SEEDS": (1, 2)},
     "longer": {"IMAGES": 960, "SETTINGS": ((320, 4), (160, 2)), "RATES": (0.03,), "SEEDS": (1, 2)},
