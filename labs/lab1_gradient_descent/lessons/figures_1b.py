@@ -195,16 +195,17 @@ def ball_sizes(table: pd.DataFrame, line: float, *, caption: str = "") -> Card:
 
 
 def to_target(table: pd.DataFrame, *, title: str = "", caption: str = "") -> Card:
-    """Steps, examples and seconds to the target over the batch size: three panels, the winner of each marked.
+    """Steps, examples and seconds to the target over the batch size: a panel for each, its winner marked.
 
     Args:
-        table: one row for each run that reached the target: batch_size, steps, examples, seconds.
+        table: one row for each run that reached the target: batch_size and, of steps, examples, seconds, what is drawn.
     """
+    shown = [what for what in ("steps", "examples", "seconds") if what in table]
     with style():
-        figure, axes = card(height=390, columns=3, caption=caption)
+        figure, axes = card(height=390, columns=len(shown), caption=caption)
         figure.subplots_adjust(wspace=0.3, bottom=82 / 390)
         sizes = sorted(table["batch_size"].unique())
-        for number, (axis, what) in enumerate(zip(axes, ("steps", "examples", "seconds"))):
+        for number, (axis, what) in enumerate(zip(axes, shown)):
             runs = table.groupby("batch_size")[what]
             middle, low, high = runs.median(), runs.min(), runs.max()
             spread = np.stack([middle - low, high - middle])

@@ -136,3 +136,14 @@ def test_slices_at_equal_rates_in_1c():
     shares = rows["share below guessing"]
     assert f"({shares[True]:.3f} and {shares[False]:.3f} of the square)" in text("1c_a_realistic_network")
     assert rows["highest loss"][False] > 100 * rows["highest loss"][True]
+
+
+def test_steps_and_examples_in_1b():
+    runs = recorded("softmax_to_target").groupby("batch_size")
+    steps, examples = runs["steps"].median(), runs["examples"].median()
+    floor = steps.loc[256:]
+    told = f"{steps[1]:,.0f} steps with m = 1, {steps[64]:.0f} with 64; from 256 on, between "
+    told += f"{floor.min():.0f} and {floor.max():.0f}."
+    assert told in text("1b_stochastic_gradient_descent")
+    told = f"{examples[1]:,.0f} examples with m = 1, {examples[16]:,.0f} with 16, {examples[4096]:,.0f} with all."
+    assert told in text("1b_stochastic_gradient_descent")
