@@ -7,7 +7,8 @@
 # **You will be able to** say how rarely ranks must meet for a given wire; derive elastic averaging from its objective;
 # predict from a matrix how quickly gossip brings ranks together, few or many; and recognise a faulty meeting.
 #
-# **Time:** 45 minutes; the runs take seconds on 2 CPU cores. There is nothing for a GPU to do.
+# **Time:** 60 minutes; the runs took about 50 seconds on the 2 CPU cores on which this was written, which had much
+# other work. There is nothing for a GPU to do.
 #
 # **Needs:** the cost of a ring from 4a, and eigenvalues.
 
@@ -148,6 +149,10 @@ Image("recorded/meetings_wire.png", width=plots.WIDTH)
 # Rarer meetings cost two ranks few updates, with H = 64 34 ± 32 more than with H = 1, and save far more time. That
 # holds on both links: a meeting of a network as small as this one is not ten times as short on a link that is ten
 # times as fast. With 16 ranks rare meetings cost more updates, as you will see.
+#
+# Two things are not in these intervals: how much the seconds of an update scatter, which the figure shows, and that a
+# pretended link lets 32 kB pass at once after a pause. With H = 4 or more that may save 2 ms of a meeting at 100
+# Mbit/s.
 
 # %% [markdown]
 # ## Elastic averaging
