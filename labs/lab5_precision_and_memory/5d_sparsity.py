@@ -320,7 +320,8 @@ seen = patients()
 seen
 
 # %%
-pd.Series(MISTAKES, name="mistake").to_frame()
+for number, mistake in MISTAKES.items():
+    print(f"{number}  {mistake}")
 
 # %% [markdown]
 # ### Exercise: the diagnosis

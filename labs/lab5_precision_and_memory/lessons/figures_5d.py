@@ -96,7 +96,7 @@ def schedules(ways: Mapping[str, Callable], *, caption: str = "") -> Card:
         right.axvline(0.01, color=FAINT, linestyle=DASHED, linewidth=1.2)
         right.set_yticks(range(len(ways)), list(ways))
         right.set_ylim(len(ways) - 0.5, -0.5)
-        right.set_xlabel("mean squared error over the answers' mean square")
+        right.set_xlabel("squared error over the answers' mean square")
         figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=len(ways))
         figure.subplots_adjust(wspace=0.36)
     return figure
