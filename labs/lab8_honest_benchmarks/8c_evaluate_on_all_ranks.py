@@ -407,7 +407,8 @@ pd.DataFrame(pairs, index=["points", "±"]).T.round(1)
 #
 # With 64 images on each core, batch norm by each core alone would see few images. (3c shows what becomes of that.) Over
 # all cores it sees 65,536, and every layer waits for an all-reduce, forward and backward: B5 has 116 of them, and none
-# can be hidden. EfficientNet's program has groups of 128 images. The model of the last part below says what that costs:
+# can be hidden. EfficientNet's program has groups of 128 images. The model of the last part, with 1 µs for a message,
+# says what that costs:
 
 # %%
 norm = {cores: hour.norm_seconds("B5", cores) for cores in (1, 2, 32, 1024)}
@@ -526,7 +527,7 @@ pd.DataFrame({f"epoch {epoch}, statistics anew: averaged − plain": anew(epoch)
 # | epochs | 350 | the default of EfficientNet's own program |
 # | a core's peak | 22.5 (v2) and 61.5 (v3) TFLOP/s | Google: 180 for 4 chips (v2), 123 a chip (v3); 2 cores each |
 # | a link | 83 GB/s | Google's page on the v3: 340 TB/s of all-reduce for 1,024 chips, 4 links each |
-# | latency of a message | 1 µs | assumed; nothing below hangs on it |
+# | latency of a message | 1 µs | assumed; only batch norm over many cores hangs on it |
 # | which network | not in the abstract | B4 reaches 82.9 % and B5 83.6 % in Tan and Le's paper |
 #
 # The rate of a v3 core follows from B0's 23 hours, by multiply-adds and peaks, as 4c did it for tables 4 and 5.
