@@ -27,7 +27,7 @@ from course_lib.notebook.widgets.growing_figure import Filling
 from course_lib.ranks import launch
 from labs.lab8_honest_benchmarks.lessons import evaluation, hour, reports_8c
 from labs.lab8_honest_benchmarks.lessons import figures_8c as figures
-from labs.lab8_honest_benchmarks.lessons.checks_8c import CLASSES, check, points
+from labs.lab8_honest_benchmarks.lessons.checks_8c import check, points
 
 cifar = data.load("cifar10")
 
@@ -53,7 +53,7 @@ cifar = data.load("cifar10")
 #
 # <details><summary>Hint 1</summary>Accuracies can't be added up. What can, over ranks and over
 # classes?</details>
-# <details><summary>Hint 2</summary><code>np.bincount(numbers, minlength=CLASSES)</code> counts how often each class
+# <details><summary>Hint 2</summary><code>np.bincount(numbers, minlength=10)</code> counts how often each class
 # occurs. <code>labels[some_booleans]</code> are the labels where it says True.</details>
 
 
@@ -62,12 +62,12 @@ def evaluated(me, labels, predicted, real):
     """Accuracy and balanced accuracy of all ranks' images, the same on every rank: two numbers from 0 to 1.
 
     me: this rank: me.rank, me.size, me.all_reduce(array) → the sum of all ranks' arrays.
-    labels, predicted: classes 0 … CLASSES − 1 of this rank's images [n]; n may differ, and may be 0.
+    labels, predicted: classes 0 … 9 of this rank's images [n]; n may differ, and may be 0.
     real: booleans [n]: False where an image only fills a batch and is not to count.
     """
     ### BEGIN SOLUTION
-    right = np.bincount(labels[real & (labels == predicted)], minlength=CLASSES)
-    count = np.bincount(labels[real], minlength=CLASSES)
+    right = np.bincount(labels[real & (labels == predicted)], minlength=10)
+    count = np.bincount(labels[real], minlength=10)
     right, count = me.all_reduce(np.stack([right, count]).astype(float))
     there = count > 0
     return right.sum() / count.sum(), np.mean(right[there] / count[there])
