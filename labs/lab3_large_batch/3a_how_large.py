@@ -561,7 +561,7 @@ large_batch.equal_loss(small, recorded, caption=GAP_RUNS)
 #   gap of updates, and this one is left: a gap of generalisation, as Keskar et al. mean it. (They found up to five
 #   points, with larger networks that were trained until nothing moved.)
 # - **Is it the batch?** The large-batch runs have η = 0.025 and the small ones 0.1, the best for each. 3f has runs with
-#   η = 0.1 for both: after 80 epochs the large batch is 1.3 ± 1.2 points behind at the same training loss, with three
+#   η = 0.1 for both: after 80 epochs the large batch is 1.3 ± 0.6 points behind at the same training loss, with five
 #   seeds. The rate alone does not explain it.
 #
 # Why there is one, 3f asks: it has an explanation that became famous, and measures how much of it holds.
