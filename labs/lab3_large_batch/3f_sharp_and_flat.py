@@ -572,6 +572,7 @@ pd.concat(
 #   small batch's networks get easier to fool from 4 epochs on (72.2 % with ε = 4) to 24 (62.1 %), while their accuracy
 #   grows from 84.4 to 86.1 %. After about as many epochs, 20 and 24, it is the small batch that is fooled more often:
 #   69.2 against 62.1 %.
+#   (After 20 epochs three and four of the five runs have small-batch runs on both sides; the others are left out.)
 # - So *train longer* (3a) gives back accuracy and takes robustness. Whether the batch or the epochs are to blame
 #   depends on what is called equal. A sentence about large batches has to say it.
 # - **The direction does it.** Random steps of ±16 leave the small batch (4 epochs) 83.4 of 84.4 %; the attack with ε =
