@@ -62,6 +62,29 @@ def _accuracies(parts: list[Part], fill: bool = False, divide: bool = False) -> 
         return float(right.sum() / count.sum()), float(np.nanmean(right / count))
 
 
+def _classes(parts: list[Part]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Of each rank and class [ranks, classes]: right ones, images, and how often the class was named."""
+    counted = [
+        [
+            np.bincount(labels[real & (labels == predicted)], minlength=CLASSES),
+            np.bincount(labels[real], minlength=CLASSES),
+            np.bincount(predicted[real], minlength=CLASSES),
+        ]
+        for labels, predicted, real in parts
+    ]
+    right, count, named = np.array(counted).transpose(1, 0, 2)
+    return right, count, named
+
+
+def _unbalanced(parts: list[Part]) -> tuple[float, float]:
+    """Not the balanced accuracy: each class's share averaged over the ranks; divided by how often it was named."""
+    right, count, named = _classes(parts)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # of classes that nobody has
+        by_rank = np.nanmean(np.nanmean(right / count, axis=0))
+        return float(by_rank), float(np.nanmean(right.sum(axis=0) / named.sum(axis=0)))
+
+
 def _alone(parts: list[Part], which: int) -> list[float]:
     """Of each rank by itself: the accuracy (which = 0), or the balanced one; nan where it has no image."""
     return [_accuracies([part])[which] if part.real.any() else math.nan for part in parts]
@@ -105,26 +128,33 @@ def _judged(answer: Callable, parts: list[Part], told: str, which: int) -> None:
         found = _evaluate(answer, parts, which)
         right, alone = _accuracies(parts)[which], np.array(_alone(parts, which))
         with_filling, divided = _accuracies(parts, fill=True)[which], _accuracies(parts, divide=True)[which]
-        ranks = len(parts)
+        other, ranks = _accuracies(parts)[1 - which], len(parts)
         for rank, got in enumerate(found):
             mistakes = {
                 "that is this rank's own share: the other ranks' images are missing.": alone[rank],
-                "that is a mean of the ranks' means: a rank with few images counts as much as one with many. Which "
-                "numbers can be added up over the ranks?": np.nanmean(alone),
+                "that is a mean of the ranks' means: a rank with few images, of a class or of all, counts as much as "
+                "one with many. Which numbers can be added up over the ranks?": np.nanmean(alone),
                 "that is a mean of the ranks' means, in which a rank without images counts as 0 % right.": (
                     np.nansum(alone) / ranks
                 ),
                 "that is the sum of the ranks' accuracies: `all_reduce` adds up.": np.nansum(alone),
                 "the images that fill up a batch count as well: `real` says which don't.": with_filling,
                 "the images that fill up a batch are not among the right ones, but are still divided by.": divided,
+                "a number from 0 to 1 is asked for, not percent.": 100 * right,
             }
             if which:
+                by_rank, by_named = _unbalanced(parts)
+                mistakes["that averages each class's share over the ranks: one that has a single image of the class "
+                         "counts as much as one that has ten. Add up counts, then divide."] = by_rank  # fmt: skip
+                mistakes["that divides by how often a class was named: the share of its own images is asked for."] = (
+                    by_named
+                )
                 mistakes["classes that nobody has count as 0 % right: leave them out of the mean."] = (
                     right * len(np.unique(np.concatenate([part.labels[part.real] for part in parts]))) / CLASSES
                 )
-                mistakes["that is the plain accuracy: in the balanced one each class counts alike."] = _accuracies(
-                    parts
-                )[0]
+                mistakes["that is the plain accuracy: in the balanced one each class counts alike."] = other
+            else:
+                mistakes["that is the balanced accuracy: return the plain one first."] = other
             compare(got, right, f"on rank {rank} of {ranks} it", mistakes)
 
 
@@ -151,7 +181,7 @@ def _balanced(answer: Callable) -> None:
 # epoch_seconds
 
 CASES = ((100.0, 7.0), (60.0, 30.0), (1.0, 0.4))
-SIZES = (2, 3, 16, 1024)
+SIZES = (1, 2, 3, 16, 1024)  # the first not for "aside"
 
 
 def _epoch(way: str, training: float, evaluation: float, ranks: int) -> float:
@@ -161,9 +191,14 @@ def _epoch(way: str, training: float, evaluation: float, ranks: int) -> float:
 
 
 def _epochs(answer: Callable, way: str) -> None:
-    for (training, evaluation), ranks in itertools.product(CASES, SIZES):
-        got = number(answer(training, evaluation, ranks, way), "`epoch_seconds`")
-        own = training / ranks
+    for (training, evaluation), ranks in itertools.product(CASES, SIZES[way == "aside" :]):
+        try:
+            got = number(answer(training, evaluation, ranks, way), "`epoch_seconds`")
+        except ZeroDivisionError as error:
+            raise Wrong(
+                f'{way!r} with {ranks} rank{"s" * (ranks > 1)} divides by 0: only "aside" has N − 1 ranks that train.'
+            ) from error
+        own, others = training / ranks, training / max(ranks - 1, 1)
         mistakes = {
             "rank 0": {
                 "only rank 0 evaluates, and it has all images to judge: evaluation takes as long as on one rank.": (
@@ -171,20 +206,24 @@ def _epochs(answer: Callable, way: str) -> None:
                 )
                 / ranks,
                 "training is shared out among all ranks.": training + evaluation,
+                "the other way round: training is shared out, and rank 0 evaluates.": training + evaluation / ranks,
                 "all wait for the evaluation: nothing runs beside it.": max(own, evaluation),
             },
             "aside": {
-                "the two go on at the same time: the longer of them decides, not their sum.": training / (ranks - 1)
-                + evaluation,
+                "the two go on at the same time: the longer of them decides, not their sum.": others + evaluation,
                 "one of the ranks does not train: N − 1 are left.": max(own, evaluation),
                 "the evaluation runs beside the training, but if it takes longer, the next one has to wait for it.": (
-                    training / (ranks - 1)
+                    others
+                ),
+                "the evaluator has to wait until the next epoch is trained: the longer of the two decides.": (
+                    evaluation
                 ),
                 "one of the ranks does not train, and evaluation runs beside the training.": own + evaluation,
-                "a single rank evaluates: its work is not shared out.": max(training, evaluation) / (ranks - 1),
+                "a single rank evaluates: its work is not shared out.": max(others, evaluation / max(ranks - 1, 1)),
             },
             "all ranks": {
                 "the evaluation is shared out as well.": own + evaluation,
+                "both are shared out.": training + evaluation,
                 "first all train, then all evaluate: the two add up.": max(training, evaluation) / ranks,
                 "the longer of the two does not hide the other: all ranks do both.": max(own, evaluation),
             },
@@ -199,8 +238,6 @@ def _serial(answer: Callable) -> None:
 
 def _aside(answer: Callable) -> None:
     _epochs(answer, "aside")
-    got = number(answer(10.0, 3.0, 1, "rank 0"), "`epoch_seconds`")
-    compare(got, 13.0, "'rank 0' with 10 s, 3 s and one rank")
 
 
 def _shared(answer: Callable) -> None:
@@ -210,12 +247,12 @@ def _shared(answer: Callable) -> None:
 # diagnoses
 
 LOOK = {
-    "none": "all right ones of all images are what was reported: a large spread between ranks is no fault",
-    "mean of means": "compare with each rank's accuracy, and with how many images stand behind each",
-    "filling": "how many images would have to be counted for this number, and how many has the test set?",
-    "divisor": "how many images would have to be counted for this number, and how many has the test set?",
-    "one rank": "look at rank 0",
-    "same share": "compare the rows, and add up the images: the test set has 5,000",
+    "none": "all right ones of all images are what was reported: a large spread between ranks is no fault.",
+    "mean of means": "compare with each rank's accuracy, and with how many images stand behind each.",
+    "filling": "for this number, which images have to be among the right ones, and which among those divided by?",
+    "divisor": "for this number, which images have to be among the right ones, and which among those divided by?",
+    "one rank": "compare with the accuracy of each rank by itself.",
+    "same share": "compare the rows, and add up the images: the test set has 5,000.",
 }
 
 
@@ -238,7 +275,7 @@ def _mistakes(answer: Callable) -> None:
     if wrong:
         letter = wrong[0]
         raise Wrong(
-            f"report {letter}: it is not {found[letter][0]!r}; {LOOK[known[letter].mistake]}.",
+            f"report {letter}: it is not {found[letter][0]!r}; {LOOK[known[letter].mistake]}",
             1 - len(wrong) / len(known),
         )
 
@@ -276,6 +313,12 @@ def _memory(answer: Callable, decay: float, batch: int, base: int) -> None:
         "1 − decay grows in proportion only as long as it is small: an update with the large batch has to forget what "
         "so many small ones forget, one after the other.": 1 - times * (1 - decay),
         "turned round: an update with the large batch has to forget more, not less.": decay ** (1 / times),
+        "turned round, and a matter of powers, not of proportion: ask what is left after k small updates.": (
+            1 - (1 - decay) / times
+        ),
+        "the power binds before the division: put the ratio of the batches in brackets.": decay**batch / base,
+        "1 − decay is what an update forgets; ask what is kept.": (1 - decay) ** times,
+        "the ratio of the batches need not be a whole number: don't round it.": decay ** (batch // base),
         "divided by the ratio, it forgets nearly everything in each update.": decay / times,
         "the root of the ratio? Ask how much of an old weight is left after as many images.": decay ** math.sqrt(times),
     }
@@ -311,6 +354,9 @@ def _budget(answer: Callable, which: int) -> None:
             {
                 "twice the side is four times the pixels.": work / weights,
                 "the width has used part of the multiply-adds already.": math.sqrt(work),
+                "of the multiply-adds the width uses as many times as of the weights, not the square of that.": (
+                    math.sqrt(work) / weights
+                ),
                 "the multiply-adds grow with the square of the width, as the weights do.": math.sqrt(work / width),
                 "that is the width: return the width first.": width,
             },

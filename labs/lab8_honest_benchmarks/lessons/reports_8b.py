@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -30,9 +30,9 @@ class Report:
 
     claim: str
     table: pd.DataFrame
-    trick: str
-    low: float
-    high: float
+    trick: str = field(repr=False)  # a learner may print a report
+    low: float = field(repr=False)
+    high: float = field(repr=False)
 
     def _repr_html_(self) -> str:
         return f"<p><b>{self.claim}</b></p>{self.table._repr_html_()}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -28,8 +28,8 @@ class Report:
 
     reported: float
     table: pd.DataFrame
-    mistake: str
-    accuracy: float | None
+    mistake: str = field(repr=False)  # a learner may print a report
+    accuracy: float | None = field(repr=False)
     letter: str = ""
 
     def _repr_html_(self) -> str:

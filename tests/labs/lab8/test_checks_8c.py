@@ -78,6 +78,31 @@ WRONG_ACCURACIES = {
         ("return right.sum() / count.sum(), np.mean(right[there] / count[there])", "return right.sum() / count.sum()"),
         "2 values are expected",
     ),
+    "the plain one second": (
+        (
+            "return right.sum() / count.sum(), np.mean(right[there] / count[there])",
+            "return np.mean(right[there] / count[there]), right.sum() / count.sum()",
+        ),
+        "return the plain one first",
+    ),
+    "percent": (("right.sum() / count.sum()", "100 * right.sum() / count.sum()"), "not percent"),
+    "by how often a class was named": (
+        ("there = count > 0", "count = me.all_reduce(np.bincount(predicted[real], minlength=10))\nthere = count > 0"),
+        "how often a class was named",
+    ),
+    "a class's share averaged over the ranks": (
+        (
+            "there = count > 0",
+            """
+            mine = np.bincount(labels[real], minlength=10)
+            hits = np.bincount(labels[real & (labels == predicted)], minlength=10)
+            shares = me.all_reduce(np.where(mine > 0, hits / np.maximum(mine, 1), 0))
+            there = count > 0
+            right = shares / np.maximum(me.all_reduce(1.0 * (mine > 0)), 1) * count
+            """,
+        ),
+        "has a single image of the class",
+    ),
     "in place": (("there = count > 0", "there = count > 0\nlabels[:1] = 0\nlabels[1:] = 1"), "changed in place"),
 }
 
@@ -112,6 +137,18 @@ WRONG_EPOCHS = {
     ),
     "aside adds up": ((ASIDE, "training / (ranks - 1) + evaluation"), "not their sum"),
     "all ranks train": ((ASIDE, "max(training / ranks, evaluation)"), "N − 1 are left"),
+    "the shorter decides": ((ASIDE, "min(training / (ranks - 1), evaluation)"), "until the next epoch is trained"),
+    "N − 1 for all ways": (
+        (
+            "return (training + evaluation) / ranks",
+            "return {'all ranks': (training + evaluation) / ranks}.get(way, training / (ranks - 1))",
+        ),
+        "'all ranks' with 1 rank divides by 0",
+    ),
+    "training alone shared, the wrong way round": (
+        ("training / ranks + evaluation", "training + evaluation / ranks"),
+        "other way round",
+    ),
     "aside never waits": ((ASIDE, "training / (ranks - 1)"), "has to wait for it"),
     "all ranks, evaluation not shared out": (
         ("(training + evaluation) / ranks", "training / ranks + evaluation"),
@@ -143,7 +180,8 @@ def diagnoses_of(found):
 WRONG_DIAGNOSES = {
     "fault where there is none": ({"B": ("mean of means", 50.0)}, "a large spread between ranks is no fault"),
     "none where there is one": ({"A": ("none", 50.0)}, "how many images stand behind each"),
-    "filling for divisor": ({"C": ("filling", 50.0)}, "how many has the test set"),
+    "filling for divisor": ({"C": ("filling", 50.0)}, "which among those divided by?"),
+    "one rank unseen": ({"F": ("none", 40.5)}, "accuracy of each rank by itself"),
     "same share unseen": ({"D": ("none", None)}, "compare the rows"),
     "same share, and a number": ({"D": ("same share", 45.0)}, "return None"),
     "the reported one": ({"F": ("one rank", 90.0)}, "is not what the ranks' counts give"),
@@ -166,6 +204,12 @@ def test_a_share_in_place_of_percent():
     assert "in percent, please" in str(check(wrong))
 
 
+def test_a_printed_report_does_not_tell_its_mistake():
+    for report in reports_8c.reports().values():
+        shown = repr(report) + report._repr_html_()
+        assert "mistake" not in shown and "accuracy" not in shown
+
+
 def test_right_diagnoses_and_a_missing_report():
     assert points(diagnoses_of(truth()), 6) == 6.0
     found = truth()
@@ -186,6 +230,10 @@ WRONG_BUDGETS = {
     "width from the work": (("width = weights ** 0.5", "width = multiply_adds ** 0.5"), "resolution changes no weight"),
     "pixels for side": (("(multiply_adds / weights) ** 0.5", "multiply_adds / weights"), "four times the pixels"),
     "work of the width forgotten": (("(multiply_adds / weights) ** 0.5", "multiply_adds ** 0.5"), "used part of"),
+    "the square of the weights": (
+        ("(multiply_adds / weights) ** 0.5", "multiply_adds ** 0.5 / weights"),
+        "not the square of that",
+    ),
     "work grows with the width": (("multiply_adds / weights", "multiply_adds / width"), "the square of the width"),
     "turned round": (
         ("return width, (multiply_adds / weights) ** 0.5", "return (multiply_adds / weights) ** 0.5, width"),
@@ -206,6 +254,10 @@ WRONG_DECAYS = {
     "in proportion": (("decay ** (batch / base)", "1 - batch / base * (1 - decay)"), "as long as it is small"),
     "turned round": (("batch / base", "base / batch"), "forget more, not less"),
     "divided": (("decay ** (batch / base)", "decay / (batch / base)"), "nearly everything"),
+    "turned round in proportion": (("decay ** (batch / base)", "1 - (1 - decay) * base / batch"), "a matter of powers"),
+    "without brackets": (("decay ** (batch / base)", "decay**batch / base"), "in brackets"),
+    "what is forgotten": (("decay ** (batch / base)", "(1 - decay) ** (batch / base)"), "ask what is kept"),
+    "whole numbers": (("batch / base", "batch // base"), "need not be a whole number"),
     "the root": (("batch / base", "(batch / base) ** 0.5"), "The root of the ratio?"),
 }
 
