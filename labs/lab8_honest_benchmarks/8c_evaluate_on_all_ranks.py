@@ -432,7 +432,7 @@ pd.DataFrame(
 # ## Averaged weights
 #
 # EfficientNet is judged with a moving average of its weights, a ← 0.9999 a + 0.0001 w after each update, where 0.9999
-# is called the *decay*. Its program has a batch of 2,048.
+# is called the *decay*. Its program takes batches of 2,048 images.
 #
 # ### Predict
 #
@@ -515,8 +515,9 @@ pd.DataFrame({f"epoch {epoch}, statistics anew: averaged − plain": anew(epoch)
 # %% [markdown]
 # On the left the average is 25.9 ± 4.0 points behind after two epochs, and still 8.3 ± 6.6 at the end. On the right,
 # with eight batches to estimate the statistics anew, they are level: 2.0 ± 5.2 and 0.4 ± 1.6 points. Nothing is wrong
-# with the averaged weights. But the average of the networks' statistics is not the statistics of the averaged network,
-# the less so the faster the networks change. So estimate them anew for the averaged weights, on all ranks together.
+# with the averaged weights. But an average of the statistics is not the statistics of the averaged network, and the
+# faster the network changes, the further apart the two are. So estimate them anew for the averaged weights, on all
+# ranks together.
 # (That the average gains nothing at the end is no verdict on EfficientNet's: here a rate that falls to 0 takes out the
 # same noise.)
 #
