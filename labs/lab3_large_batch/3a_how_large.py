@@ -564,7 +564,8 @@ large_batch.equal_loss(small, recorded, caption=GAP_RUNS)
 #   η = 0.1 for both: after 80 epochs the large batch is 1.3 ± 0.6 points behind at the same training loss, with five
 #   seeds. The rate alone does not explain it.
 #
-# Why there is one, 3f asks: it has an explanation that became famous, and measures how much of it holds.
+# Why there is a gap is the question of 3f: it takes the explanation that became famous, and measures how much of it
+# holds.
 #
 # ## Summary
 #
@@ -574,8 +575,8 @@ large_batch.equal_loss(small, recorded, caption=GAP_RUNS)
 #   |G|², from the squared lengths of small and large batches' gradients, finds its order of magnitude, if it is
 #   measured during training and near the bend. Before training it is seven times too small.
 # - After the same epochs a large batch is worse, on its training images too: it has made too few updates. With as
-#   many updates as the small batch's short run that gap closes, at many times the images. At the same training loss the
-#   long large-batch run is still one point behind.
+#   many updates as the small batch's short run that gap closes, at many times the images. At the same training loss a
+#   large-batch run of 20 epochs is not behind, one of 80 is, by one point.
 #
 # Papers:
 #

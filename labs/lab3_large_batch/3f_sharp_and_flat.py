@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 3f Sharp and flat
 #
-# A large batch that is trained as far as a small one is still a little worse on new images (3a). Since Keskar et al.
-# (2017) there is an explanation in pictures: small batches end in wide, flat valleys, large ones in sharp gorges. Yao
-# et al. (2018) added that networks from the gorges are easier to fool; Hoffer et al. (2017) that a large batch has not
-# walked far enough to find a wide valley. These are three claims about *where* training ends. Each can be measured, and
-# each needs a control.
+# A large batch that is trained for long is still a little worse on new images than a small one with the same training
+# loss (3a). Since Keskar et al. (2017) there is an explanation in pictures: small batches end in wide, flat valleys,
+# large ones in sharp gorges. Yao et al. (2018) added that networks from the gorges are easier to fool; Hoffer et al.
+# (2017) that a large batch has not walked far enough to find a wide valley. These are three claims about *where*
+# training ends. Each can be measured, and each needs a control.
 #
 # **You will be able to** measure the sharpness of a minimum with products of a matrix that nobody could store; say why
 # sharpness by itself proves little, and make it a number that belongs to the function; find the smallest change of an
@@ -14,7 +14,8 @@
 #
 # **Time:** 50 minutes; the runs take about 25 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
-# **Needs:** 1a (the bound $2/\lambda_{max}$), 3a (the generalisation gap), 3c (batch norm's moving averages).
+# **Needs:** 1a (the bound $2/\lambda_{max}$), 3a (the generalisation gap), 3b (the edge of stability), 3c (batch
+# norm's moving averages), 3d (the steepest step of limited length).
 
 # %%
 import numpy as np
@@ -61,7 +62,8 @@ print(f"{fewer.name}, {len(fewer.train.labels):,} images; small: B = 64, large: 
 # \partial w_j},$$
 #
 # and the largest eigenvalue $\lambda_{max}$ of the Hessian $H$ is the curvature along the steepest direction. It is
-# also what limited η in 1a: $2/\lambda_{max}$.
+# also what limited η in 1a: $2/\lambda_{max}$. (Our runs end close to a minimum, not in it; the curvature can be
+# measured all the same.)
 #
 # The quick network has 24,282 weights, so $H$ has 590 million numbers. Nobody needs them. A product $H v$ with one
 # vector is enough, and that is how the gradient changes along $v$:
@@ -189,7 +191,7 @@ def compare_sharpness():
     measured(
         "the sharpest: small, large, or longer",
         found[["small", "large", "large, longer"]].idxmax().split()[-1],
-        "Here all have one η. What the number of updates does, and what the batch, the recorded runs tell apart.",
+        "All three have the same η, but not the same number of updates: the small batch has made most.",
     )
     measured(
         "small batches with η = 0.025: sharper or flatter than with 0.1",
@@ -203,9 +205,9 @@ compare_sharpness()
 
 # %% [markdown]
 # At the same η the large-batch networks are several times as sharp as the small-batch one: that is Keskar's
-# observation. But the small batch with a quarter of the rate is sharper too. And what is its test accuracy? One seed
-# again; recorded are three, with five learning rates (`course reproduce sharpness`, about five minutes, with the two
-# parts that follow below).
+# observation. But the small batch with a quarter of the rate is sharper too. And what is its test accuracy? That was
+# one seed; recorded are three, with five learning rates (`course reproduce sharpness`, about six minutes, which also
+# records the lines and the distances below).
 
 # %%
 recorded = pd.read_csv("recorded/sharpness.csv", comment="#")
@@ -231,29 +233,31 @@ chosen = ["training loss", "test accuracy, %", "sharpness", "λ over 2(1 + m)/η
 edge.groupby(["batch", "epochs", "rate"])[chosen].mean().round(2)
 
 # %% [markdown]
-# - **At each η the large batch ends sharper** (left), about four times at η = 0.1. It has also made fewer updates,
-#   and its training loss is higher.
+# - **At each η the large batch ends sharper** (left), about four times at η = 0.1 after 20 epochs. It has also made
+#   fewer updates, 20 or 100 against 400, and its training loss is higher. What is due to the batch alone, these runs
+#   can't tell.
 # - **But η does as much.** From 0.025 to 0.1 the small-batch minimum gets 3.5 times flatter, and not better. With 0.025
 #   it is almost as sharp as the large-batch one with 0.1 (20 epochs), at a higher test accuracy. And within one batch
-#   size the flattest networks, those with the largest η, are the worst ones (right). Who ranks networks by λ alone,
-#   ranks them by η.
+#   size the flattest networks, those with the largest η, are the worst ones (right). Whoever ranks networks by λ
+#   alone ranks them by η.
 # - **Why does λ fall as η grows?** The obvious answer is the *edge of stability* (Cohen et al. 2021): where λ is above
 #   $2/\eta$ (with momentum $m$: $2(1 + m)/\eta$) gradient descent on a quadratic cannot stay. The last column tests it.
 #   It does not explain these numbers. With B = 64 all λ are far below that edge, at 0.2 to 0.4 of it, although they
-#   fall with η. With B = 1,280 and η of 0.2 or more they lie at 1.2 to 2.5 times the edge of the peak rate. That is no
+#   fall with η. (The edge is that of gradients without noise. Noise keeps λ lower; how much, $2/\eta$ does not say.)
+#   With B = 1,280 and η of 0.2 or more they lie at 1.2 to 2.5 times the edge of the peak rate. That is no
 #   contradiction: the cosine takes η to 0, so at the end no edge holds, and the Hessian here is that of inference mode,
 #   not of the loss that was trained.
 # - **What the scale of the weights has to do with it.** A large η makes the weights long, here more than three times.
 #   $\lambda \|w\|^2$ (middle) is to take that out. For B = 64 it falls by half up to η = 0.1, then rises to three
-#   times that; a straight line through such a V has no meaning. Nor is it free of scale: see below.
+#   times that. And it is not free of scale: see below.
 #
 # ### The same function, as sharp as you like
 #
-# Behind a batch norm nothing depends on the length of a filter: make all filters $c$ times as long, and the network
-# computes the same. But a step of the same length now turns them $c$ times less, so the Hessian by these weights
-# shrinks by $c^2$. (λ falls by less: batch norm's parameters and the last layer keep the curvature that they have.)
-# Dinh et al. (2017): a sharpness that changes when the function does not can't explain how the function does on new
-# images. Below you try it.
+# Where a batch norm follows, nothing depends on the length of a filter: make all filters $c$ times as long, and the
+# network computes the same. But a step of the same length now turns them $c$ times less, so the Hessian by these
+# weights shrinks by $c^2$. (λ falls by less: batch norm's parameters and the last layer keep the curvature that they
+# have.) Dinh et al. (2017): a sharpness that changes when the function does not can't explain how the function does on
+# new images. Below you try it.
 #
 # Multiplying by $\|w\|^2$ does not help: that length has the last layer and batch norm's parameters in it, which stay
 # as they are. What helps is to ask for *relative* steps: by how much does the loss bend when each filter changes by a
@@ -338,7 +342,7 @@ beside_enlarged()
 
 # %% [markdown]
 # λ falls with the filters, λ ‖w‖² goes down and up, and the relative λ stays what it is, as it must: it belongs to the
-# function. (It is a sharpness that Kwon et al. (2021) call *adaptive*.) The line above the table has it for your four
+# function. (Kwon et al. (2021) call such a sharpness *adaptive*.) The line above the table has it for your four
 # networks. One seed is no verdict on who generalises; but from here on a comparison means something.
 #
 # ## On the line between them
@@ -411,8 +415,8 @@ minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5
 # - **The large-batch side rises faster**, beyond α = 1, and the test loss follows the training loss. That is the
 #   picture of Keskar et al., and it holds here.
 # - **There is a wall, and it says nothing about batches**: between two *small-batch* solutions of the same start it
-#   is as high. Two orders of the images are enough to end in different valleys.
-# - **A line is measured in weights.** The step from 1 to 1.5 is the same on all curves, but large-batch weights are
+#   is as high. Two orders of the images are enough to end in valleys that no straight line joins.
+# - **A line is measured in weights.** From 1 to 1.5 is as long a step as from 0 to −0.5, but large-batch weights are
 #   shorter (17 against 21), so for them it is a larger change. The warning of the last section holds here too.
 #
 # ## Easily fooled?
@@ -423,7 +427,7 @@ minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5
 #
 # $$L(x + \delta) \approx L(x) + \nabla_x L \cdot \delta .$$
 #
-# In training the image stands still and the weights go down. The attacker keeps the weights and lets the image go up.
+# Training keeps the image, and moves the weights downhill. The attacker keeps the weights, and moves the image uphill.
 #
 # ### Exercise: fool
 #
@@ -456,8 +460,8 @@ points(fool, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What you should see: above, images that your first network recognises; below, the same with ε = 8, and what it takes
-# them for.
+# That is the *fast gradient sign method* of Goodfellow et al. What you should see: above, images that the small-batch
+# network recognises; below, the same after an attack with ε = 8, and what it takes them for.
 
 # %%
 test = trial.Part(fewer.test.images[:1_000], fewer.test.labels[:1_000])
@@ -483,9 +487,9 @@ def show_fooled(model, epsilon=8, number=7):
 show_fooled(networks["small"])
 
 # %% [markdown]
-# One trap is in `attacks.input_gradients`. A network that is sure of an image gives its class a probability that
-# float32 rounds to 1. Then the loss is 0, so is its gradient, and the attack does nothing: the network looks robust,
-# and is only rounded. So the last layer is calculated in float64 there.
+# One trap lies in the gradient. A network that is sure of an image gives its class a probability that float32 rounds
+# to 1. Then the loss is 0, so is its gradient, and the attack does nothing: the network looks robust, and is only
+# rounded. So `attacks.input_gradients` calculates the last layer in float64.
 #
 # ### Predict
 #
@@ -525,15 +529,17 @@ def compare_attacks(epsilons=(2, 4, 8)):
 compare_attacks()
 
 # %% [markdown]
-# Whose accuracy is lower without attack has a lower one with it, whatever its batch. So compare networks that are
-# *equally good*. `course reproduce adversarial` has trained the small batch for 2 to 24 epochs, so that its networks
-# surround the large batch's in accuracy and in training loss, with five seeds, and attacks each with five ε. Each
-# large-batch network is compared with the same seed's small-batch networks at *its own* accuracy. Two of the three
-# kinds of large-batch runs also have the small batch's η.
+# A network that knows less can have a lower accuracy under attack for that reason alone, whatever its batch. So compare
+# networks that are *equally good*. `course reproduce adversarial` (about 40 minutes) has trained the small batch for 2
+# to 24 epochs, so that its networks surround the large batch's in accuracy and in training loss, with five seeds, and
+# attacked each with five ε. Each large-batch network is compared with the same seed's small-batch networks at *its
+# own* accuracy. (For that only those of up to 16 epochs count. Longer ones come back to accuracies that shorter ones
+# have passed: on the left, the curve turns.) Two of the three kinds of large-batch runs also have the small batch's η.
 #
 # ### Predict
 #
-# At equal accuracy, η = 0.1 for both, and ε = 4: by how many points is the large batch (80 epochs) ahead or behind?
+# At equal accuracy, η = 0.1 for both, and ε = 4: by how many points is the large batch (80 epochs) ahead? A number
+# below 0 says that it is behind.
 
 # %% editable=true
 predict("points by which B = 1,280 is ahead under attack, at equal accuracy", None)
@@ -542,7 +548,11 @@ predict("points by which B = 1,280 is ahead under attack, at equal accuracy", No
 recorded = pd.read_csv("recorded/adversarial.csv", comment="#")
 apart = {at: minima.against_small(recorded, at) for at in ("test accuracy", "training loss")}
 same_rate = apart["test accuracy"].query("rate == 0.1 and epochs == 80").set_index("epsilon")
-measured("points by which B = 1,280 is ahead under attack, at equal accuracy", round(same_rate["points"][4], 1))
+measured(
+    "points by which B = 1,280 is ahead under attack, at equal accuracy",
+    round(same_rate["points"][4], 1),
+    "Accuracy tells on which side of the border between classes an image lies, not how near the border is.",
+)
 minima.adversarial(
     recorded, epsilon=4, caption="recorded: Fashion-MNIST, first 6,400 images, 10,000 test images, 5 seeds"
 )
@@ -565,16 +575,22 @@ pd.concat(
 ).T
 
 # %% [markdown]
-# - **Yes, clearly.** At equal accuracy, with ε = 4, the large batch is 2.7 ± 2.0 points behind after 20 epochs, and
-#   after 80 epochs 16.2 ± 2.0 points with the small batch's η, 12.3 ± 2.8 with its own. That is Yao et al.'s result.
-# - **Equal accuracy is not equal training.** At equal *training loss* 2.9 ± 1.3, 8.6 ± 1.0 and 9.3 ± 2.3 points are
-#   left. To come as far, the large batch has read the images more often, and reading them often is itself a reason: the
-#   small batch's networks get easier to fool from 4 epochs on (72.2 % with ε = 4) to 24 (62.1 %), while their accuracy
-#   grows from 84.4 to 86.1 %. After about as many epochs, 20 and 24, it is the small batch that is fooled more often:
-#   69.2 against 62.1 %.
-#   (After 20 epochs three and four of the five runs have small-batch runs on both sides; the others are left out.)
-# - So *train longer* (3a) gives back accuracy and takes robustness. Whether the batch or the epochs are to blame
-#   depends on what is called equal. A sentence about large batches has to say it.
+# - **Easier to fool: yes.** At equal accuracy, with ε = 4, the large batch is 2.7 ± 2.0 points behind after 20 epochs,
+#   and after 80 epochs 16.2 ± 2.0 points with the small batch's η, 12.3 ± 2.8 with its own. Yao et al. found the same
+#   of their large batches.
+# - **Equal accuracy is not equal training.** At equal *training loss* it is 2.9 ± 1.3, 8.6 ± 1.0 and 9.3 ± 2.3 points
+#   behind. (After 20 epochs only three of its five runs have small-batch runs on both sides in accuracy, and four in
+#   loss; the others are left out.)
+# - **Nor are equal updates equal epochs.** With the same η, 400 updates leave the large batch far behind: 55.8 against
+#   72.2 % are recognised. But for these it has read the images 20 times as often. Training for long makes the small
+#   batch's networks easier to fool, too, from 4 epochs on (72.2 % with ε = 4) to 24 (62.1 %), while their accuracy
+#   grows from 84.4 to 86.1 %. After about as many epochs, 20 and 24, it is the large batch that is fooled less often,
+#   69.2 against 62.1 %; but the small one has then made 24 times as many updates.
+# - So *train longer* (3a) gives back accuracy and takes robustness. Whether the batch or its longer training is to
+#   blame depends on what is held equal: accuracy, loss, updates or epochs. A sentence about large batches has to say
+#   which.
+# - **What this does not show:** that sharpness is the reason; λ of these networks has not been measured. And a single
+#   step is a weak attack: several small ones fool more (Madry et al. 2018).
 # - **The direction does it.** Random steps of ±16 leave the small batch (4 epochs) 83.4 of 84.4 %; the attack with ε =
 #   16 leaves 40.9 %.
 #
@@ -673,12 +689,12 @@ table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
 # ## Summary
 #
 # - The largest eigenvalue of the Hessian takes a few products H v and no matrix. At each η the large batch ends
-#   sharper. But η and the length of the weights change λ as much, and the same function can be made as sharp as you
-#   like. Relative steps make it a number of the function.
+#   sharper, after fewer updates. But η and the length of the weights change λ as much, and the same function can be
+#   made as sharp as you like. Relative steps make it a number of the function.
 # - Between two small-batch solutions stands a wall that is as high as that between a small- and a large-batch one.
 # - One gradient by the pixels finds images that fool a network. At equal accuracy large-batch networks are fooled more
-#   often, by 2.7 to 16.2 points here, at equal training loss by up to 9.3. Training longer makes small-batch networks
-#   easier to fool, too.
+#   often, here with ε = 4 by 2.7 to 16.2 points, at equal training loss by 2.9 to 9.3. Training longer makes
+#   small-batch networks easier to fool, too.
 # - Distance from the start grows ever more slowly; logarithm and power can't be told apart. It does so without any
 #   noise too, so it is no evidence of a random walk.
 #
@@ -694,6 +710,7 @@ table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
 # - I. Goodfellow, J. Shlens, C. Szegedy: *Explaining and harnessing adversarial examples.* arXiv:1412.6572
 # - Z. Yao, A. Gholami, Q. Lei, K. Keutzer, M. Mahoney: *Hessian-based analysis of large batch training and robustness
 #   to adversaries.* arXiv:1802.08241
+# - A. Madry et al.: *Towards deep learning models resistant to adversarial attacks.* arXiv:1706.06083
 # - E. Hoffer, I. Hubara, D. Soudry: *Train longer, generalize better: closing the generalization gap in large batch
 #   training of neural networks.* arXiv:1705.08741
 # - Y. You et al.: *The Limit of the Batch Size.* arXiv:2006.08517

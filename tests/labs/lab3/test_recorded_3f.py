@@ -83,7 +83,7 @@ def test_large_batches_are_fooled_more_often_at_equal_accuracy_and_at_equal_loss
     assert f"the large batch is {short} points behind after 20 epochs, and after 80 epochs {same} points" in TEXT
     assert f"with the small batch's η, {own} with its own." in TEXT
     (short, same, own), sure = zip(*(behind(adversarial, "training loss", *run) for run in runs))
-    assert all(sure) and f"At equal *training loss* {short}, {same} and {own} points are left." in TEXT
+    assert all(sure) and f"At equal *training loss* it is {short}, {same} and {own} points behind." in TEXT
 
 
 def test_training_longer_makes_networks_easier_to_fool(adversarial):
@@ -93,6 +93,10 @@ def test_training_longer_makes_networks_easier_to_fool(adversarial):
     assert f"from 4 epochs on ({attacked[4]:.1f} % with ε = 4) to 24 ({attacked[24]:.1f} %)" in TEXT
     assert f"grows from {small['test accuracy'][4]:.1f} to {small['test accuracy'][24]:.1f} %" in TEXT
     assert f"{large['attacked, ε = 4'][20]:.1f} against {attacked[24]:.1f} %" in TEXT
+    updates = adversarial.groupby(["batch", "rate", "epochs"])["updates"].first()
+    assert updates[1280, 0.1, 80] == updates[64, 0.1, 4] == 400
+    assert updates[64, 0.1, 24] == 24 * updates[1280, 0.1, 20]
+    assert f"far behind: {large['attacked, ε = 4'][80]:.1f} against {attacked[4]:.1f} % are recognised" in TEXT
     random, strongest = small["random signs, ε = 16"][4], small["attacked, ε = 16"][4]
     assert f"(4 epochs) {random:.1f} of {small['test accuracy'][4]:.1f} %" in TEXT
     assert f"ε = 16 leaves {strongest:.1f} %" in TEXT
