@@ -46,9 +46,12 @@ FOR_LARGE_BATCHES = (
     "See 3b: warm-up, and a rate for this batch; 3d: layer-wise rates; 3e: tune on held-out images, the best value "
     "inside the grid."
 )
-FEWER_UPDATES = "See 3b: with a larger batch an epoch has fewer updates, and each must go further."
+FEWER_UPDATES = (
+    "Train fewer epochs, or with a larger batch. See 3b: with a larger batch an epoch has fewer updates, and each must "
+    "go further."
+)
 LARGER_BATCH = (
-    "See 3b: the batch of all ranks together is what counts. Where it does not fit into memory, see 2c, Tune: "
+    "See 2a: the batch of all ranks together is what counts. Where it does not fit into memory, see 2c, Tune: "
     "backward_passes_per_step adds up the gradients of several small batches for one update."
 )
 AVERAGE_ONCE = (
