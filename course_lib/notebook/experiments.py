@@ -63,7 +63,7 @@ def machine() -> str:
     except OSError:
         found = None
     cores = available_cores()
-    return f"{cores} cores, {found.group(1) if found else platform.machine()}"
+    return f"{cores} core{'s' * (cores > 1)}, {found.group(1) if found else platform.machine()}"
 
 
 def write_table(path: Path, table: pd.DataFrame, **provenance: object) -> None:
