@@ -148,7 +148,7 @@ def live(seed=11):
 
 
 own = live()
-recorded_updates = results.groupby("batch")["updates"].median()  # where yours has no such batch, or is not there in time
+recorded_updates = results.groupby("batch")["updates"].median()  # for a batch that you have not, or not in time
 for size, updates in own.set_index("batch")["updates"].reindex([512, 4096]).fillna(recorded_updates).items():
     measured(
         f"updates to the target with B = {size:,}",
