@@ -63,7 +63,7 @@ def new_run(batch, rate, seed):
 # From a batch of 16 to one of 4,096: by which factor do the images a second grow on your machine?
 
 # %% editable=true
-predict("images a second: B = 4,096 over B = 16", None)
+predict("images a second: largest batch over smallest", None)
 
 # %%
 speed_sizes = [size for size in (16, 64, 256, 1024, 4096) if size <= len(fashion.train.labels)]
@@ -87,7 +87,7 @@ def images_a_second(repeats=3):
 speeds = images_a_second()
 factor = np.median(speeds[speed_sizes[-1]]) / np.median(speeds[speed_sizes[0]])
 measured(
-    f"images a second: B = {speed_sizes[-1]:,} over B = {speed_sizes[0]}",
+    "images a second: largest batch over smallest",
     factor,
     too_large="A machine that is full takes twice the time for twice the batch.",
     too_small="A small batch does not fill a machine: each update has costs that do not depend on the batch.",
@@ -453,9 +453,9 @@ ranks(16).round(1)
 # decay and momentum 0.9. Which test accuracies do you expect, in %?
 
 # %% editable=true
-predict("test accuracy in %, B = 64, 4 epochs", None)
-predict("test accuracy in %, B = 1,280, 4 epochs", None)
-predict("test accuracy in %, B = 1,280, 20 epochs", None)
+predict("test accuracy in %, small batch, 4 epochs", None)
+predict("test accuracy in %, large batch, 4 epochs", None)
+predict("test accuracy in %, large batch, 20 epochs", None)
 
 # %%
 fewer = trial.fashion(6_400)
@@ -476,10 +476,9 @@ def three_networks():
     for batch, epochs in ((64, 4), (LARGE, 4), (LARGE, 20)):
         model = network(batch, epochs)
         known, new = trial.score(model, fewer.train), trial.score(model, fewer.test)
-        name = f"B = {batch:,}, {epochs} epochs"
-        rows.append([name, known.loss, 100 * known.accuracy, new.loss, 100 * new.accuracy])
+        rows.append([f"B = {batch:,}, {epochs} epochs", known.loss, 100 * known.accuracy, new.loss, 100 * new.accuracy])
         measured(
-            f"test accuracy in %, {name}",
+            f"test accuracy in %, {'small' if batch == 64 else 'large'} batch, {epochs} epochs",
             round(100 * new.accuracy, 1),
             too_large="" if batch == 64 else "Compare the training losses first: has it been trained as far?",
         )
