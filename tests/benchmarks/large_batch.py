@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import sys
 import tempfile
 import time
 from dataclasses import replace
@@ -27,6 +28,7 @@ import pandas as pd
 from course_lib.command.assess import calibration, contract, grader
 from course_lib.command.assess.evaluator import Evaluator
 from course_lib.notebook import experiments, sweep
+from course_lib.system.paths import ROOT
 
 RESULTS = Path(__file__).parent / "results"
 IMAGES, BATCH, EPOCHS = 45_000, 2048, 3
@@ -126,6 +128,7 @@ def trained(use: str, way: str, rate: float, seed: int) -> dict[str, float | Non
 
 
 def assess(name: str, runs: int, busy: bool) -> None:
+    sys.path.insert(0, str(ROOT))
     from tests.grader.conftest import complete
 
     terms, rows = contract.read(), []
