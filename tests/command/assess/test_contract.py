@@ -77,18 +77,17 @@ class TestLarge:
         assert self.RUNS[~never]["passed"].all() and not self.RUNS[never]["passed"].any()
         assert {"reference", "naive"} <= set(self.RUNS["script"])
 
-    @pytest.mark.parametrize("kind", ["train_accuracy", "test_accuracy"])
-    def test_targets_lie_between_the_two(self, kind):
-        target, reached = getattr(self.ASKED, kind), self.RUNS[kind]
-        assert reached[~self.RUNS["passed"]].max() < target < reached[self.RUNS["passed"]].min()
+    def test_the_test_target_lies_between_the_two(self):
+        """That of training does not: a naive script may reach it, and falls short on the test images."""
+        passed = self.RUNS["passed"]
+        test, train = self.RUNS["test_accuracy"], self.RUNS["train_accuracy"]
+        assert test[~passed].max() < self.ASKED.test_accuracy < test[passed].min()
+        assert self.ASKED.train_accuracy < train[passed].min()
 
     def test_the_limit_is_one_and_a_half_times_what_the_reference_takes(self):
-        """On the reference host: by two runs of the profile cpu's reference on different numbers of images."""
-        runs = pd.read_csv(RESULTS / "assessment.csv", comment="#").query("load == 'idle'").groupby("kind")
-        few, many = 4 * 90 * 256, 4 * 175 * 256  # images: epochs, updates of one, images of an update
-        short, long = runs.get_group("measured")["seconds"].median(), runs.get_group("assessed")["run_seconds"].median()
-        takes = short + (long - short) * (self.ASKED.updates * self.ASKED.batch - few) / (many - few)
-        assert self.ASKED.seconds == pytest.approx(1.5 * takes, rel=0.05)
+        """Calibrated, by the median of the runs on an idle machine."""
+        runs = self.RUNS[(self.RUNS["script"] == "reference") & ~self.RUNS["busy"]]
+        assert self.ASKED.seconds == pytest.approx(1.5 * (runs["seconds"] / runs["factor"]).median(), rel=0.05)
 
     def test_the_reference_has_the_best_rate_of_its_grid(self):
         tried = self.TUNING[self.TUNING["use"] == "tuning"]
