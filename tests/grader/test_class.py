@@ -106,9 +106,9 @@ def linear(line):
 
 # learner → files of a lab that want marks for nothing, or what is not theirs; words of the feedback page
 HOSTILE = {
-    "sets_marks": (linear("points = check = lambda *_: 11.0"), "not written yet"),
-    "reads": (linear("open('/etc/passwd').read()"), "FileNotFoundError"),
-    "forks": (linear("import os\nwhile True:\n    os.fork()"), "Needs a look: line 1 imports os"),
+    "sets_marks": (linear("points = check = lambda *_: 11.0"), "still a stub"),
+    "reads": (linear(f"open({str(LINEAR.path)!r}).read()"), "FileNotFoundError"),
+    "forks": (linear("import os\nwhile True:\n    os.fork()"), "The test ended in NeedsALook"),
 }
 LOOK = "Needs a look: line 3 imports subprocess; line 16 reaches for sys.executable; line 16 starts a program."
 
@@ -255,7 +255,11 @@ def test_who_could_not_be_graded_is_listed_with_a_sentence(thirty):
     table = pandas.read_csv(thirty["results"] / "not_graded.csv", keep_default_na=False)
     expected = {who: sentence for who, (_, sentence) in NOT_GRADED.items()}
     assert list(table.learner).count("daemon") == 1
-    assert dict(zip(table.learner, table.reason)) == {**expected, "daemon": LOOK}
+    assert dict(zip(table.learner, table.reason)) == {
+        **expected,
+        "daemon": LOOK,
+        "forks": "Exercise stop: Needs a look: stop, line 3 reaches for os.fork.",  # and one for each other exercise
+    }
     assert thirty["summary"].code == 1
 
 
