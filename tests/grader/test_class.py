@@ -108,7 +108,7 @@ def linear(line):
 HOSTILE = {
     "sets_marks": (linear("points = check = lambda *_: 11.0"), "still a stub"),
     "reads": (linear(f"open({str(LINEAR.path)!r}).read()"), "FileNotFoundError"),
-    "forks": (linear("import os\nwhile True:\n    os.fork()"), "The test ended in NeedsALook"),
+    "forks": (linear("import os\nwhile True:\n    os.fork()"), "line 3 reaches for os.fork"),
 }
 LOOK = "Needs a look: line 3 imports subprocess; line 16 reaches for sys.executable; line 16 starts a program."
 

@@ -56,18 +56,22 @@ class StrictScores(NbGraderPreprocessor):
 def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str]:
     """Score in [0, points], and why it is not full; score None where the test gave no number."""
     said = " ".join("".join(out.text for out in outputs if out.get("name") == "stdout").split())[:500]
-    errors = [out.ename for out in outputs if out.output_type == "error"]
+    errors = [out for out in outputs if out.output_type == "error"]
     if errors:
-        if errors[0] == "NeedsALook":
-            found = next(out.evalue for out in outputs if out.output_type == "error")
-            return None, f"{LOOK}: {found}."
-        ending = _ENDINGS.get(errors[0], f"The test ended in {errors[0]}.")
+        if errors[0].ename == "NeedsALook":
+            return None, _ended_in(errors[0])
+        ending = _ENDINGS.get(errors[0].ename, _ended_in(errors[0]))
         return 0.0, f"{said} {ending}".strip()
     results = [out.data.get("text/plain", "") for out in outputs if out.output_type == "execute_result"]
     if len(results) != 1 or not _NUMBER.fullmatch(results[0]) or not math.isfinite(float(results[0])):
         return None, "The test gave no score."
     score = min(max(float(results[0]), 0.0), points)
     return score, said if score < points else ""
+
+
+def _ended_in(error: NotebookNode) -> str:
+    """What is said of a test's error: its name, or what a person has to look at first."""
+    return f"{LOOK}: {error.evalue}." if error.ename == "NeedsALook" else f"The test ended in {error.ename}."
 
 
 class HideHiddenTests(ClearHiddenTests):
@@ -89,7 +93,7 @@ class HideHiddenTests(ClearHiddenTests):
 
     def _neutral(self, output: NotebookNode, of_test: bool) -> NotebookNode:
         if of_test and output.output_type == "error":
-            return new_output("stream", name="stdout", text=f"The test ended in {output.ename}.\n")
+            output = new_output("stream", name="stdout", text=f"{_ended_in(output)}\n")
         plain = re.sub(r"\\u001b\[[\d;]*m", "", json.dumps(output))
         if masters.leaks(self.master, [plain], kinds=["hidden"]):
             return new_output("stream", name="stdout", text="(not shown: this output held a part of a test)\n")
