@@ -133,10 +133,13 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
 
     def brightness(examples: object) -> object:
         examples = tf.cast(examples, tf.float32)
+        flat = tf.reshape(examples, [tf.shape(examples)[0], -1])
         if examples.shape.rank == 4:
             # Images count most in their middle: standardised one by one, all have the mean 0.
-            examples *= window(tf.shape(examples)[1])[:, None, None] * window(tf.shape(examples)[2])[:, None]
-        return tf.reduce_mean(tf.reshape(examples, [tf.shape(examples)[0], -1]), axis=1)
+            height, width, channels = tf.unstack(tf.shape(examples)[1:])
+            pixels = tf.reshape(window(height)[:, None] * window(width), [-1])
+            flat *= tf.repeat(pixels, channels)
+        return tf.reduce_mean(flat, axis=1)
 
     def window(length: object) -> object:
         """Weights of rows or columns, in the mean 1, alike from either end: a mirrored image stays as bright."""
@@ -229,15 +232,14 @@ def _watch_fits(tf: object, training: Training, patches: Patches) -> None:
 
 
 def fingerprint(tensors: Iterable) -> object:
-    """A number of all bits of the tensors, int64 []; in whole numbers, so that no order of a sum matters."""
+    """A number of all bits of the tensors, int64 []."""
     import tensorflow as tf
 
-    total = tf.constant(0, tf.int64)
-    for number, tensor in enumerate(tensors):
-        bits = tf.cast(tf.bitcast(tf.cast(tf.reshape(tensor, [-1]), tf.float32), tf.int32), tf.int64)
-        places = 2 * tf.range(tf.size(bits, tf.int64), dtype=tf.int64) + 2 * number + 1
-        total = 31 * total + tf.reduce_sum(bits * places)
-    return total
+    parts = [tf.reshape(tf.cast(tensor, tf.float32), [-1]) for tensor in tensors]
+    if not parts:
+        return tf.constant(0, tf.int64)
+    code = tf.raw_ops.Fingerprint(data=tf.concat(parts, 0)[None], method="farmhash64")
+    return tf.bitcast(code, tf.int64)[0]
 
 
 def digest(weights: Iterable[np.ndarray]) -> str:

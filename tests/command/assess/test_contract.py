@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pandas as pd
 import pytest
 
+from course_lib import statistics
 from course_lib.command.assess import contract
 from course_lib.ranks import launch
 from course_lib.system.errors import CourseError
@@ -75,7 +77,8 @@ class TestLarge:
     def test_honest_scripts_pass_each_time_and_naive_ones_never(self):
         never = self.RUNS["script"].isin(["naive", "linear rule"])
         assert self.RUNS[~never]["passed"].all() and not self.RUNS[never]["passed"].any()
-        assert {"reference", "naive"} <= set(self.RUNS["script"])
+        runs = self.RUNS["script"].value_counts()
+        assert runs["reference"] >= 20 and runs["naive"] >= 5
 
     def test_the_test_target_lies_between_the_two(self):
         """That of training does not: a naive script may reach it, and falls short on the test images."""
@@ -98,3 +101,13 @@ class TestLarge:
         best = tried.loc[tried["validation"].idxmax()]
         text = (ROOT / "assessment" / "reference" / "large.py").read_text()
         assert f"RATE = {best['rate']}" in text and f"optimizers.{best['way']}(" in text
+
+
+def test_being_watched_costs_what_the_text_says():
+    runs = pd.read_csv(RESULTS / "overhead.csv", comment="#").set_index(["kind", "run"])
+    bare, watched = runs.loc["bare"]["seconds"], runs.loc["assessed"]["run_seconds"]
+    more, half = statistics.paired(np.log(watched), np.log(bare))
+    middle, low, high = (round(100 * (np.exp(one) - 1)) for one in (more, more - half, more + half))
+    assert middle < 10
+    told = f"{middle} % longer than `course run` takes for the\nsame script, {low} to {high} %"
+    assert told in (ROOT / "assessment" / "README.md").read_text(encoding="utf-8")

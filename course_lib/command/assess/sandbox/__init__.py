@@ -39,7 +39,7 @@ from course_lib.system.paths import ROOT
 
 SCRIPT, MARKS = Path("/script/assessment.py"), Path("/marks.json")  # as they are seen inside
 POLL_INTERVAL_S = 0.2  # between two looks at what the processes use
-CORE_CHECK_POLLS = 10  # from one look at their cores to the next
+CORE_CHECK_POLLS = 10  # from one look at their cores to the next: it costs milliseconds of these cores
 OVERHEAD_PROCESSES = 13  # of the sandbox and of the launcher, for each rank
 THREADS_PER_PROCESS = 64  # for each process that is allowed: TensorFlow starts dozens
 FOLDER_PREFIX = "course-sandbox-"  # of temporary folders
@@ -67,7 +67,8 @@ class Sandbox:
         weaknesses: sentences on what it does not protect.
         ended_by: "" or the sentence on the limit that ended the run.
         use: what each rank computed and all sent each other, look for look; () where that can't be told.
-        others: the part, from 0 to 1, of its cores' time that other programs had; None where that can't be told.
+        others: the part, from 0 to 1, of its cores' time that other programs had, at the last look at
+            them; None where that can't be told.
         folder: with `weights.h5` and `evidence/`, as far as they came out.
 
     The last four wait for the end of the run, and raise OSError where this host can't hold what came out.
@@ -260,8 +261,6 @@ class Sandbox:
         everything = ProcessTree(run.pid, namespace=False)  # the launcher too
         trees = {} if private else {0: everything}  # rank → its processes
         uses: dict[int, Usage] = {}
-        computed = 0.0
-        use = Usage()
         began, cpu_before = time.monotonic(), cores_cpu_seconds(self._cores)
         for poll in itertools.count(1):
             if not run.running:
@@ -270,7 +269,6 @@ class Sandbox:
                 self._find_ranks(trees)
             uses.update({rank: tree.usage(processes) for rank, tree in trees.items()})
             use = sum(uses.values(), Usage())
-            computed = max(computed, everything.usage(processes + OVERHEAD_PROCESSES).cpu_seconds)
             counts = [count for tree in trees.values() if (count := tree.traffic()) is not None]
             if counts and not self._address:
                 cpu_seconds = tuple(uses[rank].cpu_seconds if rank in uses else 0.0 for rank in self._numbers)
@@ -282,17 +280,19 @@ class Sandbox:
                 reason = f"It used more than {limits.memory * ranks:g} GB of memory."
             elif not private and disk_bytes(self.work) > limits.disk * MB:
                 reason = f"It wrote more than {limits.disk} MB of files."
-            elif poll % CORE_CHECK_POLLS == 0 and self._cores and not _cores(trees.values()) <= set(self._cores):
-                reason = "It left the cores that it was given, one for each rank."
+            elif poll % CORE_CHECK_POLLS == 0 and self._cores:
+                if not _cores(trees.values()) <= set(self._cores):
+                    reason = "It left the cores that it was given, one for each rank."
+                if cpu_before is not None:
+                    had = cores_cpu_seconds(self._cores) - cpu_before
+                    had -= max(everything.usage(processes + OVERHEAD_PROCESSES).cpu_seconds, use.cpu_seconds)
+                    self._others = max(0.0, had / (len(self._cores) * (time.monotonic() - began)))
             if reason:
                 run.stop(reason)
                 for tree in trees.values():
                     tree.kill()
                 break
             run.join(POLL_INTERVAL_S)
-        if cpu_before is not None:
-            had = cores_cpu_seconds(self._cores) - cpu_before - max(computed, use.cpu_seconds)
-            self._others = max(0.0, had / (len(self._cores) * (time.monotonic() - began)))
         result = run.wait()
         if result.code == launch.TIMED_OUT or result.code == launch.STOPPED:
             self._ended_by = result.message
