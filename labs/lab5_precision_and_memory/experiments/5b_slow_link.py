@@ -9,8 +9,6 @@ and what the host's network card has sent, headers and Horovod's own messages in
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 
@@ -18,49 +16,35 @@ import numpy as np
 import pandas as pd
 
 from course_lib.notebook import experiments, plots
-from course_lib.ranks import environment, namespaces
-from course_lib.system.paths import ROOT
-from labs.lab5_precision_and_memory.lessons import figures_5b, narrow_wire
+from course_lib.ranks import between_hosts
+from labs.lab5_precision_and_memory.lessons import figures_5b, narrow_training, narrow_wire
 
 FORMS = (narrow_wire.FLOAT32, (5, 10), (4, 3), (3, 0))
 LIMITS = {"no limit": None, "1 Gbit/s": "1gbit", "100 Mbit/s": "100mbit"}
-WIDTHS, BATCH, STEPS = (784, 400, 100, 10), 64, 30
-SCRIPT = f"""
-import json
-from course_lib.ranks import launch
-def function():
+WIDTHS, BATCH, STEPS, ALONE = (784, 400, 100, 10), 64, 30, 5
+
+
+def on_each_rank() -> tuple[list[dict], list[float]]:
+    """The rows of `time_steps`, and the card's bytes a step by format."""
     import horovod.tensorflow as hvd
-    from labs.lab5_precision_and_memory.lessons import narrow_training, narrow_wire
+
     hvd.init()
     me, seen = narrow_wire.connect(), []
-    def card():
-        (line,) = [line for line in open("/proc/self/net/dev") if line.strip().startswith("eth0:")]
-        return int(line.partition(":")[2].split()[8])
-    for form in {FORMS!r}:
-        before = card()
-        narrow_training.time_steps(me, [form], 4, {BATCH}, {WIDTHS!r})
-        seen.append((card() - before) / 5)
-    rows = narrow_training.time_steps(me, {FORMS!r}, {STEPS}, {BATCH}, {WIDTHS!r})
+    for form in FORMS:
+        before = between_hosts.card_bytes()
+        narrow_training.time_steps(me, [form], ALONE - 1, BATCH, WIDTHS)
+        seen.append((between_hosts.card_bytes() - before) / ALONE)
+    rows = narrow_training.time_steps(me, FORMS, STEPS, BATCH, WIDTHS)
     me.close()
     hvd.shutdown()
     return rows, seen
-print(json.dumps(launch.call(function, hosts="a:1,b:1")))
-"""
-
-
-def measure(host: namespaces.Host) -> list:
-    """On both ranks, started from `host`: the rows of `time_steps`, and the card's bytes a step by format."""
-    done = host.run([sys.executable, "-c", SCRIPT], cwd=ROOT, timeout=300)
-    if done.returncode:
-        raise RuntimeError(f"The ranks failed:\n{done.stdout}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def rows_of(link: str, limit: str | None, by_rank: list) -> list[dict]:
     """A row for each format: medians and tenths of the slowest rank's seconds, bytes by rank 0's count and its card."""
     rows = []
     for number, form in enumerate(FORMS):
-        steps = [[row for row in steps if tuple(row["form"]) == form] for steps, _ in by_rank]
+        steps = [[row for row in steps if row["form"] == form] for steps, _ in by_rank]
         seconds = np.max([[row["step"] for row in rank] for rank in steps], axis=0)
         low, middle, high = np.quantile(seconds, [0.1, 0.5, 0.9])
         sent = steps[0][0]["bytes"]
@@ -84,12 +68,9 @@ def rows_of(link: str, limit: str | None, by_rank: list) -> list[dict]:
 
 def main(folder: Path) -> None:
     began, rows = time.time(), []
-    with namespaces.hosts(2, {**environment.ONE_THREAD, **environment.TENSORFLOW}) as hosts:
-        for link, limit in LIMITS.items():
-            for host in hosts:
-                host.limit(limit)
-            rows += rows_of(link, limit, measure(hosts[0]))
-            print(pd.DataFrame(rows[-len(FORMS) :]).to_string(index=False), flush=True)
+    for link, by_rank in between_hosts.measured(on_each_rank, LIMITS, timeout=300):
+        rows += rows_of(link, LIMITS[link], by_rank)
+        print(pd.DataFrame(rows[-len(FORMS) :]).to_string(index=False), flush=True)
     table = pd.DataFrame(rows)
     numbers = sum((inputs + 1) * outputs for inputs, outputs in zip(WIDTHS, WIDTHS[1:]))
     experiments.write_table(

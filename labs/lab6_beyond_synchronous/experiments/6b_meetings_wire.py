@@ -8,8 +8,6 @@ bucket holds 32 kB, and a meeting sends 27 kB: after a pause it may pass at once
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 
@@ -17,32 +15,21 @@ import numpy as np
 import pandas as pd
 
 from course_lib.notebook import experiments, plots
-from course_lib.ranks import environment, namespaces
-from course_lib.system.paths import ROOT
-from labs.lab6_beyond_synchronous.lessons import figures_6b, small_network
+from course_lib.ranks import between_hosts
+from labs.lab6_beyond_synchronous.lessons import figures_6b, horovod_meetings, small_network
 
 LIMITS = {"1 Gbit/s": "1gbit", "100 Mbit/s": "100mbit"}
 PERIODS, BLOCKS, LENGTH = (1, 4, 16, 64), 15, 64
-SCRIPT = f"""
-import json
-from course_lib.ranks import launch
-def function():
+
+
+def on_each_rank() -> list[dict]:
+    """The rows of `time_updates`."""
     import horovod.tensorflow as hvd
-    from labs.lab6_beyond_synchronous.lessons import horovod_meetings
+
     hvd.init()
-    rows = horovod_meetings.time_updates({PERIODS}, {BLOCKS}, {LENGTH})
+    rows = horovod_meetings.time_updates(PERIODS, BLOCKS, LENGTH)
     hvd.shutdown()
     return rows
-print(json.dumps(launch.call(function, hosts="a:1,b:1")))
-"""
-
-
-def measure(host: namespaces.Host) -> list:
-    """Rank 0's rows of `time_updates`, with both ranks started from `host`."""
-    done = host.run([sys.executable, "-c", SCRIPT], cwd=ROOT, timeout=100)
-    if done.returncode:
-        raise RuntimeError(f"The ranks failed:\n{done.stdout}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])[0]
 
 
 def rows_of(link: str, blocks: list[dict]) -> list[dict]:
@@ -58,12 +45,9 @@ def rows_of(link: str, blocks: list[dict]) -> list[dict]:
 
 def main(folder: Path) -> None:
     began, rows = time.time(), []
-    with namespaces.hosts(2, {**environment.ONE_THREAD, **environment.TENSORFLOW}) as hosts:
-        for link, limit in LIMITS.items():
-            for host in hosts:
-                host.limit(limit)
-            rows += rows_of(link, measure(hosts[0]))
-            print(pd.DataFrame(rows[-len(PERIODS) :]).to_string(index=False), flush=True)
+    for link, (first, _) in between_hosts.measured(on_each_rank, LIMITS, timeout=100):
+        rows += rows_of(link, first)
+        print(pd.DataFrame(rows[-len(PERIODS) :]).to_string(index=False), flush=True)
     table = pd.DataFrame(rows)
     experiments.write_table(
         folder / "meetings_wire.csv",

@@ -9,8 +9,6 @@ share of it that a ring sends, and what the host's network card has sent, header
 
 from __future__ import annotations
 
-import json
-import sys
 import time
 from pathlib import Path
 
@@ -18,40 +16,26 @@ import numpy as np
 import pandas as pd
 
 from course_lib.notebook import experiments, plots
-from course_lib.ranks import environment, namespaces
-from course_lib.system.paths import ROOT
+from course_lib.ranks import between_hosts
 from labs.lab6_beyond_synchronous.lessons import figures_6c, horovod_wire
 
 LIMITS = {"100 Mbit/s": "100mbit", "no limit": None}
 STEPS, ALONE = 20, 5
-SCRIPT = f"""
-import json
-from course_lib.ranks import launch
-def function():
+
+
+def on_each_rank() -> tuple[list[dict], list[float]]:
+    """The rows of `time_steps`, and the card's bytes a step by way."""
     import horovod.tensorflow as hvd
-    from labs.lab6_beyond_synchronous.lessons import horovod_wire
+
     hvd.init()
-    def card():
-        (line,) = [line for line in open("/proc/self/net/dev") if line.strip().startswith("eth0:")]
-        return int(line.partition(":")[2].split()[8])
     seen = []
     for name in horovod_wire.WAYS:
-        before = card()
-        horovod_wire.time_steps([name], {ALONE - 2})
-        seen.append((card() - before) / {ALONE})
-    rows = horovod_wire.time_steps(list(horovod_wire.WAYS), {STEPS})
+        before = between_hosts.card_bytes()
+        horovod_wire.time_steps([name], ALONE - 2)
+        seen.append((between_hosts.card_bytes() - before) / ALONE)
+    rows = horovod_wire.time_steps(list(horovod_wire.WAYS), STEPS)
     hvd.shutdown()
     return rows, seen
-print(json.dumps(launch.call(function, hosts="a:1,b:1")))
-"""
-
-
-def measure(host: namespaces.Host) -> list:
-    """On both ranks, started from `host`: the rows of `time_steps`, and the card's bytes a step by way."""
-    done = host.run([sys.executable, "-c", SCRIPT], cwd=ROOT, timeout=200)
-    if done.returncode:
-        raise RuntimeError(f"The ranks failed:\n{done.stdout}\n{done.stderr}")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def rows_of(link: str, by_rank: list) -> list[dict]:
@@ -81,12 +65,9 @@ def rows_of(link: str, by_rank: list) -> list[dict]:
 
 def main(folder: Path) -> None:
     began, rows = time.time(), []
-    with namespaces.hosts(2, {**environment.ONE_THREAD, **environment.TENSORFLOW}) as hosts:
-        for link, limit in LIMITS.items():
-            for host in hosts:
-                host.limit(limit)
-            rows += rows_of(link, measure(hosts[0]))
-            print(pd.DataFrame(rows[-len(horovod_wire.WAYS) :]).to_string(index=False), flush=True)
+    for link, by_rank in between_hosts.measured(on_each_rank, LIMITS, timeout=200):
+        rows += rows_of(link, by_rank)
+        print(pd.DataFrame(rows[-len(horovod_wire.WAYS) :]).to_string(index=False), flush=True)
     table = pd.DataFrame(rows)
     widths, batch = horovod_wire.WIDTHS, horovod_wire.BATCH
     numbers = sum((inputs + 1) * outputs for inputs, outputs in zip(widths, widths[1:]))

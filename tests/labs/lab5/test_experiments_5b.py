@@ -66,7 +66,7 @@ def test_the_slower_rank_decides_how_long_a_step_takes():
     by_rank = [
         [
             [
-                {"form": list(form), "step": seconds[rank][step], "computing": 0.01, "bytes": 1_000_000}
+                {"form": form, "step": seconds[rank][step], "computing": 0.01, "bytes": 1_000_000}
                 for step in range(2)
                 for form in link["FORMS"]
             ],
