@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from course_lib.ranks import between_hosts, namespaces
+from course_lib.notebook import between_hosts
+from course_lib.ranks import namespaces
 from course_lib.system.errors import CourseError
 
 NUMBERS = 500_000  # of 4 bytes

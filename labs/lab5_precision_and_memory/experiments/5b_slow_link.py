@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
-from course_lib.ranks import between_hosts
+from course_lib.notebook import between_hosts, experiments, plots
 from labs.lab5_precision_and_memory.lessons import figures_5b, narrow_training, narrow_wire
 
 FORMS = (narrow_wire.FLOAT32, (5, 10), (4, 3), (3, 0))

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
-from course_lib.ranks import between_hosts
+from course_lib.notebook import between_hosts, experiments, plots
 from labs.lab6_beyond_synchronous.lessons import figures_6b, horovod_meetings, small_network
 
 LIMITS = {"1 Gbit/s": "1gbit", "100 Mbit/s": "100mbit"}

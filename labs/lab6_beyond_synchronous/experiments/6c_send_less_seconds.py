@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
-from course_lib.ranks import between_hosts
+from course_lib.notebook import between_hosts, experiments, plots
 from labs.lab6_beyond_synchronous.lessons import figures_6c, horovod_wire
 
 LIMITS = {"100 Mbit/s": "100mbit", "no limit": None}

@@ -44,7 +44,7 @@ def measured(
         for link, rate in links.items():
             for host in hosts:
                 host.limit(rate)
-            program = [sys.executable, "-m", "course_lib.ranks.between_hosts", folder]
+            program = [sys.executable, "-m", "course_lib.notebook.between_hosts", folder]
             try:
                 done = hosts[0].run(program, cwd=ROOT, timeout=timeout)
             except subprocess.TimeoutExpired:
