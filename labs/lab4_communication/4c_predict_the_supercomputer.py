@@ -692,8 +692,8 @@ unseen.loc[far_off, ["test", "system", "network", "ranks", "images", "published"
 
 # %% [markdown]
 # In the left panel half of the errors are below 3.9 points and the largest is 22: hardly better than one number for
-# all. The marks lie on a flat line. Where messages are hidden, the model sees nothing but the number of ranks, and
-# these systems differ by their programs:
+# all. Of one system the predictions lie close together, what was published does not. Where messages are hidden, the
+# model sees nothing but the number of ranks, and these systems differ by their programs:
 #
 # - **DLPerf** ran the same network on the same machines with six programs, and published 82 to 95 %. The model knows
 #   machines, not programs: it says 91 for all. Half of this spread remains, whatever it says.

@@ -404,7 +404,8 @@ def _on_axis(seconds: Sequence[float]) -> np.ndarray:
 
 
 def left_out(table: pd.DataFrame, caption: str = "") -> Card:
-    """Predicted over published efficiency: systems left out of the fit that predicts them, and systems added later.
+    """Published efficiencies and what was predicted for them, a row for each system: of systems that were left out of
+    the fit, and of systems that were added later.
 
     Args:
         table: columns test ("left out" or "added later"), system, published, predicted (both in %), as in
@@ -412,20 +413,18 @@ def left_out(table: pd.DataFrame, caption: str = "") -> Card:
     """
     with style():
         figure, axes = card(height=440, columns=2, caption=caption)
-        figure.subplots_adjust(left=68 / WIDTH, right=0.97, top=0.74, wspace=0.2)
-        ends = np.array([48, 103])
-        number = 0
+        figure.subplots_adjust(left=0.2, right=0.97, top=0.83, wspace=0.52)
         for axis, (test, title) in zip(axes, (("left out", "left out in turn"), ("added later", "added later"))):
-            axis.fill_between(ends, ends - 10, ends + 10, color=FAINT, alpha=0.15, lw=0)
-            axis.plot(ends, ends, color=FAINT, linewidth=1)
-            axis.text(84, 71, "± 10 points", fontsize=9.5, color=FAINT)
-            for name, rows in table[table["test"] == test].groupby("system", sort=False):
-                look = {"color": PALETTE[number % len(PALETTE)], "markersize": 6, "label": name}
-                look["fillstyle"] = "full" if number < len(PALETTE) else "none"
-                axis.plot(rows["published"], rows["predicted"], MARKERS[number % len(MARKERS)], **look)
-                number += 1
-            axis.set(xlim=ends, ylim=ends, title=title, xlabel="published efficiency, %")
-        axes[0].set_ylabel("predicted efficiency, %")
-        handles = [handle for axis in axes for handle in axis.get_legend_handles_labels()[0]]
-        figure.legend(handles=handles, loc="upper left", ncols=4, fontsize=9.5)
+            by_system = dict(list(table[table["test"] == test].groupby("system", sort=False)))
+            for row, lines in enumerate(by_system.values()):
+                pairs = lines[["published", "predicted"]].to_numpy().T
+                heights = np.broadcast_to([[row - 0.2], [row + 0.2]], pairs.shape)
+                axis.plot(pairs, heights, color=FAINT, linewidth=0.8)
+                looks = {"published": ("o", PALETTE[0], "none"), "predicted": ("s", PALETTE[1], "full")}
+                for name, (marker, colour, fill), *xy in zip(looks, looks.values(), pairs, heights):
+                    axis.plot(*xy, marker, color=colour, fillstyle=fill, markersize=6, label=name if not row else "")
+            axis.set_yticks(range(len(by_system)), by_system)
+            axis.grid(axis="y", visible=False)
+            axis.set(ylim=(len(by_system) - 0.5, -0.5), title=title, xlabel="efficiency, %", xlim=(50, 101))
+        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=2)
     return figure
