@@ -61,7 +61,7 @@ class System:
         fusion_bytes: of a fused message at most (`HOROVOD_FUSION_THRESHOLD`); 0 sends each gradient alone.
         straggler_spread: standard deviation of a rank's step time, in its mean; normal and independent, and all wait
             for the slowest. The default is fitted on published efficiencies (notebook 4c).
-        algorithm: one of ALGORITHMS.
+        algorithm: one of ALGORITHMS: "ring", "two levels", "hierarchical", "hybrid" or "best".
         group: ranks in a group of Jia's hierarchical all-reduce; None for those of a host.
         itemsize: bytes of a gradient's number.
         backward: share of the computation that is the backward pass.

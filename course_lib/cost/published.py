@@ -169,9 +169,10 @@ def runs() -> list[Run]:
     amazon = System(8, 16, systems.PCIE, systems.network(25), k80)
     amazon_rate = predict("Inception V3", amazon, 128, 32).images_per_second
     return [
-        Run(2015, "FireCaffe", "GoogLeNet", "128 K20", 1024, 10.5 * 60, 68.3, "arXiv:1511.00175, abstract",
+        Run(2015, "FireCaffe", "GoogLeNet", "128 K20", 1024, 10.5 * 60, 68.3, "arXiv:1511.00175, abstract: 47 times",
             None, "no rate of a K20; 47 times one GPU, so 37 %"),
-        Run(2016, "Intel (Das et al.)", "VGG-A", "128 Xeon E5", None, None, None, "", None, "no time, no batch"),
+        Run(2016, "Intel (Das et al.)", "VGG-A", "128 Xeon E5", 512, None, None, "arXiv:1602.06709, abstract",
+            None, "no time, no rate; 90 times one host, so 70 %"),
         Run(2016, "Google (Chen et al.)", "Inception V3", "200 K40", None, 22.94 * 60, None, "", None,
             "rate of a K40 and network are missing"),
         Run(2016, "Amazon (MXNet)", "Inception V3", "128 K80", None, 6.57 * 60, None, "",

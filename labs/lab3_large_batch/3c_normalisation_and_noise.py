@@ -518,11 +518,11 @@ normalisation.gains(recorded)
 #   Decay of the kernels only does not: 0.1 ± 0.8 and −0.4 ± 0.6. Directly compared, it is behind by 0.6 ± 0.8 and by
 #   0.9 ± 0.6.
 #
-# **A trap.** The table also has runs in which all variants got the rate that is best *without* decay, 0.2 (use: "same
-# rate"). There kernels only is behind in all 20 pairs of runs, on average by 0.2 to 1.2 points, and it looks as if the
-# published result were reversed. With a rate for each, the difference at few updates is gone. At η = 0.2 and momentum
-# .9, a decay of .01 or .03 takes 2 or 6 % off a weight at each update. That is a strong recipe, and it moves the best
-# rate: from 0.05 to 0.4 among these variants.
+# **A trap.** `recorded/normalisation.csv` also has runs that are not in the table above: all variants got the rate that
+# is best *without* decay, 0.2 (use: "same rate"). There kernels only is behind in all 20 pairs of runs, on average by
+# 0.2 to 1.2 points, and it looks as if the published result were reversed. With a rate for each, the difference at few
+# updates is gone. At η = 0.2 and momentum .9, a decay of .01 or .03 takes 2 or 6 % off a weight at each update. That is
+# a strong recipe, and it moves the best rate: from 0.05 to 0.4 among these variants.
 #
 # Is the published result wrong? Nothing here says so. Theirs are networks with 25 and 62 million weights and 90 or 95
 # epochs of ImageNet; ours has 24,282 weights and makes 80 or 100 updates, with a λ that is large so that it does

@@ -657,12 +657,16 @@ def update_layers(run, rule, eta, states, **settings):
     return seen
 
 
-def train(name, seed=0):
-    """80 updates with one of the rules: multipliers and relative steps [80, 4], validation accuracy."""
+def train(name, line, before):
+    """80 updates with one of the rules: multipliers and relative steps [80, 4], validation accuracy.
+
+    `line` is told how far all runs are; so many have been made `before`.
+    """
     rule, peak, settings = rules[name]
-    run = trial.Run(problem.model(seed), keras.optimizers.SGD(), problem.train, seed=seed)  # SGD stays unused
+    run = trial.Run(problem.model(0), keras.optimizers.SGD(), problem.train, seed=0)  # SGD stays unused
     states, trust, relative = [None] * len(run.model.trainable_variables), [], []
     for update in range(UPDATES):
+        line.at((before + update / UPDATES) / len(rules), name)
         eta = rate(update, peak)
         seen = update_layers(run, rule, eta, states, **settings)
         kernels = [seen[k] for k in KERNELS.values()]
@@ -677,8 +681,7 @@ def my_runs():
     results = {}
     with Filling("five runs") as line:
         for number, name in enumerate(rules):
-            line.at(number / len(rules), name)
-            results[name] = train(name)
+            results[name] = train(name, line, number)
     return results
 
 
@@ -953,6 +956,8 @@ recorded.fillna("").set_index("optimizer")
 # | LARS, optax and TF-models | λ = τ ‖w‖ / ‖∇L + b w‖ | 3.0006684, 3.9832218 |
 # | LAMB, paper, optax, timm, this course | decay in $u$ | 3.0119583, 3.8817266 |
 # | LAMB, decay first and not in the ratio, as AdamW | w ← (1 − η b) w, then u without decay | 3.0391470, 3.8811021 |
+#
+# Some slides print "LARS" with a minimum, λ = min(γ, η ‖w‖ / ‖∇L‖). That is what this course, and apex, call LARC.
 #
 # Just as many choices hide in what is skipped, in τ and in whether η stands inside the momentum. A learning rate of
 # one library means nothing in another.

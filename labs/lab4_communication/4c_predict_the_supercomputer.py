@@ -610,7 +610,8 @@ prediction.accuracy_and_time(
 #
 # The slide "Pushing synchronous SGD farther" of a tutorial of 2018 (Pedram et al.) puts ten runs on one time line,
 # from 22.94 hours to 8.7 minutes. Here are those of them that tables 4 and 5 don't have, one of its references, and two
-# later runs. Where *confirmed by* is empty, we found the figures on that slide only.
+# later runs. What *confirmed by* does not name, we found on that slide only. (The slide has Preferred Networks with 256
+# GPUs; table 5 has their 1,024.)
 
 # %%
 pd.DataFrame(
@@ -692,15 +693,15 @@ unseen.loc[far_off, ["test", "system", "network", "ranks", "images", "published"
 
 # %% [markdown]
 # In the left panel half of the errors are below 3.9 points and the largest is 22: hardly better than one number for
-# all. Of one system the predictions lie close together, what was published does not. Where messages are hidden, the
-# model sees nothing but the number of ranks, and these systems differ by their programs:
+# all. Within a system the predictions lie close together (but for Horovod's benchmark), what was published does not.
+# Where messages are hidden, the model sees nothing but the number of ranks, and these systems differ by their programs:
 #
 # - **DLPerf** ran the same network on the same machines with six programs, and published 82 to 95 %. The model knows
 #   machines, not programs: it says 91 for all. Half of this spread remains, whatever it says.
 # - **TensorFlow on a DGX-1:** AlexNet and VGG-16 have most of their weights in the last layers, whose gradients are
 #   ready first. The model hides their messages behind the backward pass, and is up to 22 points too good. Whether that
 #   program did so the page doesn't say. Its other networks went through a parameter server, and are up to 6 points
-#   better than predicted.
+#   better than predicted. On GCE's eight K80s VGG-16 is 11 points below the prediction, and we have no other reason.
 # - **TensorFlow on EC2** used parameter servers over 10 Gbit/s. Inception V3 is within 5 points; ResNets on 32 and 64
 #   GPUs are up to 16 points worse than predicted: more bytes for less work, and no all-reduce.
 # - **Jia et al.** worked on exactly this: their own fusion and their hybrid all-reduce. With Horovod's defaults the
@@ -881,4 +882,5 @@ prediction.honest(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the model 
 # - Y. You et al.: *ImageNet Training in Minutes.* arXiv:1709.05011
 # - T. Akiba et al.: *Extremely Large Minibatch SGD.* arXiv:1711.04325; *ChainerMN.* arXiv:1710.11351
 # - S. Williams et al.: *Roofline.* CACM 52, 2009, doi:10.1145/1498765.1498785
-# - A. Pedram et al.: the tutorial that asks for the roofline of distributed training and shows what log axes hide
+# - A. Pedram, W. Lynch, G. Lauterbach: slides of a tutorial, 2018 (no title on them): the roofline of distributed
+#   training, and what log axes hide

@@ -102,6 +102,16 @@ class TestLarge:
         text = (ROOT / "assessment" / "reference" / "large.py").read_text()
         assert f"RATE = {best['rate']}" in text and f"optimizers.{best['way']}(" in text
 
+    def test_what_the_notebook_says_of_momentum_sgd(self):
+        text = (ROOT / "assessment" / "master" / "assessment.py").read_text(encoding="utf-8")
+        sgd = self.TUNING[self.TUNING["way"] == "SGD"]
+        naive = self.RUNS[self.RUNS["script"] == "naive"]["test_accuracy"]
+        reached = pd.concat([sgd["test"].dropna(), naive])
+        least, most = (round(100 * (self.ASKED.test_accuracy - one)) for one in (reached.max(), reached.min()))
+        assert f"256 and twice that end {least} to {most} points below the target" in text
+        tried = sgd[sgd["use"] == "tuning"].set_index("rate")["validation"]
+        assert tried.max() - tried[1.6] > 0.05 and "in proportion to the batch far below" in text
+
 
 def test_being_watched_costs_what_the_text_says():
     runs = pd.read_csv(RESULTS / "overhead.csv", comment="#").set_index(["kind", "run"])

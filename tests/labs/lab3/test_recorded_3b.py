@@ -92,6 +92,13 @@ def test_growth():
     assert f"{told(found['growth from 256']).lstrip('−')} points are lost. Growth is free" in TEXT
 
 
+def test_legw_against_its_base(scaling):
+    results = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+    mean = 100 * results.groupby(["rule", "batch"])["test"].mean()
+    legw, base = mean["LEGW", 1024], mean["tuned", 16]
+    assert f"64 times the base, has {legw:.1f} %, the base of 16 has {base:.1f}: in eight epochs it makes 96" in TEXT
+
+
 def test_curvature():
     table = read("curvature")
     table["ratio"] = table["sharpness"] * table["eta"] / 3.8
@@ -102,6 +109,7 @@ def test_curvature():
     assert f"√ begins at {ratio['√', 0, 0]:.1f} times the edge" in TEXT
     assert f"the linear rule at {ratio['linear', 0, 0]:.0f} times" in TEXT
     assert ratio["√", 0, 3] < 1 and ratio["linear", 0, 3] < 1
-    assert f"at {ratio['√', 24].max():.1f} of it at most" in TEXT and 1 < ratio["√", 12].max() < 1.3
+    assert f"at {ratio['√', 24].max():.1f} of it at most" in TEXT
+    assert f"with 12 it goes up to {ratio['√', 12].max():.1f} times the edge" in TEXT
     assert f"with 24 updates by up to {ratio['linear', 24].max():.1f} times" in TEXT
     assert f"3.8/{calm[0]:.0f} = {3.8 / calm[0]:.2f}" in TEXT
