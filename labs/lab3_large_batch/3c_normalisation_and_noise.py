@@ -504,7 +504,7 @@ normalisation.by_setting({"live: λ = .01": table}, x="variant", y="validation a
 # Recorded: five seeds, and each variant with the rate that is best *for it*, out of the same six.
 
 # %%
-normalisation.decays(recorded, "Fashion-MNIST · 2 cores · 5 seeds · recorded: course reproduce normalisation")
+normalisation.decays(recorded, "course reproduce normalisation")
 
 # %%
 normalisation.gains(recorded)
