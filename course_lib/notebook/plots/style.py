@@ -27,6 +27,7 @@ _RANKS = (*PALETTE, "#8c6d46")  # eight, as many as the largest picture has
 CARD, INK, FAINT = "#fbfbf9", "#2b2b2b", "#6b6b6b"
 GRID, SPINE = "#e6e6e2", "#b8b8b4"
 WIDTH = 900  # pixels: a notebook's output area
+LETTERS = 145  # of a caption, that fit into it
 
 _STYLE = {
     "figure.facecolor": CARD,
@@ -91,7 +92,8 @@ def blank(height: float, caption: str = "") -> Card:
     with style():
         figure = Card(figsize=(WIDTH / 100, height / 100))
         if caption:
-            figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=8.5, parse_math=False)
+            size = 8.5 * min(1, LETTERS / len(caption))  # a long one is set smaller rather than cut off
+            figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=size, parse_math=False)
     return figure
 
 
