@@ -146,3 +146,9 @@ def test_what_is_said_of_the_rules(recorded):
     assert round(lost["SGD"]) == 6 and lost["LARS"] > 10
     for method in ("SGD", "LARS"):
         assert of(recorded, method, 1_280, "linear").mean() < 0.2
+
+
+def test_what_the_earlier_table_said():
+    earlier = pd.read_csv(FOLDER / "recorded/shoot_out_earlier.csv", comment="#").groupby("method")["test"].mean()
+    assert earlier.idxmax() == "SGD" and "with a batch of 1,280, no method beats SGD" in TEXT
+    assert f"LARS was {100 * (earlier['SGD'] - earlier['LARS']):.1f} points *behind*" in TEXT
