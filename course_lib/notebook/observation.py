@@ -9,20 +9,23 @@ import numpy as np
 from course_lib.ranks.evidence import Moment
 
 MIN_CPU_SHARE = 0.4  # of the CPU seconds of the busiest rank, that each must use while they speak to each other
+MAX_PAUSES = 0.5  # of the looks: so much may be pauses, in which rank 0 saves or evaluates and the others wait for it
 MAX_SILENT_SHARE = 0.6  # of the ranks' CPU seconds, that may pass without a word between them
 SPAN_S = 2.0  # in which ranks that average every step speak at least once, however large their batches are
 _MIN_SPANS = 8  # that it takes to say anything
-_SILENCE = 0.1  # of the mean number of bytes in a span: below it, nobody speaks
+_SILENCE = 0.1  # of the mean number of bytes in a span, or between two looks: below it, nobody speaks
 _ENDS = 0.1  # of all bytes: what is spoken before the first tenth, as at the start, or after the last says nothing
 _MIN_MOMENTS = 6  # that it takes to say anything
 
 
 def idle(moments: Sequence[Moment]) -> str:
     """A sentence about a rank that computed little while the ranks spoke to each other, "" where none did."""
-    _, _, seconds = _training(moments)
+    _, spoken, seconds = _training(moments)
     if len(seconds) < _MIN_MOMENTS or seconds.shape[1] < 2:
         return ""
-    used = seconds.sum(axis=0)
+    speaking = spoken >= _SILENCE * spoken.mean()
+    # Where most looks are silent the steps are long, and what is computed between two words counts.
+    used = seconds[speaking if np.mean(~speaking) <= MAX_PAUSES else slice(None)].sum(axis=0)
     rank = int(used.argmin())
     if used[rank] >= MIN_CPU_SHARE * used.max():
         return ""

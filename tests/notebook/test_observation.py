@@ -48,3 +48,13 @@ def test_ranks_that_speak_now_and_then():
 )
 def test_little_to_look_at_says_nothing(few):
     assert (observation.idle(few), observation.silent(few)) == ("", "")
+
+
+def test_a_rank_that_saves_while_the_others_wait_for_it_is_no_reason():
+    cpu, alone = [0.08] * 6 + [0.0] * 5, [0.08] * 6 + [0.2] * 5
+    assert observation.idle(looks(([1e6] * 6 + [0] * 5) * 6, alone * 6, cpu * 6)) == ""
+
+
+def test_in_long_steps_what_is_computed_between_two_words_counts():
+    told = observation.idle(looks([1e7, 0, 0, 0, 0] * 12, 0.2, [0.1, 0, 0, 0, 0] * 12))
+    assert "rank 1 used" in told

@@ -3,9 +3,10 @@
 The quick network on the first 12,288 images of Fashion-MNIST, B = 1,024, SGD with momentum 0.9, eight epochs of 12
 updates, cosine decay. Two peak rates: what √ and what the linear rule make of rate_scaling's base (0.03125 at B = 16).
 Three warm-ups for each: none, LEGW's (12 updates), a quarter of the run (24). And for comparison a rate that is small
-enough for any curvature met here. λ_max is the largest eigenvalue of the Hessian of the loss as it is trained, with
-batch norm over the batch: 512 training images, by Lanczos' method to 2 %. (Power iteration is
-slow here: at the start the largest eigenvalue and the most negative one are of like magnitude.) Three seeds.
+enough for any curvature met here, with B = 64 and 4,096 too, and the same rates and updates. λ_max is the largest
+eigenvalue of the Hessian of the loss as it is trained, with batch norm over the batch: 512 training images, by Lanczos'
+method to 2 %. (Power iteration is slow here: at the start the largest eigenvalue and the most negative one are of like
+magnitude.) Three seeds.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ IMAGES, BATCH, EPOCHS, MOMENTUM = 12_288, 1024, 8, 0.9
 K = 64  # BATCH over rate_scaling's base of 16
 PEAKS = {"√": 0.25, "linear": 2.0}  # rates
 WARM_UPS = (0, 12, 24)  # updates
-SMALL_RATE = 0.01  # of the run that no edge disturbs
+SMALL_RATE = 0.01  # of the runs that no edge disturbs
+OTHER_BATCHES = (64, 4096)  # of these runs
 MEASURED = (0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 36, 48, 60)  # after so many updates
 HESSIAN_IMAGES, TOLERANCE, LANCZOS_VECTORS = 512, 0.02, 12
 SEEDS = (1, 2, 3)
@@ -70,7 +72,7 @@ def product_of(model, images, labels):
     return product, sum(sizes)
 
 
-def run(rule: str, peak: float, warm_up: int, seed: int) -> dict:
+def run(rule: str, peak: float, warm_up: int, batch: int, seed: int) -> dict:
     """One run; each value is a list with a number for each of MEASURED."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from scipy.sparse.linalg import LinearOperator, eigsh
@@ -91,7 +93,7 @@ def run(rule: str, peak: float, warm_up: int, seed: int) -> dict:
     for after in MEASURED:
         while training.updates < after:
             optimizer.learning_rate = plan[training.updates]
-            loss = training.train(1, BATCH)
+            loss = training.train(1, batch)
         first = random.standard_normal(size)
         (value,) = eigsh(
             hessian, k=1, which="LA", v0=first, tol=TOLERANCE, ncv=LANCZOS_VECTORS, return_eigenvectors=False
@@ -112,7 +114,8 @@ def settings() -> list[dict]:
     """All runs."""
     kinds = [{"rule": rule, "peak": peak, "warm_up": steps} for rule, peak in PEAKS.items() for steps in WARM_UPS]
     kinds.append({"rule": "small", "peak": SMALL_RATE, "warm_up": 0})
-    return [{**kind, "seed": seed} for kind in kinds for seed in SEEDS]
+    runs = [{**kind, "batch": BATCH, "seed": seed} for kind in kinds for seed in SEEDS]
+    return runs + [{**kinds[-1], "batch": batch, "seed": seed} for batch in OTHER_BATCHES for seed in SEEDS]
 
 
 def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
@@ -127,7 +130,7 @@ def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Card:
-    """λ_max by update for each warm-up, beside its edge."""
+    """λ_max by update for each warm-up, beside its edge; and without any edge, by batch size."""
     from labs.lab3_large_batch.lessons import figures_3b
 
     return figures_3b.curvature(table, momentum=MOMENTUM, caption=caption)

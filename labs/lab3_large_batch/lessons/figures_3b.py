@@ -246,20 +246,27 @@ def differences(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Card:
-    """λ_max in the first updates, a panel for each peak rate, beside the edge 2(1 + m)/η of each warm-up.
+    """λ_max in the first updates, a panel for each peak rate, beside the edge 2(1 + m)/η of each warm-up; in the last
+    panel at the small rate, for each batch size.
 
     Solid: medians over the seeds of the measured λ_max; dashed, in the same colour: the edge of the update's rate.
 
     Args:
-        table: of the experiment curvature: rule, warm_up, seed, after, eta, sharpness. The rule "small" is drawn in
-            each panel, without an edge.
+        table: of the experiment curvature: rule, warm_up, batch, seed, after, eta, sharpness. The rule "small" is
+            drawn in each panel, without an edge.
     """
-    peaks = [rule for rule in table["rule"].unique() if rule != "small"]
+    small = table["rule"] == "small"
+    peaks, (batch,) = table.loc[~small, "rule"].unique(), table.loc[~small, "batch"].unique()
+    calm = {size: rows.groupby("after")["sharpness"].median() for size, rows in table[small].groupby("batch")}
     with style():
-        figure, axes = card(height=420, columns=len(peaks), caption=caption)
+        figure, (*axes, last) = card(height=420, columns=len(peaks) + 1, caption=caption)
+        for number, (size, middle) in enumerate(calm.items()):
+            colour = FAINT if size == batch else PALETTE[-1 - number]
+            last.plot(middle.index, middle, color=colour, linewidth=2, label=f"B = {size:,}")
+        last.legend(loc="upper right", fontsize=9.5)
+        last.set(ylim=(0, None), xlabel="updates made", title=f"the lowest rate, {table.loc[small, 'eta'].max():g}")
         for axis, rule in zip(axes, peaks):
-            calm = table[table["rule"] == "small"].groupby("after")["sharpness"].median()
-            axis.plot(calm.index, calm, color=FAINT, linewidth=2, label="a rate far below any edge")
+            axis.plot(calm[batch].index, calm[batch], color=FAINT, linewidth=2, label="a rate far below any edge")
             for number, (steps, rows) in enumerate(table[table["rule"] == rule].groupby("warm_up")):
                 middle = rows.groupby("after")[["sharpness", "eta"]].median()
                 name = f"{steps:g} updates of warm-up" if steps else "no warm-up"
@@ -274,10 +281,11 @@ def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Car
             axis.yaxis.set_minor_formatter(NullFormatter())
             axis.set_xlabel("updates made")
             peak = table.loc[table["rule"] == rule, "eta"].max()
-            axis.set_title(f"{rule}: η up to {peak:g}; dashed: 2(1 + m)/η")
+            axis.set_title(f"{rule}: η up to {peak:g}")
         axes[0].set_ylabel("λ_max", labelpad=0)
+        axes[0].plot([], [], color=FAINT, linewidth=1.2, linestyle=(0, (4, 2)), label="2(1 + m)/η")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=5, columnspacing=1.2)
-        figure.subplots_adjust(left=64 / WIDTH, wspace=0.18)
+        figure.subplots_adjust(left=64 / WIDTH, wspace=0.22)
     return figure
 
 

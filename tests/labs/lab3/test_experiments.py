@@ -117,7 +117,7 @@ TINY = {
     "longer": {"IMAGES": 960, "SETTINGS": ((320, 4), (160, 2)), "RATES": (0.03,), "SEEDS": (1, 2)},
     "curvature": {
         "IMAGES": 960, "BATCH": 160, "EPOCHS": 2, "MEASURED": (0, 1, 4), "HESSIAN_IMAGES": 60, "WARM_UPS": (0, 2),
-        "SEEDS": (1,),
+        "SEEDS": (1,), "OTHER_BATCHES": (80,),
     },
     "tricks": {
         "IMAGES": 960, "EPOCHS": 2, "SMALL": 64, "LARGE": 320, "RATES": (0.1,), "SEEDS": (1,),

@@ -69,9 +69,11 @@ def test_differences_are_taken_seed_by_seed():
 
 def test_the_curvature_stands_beside_the_edge_of_its_rate():
     rows = [(rule, 0, 1, after, eta, 10.0) for rule, eta in (("√", 0.38), ("small", 0.01)) for after in (0, 4)]
-    table = pd.DataFrame(rows, columns=["rule", "warm_up", "seed", "after", "eta", "sharpness"])
-    (axis,) = figures_3b.curvature(table, momentum=0.9, caption="a caption").axes
-    calm, measured, edge = axis.lines
+    table = pd.DataFrame(rows, columns=["rule", "warm_up", "seed", "after", "eta", "sharpness"]).assign(batch=1024)
+    other = table[table["rule"] == "small"].assign(batch=64, sharpness=20.0)
+    axis, last = figures_3b.curvature(pd.concat([table, other]), momentum=0.9, caption="a caption").axes
+    assert {line.get_label(): line.get_ydata()[-1] for line in last.lines} == {"B = 64": 20, "B = 1,024": 10}
+    calm, measured, edge, _ = axis.lines
     np.testing.assert_allclose(measured.get_ydata(), 10)
     np.testing.assert_allclose(edge.get_ydata(), 10)  # 2 · 1.9 / 0.38
     assert "0.38" in axis.get_title(loc="left") and calm.get_label() == "a rate far below any edge"

@@ -102,6 +102,10 @@ def test_legw_against_its_base(scaling):
 def test_curvature():
     table = read("curvature")
     table["ratio"] = table["sharpness"] * table["eta"] / 3.8
+    by_batch = table[table["rule"] == "small"].groupby(["after", "batch"])["sharpness"].median()
+    words = "at {:.0f}, {:.0f} and {:.0f} with 64, 1,024 and 4,096 examples each".format(*by_batch[24])
+    assert words in TEXT and "after 60 at {:.0f}, {:.0f} and {:.0f}".format(*by_batch[60]) in TEXT
+    table = table[table["batch"] == 1_024]
     middle = table.groupby(["rule", "warm_up", "after"])[["sharpness", "ratio"]].median()
     calm = middle["sharpness"]["small", 0]
     assert f"from {calm[0]:.0f} to {calm[60]:.0f} with a rate" in TEXT
