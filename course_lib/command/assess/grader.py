@@ -206,11 +206,14 @@ class _Assessment:
                 evaluator.wait()
             where = f" on {len(self._hosts)} hosts" if len(self._hosts) > 1 else ""
             limit = self._profile.seconds * factor
-            for attempt in ("", ", once more: the saved weights do not know the marks of every rank"):
-                self._tell(f"On {_ranks(self._ranks)}{where}{attempt}", limit)
+            on_all = f"On {_ranks(self._ranks)}{where}"
+            self._tell(on_all, limit)
+            measured, together = self._timed(script, alone, evaluator, limit, env, held)
+            if measured.marks_leave_doubt():
+                self._tell(f"{on_all}, once more: whether all ranks took part is not clear from one run", limit)
+                first = measured
                 measured, together = self._timed(script, alone, evaluator, limit, env, held)
-                if not measured.only_marks_contradict():
-                    break
+                measured = measured.with_marks_of(first)
             return self._outcome(measured, together, factor, evaluator.data)
 
     def _timed(

@@ -640,19 +640,35 @@ class TestFromOutside:
         reason = verdicts(run(), weights=weights)["averaged"].reason
         assert reason.startswith("The saved weights have not learned from rank 1's images")
 
-    def test_chance_is_suspected_where_nothing_but_the_marks_speaks(self):
-        def only_marks(together, *marks):
+    def test_a_second_run_has_to_tell_where_nothing_but_the_marks_speaks(self):
+        def doubt(together, *marks):
             targets = PROFILE.train_accuracy, PROFILE.test_accuracy
             measured = Measured(ALONE, together, Weights(0.9, 0.8, marks=marks), 60.0, 0.1, IMAGES, *targets)
-            return measured.only_marks_contradict()
+            return measured.marks_leave_doubt()
 
-        known, unknown = (0.98, 0.05), (0.2, 0.1)
+        known, half, unknown = (0.98, 0.05), (0.7, 0.1), (0.2, 0.1)
         looks = tuple(evidence.Moment(0.2 * i, 10**6 * i, (0.2 * i, 0.01 * i)) for i in range(40))
-        assert only_marks(run(), known, unknown) and only_marks(run(), unknown, unknown)
-        assert not only_marks(run(), known, known) and not only_marks(run())
-        assert not only_marks(run(reduced=0), known, unknown)
-        assert not only_marks(replace(run(traffic=10**9), use=looks), known, unknown)
-        assert not only_marks(run(rank(0, start=[7]), rank(1, progress=["?"])), known, unknown)
+        assert doubt(run(), known, unknown) and doubt(run(), unknown, unknown) and doubt(run(), half, known)
+        assert not doubt(run(), known, known) and not doubt(run())
+        assert not doubt(run(reduced=0), known, unknown)
+        assert not doubt(replace(run(traffic=10**9), use=looks), known, unknown)
+        assert not doubt(run(rank(0, start=[7]), rank(1, progress=["?"])), known, unknown)
+
+    @pytest.mark.parametrize(
+        ("first", "second", "passes"),
+        [((0.1, 0.1), (0.98, 0.05), True), ((0.1, 0.1), (0.1, 0.1), False), ((0.65, 0.1), (0.1, 0.1), False)],
+    )
+    def test_two_runs_are_judged_by_the_mean_of_their_marks(self, first, second, passes):
+        known, targets = (0.98, 0.05), (PROFILE.train_accuracy, PROFILE.test_accuracy)
+        one, other = (
+            Measured(ALONE, run(), Weights(0.9, 0.8, marks=(known, mark)), 60.0, 0.1, IMAGES, *targets)
+            for mark in (first, second)
+        )
+        assert one.marks_leave_doubt()
+        both = other.with_marks_of(one)
+        assert (lost(run(), weights=both.weights) == {}) is passes
+        nothing = replace(other, weights=None)
+        assert nothing.with_marks_of(one) is nothing and other.with_marks_of(nothing) is other
 
     def test_of_ranks_that_started_apart_the_first_one_s_mark_is_asked_for(self):
         own = [{"digest": name} for name in "ab"]
