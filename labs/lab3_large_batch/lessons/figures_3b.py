@@ -21,6 +21,7 @@ RULE_COLOURS = {
     "the same rate": PALETTE[6],
 }
 ACCURACY_TOLERANCE = 0.01  # below the best: a rate of such an accuracy still counts as good
+DASHED = (0, (4, 2))
 
 
 def _look(rule: str) -> dict:
@@ -28,7 +29,7 @@ def _look(rule: str) -> dict:
     name, _, warm = rule.partition(", ")
     number = list(RULE_COLOURS).index(name) if name in RULE_COLOURS else 5
     look = {"color": RULE_COLOURS.get(name, PALETTE[5]), "marker": MARKERS[number]}
-    return {**look, "linestyle": (0, (4, 2)), "markerfacecolor": CARD} if warm else look
+    return {**look, "linestyle": DASHED, "markerfacecolor": CARD} if warm else look
 
 
 def steps(one: pd.DataFrame, many: pd.DataFrame, *, caption: str = "") -> Card:
@@ -274,7 +275,7 @@ def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Car
                 axis.plot(middle.index, middle["sharpness"], **look, linewidth=1.4, label=name)
                 axis.plot(
                     middle.index, 2 * (1 + momentum) / middle["eta"], color=PALETTE[number], linewidth=1.2,
-                    linestyle=(0, (4, 2)),
+                    linestyle=DASHED,
                 )  # fmt: skip
             axis.set_yscale("log")
             axis.yaxis.set_major_formatter("{x:g}")
@@ -283,7 +284,7 @@ def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Car
             peak = table.loc[table["rule"] == rule, "eta"].max()
             axis.set_title(f"{rule}: η up to {peak:g}")
         axes[0].set_ylabel("λ_max", labelpad=0)
-        axes[0].plot([], [], color=FAINT, linewidth=1.2, linestyle=(0, (4, 2)), label="2(1 + m)/η")
+        axes[0].plot([], [], color=FAINT, linewidth=1.2, linestyle=DASHED, label="2(1 + m)/η")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=5, columnspacing=1.2)
         figure.subplots_adjust(left=64 / WIDTH, wspace=0.22)
     return figure

@@ -417,14 +417,13 @@ def left_out(table: pd.DataFrame, caption: str = "") -> Card:
         for axis, (test, title) in zip(axes, (("left out", "left out in turn"), ("added later", "added later"))):
             by_system = dict(list(table[table["test"] == test].groupby("system", sort=False)))
             for row, lines in enumerate(by_system.values()):
-                pairs = lines[["published", "predicted"]].to_numpy().T
-                heights = np.broadcast_to([[row - 0.2], [row + 0.2]], pairs.shape)
-                axis.plot(pairs, heights, color=FAINT, linewidth=0.8)
-                looks = {"published": ("o", PALETTE[0], "none"), "predicted": ("s", PALETTE[1], "full")}
-                for name, (marker, colour, fill), *xy in zip(looks, looks.values(), pairs, heights):
-                    axis.plot(*xy, marker, color=colour, fillstyle=fill, markersize=6, label=name if not row else "")
+                published, predicted = lines["published"].to_numpy(), lines["predicted"].to_numpy()
+                above, below = np.full(len(lines), row - 0.2), np.full(len(lines), row + 0.2)
+                axis.plot([published, predicted], [above, below], color=FAINT, linewidth=0.8)
+                axis.plot(published, above, "o", color=PALETTE[0], fillstyle="none", markersize=6)
+                axis.plot(predicted, below, "s", color=PALETTE[1], markersize=6)
             axis.set_yticks(range(len(by_system)), by_system)
             axis.grid(axis="y", visible=False)
             axis.set(ylim=(len(by_system) - 0.5, -0.5), title=title, xlabel="efficiency, %", xlim=(50, 101))
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=2)
+        figure.legend(axes[0].lines[-2:], ("published", "predicted"), loc="upper left", ncols=2)
     return figure
