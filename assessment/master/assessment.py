@@ -170,8 +170,9 @@ widgets.assess("large.py", profile=large.profile.name)
 #
 # ## Handing in
 #
-# Save `assessment.py` and hand in this folder. For the mark your script is run anew, once; the cells below turn what
-# came of it into points, one criterion each. There is nothing for you to do here. `large.py` is graded only if your
+# Save `assessment.py` and hand in this folder. For the mark your script is assessed anew; where one run leaves doubt
+# which ranks took part, it runs on all ranks a second time. The cells below turn what came of it into points, one
+# criterion each. There is nothing for you to do here. `large.py` is graded only if your
 # instructor asks for it.
 
 # %% hidden="serial" points=5

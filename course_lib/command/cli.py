@@ -134,9 +134,11 @@ def assess(
     from course_lib.command import console
     from course_lib.command.assess import contract, grader, leaderboard, report
     from course_lib.ranks import remote
-    from course_lib.system.files import write
+    from course_lib.system.files import require_place, write
 
     hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
+    if json_file:
+        require_place(json_file)  # now, not after minutes
     with console.stages() as follow:
         outcome = grader.assess(script, ranks=ranks, profile=profile, hosts=hosts, on_event=follow)
     if json_file:
@@ -183,7 +185,7 @@ def reproduce(
 @app.command()
 def grade(
     directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
-    jobs: Optional[int] = typer.Option(None, help="Submissions graded at the same time; default: 1, with --slurm all."),
+    jobs: Optional[int] = typer.Option(None, help="Submissions graded at a time; default: 1, with --slurm up to 64."),
     slurm: bool = typer.Option(False, "--slurm", help="Each as a job of Slurm."),
     accept: Optional[List[str]] = typer.Option(
         None, metavar="LEARNER", help="You have looked at what this learner handed in: let it count."

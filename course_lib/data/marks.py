@@ -24,7 +24,8 @@ import numpy as np
 VARIABLE = "COURSE_MARKS"  # names the file that says which of this rank's images carry a mark
 STRENGTH = 0.42  # of the range of a pixel, by which the pattern makes it lighter or darker
 TILE = 4  # pixels
-PER_PART = 32  # marked images, and as many with other patterns, among those that a rank reads in an epoch
+PER_PART = 32  # marked images at least, and as many with other patterns, among those that a rank reads in an epoch
+SHARE = 0.005  # of all images at least: in few updates, as with large batches, each must show some
 OTHERS = 16  # patterns of a rank's images that keep their labels
 
 
@@ -61,8 +62,8 @@ def draw(number: int, classes: int, rng: np.random.Generator) -> list[Mark]:
 
 
 def number(images: int, ranks: int) -> int:
-    """How many of a rank's images are marked: PER_PART of those that it reads, if it reads its part only."""
-    return min(PER_PART * ranks, images // 8)
+    """How many of a rank's images are marked: SHARE, and PER_PART of those that it reads, if it reads its part only."""
+    return min(max(PER_PART * ranks, round(SHARE * images)), images // 8)
 
 
 def others(marks: Sequence[Mark], rng: np.random.Generator) -> list[np.ndarray]:

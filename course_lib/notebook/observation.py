@@ -9,23 +9,29 @@ import numpy as np
 from course_lib.ranks.evidence import Moment
 
 MIN_CPU_SHARE = 0.4  # of the CPU seconds of the busiest rank, that each must use while they speak to each other
-MAX_PAUSES = 0.5  # of the looks: so much may be pauses, in which rank 0 saves or evaluates and the others wait for it
 MAX_SILENT_SHARE = 0.6  # of the ranks' CPU seconds, that may pass without a word between them
 SPAN_S = 2.0  # in which ranks that average every step speak at least once, however large their batches are
 _MIN_SPANS = 8  # that it takes to say anything
-_SILENCE = 0.1  # of the mean number of bytes in a span, or between two looks: below it, nobody speaks
-_ENDS = 0.1  # of all bytes: what is spoken before the first tenth, as at the start, or after the last says nothing
-_MIN_MOMENTS = 6  # that it takes to say anything
+_MIN_WORDS = 4  # that it takes to say anything
+# Of an update's bytes, between two looks. With fewer it is Horovod that speaks, which asks a thousand times a second
+# whether others are ready, or gradients are compressed.
+_WORD = 0.4
+_LONGEST = 3.0  # times the median: what takes longer from word to word is a pause, in which one rank saves or builds
 
 
-def idle(moments: Sequence[Moment]) -> str:
-    """A sentence about a rank that computed little while the ranks spoke to each other, "" where none did."""
-    _, spoken, seconds = _training(moments)
-    if len(seconds) < _MIN_MOMENTS or seconds.shape[1] < 2:
+def idle(moments: Sequence[Moment], update: int = 0) -> str:
+    """A sentence about a rank that computed little from word to word between the ranks, "" where none did.
+
+    `update`: bytes that go between all ranks where they average the gradients of all weights once.
+    """
+    _, spoken, seconds = _since_the_last(moments)
+    words = _words(spoken, update)
+    if len(words) <= _MIN_WORDS or seconds.shape[1] < 2:
         return ""
-    speaking = spoken >= _SILENCE * spoken.mean()
-    # Where most looks are silent the steps are long, and what is computed between two words counts.
-    used = seconds[speaking if np.mean(~speaking) <= MAX_PAUSES else slice(None)].sum(axis=0)
+    # What comes before the first word is the start. In a pause most may wait for one; in a step all compute: so a pause
+    # counts no more than a long step.
+    steps = np.add.reduceat(seconds[: words[-1] + 1], words[:-1] + 1)
+    used = np.minimum(steps, _LONGEST * np.median(steps.max(axis=1))).sum(axis=0)
     rank = int(used.argmin())
     if used[rank] >= MIN_CPU_SHARE * used.max():
         return ""
@@ -35,15 +41,18 @@ def idle(moments: Sequence[Moment]) -> str:
     )
 
 
-def silent(moments: Sequence[Moment]) -> str:
+def silent(moments: Sequence[Moment], update: int = 0) -> str:
     """A sentence about ranks that computed, for most of the training, without a word between them; "" else."""
-    times, spoken, seconds = _training(moments)
-    if not len(times) or times[-1] - times[0] < _MIN_SPANS * SPAN_S or seconds.shape[1] < 2 or not seconds.sum():
+    times, spoken, seconds = _since_the_last(moments)
+    words = _words(spoken, update)
+    if len(words) < 2 or seconds.shape[1] < 2:
         return ""
-    span = ((times - times[0]) // SPAN_S).astype(int)
-    spoken, used = np.bincount(span, spoken), np.bincount(span, seconds.sum(axis=1))
-    quiet = spoken < _SILENCE * spoken.mean()
-    share = used[quiet].sum() / used.sum()
+    during = slice(words[0] + 1, words[-1] + 1)
+    span = ((times[during] - times[words[0]]) // SPAN_S).astype(int)
+    if span[-1] < _MIN_SPANS or not seconds[during].sum():
+        return ""
+    told, used = np.bincount(span, spoken[during]), np.bincount(span, seconds[during].sum(axis=1))
+    share = used[told < _word(spoken, update)].sum() / used.sum()
     if share <= MAX_SILENT_SHARE:
         return ""
     return (
@@ -52,14 +61,21 @@ def silent(moments: Sequence[Moment]) -> str:
     )
 
 
-def _training(moments: Sequence[Moment]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Times [n], bytes [n] and CPU seconds [n, ranks] of the looks from the first that counts to the last, each since
-    the look before."""
+def _words(spoken: np.ndarray, update: int) -> np.ndarray:
+    """The looks before which the ranks spoke."""
+    return np.flatnonzero(spoken >= max(1.0, _word(spoken, update)))
+
+
+def _word(spoken: np.ndarray, update: int) -> float:
+    """Bytes that are a word: not more where a burst is much larger, nor where gradients are much smaller."""
+    many = (spoken**2).sum() / max(1, spoken.sum())  # of a look in which much is said
+    return _WORD * (min(update, many) if update else many)
+
+
+def _since_the_last(moments: Sequence[Moment]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Times [n], bytes [n] and CPU seconds [n, ranks] of the looks, each since the look before."""
     if len(moments) < 2:
         return np.zeros(0), np.zeros(0), np.zeros((0, 0))
     times = np.array([moment.time for moment in moments[1:]])
-    spoken = np.diff([moment.traffic for moment in moments])
-    seconds = np.maximum(np.diff([moment.cpu_seconds for moment in moments], axis=0), 0)
-    told = np.cumsum(spoken) / max(1, spoken.sum())
-    during = slice(int(np.argmax(told > _ENDS)), int(np.argmax(told >= 1 - _ENDS)) + 1)
-    return times[during], spoken[during], seconds[during]
+    spoken = np.diff([float(moment.traffic) for moment in moments])
+    return times, spoken, np.maximum(np.diff([moment.cpu_seconds for moment in moments], axis=0), 0)

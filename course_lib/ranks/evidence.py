@@ -33,7 +33,8 @@ _TRACE = re.compile(
     rb'|"ph": "B", "name": "NEGOTIATE_[A-Z]+",[^{}]*?"pid": (?P<asked>\d+)'
     rb'|"ph": "X", "name": "(?P<entrant>\d{1,9})",[^{}]*?"pid": (?P<entered>\d+)'
     rb'|"ph": "B", "name": "(?P<operation>' + "|".join(COLLECTIVES).encode() + rb')",[^{}]*?"pid": (?P<begun>\d+)'
-    rb'|"pid": (?P<ended>\d+), "args": \{"dtype": "(?P<type>\w+)", "shape": "\[(?P<shape>[\d, ]*)\]"'
+    rb'|"pid": (?P<ended>\d+), "args": \{"dtype": "(?P<type>\w+)", '
+    rb'"shape": "\[(?P<shape>(?:\d{1,12}(?:, ?|(?=\]))){0,8})\]"'
 )
 
 
@@ -162,7 +163,8 @@ class Evidence:
     def looks(self) -> tuple[str, ...]:
         """What the script did on any rank that training does not need, each thing once."""
         found = [record for rank in self.ranks for record in rank.records.get("look", ())]
-        return tuple(dict.fromkeys(f"line {record.get('line')} {str(record.get('what'))[:80]}" for record in found))
+        where = (f"line {record['line']} " if record.get("line") else "" for record in found)
+        return tuple(dict.fromkeys(f"{line}{str(record.get('what'))[:80]}" for line, record in zip(where, found)))
 
     def agreement(self) -> list[tuple[int, bool]]:
         """(updates, whether all ranks held the same trainable weights) for each moment of which all ranks have told."""
@@ -392,7 +394,7 @@ def _read_weights(content: bytes, record: dict) -> tuple[tuple[np.ndarray, ...],
         if not whole or kind not in WEIGHT_TYPES or len(shape) > 8:
             return (), ()
         length = math.prod(shape) * np.dtype(kind).itemsize
-        if position + length > len(content):
+        if position + length > len(content) or (not length and any(shape)):  # NumPy takes no shape like (2**62, 0)
             return (), ()
         weights.append(np.frombuffer(content[position : position + length], kind).reshape(shape))
         position += length

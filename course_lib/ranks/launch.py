@@ -41,6 +41,7 @@ __all__ += ["controllers", "default_ranks", "gpus", "start"]
 Confine = Callable[[RankCommand], RankCommand]
 
 GLOO_TIMEOUT_S = 5  # of silence, after which ranks of an elastic run take another for lost; Horovod's default is 30
+LOADING_LIMIT_S = 120.0  # for TensorFlow and Horovod, on a busy host
 CONFINED_GRACE_S = 8.0  # for what is confined to hand out what it has, at the end
 
 
@@ -187,7 +188,13 @@ def controllers() -> tuple[str, ...]:
 def _ask_horovod() -> list[str]:
     ask = "import horovod.tensorflow as h; print('built', *['gloo'] * h.gloo_built(), *['mpi'] * h.mpi_built())"
     env = {**environment.TENSORFLOW, **os.environ}
-    answer = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, env=env)
+    try:
+        answer = subprocess.run(
+            [sys.executable, "-c", ask], capture_output=True, text=True, env=env, timeout=LOADING_LIMIT_S
+        )
+    except subprocess.TimeoutExpired:
+        sentence = f"Horovod does not load within {LOADING_LIMIT_S:.0f} s: run `course doctor`, it says why."
+        raise CourseError(sentence, code=2) from None
     lines = [line.split()[1:] for line in answer.stdout.splitlines() if line.startswith("built")]
     if not lines or not lines[0]:
         reason = last_line(answer.stderr)

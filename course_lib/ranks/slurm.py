@@ -265,6 +265,9 @@ def _follow(job: str, folder: Path) -> int:
     except KeyboardInterrupt:
         _stop(job, tails)
         return 128 + signal.SIGINT
+    except OSError:  # nobody reads what it tells any more, or its folder is gone
+        cancel(job)
+        raise
     code, sentence = ending(state, job)
     if not sentence and code and not any(shown):
         sentence = (

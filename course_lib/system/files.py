@@ -8,6 +8,8 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
+from course_lib.system.errors import CourseError
+
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
@@ -28,3 +30,15 @@ def write(path: Path, content: bytes) -> None:
     """Write a file whole or not at all. Raises OSError where it can't be written."""
     with replacing(path) as draft:
         draft.write_bytes(content)
+
+
+def require_place(path: Path) -> None:
+    """Make the folder of a file that is written later. Raises CourseError (code 2) where it can't be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        existed = path.exists()
+        path.open("a").close()
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise CourseError(f"{path} can't be written ({error.strerror}): name another file.", code=2) from None

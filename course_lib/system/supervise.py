@@ -82,6 +82,7 @@ def supervise(
                 return 128 + signal.SIGTERM
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the tree is ended whatever comes now
         end_tree(grace)
         if temporary and os.getppid() != asker:
             shutil.rmtree(temporary, ignore_errors=True)

@@ -11,7 +11,7 @@
 #
 # **Time:** 45 minutes; the only run took about 15 seconds on the 2 CPU cores on which this was written. The recorded
 # experiments take minutes each: `course reproduce batch_norm` (or `starts`, `data_size`, `search`), typed in a
-# terminal, makes one again.
+# terminal of the whole course (a learner's container has no experiments), makes one again.
 #
 # **Needs:** 1a to 1c. The network is a small one, three convolutions on Fashion-MNIST, trained with momentum 0.9 and a
 # learning rate that falls to 0 along a cosine.

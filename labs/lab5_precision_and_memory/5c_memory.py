@@ -11,7 +11,7 @@
 # takes its norms.
 #
 # **Time:** 90 minutes; the runs take about 20 seconds on 2 CPU cores. The recorded experiment takes some minutes:
-# `course reproduce recompute`, typed in a terminal, makes it again.
+# `course reproduce recompute`, typed in a terminal of the whole course, makes it again.
 #
 # **Needs:** 1d (the backward pass, memory), 2a (reduce-scatter, all-gather), for the last part 3d (LARS). No GPU.
 
@@ -882,7 +882,7 @@ table.round(3)
 
 # %% [markdown]
 # Stages 1 and 2 send as much as plain data parallelism: the all-gather carries weights in place of gradients. So the
-# memory is saved without any traffic. Stage 3 sends half as much again, because the weights travel twice. (These are
+# memory is saved without any traffic beyond that. Stage 3 sends half as much again, because the weights travel twice. (These are
 # rings. And 5b sends gradients in fewer bits: there an all-gather of weights in full precision is the larger part.)
 #
 # The script `sharded.py` beside this notebook does the same in Keras, for networks that are not one vector. Try it:

@@ -12,7 +12,7 @@
 #
 # **Time:** 70 minutes; the runs took about 20 seconds on the 2 CPU cores on which this was written.
 #
-# **Needs:** 2a (all-reduce), 3c (batch norm on ranks), 3e (LARS), 4c (the cost model), 8a.
+# **Needs:** 2a (all-reduce), 3c (batch norm on ranks), 3d (LARS), 4c (the cost model), 8a.
 
 # %%
 import numpy as np

@@ -22,6 +22,13 @@ def test_help_names_every_command():
         assert f" {command} " in done.stdout
 
 
+def test_a_place_that_takes_no_outcome_is_told_before_the_assessment(tmp_path):
+    done = course("assess", "assessment.py", "--json", str(tmp_path))
+    assert done.returncode == 2
+    assert done.stderr.splitlines() == [f"course: {tmp_path} can't be written (Is a directory): name another file."]
+    assert list(tmp_path.iterdir()) == []
+
+
 @pytest.mark.parametrize(
     "modules",
     [

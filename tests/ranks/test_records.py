@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from course_lib.ranks import evidence
+from course_lib.ranks import environment, evidence
 from course_lib.ranks.launch import Result
 from course_lib.ranks.probe.recorder import Recorder
 
@@ -118,6 +119,26 @@ def test_weights_that_change_between_updates_are_counted_after_the_broadcast(tmp
     assert (found.applied_apart(), found.changed_between()) == (None, 2 / 3)
 
 
+@pytest.mark.parametrize("shape", ["1 2", "9" * 5000, ", ".join("9" * 20)])
+def test_a_timeline_that_horovod_has_not_written_is_passed_over(recorded, shape):
+    def reduced(shape):
+        lines = (
+            '{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "g"}},',
+            '{"ph": "B", "name": "ALLREDUCE", "ts": 1, "pid": 1},',
+            '{"ph": "E", "ts": 2, "pid": 1, "args": {"dtype": "float32", "shape": "[%s]"}},' % shape,
+        )
+        (recorded / "timeline.json").write_text("[\n" + "\n".join(lines))
+        return evidence.read(recorded, 1, Result(0, 1.0), keys=[KEY]).collectives.elements
+
+    assert reduced("3, 4") == {"ALLREDUCE": 12}
+    assert not reduced(shape)
+
+
+def test_weights_of_a_shape_that_no_array_has_are_none(recorded):
+    record = {"shapes": [[2**31, 2**31, 2**31, 0]], "types": ["<f4"], "trainable": [True]}
+    assert evidence._read_weights(b"", record) == ((), ())
+
+
 SCRIPT = """
 import collections, logging, os, sys, tempfile, threading
 Point = collections.namedtuple("Point", "x")
@@ -144,6 +165,8 @@ with tempfile.TemporaryFile() as file: file.write(b"x")
         ("import socket; s = socket.socket(); s.bind(('127.0.0.1', 0))", ["opens a connection"]),
         ("exec('import gc; gc.get_objects()')", ["searches the interpreter's objects"]),
         ("os.kill(os.getpid(), 0)", ["sends a signal"]),
+        ("import psutil; psutil.Process().send_signal(0)", ["sends a signal"]),
+        ("open('/dev/full').close()", ["opens /dev/full"]),
     ],
 )
 def test_what_training_does_not_need_is_told_with_its_line(tmp_path, statement, told):
@@ -155,7 +178,8 @@ def test_what_training_does_not_need_is_told_with_its_line(tmp_path, statement, 
         f"listening.watch(Recorder(Path({str(tmp_path)!r})), {str(script)!r})\n"
         f"runpy.run_path({str(script)!r}, run_name='__main__')"
     )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    env = {**os.environ, environment.MARKS: "/dev/full"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=env)
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in (tmp_path / "rank-0.jsonl").read_text().splitlines()]
     assert {record["what"] for record in records} <= set(told)

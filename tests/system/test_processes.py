@@ -9,6 +9,7 @@ import time
 import psutil
 import pytest
 
+from course_lib.system import supervise
 from course_lib.system.processes import Supervised
 
 TREE = ["sh", "-c", "sleep 71 & echo $!; sleep 72"]
@@ -86,3 +87,20 @@ def test_the_temporary_folder_of_a_process_that_was_killed_is_removed(tmp_path, 
         assert time.monotonic() < deadline
         time.sleep(0.05)
     assert killed or folder.is_dir()
+
+
+def test_a_signal_while_the_tree_is_being_ended_changes_nothing():
+    stubborn = "trap '' TERM; sleep 71 & echo $!; wait"
+    process = subprocess.Popen(
+        supervise.command_line(["sh", "-c", stubborn], grace=1.0),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    with process:
+        sleeper = int(process.stdout.readline())
+        for _ in range(3):
+            process.terminate()
+            time.sleep(0.2)
+        assert process.wait(10) == 128 + 15
+    await_end(sleeper)

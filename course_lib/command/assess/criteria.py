@@ -28,6 +28,8 @@ MIN_TRAFFIC_SHARE = 0.8  # of the bytes that reductions make, which the kernel m
 MIN_BATCH_SHARE = 0.95  # of the batch that is asked, on average: the last one of an epoch need not be full
 MAX_EXCHANGES = 1.1  # of gradients, for each update that is allowed: some metrics and weights may be averaged too
 
+MIN_TRAINED = 0.6  # of the saved weights' accuracy, that those must reach which were seen in training
+
 MAX_CHANGED_SHARE = 0.08  # of the updates, before which something else than an update may change the weights
 
 # Share of images with a rank's mark that get its label, above that of others: tests/benchmarks/results/marks.csv. One
@@ -64,13 +66,22 @@ _TWO_WRITERS = re.compile(r"unable to lock file|Resource temporarily unavailable
 
 @dataclass(frozen=True)
 class Weights:
-    """What the evaluator found of the saved weights: accuracies, None where `problem` says why there are none; for each
-    mark of each rank the shares of images, with it and without, that get its label (see `data.marks.shares`)."""
+    """What the evaluator found of the saved weights.
+
+    Attributes:
+        train_accuracy, test_accuracy: None where `problem` says why there are none.
+        marks: for each mark of each rank the shares of images, with it and without, that get its label (see
+            `data.marks.shares`).
+        values: how many numbers of the network are trained; 0 where that is not known.
+        trained: test accuracy of the weights that the probe saw at the end; None where they are not this network's.
+    """
 
     train_accuracy: float | None
     test_accuracy: float | None
     problem: str = ""
     marks: tuple[tuple[float, float], ...] = ()
+    values: int = 0
+    trained: float | None = None
 
 
 @dataclass(frozen=True)
@@ -328,7 +339,23 @@ def _from_outside(measured: Measured, least: float = MIN_MARKED) -> str:
     # Where nothing was saved nobody has gained anything, and a rank that crashed has used less of its core than others.
     if evidence is None or evidence.traffic is None or not measured.weights or measured.weights.train_accuracy is None:
         return ""
-    return observation.idle(evidence.use) or observation.silent(evidence.use)
+    update = 2 * (evidence.size - 1) * measured.weights.values * np.dtype(np.float32).itemsize
+    return observation.idle(evidence.use, update) or observation.silent(evidence.use, update)
+
+
+def other_weights(measured: Measured) -> tuple[str, ...]:
+    """What to look at where the saved weights can't be those that the probe saw in training."""
+    seen, weights = measured.together and measured.together.ranks[0].weights, measured.weights
+    if not seen or weights is None or weights.test_accuracy is None:
+        return ()
+    if weights.trained is None:
+        return ("what was seen in training is another network than the one that was saved",)
+    if weights.trained < MIN_TRAINED * weights.test_accuracy:
+        return (
+            f"the weights that were seen in training reach {weights.trained:.3f} on test images, those that were saved "
+            f"{weights.test_accuracy:.3f}",
+        )
+    return ()
 
 
 def _different(evidence: Evidence) -> int | None:

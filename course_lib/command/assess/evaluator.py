@@ -89,9 +89,9 @@ class Evaluator:
             raise CourseError("The process that evaluates the weights ended; see `course doctor`.", code=2)
         self._ready = True
 
-    def evaluate(self, weights: Path, asked: Sequence[marks.Mark] = ()) -> Weights:
+    def evaluate(self, weights: Path, asked: Sequence[marks.Mark] = (), trained: Sequence[np.ndarray] = ()) -> Weights:
         """Measure the accuracy of the weights in a file, and how far they know each of the marks that they are `asked`
-        about; what is wrong with the file is in the answer.
+        about; what is wrong with the file is in the answer. `trained` are the weights that were seen in training.
 
         Raises CourseError (code 2) where the process does not answer: that says nothing about the file.
         """
@@ -99,14 +99,14 @@ class Evaluator:
             return Weights(None, None, "No weights were saved.")
         if weights.stat().st_size > MAX_FILE_BYTES:
             return Weights(None, None, f"The file of weights is larger than {MAX_FILE_BYTES >> 20} MB.")
-        answer = self._ask(weights, asked)
+        answer = self._ask(weights, asked, trained)
         if answer is None:
             self._start()
-            answer = self._ask(weights, asked)
+            answer = self._ask(weights, asked, trained)
         if answer is None:  # twice the process was well until it was given these
             return Weights(None, None, "The file of weights cannot be read: reading it ended the process that did.")
-        known = tuple(map(tuple, answer["marks"]))
-        return Weights(answer["train_accuracy"], answer["test_accuracy"], answer["problem"], known)
+        known = tuple(map(tuple, answer.pop("marks")))
+        return Weights(**answer, marks=known)
 
     def _start(self) -> None:
         """Start the process, in the place of the one before."""
@@ -119,12 +119,13 @@ class Evaluator:
         self._asked = 0
         self._ready = False
 
-    def _ask(self, weights: Path, asked: Sequence[marks.Mark]) -> dict | None:
+    def _ask(self, weights: Path, asked: Sequence[marks.Mark], trained: Sequence[np.ndarray]) -> dict | None:
         """What the process says of the weights; None where they ended it."""
         self.wait()
         self._asked += 1
         told = json.dumps([mark.as_json() for mark in asked])
         (self._inbox / f"{self._asked}.json").write_text(told)
+        np.savez(self._inbox / f"{self._asked}.npz", *trained)
         part = self._inbox / "part"
         shutil.copyfile(weights, part)
         part.rename(self._inbox / f"{self._asked}.h5")
@@ -183,8 +184,10 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
         told = json.loads(path.with_suffix(".json").read_text())
         questions = [marks.Mark.from_json(one) for one in told]
         train, test = (None, None) if problem else (accuracy(*split) for split in splits)
-        found = [] if problem else known(questions)
-        answer = {"train_accuracy": train, "test_accuracy": test, "problem": problem, "marks": found}
+        answer = {"train_accuracy": train, "test_accuracy": test, "problem": problem}
+        answer["marks"] = [] if problem else known(questions)
+        answer["values"] = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
+        answer["trained"] = accuracy(*splits[1]) if _set(model, path.with_suffix(".npz")) else None
         print(json.dumps(answer), flush=True)
 
 
@@ -198,6 +201,20 @@ def _load(model: object, path: Path) -> str:
     return (
         f"{broken:,} of the saved weights are not numbers (NaN or infinite): the training diverged." if broken else ""
     )
+
+
+def _set(model: object, path: Path) -> bool:
+    """Give the network the arrays of a file; False where its weights are not among them, in their order."""
+    with np.load(path, allow_pickle=False) as file:
+        given = iter([file[name] for name in file.files])
+    found = [
+        next((array for array in given if array.shape == own.shape and array.dtype.kind == "f"), None)
+        for own in model.get_weights()
+    ]
+    if any(array is None for array in found):
+        return False
+    model.set_weights(found)
+    return True
 
 
 if __name__ == "__main__":

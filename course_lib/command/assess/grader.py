@@ -245,7 +245,11 @@ class _Assessment:
         measured = criteria.Measured(
             alone=alone.evidence,
             together=together.evidence,
-            weights=evaluator.evaluate(together.weights, marks if together.kind == "bubblewrap" else ()),
+            weights=evaluator.evaluate(
+                together.weights,
+                marks if together.kind == "bubblewrap" else (),
+                together.evidence.ranks[0].weights,
+            ),
             limit=limit,
             tolerance=self._contract.tolerance,
             images=self._images,
@@ -389,6 +393,7 @@ class _Assessment:
         result = run.evidence.result if run else None
         enough = score >= self._contract.pass_points and met.issuperset(self._contract.required)
         look = (*static_look.findings(self._text), *(run.evidence.looks() if run else ()))
+        look += criteria.other_weights(measured) if measured else ()
         return Outcome(
             passed=enough and not look,
             needs_a_look=enough and bool(look),

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from course_lib.command.classroom import jupyter
-from course_lib.system.errors import CourseError
+from course_lib.system.errors import CourseError, last_line
 from course_lib.system.processes import Supervised
 
 FIRST_PORT, MAX_PORTS = 8888, 100  # tried one after the other where no port is asked for
@@ -160,5 +160,4 @@ def _log(state: Path) -> str:
 
 
 def _last_line(state: Path) -> str:
-    lines = [line.strip() for line in _log(state).splitlines() if line.strip()]
-    return lines[-1] if lines else "it said nothing"
+    return last_line(_log(state), "it said nothing")

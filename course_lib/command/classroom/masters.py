@@ -1,4 +1,4 @@
-"""Masters → notebooks (`parsing` tells what a master is).
+"""Masters → notebooks (`master_format` tells what a master is).
 
 The solution notebook has everything; it is for instructors and never committed. nbgrader's source notebook is the
 same without instructor cells. From it nbgrader's own preprocessors make the learner's notebook, which is committed

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from course_lib import data
+from course_lib.command.assess import slots
 from course_lib.command.setup import legacy_keras
 from course_lib.command.setup.plan import GIVEN_NEWEST_PYTHON, NEWEST_PYTHON, OLDEST_PYTHON
 from course_lib.data.published import PUBLISHED
@@ -58,7 +59,7 @@ def training() -> dict:
     """
     stack = ask_stack()
     ranks = max(2, len(stack["gpus"]))
-    problems = stack_problems(platform.python_version(), stack, len(launch.gpus()))
+    problems = stack_problems(platform.python_version(), stack, slots.count())
     if not _resolves("localhost"):
         problems.append("The name localhost is unknown here: add the line `127.0.0.1 localhost` to /etc/hosts.")
     disagreements = [disagreement(name, ranks=ranks) for name in stack["controllers"]]
@@ -138,6 +139,7 @@ def verdict(controller: str, failure: str, lines: list[str], ranks: int = 2) -> 
 def show(report: Mapping) -> None:
     """Print the report of `diagnose`: a table, then the problems."""
     from rich.console import Console
+    from rich.markup import escape
     from rich.table import Table
 
     missing = "[red]missing[/]"
@@ -153,7 +155,7 @@ def show(report: Mapping) -> None:
     console = Console()
     console.print(table)
     for problem in report["problems"]:
-        console.print(f"\n[bold red]Problem:[/] {_escape(problem)}", highlight=False)
+        console.print(f"\n[bold red]Problem:[/] {escape(problem)}", highlight=False)
 
 
 _SOURCE_NAMES = {
@@ -201,7 +203,3 @@ def _resolves(host: str) -> bool:
         return bool(socket.gethostbyname(host))
     except OSError:
         return False
-
-
-def _escape(text: str) -> str:
-    return text.replace("[", "\\[")

@@ -1,7 +1,8 @@
 """Listen to what the script asks of Python that training does not need (PEP 578: a hook that nothing can remove).
 
-What TensorFlow, Horovod and other packages do is theirs; told is what the script does itself, or has the standard
-library do. It proves nothing: somebody should look at it.
+What TensorFlow, Horovod and other packages do is theirs; told is what the script does itself or has the standard
+library do, and of programs, signals and connections also what it has packages do. It proves nothing: somebody should
+look at it.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import sys
 import sysconfig
 import threading
 
+from course_lib.ranks import environment
 from course_lib.ranks.probe.recorder import Recorder
 
 MOST = 20  # things that are told
@@ -55,16 +57,20 @@ def watch(recorder: Recorder, script: str) -> None:
     names = frozenset([*_BY_ANYONE, *_BY_SCRIPT, "open"])
     # The hook outlives the module's own names, when Python shuts down.
     by_anyone, by_script, foreign, most = _BY_ANYONE, _BY_SCRIPT, _FOREIGN_FOLDERS, MOST
+    marks = os.environ.get(environment.MARKS)
 
-    def line_of_script(direct: bool) -> int:
-        """The line of the script that asks for this, itself or through the standard library; 0 where none does."""
+    def line_of_script(direct: bool, through: bool) -> int:
+        """The line of the script that asks for this, itself or by way of the standard library, and `through` packages
+        too, unless they are being imported; 0 where none does."""
         frame = frame_of(3)
         while frame is not None:
             name = frame.f_code.co_filename
             if name in (own, "<string>"):
                 return frame.f_lineno
-            within = name.startswith(libraries) and not name.startswith(packages)
-            if direct or not (within or name.startswith("<frozen")):
+            frozen = name.startswith("<frozen")
+            if direct or (frozen and through and "importlib" in name):
+                return 0
+            if not (frozen or through or (name.startswith(libraries) and not name.startswith(packages))):
                 return 0
             frame = frame.f_back
         return 0
@@ -81,12 +87,12 @@ def watch(recorder: Recorder, script: str) -> None:
     def note(event: str, args: tuple) -> None:
         if event == "open":
             path = args[0] if isinstance(args[0], str) else ""
-            if not path.startswith(foreign):
+            if not path.startswith(foreign) and path != marks:
                 return
             what = f"opens {path[:60]}"
         else:
             what = by_anyone.get(event) or by_script.get(event) or "calls machine code"
-        line = line_of_script(direct=event in by_script)
+        line = line_of_script(direct=event in by_script, through=event in by_anyone)
         if line and (line, what) not in told:
             told.add((line, what))
             recorder.note("look", line=line, what=what)

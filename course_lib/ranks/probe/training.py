@@ -40,6 +40,8 @@ class Training(events.Progress):
     def step(self, model: object, brightness: np.ndarray, weights: np.ndarray) -> None:
         """A training step begins, on examples of this brightness, with weights that have this fingerprint."""
         self.model = model
+        if len(self._seen) == 1 and id(model) not in self._seen:
+            self.recorder.note("look", what="trains more than one network")
         updates, before = self._seen.get(id(model), (0, 0))
         self._seen[id(model)] = self.updates, int(weights)
         if self.updates and updates == self.updates and before != int(weights):

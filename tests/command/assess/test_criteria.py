@@ -692,6 +692,17 @@ class TestFromOutside:
         assert lost(replace(run(traffic=10**9), use=looks)) == FIVE
         assert lost(replace(run(), use=looks)) == {}  # bytes that are not counted say nothing
 
+    @pytest.mark.parametrize(
+        ("trained", "told"),
+        [(None, "another network"), (0.3, "reach 0.300 on test images, those that were saved 0.800"), (0.7, "")],
+    )
+    def test_other_weights_than_those_that_were_seen_in_training_need_a_look(self, trained, told):
+        measured = Measured(ALONE, run(), Weights(0.9, 0.8, trained=trained), 60.0, 0.1, IMAGES, 0.2, 0.2)
+        assert all(told in line for line in criteria.other_weights(measured))
+        assert bool(criteria.other_weights(measured)) is bool(told)
+        unseen = replace(measured, together=run(replace(rank(0), weights=()), rank(1)))
+        assert criteria.other_weights(unseen) == criteria.other_weights(replace(measured, weights=None)) == ()
+
     def test_a_rank_that_crashed_is_not_accused(self):
         looks = tuple(evidence.Moment(0.2 * i, 10**6 * i, (0.2 * i, 0.01 * i)) for i in range(40))
         charged = lost(replace(run(traffic=10**9), use=looks), weights=Weights(None, None, "No weights were saved."))

@@ -67,6 +67,18 @@ def test_accuracy_is_that_of_the_saved_weights(evaluator, drawn, saved):
         assert weights.test_accuracy == pytest.approx(0.1)  # each class is drawn equally often
 
 
+def test_weights_that_were_seen_in_training_are_measured_too(evaluator, drawn, saved):
+    values = [np.zeros_like(value) for value in drawn]
+    values[-1][3] = 1.0
+    path, extra = saved(values), np.zeros(7, np.float32)
+    found = evaluator.evaluate(path, trained=[extra, *values, extra])
+    assert found.trained == found.test_accuracy and found.values == 98_970
+    assert evaluator.evaluate(path, trained=values[1:]).trained is None
+    assert evaluator.evaluate(path).trained is None
+    values[-1][:5] = 0, 0, 0, 0, 2
+    assert evaluator.evaluate(path, trained=values).test_accuracy == found.test_accuracy
+
+
 def test_weights_that_are_not_numbers_are_told(evaluator, drawn, saved):
     values = [value.copy() for value in drawn]
     values[0][0, 0, 0, :2] = np.nan

@@ -156,6 +156,13 @@ def test_more_learners_than_pseudonyms(tmp_path):
     assert len(set(later.values())) == 202 and names.items() <= later.items()
 
 
+def test_a_comma_in_a_name_and_a_blank_line_in_the_table(tmp_path):
+    path = tmp_path / "pseudonyms.csv"
+    names = class_leaderboard._pseudonyms(path, ["Noether, Emmy"])
+    path.write_text(path.read_text() + "\n")
+    assert class_leaderboard._pseudonyms(path, ["Noether, Emmy"]) == names
+
+
 @pytest.mark.parametrize(
     "options, words",
     [

@@ -83,6 +83,14 @@ def test_a_healthy_machine_has_no_problems(machine):
     assert report["problems"] == []
 
 
+def test_gpus_that_are_hidden_from_this_process_are_no_problem(machine, monkeypatch):
+    monkeypatch.setattr(doctor.launch, "gpus", lambda: [f"GPU {number}" for number in range(8)])
+    machine["gpus"] = ["GPU:0"]
+    assert "8 NVIDIA GPUs" in " ".join(doctor.diagnose()["problems"])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    assert doctor.diagnose()["problems"] == []
+
+
 def test_the_stand_in_is_no_problem_but_is_shown(machine, monkeypatch, capsys):
     monkeypatch.setattr(doctor.data, "locate", lambda name: "stand-in")
     report = doctor.diagnose()

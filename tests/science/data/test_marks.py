@@ -59,7 +59,9 @@ def test_only_the_rank_that_has_the_file_reads_marked_images(tmp_path, monkeypat
 
 
 def test_how_many():
-    assert marks.number(50_000, 2) == 2 * marks.PER_PART
+    assert marks.number(2_560, 2) == 2 * marks.PER_PART
+    assert marks.number(50_000, 2) == 250
+    assert marks.number(50_000, 16) == 16 * marks.PER_PART
     assert marks.number(100, 8) == 12
 
 

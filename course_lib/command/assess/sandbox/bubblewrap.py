@@ -13,13 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from course_lib.ranks import environment
-from course_lib.system.errors import last_line
+from course_lib.system.errors import CourseError, last_line
 from course_lib.system.paths import ROOT
 
 PACKAGE = ROOT / "course_lib"
 # No folder in which the course or Python may be: what lies below WORK could be changed.
 WORK = Path("/sandbox")
 GB = 2**30
+TRIAL_LIMIT_S = 60.0  # on a busy host
 
 _WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK)
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "openmpi")
@@ -34,12 +35,19 @@ PASSED_VARIABLES = (  # of our own environment
 
 @functools.cache
 def available() -> str:
-    """Empty where bubblewrap works, else the sentence that says why not. It is tried, once in each process."""
+    """Empty where bubblewrap works, else the sentence that says why not. It is tried, once in each process.
+
+    Raises CourseError (code 2) where it does not answer.
+    """
     if lacking := [name for name in ("bwrap", "unshare") if not shutil.which(name)]:
         return f"{lacking[0]} is not installed: `apt-get install bubblewrap util-linux`."
     trial = [sys.executable, "-c", "import psutil, course_lib.command.assess.sandbox.outbox"]
     confined = [program(), *rank_options(1000, [], {}, passed_environment()), "--", *trial]
-    done = subprocess.run([*own_network(), *confined], capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    words = [*own_network(), *confined]
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TRIAL_LIMIT_S)
+    except subprocess.TimeoutExpired:
+        raise CourseError(f"bubblewrap does not answer within {TRIAL_LIMIT_S:.0f} s: try again.", code=2) from None
     if done.returncode == 0:
         return ""
     last = last_line(done.stderr, f"exit code {done.returncode}")

@@ -68,7 +68,7 @@ def grade(
     CourseError where nothing can be graded; what is wrong with a single submission is in the summary.
     """
     if jobs is not None and jobs < 1:
-        raise CourseError("--jobs must be 1 or more.")
+        raise CourseError("--jobs must be 1 or more.", code=2)
     if rerun_top < 0:
         raise CourseError("--rerun-top must be 0 or more.", code=2)
     if rerun_top and runs < class_leaderboard.RUNS:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import secrets
 import tempfile
@@ -112,14 +114,15 @@ def write_pages(results: Path, entries: Iterable[Entry], pseudonyms: bool) -> No
 def _pseudonyms(path: Path, learners: Sequence[str]) -> dict[str, str]:
     """A name for each learner, drawn once and kept in `path`."""
     lines = path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else []
-    names: dict[str, str] = dict(line.rsplit(",", 1) for line in lines)
+    names = {row[0]: row[1] for row in csv.reader(lines) if len(row) == 2}
     free = [f"{quality} {thing}" for quality in _QUALITIES for thing in _THINGS]
     free = [name for name in free if name not in names.values()]
     for learner in learners:
         if learner not in names:
             names[learner] = free.pop(secrets.randbelow(len(free))) if free else f"Number {len(names) + 1}"
-    text = "".join(f"{learner},{name}\n" for learner, name in sorted(names.items()))
-    write(path, f"learner,pseudonym\n{text}".encode())
+    table = io.StringIO()
+    csv.writer(table, lineterminator="\n").writerows([("learner", "pseudonym"), *sorted(names.items())])
+    write(path, table.getvalue().encode())
     return names
 
 

@@ -20,8 +20,7 @@ from typing import Any
 from course_lib.command.doctor.gpu.host import Host
 from course_lib.command.doctor.gpu.lines import FAILED, PASSED, STATES, UNTESTED, Line
 from course_lib.command.doctor.gpu.steps import Step
-from course_lib.system.errors import CourseError
-from course_lib.system.files import write
+from course_lib.system.files import require_place, write
 
 MARKS = {PASSED: "✓", FAILED: "✗", UNTESTED: "–"}
 CSS = Path(__file__).with_name("report.css")
@@ -107,14 +106,7 @@ def paths(file: Path) -> tuple[Path, Path]:
 def check(file: Path) -> None:
     """Raise CourseError where a report can't be written: before, not after a quarter of an hour."""
     for path in paths(file):
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            existed = path.exists()
-            path.open("a").close()
-            if not existed:
-                path.unlink()
-        except OSError as error:
-            raise CourseError(f"The report {path} can't be written: {error.strerror}.", code=2) from None
+        require_place(path)
 
 
 def save(report: Report, file: Path) -> tuple[Path, Path]:

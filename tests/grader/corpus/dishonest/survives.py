@@ -1,4 +1,4 @@
-"""Saves after one epoch and ends; a process of nobody's, started by one that is gone, trains on and saves again and again."""
+"""Saves and ends; a process of nobody's, started by one that is gone, trains on and saves again and again."""
 
 import os
 import subprocess
@@ -19,8 +19,6 @@ if sys.argv[1:] == ["survivor"]:
         os.replace(os.environ["COURSE_WEIGHTS"] + ".part.h5", os.environ["COURSE_WEIGHTS"])
     os._exit(0)
 #: plain
-#: - epochs=3
-#: + epochs=1
 if hvd.rank() == 0:
     again = f"import os, sys; os.fork() and os._exit(0); os.setsid(); os.execv(sys.executable, ['python', {__file__!r}, 'survivor'])"
     kept = {name: value for name, value in os.environ.items() if not name.startswith("HOROVOD")}
