@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import re
+import secrets
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -231,6 +232,9 @@ def collect(
     """
     with tempfile.TemporaryDirectory(prefix="evidence-") as folder:
         probe = Path(folder)
+        keys = [secrets.token_hex(16) for _ in range(ranks)]
+        for rank, key in enumerate(keys):
+            (probe / f"rank-{rank}.key").write_text(key)
         settings = {"HOROVOD_TIMELINE": str(probe / "timeline.json"), **(env or {})}
         printed: dict[int, list[str]] = {}
         with launch.start(
@@ -251,7 +255,7 @@ def collect(
                 if on_event:
                     on_event(event)
             result = run.wait()
-        return read(probe, ranks, result, printed=printed)
+        return read(probe, ranks, result, printed=printed, keys=keys)
 
 
 def read(

@@ -882,8 +882,9 @@ table.round(3)
 
 # %% [markdown]
 # Stages 1 and 2 send as much as plain data parallelism: the all-gather carries weights in place of gradients. So the
-# memory is saved without any traffic beyond that. Stage 3 sends half as much again, because the weights travel twice. (These are
-# rings. And 5b sends gradients in fewer bits: there an all-gather of weights in full precision is the larger part.)
+# memory is saved without any traffic beyond that. Stage 3 sends half as much again, because the weights travel twice.
+# (These are rings. And 5b sends gradients in fewer bits: there an all-gather of weights in full precision is the larger
+# part.)
 #
 # The script `sharded.py` beside this notebook does the same in Keras, for networks that are not one vector. Try it:
 # `course run sharded.py -np 2`.

@@ -8,8 +8,10 @@ from course_lib.command import static_look
 from course_lib.command.classroom import conversions, masters
 
 HONEST = """
+import gc
 import os
 import shutil
+import sys
 import numpy as np
 import tensorflow as tf
 import horovod.tensorflow.keras as hvd
@@ -27,10 +29,28 @@ def store(path, text):
         os.fsync(file.fileno())
     os.replace(path, path + "2")
 
+    def on_epoch_end(self, epoch, logs=None):
+        optimizer = self.model.optimizer
+        optimizer.learning_rate = 0.1
+        self.__epochs = epoch
+        print(f"{self.__class__.__name__}: {epoch}", "{:.3f}".format(0.5))
+        gc.collect()
+
+class Net(tf.keras.Model):
+    def call(self, input):
+        return input
+
+def freeze(model):
+    for layer in model.layers:
+        layer.trainable = False
+
+sys.stdout = open(os.devnull, "w")
 gpus = tf.config.list_physical_devices("GPU")
 model = models.assessment_cnn((32, 32, 3), 10)
 model.optimizer = LARS(0.1)
 model.layers[0].trainable = False
+for layer, rate in zip(model.layers, np.ones(3, np.float32)):
+    layer.rate = rate
 path = os.environ.get("COURSE_WEIGHTS", "weights.h5")
 """
 
@@ -50,7 +70,22 @@ def test_no_solution_and_no_script_of_the_course_has_anything_to_look_at():
 @pytest.mark.parametrize(
     "code, found",
     [
-        ("import gc", "line 1 imports gc"),
+        ("import gc\ngc.get_objects()", "line 2 reaches for gc.get_objects"),
+        ("from gc import get_objects", "line 1 imports gc.get_objects"),
+        ("import os.path\nos.system('id')", "line 2 reaches for os.system"),
+        ("'{0.__traceback__.tb_frame}'.format(e)", "line 1 has {0._ in a string"),
+        ("way = '{0.f_' + 'locals}'\nway.format(e)", "line 2 reaches for way.format"),
+        ("str.format('{0.' + '_x}', e)", "line 1 reaches for str.format"),
+        ("import string\nstring.Formatter().get_field('0.a', (np,), {})", "line 1 imports string"),
+        ("import logging.config", "line 1 imports logging.config"),
+        ("from course_lib.data import marks", "line 1 imports course_lib.data.marks"),
+        ("from course_lib import data\ndata.marks", "line 2 reaches for data.marks"),
+        ("os.environ['COURSE_MARKS']", "line 1 has COURSE_MARKS in a string"),
+        ("for module in (np,):\n    module.allclose = None", "line 2 changes module.allclose"),
+        ("for one in [tf.keras.Model]:\n    one.fit = None", "line 2 changes one.fit"),
+        ("one, other = tf.keras.Model, 3\none.fit = None", "line 2 changes one.fit"),
+        ("def change(module):\n    module.allclose = None\nchange(np)", "line 3 uses np"),
+        ("opt = tf.keras.Model\nopt.fit = None", "line 2 changes opt.fit"),
         ("import subprocess as s", "line 1 imports subprocess"),
         ("from os import system", "line 1 imports os.system"),
         ("import course_lib.notebook.judging", "line 1 imports course_lib.notebook.judging"),

@@ -132,6 +132,16 @@ def test_same_means_equal_up_to_rounding(got, expected, equal):
     assert answers.same(got, expected) is equal
 
 
+def test_what_calls_itself_equal_is_not(monkeypatch):
+    class Yes:
+        def __array_function__(self, function, types, args, kwargs):
+            return {"shape": (), "ndim": 0}.get(function.__name__, True)
+
+    assert not answers.same(Yes(), 3.0)
+    monkeypatch.setattr(np, "allclose", lambda *args, **kwargs: True)
+    assert not answers.same(2.0, 3.0)
+
+
 def test_tolerances_of_its_own():
     assert answers.same(1.01, 1, rtol=0.02)
     assert not answers.same(1e-9, 0)

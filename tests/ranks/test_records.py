@@ -125,7 +125,7 @@ def test_a_timeline_that_horovod_has_not_written_is_passed_over(recorded, shape)
         lines = (
             '{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "g"}},',
             '{"ph": "B", "name": "ALLREDUCE", "ts": 1, "pid": 1},',
-            '{"ph": "E", "ts": 2, "pid": 1, "args": {"dtype": "float32", "shape": "[%s]"}},' % shape,
+            '{"ph": "E", "ts": 2, "pid": 1, "args": {"dtype": "float32", "shape": "[SHAPE]"}},'.replace("SHAPE", shape),
         )
         (recorded / "timeline.json").write_text("[\n" + "\n".join(lines))
         return evidence.read(recorded, 1, Result(0, 1.0), keys=[KEY]).collectives.elements

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,9 +62,17 @@ def find(directory: Path, known: dict[str, Master]) -> list[Submission]:
 
 
 def _of_learner(folder: Path, known: dict[str, Master]) -> Iterator[Submission]:
+    name = _plain(folder.name)
+    if name != folder.name:
+        yield Submission(name, folder, None, "The folder's name has bytes that are no characters: rename it.")
+        return
     graded = {name for name, master in known.items() if master.script}  # by a script, with or without the notebook
     paths = [path for place in ("*", "[!.]*/*") for path in sorted(folder.glob(place)) if path.is_file()]
     paths = [path for path in paths if path.suffix == ".ipynb" or (path.suffix == ".py" and graded)]
+    linked = {path.parent for path in paths if path.parent != folder and path.parent.is_symlink()}
+    for place in sorted(linked):
+        yield Submission(folder.name, place, None, f"{_plain(place.name)} is a link: ask for the folder itself.")
+    paths = [path for path in paths if path.parent not in linked]
     right: dict[str, dict[Path, None]] = {}
     for path in paths:
         if path.stem in (known if path.suffix == ".ipynb" else graded):
@@ -79,10 +88,15 @@ def _of_learner(folder: Path, known: dict[str, Master]) -> Iterator[Submission]:
     renamed = [(path, name) for path in others if (name := _like(path, missing[path.suffix]))]
     for path, name in renamed:
         yield Submission(folder.name, path, None, f"It seems to be {name}{path.suffix}; give it that name.")
-    if not right and not renamed:
-        names = [path.name for path in others if path.suffix == ".ipynb"]
+    if not right and not renamed and not linked:
+        names = [_plain(path.name) for path in others if path.suffix == ".ipynb"]
         only = f" of this course, only {', '.join(names)}" if names else ""
         yield Submission(folder.name, folder, None, f"No notebook{only} was handed in.")
+
+
+def _plain(name: str) -> str:
+    """A file's name as it can be written and shown: bytes that are no characters are spelled out."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def _like(path: Path, missing: list[str]) -> str | None:

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -93,11 +93,27 @@ def gather(
 
 def verdicts(script: str | Path = "fashion_mnist.py", *, controller: str | None = None) -> list[Verdict]:
     """What there is to say of each step. Raises CourseError as `gather` does."""
-    first = judge(gather(script, controller=controller), STEPS)
+    first = _judged(gather(script, controller=controller), STEPS)
     found = _replaced(first, judge(_parsed(script), AS_WRITTEN))
     if _needs_two_hosts(first):
-        found = _replaced(found, judge(gather(script, TWO_HOSTS, controller="gloo"), ON_TWO_HOSTS))
+        found = _replaced(found, _judged(gather(script, TWO_HOSTS, controller="gloo"), ON_TWO_HOSTS))
     return found
+
+
+def _judged(evidence: Evidence, steps: Sequence[Criterion]) -> list[Verdict]:
+    """What there is to say of each step: that it can't be told, where the script had a hand in what tells of it."""
+    if why := _unbelievable(evidence):
+        return [Verdict(step.id, step.title, 0.0, step.max_points, why) for step in steps]
+    return judge(evidence, steps)
+
+
+def _unbelievable(evidence: Evidence) -> str:
+    for rank in evidence.ranks:
+        if replaced := rank.first("tampered"):
+            return f"The script replaced {str(replaced.get('name'))[:60]}: what it does can't be seen any more."
+        if not rank.genuine:
+            return f"Something else than the course's probe has written into the records of rank {rank.rank}."
+    return ""
 
 
 def _replaced(found: list[Verdict], later: list[Verdict]) -> list[Verdict]:
@@ -128,7 +144,7 @@ def check(step: str | None = None, script: str | Path = "fashion_mnist.py") -> R
         return Report([Verdict("script", "Not changed yet", 0.0, 1.0, UNTOUCHED.format(Path(script).name))])
     with Ticker(f"{Path(script).name} runs on {RANKS} ranks, {IMAGES:,} images") as ticker:
         evidence = gather(script, on_event=ticker.follow)
-    if _needs_two_hosts(judge(evidence, STEPS)):
+    if _needs_two_hosts(_judged(evidence, STEPS)):
         with Ticker(f"all eight are there; {Path(script).name} runs on three ranks of two hosts") as ticker:
             evidence = gather(script, TWO_HOSTS, controller="gloo", on_event=ticker.follow)
     return Report(verdicts(script), focus=step, error=_error(evidence))

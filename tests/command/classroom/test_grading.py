@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import signal
@@ -254,6 +255,24 @@ class TestFind:
         hand_in(tmp_path, "learner01", notebook())
         with pytest.raises(CourseError, match="is one learner's folder; give the folder above it"):
             submissions.find(tmp_path / "learner01", KNOWN)
+
+    def test_a_folder_that_is_a_link_is_not_followed(self, tmp_path):
+        place = hand_in(tmp_path, "learner01", notebook())
+        (tmp_path / "learner02").mkdir()
+        (tmp_path / "learner02" / place.name).symlink_to(place)
+        first, second = submissions.find(tmp_path, KNOWN)
+        assert first.master and not second.master
+        assert second.problem == f"{place.name} is a link: ask for the folder itself."
+
+    def test_names_that_are_no_text_are_spelled_out(self, tmp_path):
+        hand_in(tmp_path, "learner01", notebook())
+        hand_in(tmp_path, os.fsdecode(b"jos\xe9"), notebook())
+        (tmp_path / "eve").mkdir()
+        (tmp_path / "eve" / os.fsdecode(b"b\xe9.ipynb")).touch()
+        eve, jose, first = sorted(submissions.find(tmp_path, KNOWN), key=lambda one: one.learner)
+        assert first.master and (eve.master, jose.master) == (None, None)
+        assert "only b\\xe9.ipynb was handed in" in eve.problem
+        assert (jose.learner, jose.problem[:15]) == ("jos\\xe9", "The folder's na")
 
     def test_a_link_out_of_the_folder_is_not_followed(self, tmp_path):
         place = hand_in(tmp_path, "learner01", notebook(), script=None)

@@ -328,3 +328,20 @@ def test_gpus_hidden_too_late_are_noticed():
     )
     points, reason = wrong(judge(run, checks_2b.STEPS))["gpu"]
     assert points == 0.5 and "Choose right after hvd.init()" in reason
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"genuine": False}, "Something else than the course's probe has written into the records of rank 1"),
+        ({"records": {"tampered": [{"name": "Model.fit"}]}}, "The script replaced Model.fit"),
+    ],
+)
+def test_no_step_counts_where_the_script_had_a_hand_in_the_evidence(monkeypatch, tmp_path, change, reason, capsys):
+    ranks = two_hosts().ranks
+    run = Evidence(Result(0, 1.0), (ranks[0], replace(ranks[1], **change)))
+    monkeypatch.setattr(checks_2b, "gather", lambda *_, **__: run)
+    script = tmp_path / "fashion_mnist.py"
+    assert [*wrong(checks_2b.verdicts(script))] == [step.id for step in checks_2b.STEPS]
+    assert checks_2b.points("rank0", script) == 0.0
+    assert reason in capsys.readouterr().out

@@ -27,6 +27,7 @@ from course_lib.command.classroom.grading import judge_process
 from course_lib.command.classroom.master_format import Cell, Master
 from course_lib.data.published import PUBLISHED
 from course_lib.ranks import environment
+from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 from course_lib.system.processes import Supervised
 
@@ -87,13 +88,18 @@ class Judge(NbGraderPreprocessor):
                     command, temporary=place, cwd="/", stdout=answers, stderr=subprocess.DEVNULL
                 ) as process:
                     tree = ProcessTree(process.pid, not bubblewrap.available())
-                    most = limits.processes * RANKS
+                    most, too_many = limits.processes * RANKS, False
                     while process.poll() is None:
-                        if tree.usage(most).processes > most:
+                        if too_many := tree.usage(most).processes > most:
                             tree.kill()
                             break
                         with contextlib.suppress(subprocess.TimeoutExpired):
                             process.wait(POLL_INTERVAL_S)
+                if process.returncode and not too_many:
+                    raise CourseError(
+                        f"The process that judges the exercises failed (exit code {process.returncode}): see "
+                        "`course doctor`, then grade again."
+                    )
                 answers.seek(0)
                 return answers.read()
 

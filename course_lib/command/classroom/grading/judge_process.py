@@ -26,6 +26,7 @@ import resource
 import secrets
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -34,6 +35,7 @@ from typing import Any
 
 from course_lib.system import supervise
 
+LOOK = "NeedsALook"  # the name of the error of a test whose cells somebody has to look at first
 MAX_OUTPUT = 10_000  # characters of a test that are kept
 MAX_ANSWER_BYTES = 2**17
 MAX_FILES = 2**12  # open ones that a child can have inherited
@@ -56,7 +58,7 @@ class Cell:
 
 class _Bounded(io.StringIO):
     def write(self, text: str) -> int:
-        super().write(text[: max(0, MAX_OUTPUT - self.tell())])
+        super().write(_plain(text[: max(0, MAX_OUTPUT - self.tell())]))
         return len(text)
 
 
@@ -74,7 +76,7 @@ def serve(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         look = [f"{cell.id}, {finding}" for cell in needed for finding in cell.look]
         seconds = max(1.0, min(spec["seconds"], deadline - time.monotonic()))
         if look:
-            outputs = [error("NeedsALook", "; ".join(look))]
+            outputs = [error(LOOK, "; ".join(look))]
         elif needed:
             outputs = _in_a_child(lambda: _judge(test, needed, course, learner), seconds)  # noqa: B023
         else:
@@ -92,7 +94,7 @@ def run(source: str, namespace: dict[str, Any]) -> Outputs:
             exec(compile(ast.Module(statements, []), "<test>", "exec"), namespace)
             found = eval(compile(ast.Expression(last.value), "<test>", "eval"), namespace)
         except (Exception, SystemExit) as raised:
-            problem = [error(type(raised).__name__, str(raised)[:MAX_OUTPUT])]
+            problem = [_ended_in(raised)]
     text = said.getvalue()
     outputs = [{"output_type": "stream", "name": "stdout", "text": text}] if text else []
     if type(found) in (int, float):  # its subclasses can say what they like
@@ -104,6 +106,17 @@ def run(source: str, namespace: dict[str, Any]) -> Outputs:
 def error(name: str, value: str) -> dict[str, Any]:
     """The output of a cell that ended in an error."""
     return {"output_type": "error", "ename": name, "evalue": value, "traceback": []}
+
+
+def _ended_in(raised: BaseException) -> dict[str, Any]:
+    """The output of a cell that raised this; that it needs a look is not the learner's to say."""
+    name = type(raised).__name__
+    return error("Exception" if name == LOOK else _plain(name), _plain(str(raised)[:MAX_OUTPUT]))
+
+
+def _plain(text: str) -> str:
+    """The text as it can be written to a file: what is no character is spelled out."""
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _defined(sources: list[str], hidden: tuple[str, ...] = ()) -> dict[str, Any]:
@@ -153,7 +166,7 @@ def _judge(test: Cell, needed: list[Cell], course: dict[str, Any], learner: dict
             with contextlib.redirect_stdout(_Bounded()), contextlib.redirect_stderr(_Bounded()):
                 exec(compile(cell.source, f"<{cell.id}>", "exec"), learner)
         except (Exception, SystemExit) as raised:
-            return [error(type(raised).__name__, str(raised)[:MAX_OUTPUT])]
+            return [_ended_in(raised)]
     names = [name for cell in needed for name in cell.names if name in learner]
     return run(test.source, {**course, **{name: learner[name] for name in names}})
 
@@ -173,23 +186,34 @@ def _within(judge: Callable[[], Outputs], seconds: float) -> Outputs:
 
 
 def _in_a_child(judge: Callable[[], Outputs], seconds: float) -> Outputs:
-    """What `judge` returns in a child process; nothing that it started is left."""
+    """What `judge` returns in a child process; nothing that it started is left.
+
+    It runs in a thread, so that no frame that it can reach knows the token.
+    """
     reading, writing = os.pipe()
     token = secrets.token_bytes(16)  # what the learner's code writes into the pipe does not begin with it
     child = os.fork()
     if not child:
-        os.closerange(3, writing)
-        os.closerange(writing + 1, MAX_FILES)
-        with open(writing, "wb") as answer:
-            answer.write(token + json.dumps(judge()).encode())
-        os._exit(0)
+        code, judged = 1, []
+        try:
+            os.closerange(3, writing)
+            os.closerange(writing + 1, MAX_FILES)
+            thread = threading.Thread(target=lambda: judged.append(judge()))
+            thread.start()
+            thread.join()
+            with open(writing, "wb") as answer:
+                answer.write(token + json.dumps(judged[0]).encode())
+            code = 0
+        finally:
+            os._exit(code)
     os.close(writing)
     deadline, answer = time.monotonic() + seconds, b""
     with open(reading, "rb", buffering=0) as stream:
         os.set_blocking(reading, False)
         ended = late = False
         while not ended and not late:
-            ended, late = os.waitpid(child, os.WNOHANG)[0] == child, time.monotonic() > deadline
+            number, status = os.waitpid(child, os.WNOHANG)
+            ended, late = number == child, time.monotonic() > deadline
             while (piece := stream.read(2**16)) and len(answer) < MAX_ANSWER_BYTES:
                 answer += piece
             if not ended:
@@ -200,10 +224,10 @@ def _in_a_child(judge: Callable[[], Outputs], seconds: float) -> Outputs:
     supervise.end_tree(0.0)
     if late and not ended:
         return [error("CellTimeoutError", "")]
-    try:
-        return json.loads(answer.removeprefix(token)) if answer.startswith(token) else [error("DeadKernelError", "")]
-    except ValueError:
-        return [error("DeadKernelError", "")]
+    with contextlib.suppress(ValueError):
+        if answer.startswith(token) and status == 0:
+            return json.loads(answer.removeprefix(token))
+    return [error("DeadKernelError", "")]
 
 
 def main() -> None:

@@ -39,7 +39,7 @@ def write_tables(results: Path, rows: list[dict[str, Any]], problems: list[dict[
         ("not_graded.csv", problems, [*COLUMNS[:3], "reason"]),
     ):
         text = pandas.DataFrame(table, columns=columns).to_csv(index=False)
-        write(results / name, text.encode())
+        write(results / name, text.encode("utf-8", "backslashreplace"))
 
 
 def show(summary: Summary) -> None:

@@ -1,0 +1,81 @@
+"""The process that judges exercises: what a cell can reach, and when what comes of it counts."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from course_lib.command.assess.sandbox import bubblewrap
+from course_lib.command.classroom import masters
+from course_lib.command.classroom.grading import judge, judge_process
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+LINEAR = masters.read(next(ROOT.glob("labs/lab1*/1a_*.py")))
+NAMES_ABOVE = """
+import sys
+frame, names = sys._getframe(), []
+while frame:
+    names += frame.f_locals
+    frame = frame.f_back
+print(*names)
+1
+"""
+WRITES = """
+import os
+for number in range(3, 40):
+    try:
+        os.write(number, TOKEN + b'[{"output_type": "execute_result"}]')
+    except OSError:
+        pass
+os._exit(CODE)
+1
+"""
+
+
+def in_a_child(source: str, **names: object) -> judge_process.Outputs:
+    return judge_process._in_a_child(lambda: judge_process.run(source, names), 10)
+
+
+def test_an_answer_is_what_the_test_says():
+    said, result = in_a_child("print('half')\n0.5")
+    assert said["text"] == "half\n" and result["data"] == {"text/plain": "0.5"}
+
+
+def test_no_frame_above_a_cell_knows_the_token():
+    (said, _) = in_a_child(NAMES_ABOVE)
+    assert not {"token", "writing"}.intersection(said["text"].split())
+
+
+@pytest.mark.parametrize(("code", "counts"), [(0, True), (3, False)])
+def test_an_answer_of_a_process_that_failed_does_not_count(monkeypatch, code, counts):
+    monkeypatch.setattr(judge_process.secrets, "token_bytes", lambda number: b"T" * number)
+    (output,) = in_a_child(WRITES, TOKEN=b"T" * 16, CODE=code)
+    assert (output.get("ename") is None) is counts
+
+
+@pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "raise MemoryError", "import os; os._exit(0)"])
+def test_a_cell_that_ends_its_process_gets_nothing(ending):
+    (output,) = in_a_child(f"{ending}\n1")
+    assert output["ename"] in ("DeadKernelError", "MemoryError")
+
+
+def test_that_it_needs_a_look_is_not_the_learner_s_to_say():
+    (output,) = judge_process.run("raise type('NeedsALook', (Exception,), {})('as I say')\n1", {})
+    assert output == judge_process.error("Exception", "as I say")
+
+
+def test_what_is_no_character_is_spelled_out():
+    outputs = judge_process.run("print('a', chr(0xD800))\nraise ValueError(chr(0xDFFF))\n1", {})
+    assert [one.get("text") or one["evalue"] for one in outputs] == ["a \\ud800\n", "\\udfff"]
+    json.dumps(outputs, ensure_ascii=False).encode()
+
+
+@pytest.mark.skipif(bool(bubblewrap.available()), reason="it stands in the sandbox")
+def test_a_process_that_fails_is_no_mark(monkeypatch, tmp_path):
+    monkeypatch.setattr(judge.bubblewrap, "command", lambda *_: ["sh", "-c", "exit 7"])
+    step = judge.Judge()
+    step.master, step.folder, step.test_seconds, step.seconds = LINEAR, tmp_path, 1.0, 1.0
+    with pytest.raises(CourseError, match=r"failed \(exit code 7\)"):
+        step._judge([])
