@@ -15,7 +15,8 @@ import numpy as np
 from course_lib.notebook.judging import Wrong
 
 TOLERANCE = 1e-6  # relative
-_as_array, _all_close = np.asarray, np.allclose  # as they are now, whatever a learner's cell makes of NumPy's names
+# As they are now, whatever a learner's cell makes of NumPy's names.
+_as_array, _all_close, _is_finite, _array_equal = np.asarray, np.allclose, np.isfinite, np.array_equal
 
 
 def returned(value: Any, what: str = "it") -> Any:
@@ -28,24 +29,33 @@ def returned(value: Any, what: str = "it") -> Any:
 def number(value: Any, what: str = "it") -> float:
     """One finite real number."""
     returned(value, what)
-    kind = np.asarray(value).dtype.kind if not isinstance(value, (bool, str)) else ""
-    if kind not in tuple("iuf") or np.ndim(value):
+    found = plain(value) if not isinstance(value, bool) else None
+    if found is None or found.dtype.kind not in "iuf" or found.ndim:
         raise Wrong(f"{what} returns {_short(value)} where one number is expected.")
-    if not np.isfinite(value):
-        raise Wrong(f"{what} returns {value}.")
-    return float(value)
+    if not _is_finite(found):
+        raise Wrong(f"{what} returns {found}.")
+    return float(found)
+
+
+def plain(value: Any) -> np.ndarray | None:
+    """The value as an array of numbers; None where it is none. A class of the learner's may answer NumPy's functions as
+    it likes, an array does not."""
+    with contextlib.suppress(ValueError, TypeError):
+        found = _as_array(value)
+        if found.dtype.kind in "biufc":
+            return found
+    return None
 
 
 def array(value: Any, shape: Sequence[int], what: str = "it") -> np.ndarray:
     """Numbers of this shape."""
     returned(value, what)
-    with contextlib.suppress(ValueError, TypeError):
-        found = np.asarray(value)
-        if found.dtype.kind in "iufb":
-            if found.shape == tuple(shape):
-                return found
-            raise Wrong(f"{what} returns shape {found.shape}; it should be {tuple(shape)}.")
-    raise Wrong(f"{what} returns {_short(value)} where numbers of shape {tuple(shape)} are expected.")
+    found = plain(value)
+    if found is None or found.dtype.kind == "c":
+        raise Wrong(f"{what} returns {_short(value)} where numbers of shape {tuple(shape)} are expected.")
+    if found.shape != tuple(shape):
+        raise Wrong(f"{what} returns shape {found.shape}; it should be {tuple(shape)}.")
+    return found
 
 
 def several(value: Any, *names: str, what: str = "it") -> tuple[Any, ...]:
@@ -67,7 +77,7 @@ def unchanged(*arrays: np.ndarray) -> Iterator[None]:
     before = [array.copy() for array in arrays]
     with np.errstate(all="ignore"):
         yield
-    if not all(np.array_equal(now, old, equal_nan=True) for now, old in zip(arrays, before)):
+    if not all(_array_equal(now, old, equal_nan=True) for now, old in zip(arrays, before)):
         raise Wrong(
             "an argument is changed in place (as by `w -= …`, by `x.sort()`, or through a view of it): work on a copy."
         )
@@ -89,12 +99,10 @@ def same(got: Any, expected: Any, rtol: float = TOLERANCE, atol: float = 0.0) ->
             return len(got) == len(expected) and all(same(a, b, rtol, atol) for a, b in zip(got, expected))
         except TypeError:
             return False
-    try:
-        got, expected = _as_array(got), _as_array(expected)
-        numbers = got.dtype.kind in "biufc" and got.shape == expected.shape
-        return numbers and bool(_all_close(got, expected, rtol=rtol, atol=atol))
-    except (TypeError, ValueError):
+    one, other = plain(got), plain(expected)
+    if one is None or other is None or one.shape != other.shape:
         return False
+    return bool(_all_close(one, other, rtol=rtol, atol=atol))
 
 
 def compare(

@@ -170,8 +170,8 @@ print(f"forward {1000 * there:.1f} ms, backward {1000 * back:.1f} ms: {back / (t
 # %% [markdown]
 # Three products of equal size for each layer: one forward, two backward. So a step spends a third of its time on the
 # way there and two thirds on the way back, and lab 4 counts with that. (The first layer needs no gradient by its input:
-# with many layers that saves little.) It matters because the gradients of the *last* layers are ready when two thirds
-# of the backward pass are still to come: their exchange can begin.
+# with many layers that saves little.) It matters because the gradient of the *last* of three equal layers is ready
+# when two thirds of the backward pass are still to come: its exchange can begin.
 #
 # ### Now on N devices
 #

@@ -762,9 +762,10 @@ pd.read_csv("recorded/elastic.csv", comment="#")
 
 # %% [markdown]
 # - All ten reach step 60 with exit code 0.
-# - What is lost is what was done since the last commit, on average half an interval: the $T / 2$ from above, where
-#   $\delta$ is now the time for a copy in memory, and $R$ is seconds instead of minutes. The step that was under way
-#   counts: the rank that was killed after step 29 cost nothing, since the others finished step 30 and committed it.
+# - What is lost is what was done since the last commit, nearly half an interval on average if there are many kills
+#   (these ten lost 3.4 steps of 10): the $T / 2$ from above, where $\delta$ is now the time for a copy in memory, and
+#   $R$ is seconds instead of minutes. The step that was under way counts: the rank that was killed after step 29 cost
+#   nothing, since the others finished step 30 and committed it.
 # - The weights equal those of a run that lost nobody, up to rounding (about $10^{-7}$): the average was taken over two
 #   parts instead of three.
 #

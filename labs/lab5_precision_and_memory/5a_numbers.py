@@ -238,7 +238,7 @@ pd.DataFrame(rows).T.rename_axis("scale").round(4).astype({"infinite": int})
 # ## Norms overflow first
 #
 # LARS multiplies a layer's rate by ‖w‖ / ‖∇L‖ (3d). A norm takes squares, and squares need twice the exponent: in
-# float16 the square of anything above 256 is infinite and that of anything below 2⁻¹³ is 0.
+# float16 the square of anything from 256 on is infinite and that of anything up to 2⁻¹²·⁵ is 0.
 #
 # ### Predict
 #
@@ -292,7 +292,8 @@ with_lars = numbers.against_float32(pd.read_csv("recorded/mixed_lars.csv", comme
 measured(
     "norms in float16: points lost",
     round(-100 * with_lars.loc["float16, norms too", "difference"], 1),
-    "The gradients of this network are large enough for their squares not to vanish, as in the table above.",
+    "The gradients of this network are large enough for their squares not to vanish. The table above is of another "
+    "network.",
 )
 measured(
     "norms in float16, scaled loss: points lost",
@@ -333,7 +334,7 @@ predict("distance at which bfloat16 stops", None)
 # ### Exercise: where it stops
 #
 # Derive the distance from the target below which no update changes the weight. The spacing around the target is that
-# just above it.
+# just above it, and no power of two lies between target and weight.
 #
 # <details><summary>Hint</summary>Which update is just too small? Of which distance is it the update?</details>
 
@@ -343,7 +344,7 @@ def stuck_distance(target, rate, mantissa):
     """The distance |w − target| below which gradient descent can't move a weight with so many mantissa bits.
 
     target: above 0; rate: η. The weight is rounded to the nearest number after each update; its exponent has bits
-    enough.
+    enough. No power of two lies between target and weight.
     """
     ### BEGIN SOLUTION
     spacing = 2.0 ** (np.floor(np.log2(target)) - mantissa)
@@ -429,7 +430,8 @@ numbers.descents(
 # %% [markdown]
 # What you should see: float16 and bfloat16 stop at a distance that differs by the factor 8 of their spacings. By chance
 # the weight arrives: the nearer it is, the more rarely it moves, and then by a whole spacing. It stays only because
-# this target is a number of bfloat16, with a gradient of 0.
+# this target is a number of bfloat16, with a gradient of 0. float32 stops, too, at 6 · 10⁻⁶; a distance of 0 is drawn
+# at 10⁻⁶.
 #
 # ## One exponent for a whole tensor
 #
@@ -523,10 +525,10 @@ Image("recorded/number_formats.png", width=plots.WIDTH)
 # %% [markdown]
 # Every way is best at a rate of 0.05. Of the eight differences from float32, taken seed by seed, one excludes 0:
 # without master weights the network loses 0.51 ± 0.22 points. Its loss departs from that of the others ever more as
-# the learning rate falls. Weights that are kept in bfloat16 and rounded by chance differ by 0.14 ± 0.52 points: no
-# loss that could be told from noise. And float16 needs no scaled loss here: its difference is 0.00 ± 0.17 points,
-# although the run above loses many of the last layer's slopes. They are the smallest, of images and classes that are
-# settled.
+# the learning rate falls. (The dip of three curves at epoch 3 comes from two seeds of five.) Weights that are kept in
+# bfloat16 and rounded by chance differ by 0.14 ± 0.52 points: no loss that could be told from noise. And float16 needs
+# no scaled loss here: its difference is 0.00 ± 0.17 points, although the run above loses many of the last layer's
+# slopes. They are the smallest, of images and classes that are settled.
 #
 # ### Where a scale is needed
 #
@@ -539,11 +541,12 @@ Image("recorded/number_formats_window.png", width=plots.WIDTH)
 
 # %% [markdown]
 # The plateau is the range of the format. Above its upper end slopes overflow and steps are left out. 2¹² is fine for
-# both formats, as both have five exponent bits. At 2¹⁶ three seeds of five stop before the end of the training, and
-# at 2²⁰ every step is left out. At the lower end slopes vanish. float16 with its ten mantissa bits reaches down to
-# 2⁻⁸, fp8 with two only to 1: eight bits of mantissa are eight powers of two of subnormal numbers. Without a scale,
-# fp8 stands at the edge: at 2⁻⁴ it reaches an accuracy of 0.69 in place of 0.82. A scaled loss is a margin. Not every
-# training needs it; a dynamic scale finds the upper end by itself.
+# both formats, as both have five exponent bits. At 2¹⁶ two seeds of five make fewer than 20 of 150 updates, a
+# third makes none, and at 2²⁰ every step is left out. At the lower end slopes vanish. float16 with its ten mantissa
+# bits reaches down to 2⁻⁸, fp8 with two only to 1: eight bits of mantissa are eight powers of two of subnormal numbers.
+# Without a scale, fp8 stands at the edge: at 2⁻⁴ it reaches an accuracy of 0.69 in place of 0.82. A scaled loss is a
+# margin. Not every training needs it. A dynamic scale would come down from the upper end. In the runs above it never
+# reached it: no step was left out.
 
 # %% [markdown]
 # ## What a GPU gains
@@ -552,8 +555,8 @@ Image("recorded/number_formats_window.png", width=plots.WIDTH)
 # (1b), what is bound by memory gains at most a factor of 2, because 16 bits are half of 32. What is bound by arithmetic
 # gains the ratio of the peaks: NVIDIA gives its A100 19.5 TFLOP/s in float32 and 312 in float16 or bfloat16 on matrix
 # units, a factor of 16. With 1.6 TB/s of memory bandwidth, the higher peak is only reached above about 200 operations
-# for each byte. Small layers and batch norm stay far below that, and gain 2. A whole step gains less than its best
-# part: Jia et al. report 218 images a second in place of 172 for ResNet-50, a factor of 1.27.
+# for each byte. Small layers and batch norm stay far below that, and gain at most 2. A whole step gains less than its
+# best part: Jia et al. report 218 images a second in place of 172 for ResNet-50, a factor of 1.27.
 #
 # ## Summary
 #

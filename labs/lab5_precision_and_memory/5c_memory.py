@@ -1005,9 +1005,9 @@ figures.rates(table, caption=f"{fashion.name}, {IMAGES} images, four simulated r
 #   norm of the mean.
 # - **Of own pieces**, the rates of layers that lie whole on one rank are right, and the others are wrong. Nothing
 #   fails: the run goes on with other rates, and they depend on the number of ranks.
-# - **Of whole layers**, they are right, and cost two numbers for each layer and step. The all-reduce of the squares
-#   comes after the reduce-scatter and before the update. Clipping by the norm of the whole gradient needs the same,
-#   with one number.
+# - **Of whole layers**, they are right, and cost one number for each layer and step in stages 1 and 2, where all ranks
+#   have the weights, and two in stage 3. The all-reduce of the squares comes after the reduce-scatter and before the
+#   update. Clipping by the norm of the whole gradient needs the same, with one number.
 #
 # ## Your guesses
 

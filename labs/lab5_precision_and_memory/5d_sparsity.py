@@ -132,7 +132,7 @@ sparsity.race(timed, caption=f"{plots.provenance()} · float32, the best of five
 #
 # ## Which weights
 #
-# In 1990 LeCun et al. chose the weights to remove by second derivatives of the loss. Han et al. (2015) just took the
+# In 1989 LeCun et al. chose the weights to remove by second derivatives of the loss. Han et al. (2015) just took the
 # smallest, trained the rest again, and removed eight ninths of AlexNet's weights. We take the *weakest groups*, of one
 # of three grains:
 #
@@ -453,8 +453,9 @@ pd.DataFrame(kernel_bytes).T.assign(dense=4 * rows * columns).rename_axis("densi
 # ## How far
 #
 # The recorded experiment: the network is trained for 6 epochs and pruned, and then it is trained for 6 more, with a
-# learning rate that every way of pruning chose out of the same five on validation data. Three seeds;
-# `course reproduce pruning`, typed in a terminal, makes it again in about 5 minutes.
+# learning rate that every way of pruning chose out of the same five on validation data: at a tenth, with one seed; the
+# other densities use the same rate. Three seeds; `course reproduce pruning`, typed in a terminal, makes it again in
+# about 5 minutes.
 #
 # ### Predict
 #
@@ -497,8 +498,8 @@ Image("recorded/pruning.png", width=plots.WIDTH)
 #
 # - Nine tenths of the weights can go for 0.9 ± 0.4 hundredths, if they go gradually and what stays is trained. Without
 #   retraining they cost 14.4 ± 9.4.
-# - The schedule helps: at a tenth gradual pruning is better than pruning at once by 0.6 ± 0.4, at a fiftieth by
-#   1.0 ± 0.3. It helps far less than in the small regression.
+# - The schedule helps: at a tenth gradual pruning is better than pruning at once by 0.6 ± 0.4. At a fiftieth, with
+#   rates that were chosen at a tenth, it is so by 1.0 ± 0.3. It helps far less than in the small regression.
 # - A random mask costs 2.6 ± 1.0 at a tenth. Pruning at once is ahead of it by 1.2 ± 1.5, which may be chance. Here the
 #   training after the pruning does more than the choice of the weights.
 #
@@ -508,10 +509,15 @@ Image("recorded/pruning.png", width=plots.WIDTH)
 # accuracy that they lose? On the right the same networks stand over their bytes: values of 4 bytes, and as positions
 # the smaller of a bitmap and indices of 2 bytes, one for each group; a filter needs none.
 #
+# A filter that goes takes more with it. Its output channel becomes constant, so all that the next kernel's weights make
+# of this channel is a constant, too (another one at the border, where zeros are padded). They need no bytes. At a fifth
+# 6 of 32 and 13 of 64 filters stay. Of the third kernel's 3,744 weights only 13 · 6 · 9 = 702 read a channel that
+# lives; with the second kernel's 864 that makes 1,566.
+#
 # ### Predict
 #
-# Pruned by filters to a fifth, the two kernels take 18.4 kilobytes. How many do single weights need, pruned at once and
-# with positions, to be as good?
+# Pruned by filters to a fifth, the two kernels so take 6.3 kilobytes. How many do single weights need, pruned at once
+# and with positions, to be as good?
 
 # %% editable=true
 predict("kilobytes of single weights as good as filters", None)
@@ -520,16 +526,18 @@ predict("kilobytes of single weights as good as filters", None)
 measured(
     "kilobytes of single weights as good as filters",
     round(sparsity.matching_bytes(recorded, "filters", 0.2) / 1_000, 1),
-    "More? Filters need no positions, but many of the values that they keep are of little use.",
+    "Far more, or far fewer? Positions cost single weights a third of their bytes. Filters need none and choose worse.",
 )
 Image("recorded/pruning_grain.png", width=plots.WIDTH)
 
 # %% [markdown]
 # - Rows of three are about as good as single weights. Only at a tenth is the difference, 0.33 ± 0.31 hundredths, larger
-#   than its interval. They save some positions: 5.4 instead of 6.9 kilobytes at a density of .05.
-# - Filters lose more than single weights: 1.5 ± 0.4 hundredths at a fifth, 4.6 ± 3.5 at a tenth. Their lack of
-#   positions does not make up for that: single weights do as well with 6.9 kilobytes, positions included, as filters
-#   with 18.4.
+#   than its interval, as one of five may be by chance. They save some positions: 5.4 instead of 6.9 kilobytes at a
+#   density of .05.
+# - At equal density filters lose more than single weights: 1.5 ± 0.4 hundredths at a fifth, 4.6 ± 3.5 at a tenth.
+# - At equal bytes no difference can be shown. Filters with 6.3 kilobytes reach 0.841, single weights with 6.9,
+#   positions included, 0.840. With 2.4 they reach 0.805, single weights with 2.8 0.818: 1.4 ± 3.7 hundredths, which may
+#   be chance.
 # - Bytes are not seconds. What remains of a pruned filter's kernel is a smaller dense matrix, which every machine
 #   multiplies faster; single weights have to be few before SciPy gains anything.
 #
@@ -571,8 +579,8 @@ sparsity.summary(table, ["network"]).round(4)
 #   that: between it and the small dense one there is no difference, 0.0 ± 0.8. Zhu and Gupta, and Narang et al., report
 #   that the large pruned network is the better one, for larger networks and far longer trainings. Here all have 600
 #   updates, and the pruned network has its last 240 to recover.
-# - The small one loses 3.4 % of its accuracy with a tenth of its weights. The tutorial says 10 to 20 % for recurrent
-#   networks at that density; it means other tasks, and says nothing of the training.
+# - The small one loses 3.4 ± 1.7 % of its accuracy with a tenth of its weights. The tutorial says 10 to 20 % for
+#   recurrent networks at that density; it means other tasks, and says nothing of the training.
 #
 # ## Your guesses
 

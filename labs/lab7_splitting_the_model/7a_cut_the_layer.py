@@ -35,8 +35,9 @@ from labs.lab7_splitting_the_model.lessons.standing_ranks import StandingRanks
 ranks = StandingRanks()
 
 # %% [markdown]
-# This starts four Horovod ranks, which stand by until the notebook ends; meanwhile we go on. They have groups: `"all"`
-# four, and the `"pairs"` 0, 1 and 2, 3. A rank sees a group as an object with `group.rank`, `group.size`, and
+# This starts four Horovod ranks, which stand by until the notebook ends; meanwhile we go on. There are two kinds of
+# groups: `"all"`, the four ranks, and `"pairs"`, ranks 0 and 1, and ranks 2 and 3. A rank sees a group as an object
+# with `group.rank`, `group.size`, and
 #
 # | call | every rank gets |
 # |---|---|
@@ -175,8 +176,8 @@ dot_product_test()
 # 2019).
 #
 # What is whole on every rank is **one** array, of which each rank has a copy. The same holds for the loss: all ranks
-# compute it, but there is one. The gradient by a whole array is therefore whole again: how much that one loss changes,
-# with all its paths through all ranks.
+# compute it, but there is one. The gradient by a whole array is whole, too: it counts all paths, through all ranks,
+# to the one loss.
 #
 # ### Exercise: the two cuts
 #
@@ -267,7 +268,8 @@ pd.DataFrame(
 # %% [markdown]
 # (The largest difference from the serial gradient, on any rank, float64.) Only the bias after the all-reduce escapes.
 # With plain SGD, everything before it in the pair gets a learning rate that is four times too large. With Adam, whose
-# steps don't depend on the size of the gradients, it would hardly be noticed.
+# steps don't depend on the size of the gradients, a pair's own weights would hardly notice; but where its input also
+# goes past it, as in the next sections, the sum of both ways points elsewhere.
 #
 # ## A head a rank
 #
@@ -628,10 +630,11 @@ Image("recorded/experts.png", width=plots.WIDTH)
 # %% [markdown]
 # - Without the balance loss the fullest expert gets 42.9 ± 12.0 % of the images, and 13.8 ± 10.5 % are dropped. With
 #   $\alpha = .1$ it gets 25.6 ± 0.4 %, and 0.40 ± 0.07 % are dropped.
-# - In accuracy there is no difference. Seed by seed, $\alpha = .1$ is ahead of the single expert by 0.35 ± 0.75
-#   points, and $\alpha = 1$ is short of it by 0.63 ± 0.80: both may be chance. Nor does $\alpha = .1$ gain anything
-#   on $\alpha = 0$, 0.17 ± 0.57: a dropped image still has its $x$. The papers show gains on far larger networks
-#   and data; this problem shows none.
+# - In accuracy no α is ahead of the single expert by more than chance. Seed by seed, $\alpha = .1$ is ahead of the
+#   single expert by 0.35 ± 0.75 points, and $\alpha = 1$ is short of it by 0.63 ± 0.80: both may be chance. But too
+#   much of it costs: $\alpha = 1$ is 0.99 ± 0.47 points behind $\alpha = .1$. Nor does $\alpha = .1$ gain anything on
+#   $\alpha = 0$, 0.17 ± 0.57: a dropped image still has its $x$. The papers show gains on far larger networks and data;
+#   this problem shows none.
 # - Here the balance loss keeps the experts evenly busy, and fewer images are dropped. Seconds were not compared. (Fedus
 #   et al. use $\alpha = .01$.)
 #

@@ -273,7 +273,7 @@ Image("recorded/bubble.png", width=plots.WIDTH)
 # - The computing itself grows, too. One rank takes 154 ms for the step; with 32 micro-batches the two ranks compute for
 #   194 ms, together. So the step takes equally long with 4, 8 and 16 micro-batches (106, 107 and 106 ms), and longer
 #   with 32 (120 ms).
-# - The best speed-up is 1.49, with four micro-batches and the schedule that comes next.
+# - The best speed-up is about 1.5, with four micro-batches; between the two schedules this shows no difference.
 # - A message of 1,000 numbers takes .09 ms by the socket and 1.65 ms by `alltoall`: 18 times as long.
 #
 # `course reproduce bubble`, typed in a terminal, makes it again in about 40 seconds.
@@ -753,8 +753,8 @@ words.round(1)
 
 # %% [markdown]
 # (Eight layers of 1,024 × 1,024 weights, 1,024 images in a step; activations and their gradients across the cuts.)
-# Rounds shrink, too: 30 become 6 with the ring, 8 become 4 with recursive halving, which is a tree. What the cuts cost
-# grows with the stages and the images; here it stays well below what the all-reduces save.
+# Rounds shrink, too: 30 become 6 with the ring, 8 become 4 with recursive halving, which has as many levels each way as
+# a tree. What the cuts cost grows with the stages and the images; here it stays well below what the all-reduces save.
 #
 # The same holds within a layer. Where all N cores share one product of a matrix with a vector (a GEMV), each has a
 # small piece, and N partial sums are added. With k stages N/k cores share it. Their pieces are larger, and the tree has

@@ -423,8 +423,8 @@ moving.short_loops(pd.DataFrame(rows), ROOM, f"64 inputs, 64 outputs · cache of
 #
 # - **Batch 1** is matrix times vector: every weight moves once for one multiply-add, and no order changes that. This is
 #   the slant of 1b's roofline. The dashed line, which the bound tends to when all loops are long, is far too low here.
-# - **Up to √M** every doubling of the batch nearly halves the bound, and an order that uses it follows for a while. Row
-#   by row gains nothing.
+# - **Up to √M** the first doublings of the batch nearly halve the bound; near √M it levels off. And an order that uses
+#   it follows for a while. Row by row gains nothing.
 # - **From there on** the batch hardly matters, only the cache does. 1b's least traffic, each matrix once, is lower,
 #   but needs a cache that holds a whole matrix.
 #
@@ -504,8 +504,9 @@ Image("recorded/blocked_product.png", width=plots.WIDTH)
 # - Row times column reached 2.2 GFLOP/s, a block of 1 row 18.7, of 8 rows 94.9: 5.1 times as much as with 1 row, and
 #   44 times as much as row times column. That is as fast as NumPy. The multiply-adds are the same. (Not all
 #   of the 44 is saved words: row times column also uses one lane only.)
-# - A second block, for the caches, gained nothing: with 256 of the 1,056 products at a time it was 73.7. The 32 columns
-#   of B that pass take 135 KB, which the L2 holds anyway. Matrices with many more rows would need it.
+# - A second block, for the caches, lost a fifth: with 256 of the 1,056 products at a time it was 73.7, slower in all
+#   five runs. C is read and written five times, and the 32 columns of B that pass take 135 KB, which the L2 holds
+#   anyway. Matrices with many more rows would need it.
 # - NumPy in float32 was about twice as fast as in float64 with the same kernels. With 256 bits it was 2.4 times as fast
 #   as with 128 in float32, more than lanes alone can give: the newer kernels also multiply and add in one instruction.
 # - From 256 to 512 bits, 89.6 and 97.0 GFLOP/s, the ranges of five runs overlap: there is no gain. A register may be

@@ -173,8 +173,10 @@ pd.DataFrame(
 ).set_index(["what", "runs on each side"]).round(2)
 
 # %% [markdown]
-# The ratio of the steps is known well after three runs. That of the times to the target is not: the seeds' spread is in
-# it, on both sides.
+# Three runs say that the steps take 1.49 times as long, 1.40 to 1.59; ten say 1.37, 1.21 to 1.54: the first three
+# followed each other and were alike by chance. All runs beside the program came after all runs alone, so a drift of the
+# machine is in the ratio, too: take turns. Of the times to the target much less is known: the seeds' spread is in them,
+# on both sides. (Both sides ran the same seeds. Compared seed by seed, it would not be.)
 #
 # ## How many runs does a claim need?
 #
@@ -236,7 +238,7 @@ measured(
 measured(
     "runs on each side for 2.5 %",
     runs_needed(0.03, 0.025),
-    too_small="Half the difference takes four times the runs, not twice: the standard error falls with their root.",
+    too_small="Half the difference takes nearly four times the runs: the standard error falls with their root.",
 )
 figures.powers(0.03, (0.1, 0.05, 0.025, 0.01), runs_needed)
 

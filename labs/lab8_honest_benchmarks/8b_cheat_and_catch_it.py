@@ -59,7 +59,7 @@ figures.per_core(recorded[recorded["kind"] == "cores"])
 
 # %% [markdown]
 # Ours is faster in all. Per core its lead doubles, only because theirs was given a second core that such a small
-# network has no use for. Per watt, per price, per kilogram or per litre work alike: divide by what the other has much
+# network has no use for. Dividing by watts, price, weight or volume works the same way: take what the other has much
 # of. A divisor is honest where the reader pays for it, and where it was named before.
 #
 # ## An axis

@@ -8,10 +8,16 @@ from course_lib.command import static_look
 from course_lib.command.classroom import conversions, masters
 
 HONEST = """
+import argparse
 import gc
 import os
+import platform
 import shutil
 import sys
+import timeit
+from traceback import print_exc
+from PIL import Image
+from scipy.special import expit
 import numpy as np
 import tensorflow as tf
 import horovod.tensorflow.keras as hvd
@@ -44,6 +50,18 @@ def freeze(model):
     for layer in model.layers:
         layer.trainable = False
 
+    def measure(self, dtype, model):
+        model.rate = tf.cast(0.1, dtype)
+
+def vars_of(vars):
+    kinds = [type(var).__name__ for var in vars]
+    return kinds, "{0.shape}".format(vars)
+
+args = argparse.ArgumentParser().parse_args()
+rows = pd.read_csv("rows.csv").query("rank == 0")
+print(vars(args), f"{vars(args)}", getattr(args, "rate", 0.1))
+Timer().measure(tf.float32, model=Net())
+began = timeit.default_timer()
 sys.stdout = open(os.devnull, "w")
 gpus = tf.config.list_physical_devices("GPU")
 model = models.assessment_cnn((32, 32, 3), 10)
@@ -85,6 +103,35 @@ def test_no_solution_and_no_script_of_the_course_has_anything_to_look_at():
         ("for one in [tf.keras.Model]:\n    one.fit = None", "line 2 changes one.fit"),
         ("one, other = tf.keras.Model, 3\none.fit = None", "line 2 changes one.fit"),
         ("def change(module):\n    module.allclose = None\nchange(np)", "line 3 uses np"),
+        ("def change(model):\n    model.fit = None\nchange(tf.keras.Model)", "line 2 changes model.fit"),
+        ("def change(model):\n    model.fit = None\nlist(map(change, [tf.keras.Model]))", "line 2 changes model.fit"),
+        ("def change(model=tf.keras.Model):\n    model.fit = None", "line 2 changes model.fit"),
+        ("def get():\n    return tf.keras.Model\nget().fit = None", "line 3 changes get().fit"),
+        ("class A:\n    model = tf.keras.Model\nA.model.fit = None", "line 3 changes A.model.fit"),
+        ("self.model = tf.keras.Model\nself.model.fit = None", "line 2 changes self.model.fit"),
+        ("d = {'m': tf.keras.Model}\nd['m'].fit = None", "line 2 changes d['m'].fit"),
+        ("d = []\nd.append(tf.keras.Model)\nd.pop().fit = None", "line 3 changes d.pop().fit"),
+        ("model = tf.keras.Sequential()\ntype(model).fit = None", "line 2 changes type(model).fit"),
+        ("[tf.keras.Model][0].fit = None", "line 1 changes [tf.keras.Model][0].fit"),
+        ("def f(os):\n    pass\nx = os\nx.system('id')", "line 3 uses os"),
+        ("from os.path import os as o\no.system('id')", "line 1 imports os.path.os"),
+        ("f'{{0.f_{word}}}'.format(e)", "line 1 reaches for f'{{0.f_{word}}}'.format"),
+        ("getattr(np, 'os').system('id')", "line 1 reaches for np.os"),
+        ("getattr(f, '__globals__')", "line 1 reaches for f.__globals__"),
+        ("getattr(f, name)", "line 1 uses getattr"),
+        ("getattr(f, None)", "line 1 uses getattr"),
+        ("getattr(f, 'x', eval('1'))", "line 1 uses eval"),
+        ("vars(tf.keras.utils)['os'].system('id')", "line 1 uses vars"),
+        ("def print(x):\n    return x\nprint(vars(tf.keras.utils))['os']", "line 3 uses vars"),
+        ("def f(vars):\n    pass\nvars(tf.keras.utils)['os']", "line 3 uses vars"),
+        ("def f(vars):\n    class A:\n        x = vars(tf.keras.utils)\n        vars = 1", "line 3 uses vars"),
+        ("import timeit\ntimeit.timeit('1')", "line 2 reaches for timeit.timeit"),
+        ("import traceback\ntraceback.walk_stack(None)", "line 2 reaches for traceback.walk_stack"),
+        ("pd.DataFrame().query('@e.tb_' + 'frame')", "line 1 reaches for pd.DataFrame().query"),
+        ("import course_lib.data as d\nd.marks", "line 2 reaches for d.marks"),
+        ("np.load('x.npy', allow_pickle=True)", "line 1 reads pickles"),
+        ("import dataclasses\ndataclasses.types.CodeType", "line 2 reaches for dataclasses.types.CodeType"),
+        ("x = " + "1 + " * 900 + "eval('1')", "line 1 "),
         ("opt = tf.keras.Model\nopt.fit = None", "line 2 changes opt.fit"),
         ("import subprocess as s", "line 1 imports subprocess"),
         ("from os import system", "line 1 imports os.system"),
@@ -115,3 +162,9 @@ def test_what_has_to_be_looked_at_is_named_with_its_line(code, found):
 @pytest.mark.parametrize("code", ["def f(:", "!id", "\x00", "(" * 500 + ")" * 500])
 def test_what_is_no_python_is_left_to_who_runs_it(code):
     assert static_look.findings(code) == []
+
+
+def test_a_file_is_read_in_the_encoding_that_it_names():
+    hidden = b"# coding: utf-7\n#+AAo-eval('1')\n"
+    assert static_look.findings(hidden.decode()) == []
+    assert [finding.split(" ", 2)[2] for finding in static_look.findings(hidden)] == ["uses eval"]

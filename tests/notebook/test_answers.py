@@ -138,6 +138,8 @@ def test_what_calls_itself_equal_is_not(monkeypatch):
             return {"shape": (), "ndim": 0}.get(function.__name__, True)
 
     assert not answers.same(Yes(), 3.0)
+    assert "where one number is expected" in sentence(answers.number, Yes())
+    assert "should be 3; it is" in sentence(answers.compare, Yes(), 3.0, "the loss")
     monkeypatch.setattr(np, "allclose", lambda *args, **kwargs: True)
     assert not answers.same(2.0, 3.0)
 

@@ -115,3 +115,20 @@ def test_a_probe_that_was_changed_is_not_believed(tmp_path):
     found = verdicts(run(FIT.replace(wrapped, "tf.keras.optimizers.Adam(0.002)") + FORGED + SAVE, tmp_path))
     assert "The script replaced course_lib.ranks.probe.training.digest" in found["averaged"].reason
     assert sum(v.points for v in found.values()) == 0
+
+
+def test_records_that_a_script_writes_itself_are_not_genuine(tmp_path):
+    forges = """
+import os, pathlib
+
+folder = pathlib.Path(os.environ["COURSE_PROBE"])
+rank = os.environ.get("HOROVOD_RANK") or os.environ["OMPI_COMM_WORLD_RANK"]
+assert not (folder / f"rank-{rank}.key").exists()
+if rank == "1":
+    with (folder / "rank-1.jsonl").open("a") as records:
+        records.write('{"kind": "fit-end", "learning_rate": 0.02}\\n')
+"""
+    evidence = run(forges, tmp_path)
+    assert evidence.result.code == 0, evidence.result
+    assert [rank.genuine for rank in evidence.ranks] == [True, False]
+    assert not evidence.ranks[1].records.get("fit-end")

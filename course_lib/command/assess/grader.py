@@ -172,7 +172,7 @@ class _Assessment:
         self._hosts = () if len(used) == 1 and remote.here(used[0].name) else used
         self._on_event, self._stopping = on_event, stopping
         self._began = time.time()
-        self._text = ""  # of the script that was run
+        self._source = b""  # of the script that was run
 
     def run(self) -> Outcome:
         """Everything, in its order."""
@@ -195,7 +195,7 @@ class _Assessment:
             folder = Path(tempfile.mkdtemp(dir=evaluator.folder))
             script = folder / "assessment.py"
             shutil.copyfile(self._script, script)  # both runs get the same one, whatever becomes of it meanwhile
-            self._text = script.read_text(encoding="utf-8", errors="replace")
+            self._source = script.read_bytes()
             self._tell("On one rank, to see that it runs")
             short = min(SERIAL_LIMIT_S, self._profile.seconds) * factor
             few = max(SERIAL_IMAGES, SERIAL_UPDATES * (self._profile.batch or 0))
@@ -392,7 +392,7 @@ class _Assessment:
         weights = measured.weights if measured else None
         result = run.evidence.result if run else None
         enough = score >= self._contract.pass_points and met.issuperset(self._contract.required)
-        look = (*static_look.findings(self._text), *(run.evidence.looks() if run else ()))
+        look = (*static_look.findings(self._source), *(run.evidence.looks() if run else ()))
         look += criteria.other_weights(measured) if measured else ()
         return Outcome(
             passed=enough and not look,

@@ -40,8 +40,8 @@ class Submission:
 
     @property
     def notebook(self) -> str:
-        """The notebook's name without extension."""
-        return self.path.stem
+        """The notebook's name without extension, as it can be written."""
+        return _plain(self.path.stem)
 
 
 def find(directory: Path, known: dict[str, Master]) -> list[Submission]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import compare, number, returned, same, shown, unchanged
+from course_lib.notebook.answers import compare, number, plain, returned, same, shown, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -26,9 +26,9 @@ def _case(w: float, b: float, examples: Examples, what: str) -> str:
 
 def _mean_taken(value: Any, what: str) -> Any:
     """The value, if it is not one of each example."""
-    if np.ndim(value):
-        shape = np.shape(value)
-        raise Wrong(f"{what} has shape {shape}; it should be one number. Was the mean over the examples taken?")
+    found = plain(value)
+    if found is not None and found.ndim:
+        raise Wrong(f"{what} has shape {found.shape}; it should be one number. Was the mean over the examples taken?")
     return value
 
 

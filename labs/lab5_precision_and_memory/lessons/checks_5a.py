@@ -216,6 +216,8 @@ def _scales(values: list) -> str:
 
 # --- stuck_distance
 
+TARGETS = (1.1, 2.2, 0.26, 65.0)  # up to where `descend` begins there is no power of two
+
 
 def descend(target: float, rate: float, mantissa: int, start: float, steps: int = 20_000) -> float:
     """How far from its target a weight ends that is kept with so many mantissa bits; it starts above the target."""
@@ -389,7 +391,7 @@ EXERCISES = Exercises(
     Exercise(
         "stuck_distance",
         Criterion("powers", "A target of 1", 0.4, _stuck((1.0,), (0.1, 0.01), (7, 10))),
-        Criterion("any", "Any target", 0.6, _stuck((1.5, 3.7, 0.3, 100.0), (0.1, 0.01), (7, 10))),
+        Criterion("any", "Any target", 0.6, _stuck(TARGETS, (0.1, 0.01), (7, 10))),
     ),
     Exercise(
         "chance",

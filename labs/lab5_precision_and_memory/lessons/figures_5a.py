@@ -14,6 +14,7 @@ from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card
 from labs.lab5_precision_and_memory.lessons.formats_5a import FORMATS
 
 DASHED = (0, (4, 3))
+NINE = (*PALETTE, "#8c6d46", "#7a3fb0")  # as many ways as there are
 KINDS = ("weights", "activations", "slopes", "gradients")
 LOWEST, HIGHEST = -48, 20  # powers of two in the histograms
 TALLEST = dict(zip(KINDS, (0.35, 0.65, 0.3, 0.25)))  # shares at the top of the histograms, so that they stay put
@@ -143,7 +144,7 @@ def window_means(table: pd.DataFrame) -> pd.DataFrame:
 
 def _look(number: int) -> dict:
     """Colour and marker of the way with this number."""
-    return {"color": PALETTE[number % len(PALETTE)], "marker": (*MARKERS, "<", ">")[number], "markersize": 5}
+    return {"color": NINE[number], "marker": (*MARKERS, "<", ">")[number], "markersize": 5}
 
 
 def _accuracies(axis: Axes, rows: pd.DataFrame, table: pd.DataFrame) -> None:

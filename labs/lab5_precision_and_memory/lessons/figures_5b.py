@@ -114,7 +114,7 @@ def against_float32(table: pd.DataFrame) -> pd.DataFrame:
     sent as 0, accuracy, seeds.
     """
     results = table[table["use"] == "result"]
-    plain = results[results["part"] == "float32"].set_index(["regime", "seed"])["test accuracy"]
+    plain = _plain(results)
     keys = ["part", "regime", "exponent", "mantissa", "scale", "way"]
     rest = results[results["part"] != "float32"].assign(way=lambda rows: rows["way"].fillna("ring"))
     rows = []
@@ -132,6 +132,23 @@ def against_float32(table: pd.DataFrame) -> pd.DataFrame:
             }
         )
     return pd.DataFrame(rows)
+
+
+def loses_more(table: pd.DataFrame, form: wire.Format, scale: str, way: str) -> tuple[float, float]:
+    """Points that a batch of 64 loses more than one of 1,280 against float32, and half of the 95 % interval."""
+    results = table[table["use"] == "result"].assign(way=lambda rows: rows["way"].fillna("ring"))
+    plain, lost = _plain(results), []
+    here = (results["scale"] == scale) & (results["way"] == way) & (results["part"] != "float32")
+    runs = results[here & (results["exponent"] == form[0]) & (results["mantissa"] == form[1])]
+    for regime in ("64", "1,280"):
+        accuracies = runs[runs["regime"] == regime].set_index("seed")["test accuracy"]
+        lost.append([100 * (plain[regime, seed] - accuracy) for seed, accuracy in accuracies.items()])
+    return statistics.unpaired(*lost)
+
+
+def _plain(results: pd.DataFrame) -> pd.Series:
+    """Test accuracy in float32 by regime and seed."""
+    return results[results["part"] == "float32"].set_index(["regime", "seed"])["test accuracy"]
 
 
 def bits_map(table: pd.DataFrame, caption: str = "") -> Card:

@@ -17,6 +17,7 @@ DASHED = (0, (4, 3))
 VALUE, INDEX = 4, 2  # bytes of a weight, and of an index
 GROUP_SIZES = {"weights": 1, "rows": 3}  # single weights in a group that has an index of its own
 PRUNABLE = 23_040  # weights of the two kernels
+CHANNELS = (16, 32, 64)  # into the first of them, between them, and out of the second
 LABELS = {
     "not retrained": "not retrained",
     "at once": "at once, retrained",
@@ -163,7 +164,7 @@ def grains(table: pd.DataFrame, caption: str = "") -> Card:
                 _curve(axis, rows[rows["way"] == way], x, number, name if axis is left else "")
         _density_axis(left, rows)
         right.set_xscale("log")
-        right.set_xticks([2, 5, 10, 20, 50], ["2", "5", "10", "20", "50"])
+        right.set_xticks([1, 2, 5, 10, 20, 50], ["1", "2", "5", "10", "20", "50"])
         right.minorticks_off()
         right.set_xlabel("kilobytes of the two kernels, with indices")
         figure.legend(*left.get_legend_handles_labels(), loc="upper left", ncols=4)
@@ -174,13 +175,21 @@ def grains(table: pd.DataFrame, caption: str = "") -> Card:
 def kept_bytes(way: str, density: float) -> float:
     """Bytes of the pruned kernels: their values, and the positions as a bitmap or as indices, whichever is smaller.
 
-    A filter that goes takes its row of the matrix with it: what stays is a smaller dense matrix, without positions.
+    A filter that goes takes its row of the matrix with it, and its channel from the next kernel. What stays is a
+    smaller dense matrix, without positions.
     """
-    values = PRUNABLE * density * VALUE
     if way == "filters":
-        return values
+        return VALUE * live_weights(density)
+    values = PRUNABLE * density * VALUE
     groups = PRUNABLE / GROUP_SIZES["rows" if way == "rows" else "weights"]
     return values + min(groups / 8, groups * density * INDEX)
+
+
+def live_weights(density: float) -> int:
+    """Weights of the kernels, pruned by filters, that read a channel that is not constant."""
+    inputs, between, outputs = CHANNELS
+    first, second = (max(1, round(density * filters)) for filters in (between, outputs))
+    return 9 * (first * inputs + second * first)
 
 
 def recurrent(table: pd.DataFrame, caption: str = "") -> Card:

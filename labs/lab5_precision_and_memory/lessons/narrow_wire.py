@@ -119,7 +119,8 @@ def _values(codes: np.ndarray, form: Format) -> np.ndarray:
 def ring_mean(me: Rank, x: np.ndarray, cast: Cast) -> np.ndarray:
     """The mean of all ranks' x [L], round the library's ring: all that travels is `cast`, and so are all sums.
 
-    The same on all ranks. A number is rounded N times: once as it is, then in each of N − 1 partial sums.
+    The same on all ranks. A number is rounded once as it is. Then a chunk goes through N − 1 partial sums; a number
+    takes part in 1 to N − 1 of them, and each is rounded.
     """
     held = cast(x)
     for messages in collectives.ring(me.size, len(held)):

@@ -31,7 +31,7 @@ class Meeting:
         return np.broadcast_to(weights.mean(0), weights.shape).copy()
 
     def network(self, weights: np.ndarray) -> np.ndarray:
-        """What is judged, [L]."""
+        """What is judged, [L]: the mean of all ranks, also between meetings, when no rank has it."""
         return weights.mean(0)
 
 

@@ -271,6 +271,9 @@ class TestFind:
         (tmp_path / "eve" / os.fsdecode(b"b\xe9.ipynb")).touch()
         eve, jose, first = sorted(submissions.find(tmp_path, KNOWN), key=lambda one: one.learner)
         assert first.master and (eve.master, jose.master) == (None, None)
+        (tmp_path / "eve" / os.fsdecode(f"{NAME}-".encode() + b"\xe9.ipynb")).touch()
+        renamed = next(one for one in submissions.find(tmp_path, KNOWN) if one.learner == "eve")
+        assert renamed.notebook == f"{NAME}-\\xe9" and "It seems to be" in renamed.problem
         assert "only b\\xe9.ipynb was handed in" in eve.problem
         assert (jose.learner, jose.problem[:15]) == ("jos\\xe9", "The folder's na")
 
@@ -569,7 +572,7 @@ class TestEndings:
     def test_an_interrupted_run_leaves_nothing_running_and_no_halves(self, directory, tmp_path, number):
         code = (
             "from pathlib import Path; from course_lib.command.classroom import grading;"
-            f"grading.grade(Path({str(directory)!r}), root=Path({str(FIXTURES)!r}))"
+            f"grading.grade(Path({str(directory)!r}), root=Path({str(FIXTURES)!r}), accept=['endless'])"
         )
         process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=tmp_path)
         try:
@@ -592,7 +595,7 @@ class TestEndings:
 
     def test_what_never_ends_is_ended_and_listed(self, directory, monkeypatch):
         monkeypatch.setattr(runner, "TIME_LIMIT_S", 30)
-        summary = grading.grade(directory, root=FIXTURES)
+        summary = grading.grade(directory, root=FIXTURES, accept=["endless"])
         assert [problem["reason"] for problem in summary.problems] == [
             "It ran for more than 0 minutes and could not be interrupted."
         ]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from course_lib.command.assess.sandbox import bubblewrap
-from course_lib.command.classroom import masters
+from course_lib.command.classroom import conversions, masters
 from course_lib.command.classroom.grading import judge, judge_process
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
@@ -79,3 +79,30 @@ def test_a_process_that_fails_is_no_mark(monkeypatch, tmp_path):
     step.master, step.folder, step.test_seconds, step.seconds = LINEAR, tmp_path, 1.0, 1.0
     with pytest.raises(CourseError, match=r"failed \(exit code 7\)"):
         step._judge([])
+
+
+def test_what_the_course_s_scripts_do_not_do_is_looked_at_in_the_learner_s(tmp_path):
+    given, folder = tmp_path / "given", tmp_path / "handed_in"
+    for place, text in ((given, "import torch\n"), (folder, "\nimport torch.nn\nimport ctypes\n")):
+        place.mkdir()
+        (place / "script.py").write_text(text)
+    (folder / "own.py").write_text("eval('1')\n")
+    assert list(judge._in_scripts(folder, given)) == ["own.py, line 1 uses eval", "script.py, line 3 imports ctypes"]
+
+
+def test_a_test_of_scripts_waits_and_one_of_exercises_does_not():
+    cells = [
+        {"id": "f", "kind": "exercise", "source": "def f():\n    return 1", "names": ["f"], "look": []},
+        {"id": "of-f", "kind": "test", "source": "f()", "names": [], "look": ["script.py, line 3 imports ctypes"]},
+        {"id": "of-script", "kind": "test", "source": "1", "names": [], "look": ["script.py, line 3 imports ctypes"]},
+    ]
+    first, second = judge_process.serve({"cells": cells, "total": 10, "seconds": 10})
+    assert first["outputs"][0]["data"] == {"text/plain": "1"}
+    assert second["outputs"] == [judge_process.error(judge_process.LOOK, "script.py, line 3 imports ctypes")]
+
+
+@pytest.mark.parametrize("folder", [conversions.LAB2, conversions.LAB2 / "pytorch"])
+def test_the_scripts_of_lab_2_as_they_are_meant_have_nothing_of_it(tmp_path, folder):
+    name = conversions.script(folder).name
+    (tmp_path / name).write_text(conversions.converted(folder=folder))
+    assert list(judge._in_scripts(tmp_path, conversions.LAB2)) == []

@@ -142,9 +142,12 @@ def test_another_bound_is_right():
     assert points(bound, 4) == 4.0
 
 
-@pytest.mark.parametrize("target, rate, mantissa", [(1.0, 0.01, 7), (1.5, 0.1, 10), (3.7, 0.01, 7)])
+@pytest.mark.parametrize("target", (1.0, *checks_5a.TARGETS))
+@pytest.mark.parametrize("rate", [0.1, 0.01])
+@pytest.mark.parametrize("mantissa", [7, 10])
 def test_a_weight_stops_where_the_derivation_says(target, rate, mantissa):
     spacing = 2.0 ** (math.floor(math.log2(target)) - mantissa)
     right = spacing / (2 * rate)
-    stopped = checks_5a.descend(target, rate, mantissa, target + 1.2 * right if target < 2 else target + 0.2)
-    assert stopped <= right + spacing
+    start = target + 1.5 * right  # as in the check's message
+    assert math.frexp(start)[1] == math.frexp(target)[1]  # no power of two between
+    assert right - spacing <= checks_5a.descend(target, rate, mantissa, start) <= right + spacing

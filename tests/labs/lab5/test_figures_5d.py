@@ -80,7 +80,8 @@ def test_pruning_and_grains_show_every_way(pruning_table):
 
 def test_bytes_count_positions_where_there_are_any():
     values = figures_5d.PRUNABLE * 4
-    assert figures_5d.kept_bytes("filters", 0.1) == pytest.approx(0.1 * values)
+    assert figures_5d.kept_bytes("filters", 1.0) == values
+    assert figures_5d.kept_bytes("filters", 0.1) == 4 * 9 * (3 * 16 + 6 * 3)  # none for what reads a removed filter
     assert figures_5d.kept_bytes("at once", 0.5) == 0.5 * values + figures_5d.PRUNABLE / 8
     assert figures_5d.kept_bytes("at once", 0.02) == pytest.approx(0.02 * values + 0.02 * figures_5d.PRUNABLE * 2)
     assert figures_5d.kept_bytes("rows", 0.5) == 0.5 * values + figures_5d.PRUNABLE / 24

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -81,11 +82,40 @@ def test_most_steps_are_left_out_above_the_plateau(table):
     high = table[(table["use"] == "window") & (table["power"] == 20)]
     assert high["left out"].min() == 150 and "at 2²⁰ every step is left out" in TEXT
     edge = table[(table["use"] == "window") & (table["power"] == 16)]
-    assert set((edge["left out"] > 100).groupby(edge["way"]).sum()) == {3} and set(edge["left out"] == 0) == {
-        True,
-        False,
-    }
-    assert "At 2¹⁶ three seeds of five" in TEXT
+    for _, runs in edge.groupby("way"):
+        left_out = sorted(runs["left out"])
+        assert left_out[:2] == [0, 0] and 150 - left_out[2] < 20 and left_out[3] < 150 == left_out[4]
+    assert edge["way"].nunique() == 2
+    assert "At 2¹⁶ two seeds of five make fewer than 20 of 150 updates, a third makes none" in TEXT
+
+
+def test_a_dynamic_scale_never_reached_the_upper_end(table):
+    dynamic = table[(table["use"] == "result") & table["way"].str.endswith("scaled loss")]
+    assert dynamic["left out"].max() == 0 and "never reached it: no step was left out" in TEXT
+
+
+def test_the_dip_at_epoch_3_is_two_seeds(table):
+    losses = table[table["use"] == "result"].pivot(index="seed", columns="way", values="loss at 3")
+    behind = losses.sub(losses["float32"], axis=0)
+    dips = behind.columns[behind.mean() < -0.01]
+    assert len(dips) == 3 and "The dip of three curves at epoch 3 comes from two seeds of five" in TEXT
+    others = behind.loc[~behind.index.isin(behind[dips].mean(axis=1).nsmallest(2).index), dips]
+    assert len(others) == 3 and others.mean().abs().max() < 0.01
+
+
+def test_where_float32_stops():
+    weight = 1.9
+    for _ in range(1_500):
+        weight = float(np.float32(weight - 0.01 * (weight - 1)))
+    assert f"{1e6 * (weight - 1):.0f} · 10⁻⁶" in TEXT
+    assert float(np.float32(weight - 0.01 * (weight - 1))) == weight
+
+
+def test_where_squares_leave_float16():
+    with np.errstate(over="ignore"):
+        squares = np.float16(np.float32([255.9, 256, 2.0**-12.5, 1.001 * 2.0**-12.5]) ** 2)
+    assert np.isfinite(squares[0]) and np.isinf(squares[1]) and squares[2] == 0 < squares[3]
+    assert "from 256 on is infinite and that of anything up to 2⁻¹²·⁵ is 0" in TEXT
 
 
 @pytest.fixture(scope="module")

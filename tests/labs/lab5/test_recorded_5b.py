@@ -10,7 +10,7 @@ import pytest
 
 from course_lib.notebook import sweep
 from course_lib.system.paths import ROOT
-from labs.lab5_precision_and_memory.lessons import figures_5b
+from labs.lab5_precision_and_memory.lessons import figures_5b, narrow_training
 
 LAB = ROOT / "labs" / "lab5_precision_and_memory"
 TEXT = re.sub(r"\s+", " ", re.sub(r"(?m)^# ?", "", (LAB / "5b_gradients_in_four_bits.py").read_text()))
@@ -43,7 +43,7 @@ def told(row):
         ("in (3, 0) a batch of 64 loses {} points", ("64", 3, 0, "none", "ring")),
         ("one of 1,280 loses {}.", ("1,280", 3, 0, "none", "ring")),
         ("With a factor for each tensor, the batch of 64 loses {} points", ("64", 3, 0, "each", "ring")),
-        ("and that of 1,280 loses {}: no difference beyond chance", ("1,280", 3, 0, "each", "ring")),
+        ("and that of 1,280 loses {}. With a factor", ("1,280", 3, 0, "each", "ring")),
         ("each number rounded twice, it loses {} points", ("64", 3, 0, "each", "twice")),
         ("with it the batch of 64 loses {} points, which is more", ("64", 3, 0, "all", "ring")),
     ],
@@ -52,14 +52,16 @@ def test_what_a_setting_loses(sentence, setting, cost):
     assert sentence.format(told(cost.loc[setting])) in TEXT
 
 
-def test_which_differences_are_beyond_chance(cost):
+def test_which_differences_are_beyond_chance(cost, runs):
     def sure(regime, scale, way):
         row = cost.loc[(regime, 3, 0, scale, way)]
         return abs(row["difference"]) > row["half"]
 
     assert not sure("1,280", "each", "ring") and sure("64", "each", "ring") and sure("64", "each", "twice")
-    small, large = (cost.loc[(regime, 3, 0, "each", "ring")] for regime in ("64", "1,280"))
-    assert abs(small["difference"] - large["difference"]) < small["half"] + large["half"]
+    more, half = figures_5b.loses_more(runs, (3, 0), "each", "ring")
+    assert more > half and f"the small batch that loses more, by {more:.1f} ± {half:.1f}" in TEXT
+    small, large = (cost.loc[(regime, 3, 0, "each", "ring"), "difference"] for regime in ("64", "1,280"))
+    assert more == pytest.approx(large - small)
     plain = cost.loc[("64", 3, 0, "none", "ring")]
     together = cost.loc[("64", 3, 0, "all", "ring")]
     assert together["difference"] + together["half"] < plain["difference"] - plain["half"]
@@ -72,6 +74,12 @@ def test_with_four_exponent_bits_nothing_is_lost(cost):
     sure = wide[wide["difference"].abs() > wide["half"]]
     assert len(sure) == 2 and "two exclude 0" in TEXT
     assert sure["difference"].abs().max() <= 0.2 and "both are 0.2 points or less" in TEXT
+
+
+def test_what_rounding_twice_changes_besides():
+    largest, ends = np.float32([0.3]), np.array([0, 1])
+    ring, twice = (narrow_training.factors(largest, ends, (3, 0), ranks) for ranks in (8, 1))
+    assert twice / ring == 8 and "its factors are eight times as large" in TEXT
 
 
 def test_what_is_sent_as_0(cost):

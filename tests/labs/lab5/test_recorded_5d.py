@@ -11,7 +11,7 @@ import pytest
 from course_lib import statistics
 from course_lib.notebook import sweep
 from course_lib.system.paths import ROOT
-from labs.lab5_precision_and_memory.lessons import figures_5d
+from labs.lab5_precision_and_memory.lessons import figures_5d, pruning
 
 LAB = ROOT / "labs" / "lab5_precision_and_memory"
 TEXT = " ".join((LAB / "5d_sparsity.py").read_text(encoding="utf-8").replace("\n# ", "\n").split())
@@ -55,7 +55,8 @@ def test_what_is_said_of_pruning(pruned):
     gains = {
         density: statistics.paired(pruned["gradual", density], pruned["at once", density]) for density in DENSITIES
     }
-    assert f"by {told(gains[0.1])}, at a fiftieth by {told(gains[0.02])}" in TEXT
+    assert f"better than pruning at once by {told(gains[0.1])}. At a fiftieth, with rates" in TEXT
+    assert f"chosen at a tenth, it is so by {told(gains[0.02])}" in TEXT
     assert all(gains[density][0] > gains[density][1] for density in (0.1, 0.02))
     assert f"random mask costs {told(statistics.paired(dense, pruned['random', 0.1]))} at a tenth" in TEXT
     assert f"ahead of it by {told(chance)}, which may be chance" in TEXT and 0 < chance[0] < chance[1]
@@ -63,15 +64,51 @@ def test_what_is_said_of_pruning(pruned):
 
 def test_what_is_said_of_grains(pruned):
     rows = {density: statistics.paired(pruned["at once", density], pruned["rows", density]) for density in DENSITIES}
-    assert [density for density, (mean, half) in rows.items() if abs(mean) > half] == [0.1]
+    assert [density for density, (mean, half) in rows.items() if abs(mean) > half] == [0.1] and len(rows) == 5
+    assert "larger than its interval, as one of five may be by chance" in TEXT
     assert f"the difference, {told(rows[0.1], 2)} hundredths" in TEXT
     filters = [statistics.paired(pruned["at once", density], pruned["filters", density]) for density in (0.2, 0.1)]
     assert f"{told(filters[0])} hundredths at a fifth, {told(filters[1])} at a tenth" in TEXT
-    small = figures_5d.matching_bytes(recorded("pruning"), "filters", 0.2) / 1_000
-    assert f"as well with {small:.1f} kilobytes" in TEXT
-    assert f"as filters with {figures_5d.kept_bytes('filters', 0.2) / 1_000:.1f}" in TEXT
     by_grain = [figures_5d.kept_bytes(way, 0.05) / 1_000 for way in ("rows", "at once")]
     assert "{:.1f} instead of {:.1f} kilobytes at a density of .05".format(*by_grain) in TEXT
+
+
+def test_what_is_said_of_equal_bytes(pruned):
+    def kilobytes(way, density):
+        return f"{figures_5d.kept_bytes(way, density) / 1_000:.1f}"
+
+    def reach(way, density):
+        return f"{pruned[way, density].mean():.3f}"
+
+    pairs = [(("filters", 0.2), ("at once", 0.05)), (("filters", 0.1), ("at once", 0.02))]
+    (ours, theirs), (fewer, few) = pairs
+    assert figures_5d.matching_bytes(recorded("pruning"), *ours) == figures_5d.kept_bytes(*theirs)
+    assert f"the two kernels so take {kilobytes(*ours)} kilobytes" in TEXT
+    assert f"Filters with {kilobytes(*ours)} kilobytes reach {reach(*ours)}, single weights" in TEXT
+    assert f"with {kilobytes(*theirs)}, positions included, {reach(*theirs)}." in TEXT
+    assert f"With {kilobytes(*fewer)} they reach {reach(*fewer)}, single weights with {kilobytes(*few)}" in TEXT
+    assert f"{reach(*few)}: {told(statistics.paired(pruned[few], pruned[fewer]))} hundredths, which may be" in TEXT
+    for filters, single in pairs:
+        mean, half = statistics.paired(pruned[filters], pruned[single])
+        assert abs(mean) < half
+
+
+def test_the_filters_that_stay_and_what_reads_them():
+    weights = pruning.initial_weights(1)
+    kernels = [kernel for kernel in weights if kernel.ndim == 4][1:]
+    masks = [pruning.mask(kernel, 0.2, "filters") for kernel in kernels]
+    second, third = (mask.any((0, 1, 2)) for mask in masks)
+    assert f"{second.sum()} of {second.size} and {third.sum()} of {third.size} filters stay" in TEXT
+    live = masks[1][:, :, second].sum()
+    assert f"third kernel's {masks[1].sum():,} weights only {third.sum()} · {second.sum()} · 9 = {live} read" in TEXT
+    whole = masks[0].sum() + live
+    assert f"second kernel's {masks[0].sum()} that makes {whole:,}" in TEXT and figures_5d.live_weights(0.2) == whole
+
+
+def test_every_way_was_tuned_at_a_tenth_with_one_seed():
+    tuning = recorded("pruning").query("use == 'tuning' and way != 'dense'")
+    assert set(tuning["density"]) == {0.1} and tuning["seed"].nunique() == 1
+    assert "on validation data: at a tenth, with one seed; the other densities use the same rate" in TEXT
 
 
 def test_what_is_said_of_the_recurrent_networks(networks):
@@ -81,7 +118,7 @@ def test_what_is_said_of_the_recurrent_networks(networks):
     assert f"loses {told(statistics.unpaired(large, pruned))} of that" in TEXT
     none = statistics.unpaired(pruned, small)
     assert f"no difference, {told(none)}" in TEXT and abs(none[0]) < none[1]
-    assert f"loses {100 * (1 - tenth.mean() / small.mean()):.1f} % of its accuracy" in TEXT
+    assert f"loses {told([part / small.mean() for part in statistics.unpaired(small, tenth)])} % of its" in TEXT
 
 
 @pytest.mark.parametrize(("name", "by"), [("pruning", "way"), ("recurrent", "network")])

@@ -104,12 +104,21 @@ def test_what_is_said_of_the_best_momentum():
     theory = [figures_6a.explicit(workers, 0.8) for workers in (1, 2, 4)]
     assert theory == pytest.approx([0.8, 0.75, 0.5]) and "Equal age would be .8, .75 and .5" in TEXT
     assert np.isfinite(figures_6a.explicit(5, 0.8)) and np.isnan(figures_6a.explicit(6, 0.8))
-    assert (best.loc[2, "low"], best.loc[2, "high"], best.loc[16, "high"]) == (0.0, 0.8, 0.8)
+    assert (best.loc[2, "low"], best.loc[2, "high"]) == (0.0, 0.8) and "With 2 workers that is 0 to .8" in TEXT
+    assert (best.loc[16, "low"], best.loc[16, "high"]) == (-0.8, 0.8) and "With 16 it is −.8 to .8" in TEXT
 
     def losses(workers, momentum):
         rows = table.query("use == 'result' and workers == @workers and momentum == @momentum")
         return rows.sort_values("seed")["test loss"].to_numpy()
 
+    behind = {one: statistics.paired(losses(16, one), losses(16, -0.5)) for one in set(table["momentum"]) - {-0.5}}
+    assert sorted(one for one, (mean, half) in behind.items() if abs(mean) > half) == [0.7, 0.9, 0.95]
+    assert "although .7 is worse than the best; so are .9 and .95, and nothing else can be told apart from it" in TEXT
+    bumps = np.array([losses(2, 0.3), losses(2, 0.5)])  # by seed, from 1
+    assert "seed 6, which nearly diverges at rates that two other seeds had chosen" in TEXT
+    assert "its loss is {:.2f} or {:.2f}, that of the other seeds below 0.6".format(*bumps[:, 5]) in TEXT
+    assert np.delete(bumps, 5, axis=1).max() < 0.6
+    assert table.query("use == 'tuning'")["seed"].nunique() == 2
     for workers, word in ((1, "one worker is better by"), (8, "that of 8 workers is worse by")):
         change = statistics.paired(losses(workers, 0.8), losses(workers, 0.0))
         assert f"{word} {told(change, 1, 3)}" in TEXT and abs(change[0]) > change[1]

@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from course_lib import statistics
 from course_lib.notebook import sweep
 from course_lib.system.paths import ROOT
 from labs.lab6_beyond_synchronous.lessons import figures_6b, gossip
@@ -123,6 +124,19 @@ def test_what_is_said_of_the_costs(runs, found):
     assert f"saves local SGD with H = 16 {more(runs, setting('local', 16), local)} updates" in TEXT
     assert f"then needs {more(runs, elastic, local)} more than local SGD with momentum" in TEXT
     assert figures_6b.more(runs, elastic, local)[0] > 0
+
+
+def test_a_tie_decided_the_rate_at_h_1(runs, found):
+    tuning = runs[(runs["use"] == "tuning")]
+    here = tuning[(tuning[figures_6b.BY] == list(setting("local"))).all(axis=1)]
+    scores = here.groupby("rate")["score"].mean()
+    assert list(scores.index[scores == scores.max()]) == [0.2, 0.4]
+    plain, own = (found.loc[setting("local", own=own)] for own in (False, True))
+    assert (plain["rate"], own["rate"]) == (0.2, 0.4)
+    assert f"own classes need fewer updates ({own['mean']:.0f} against {plain['mean']:.0f})" in TEXT
+    assert "They chose the rate 0.4, all classes 0.2 by a tie with 0.4" in TEXT
+    difference, half = statistics.unpaired(*(figures_6b.updates(runs, setting("local", own=x)) for x in (False, True)))
+    assert difference > half
 
 
 def test_what_is_said_of_gossip(runs, found):

@@ -75,7 +75,12 @@ def test_what_the_ladder_s_sentences_say(runs):
     assert f"With 1 of 1,000 it loses {size(figures_6c.ahead(runs, ('warm-up', 0.001), DENSE))}" in TEXT
     better = [step for step in steps if (gain := figures_6c.ahead(runs, (step, 0.1), DENSE))[0] > gain[1]]
     assert better == ["masking", "clipping", "warm-up"] and "is so from masking on" in TEXT
-    assert dense_training.UPDATES * 17 < 17_418 and "fewer numbers in all this time than there are weights" in TEXT
+    later = round((1 - dense_training.WARM_UP) * dense_training.UPDATES)
+    size_of_one = 4 + 4  # bytes of a number and of its position
+    numbers = int(figures_6c.summary(runs).set_index(["way", "amount"]).loc[("memory", 0.001), "bytes"] / size_of_one)
+    weights = figures_6c.summary(runs).set_index(["way", "amount"]).loc[DENSE, "bytes"] / 4
+    assert f"sends {numbers} numbers in an update, {later * numbers:,} in the other {later}, fewer than half" in TEXT
+    assert later * numbers < weights / 2
 
 
 def test_signs(runs):
@@ -101,7 +106,12 @@ def test_low_rank(runs):
 def test_bytes(runs):
     found = figures_6c.summary(runs).set_index(["way", "amount"])["bytes"].map("{:,.0f}".format)
     assert f"{found['warm-up', 0.001]} bytes in an update on average, not {found['memory', 0.001]}" in TEXT
-    assert f"{found['warm-up', 0.01]} bytes in an update (warm-up included) lose nothing against {found[DENSE]}" in TEXT
+    assert f"needs {found['warm-up', 0.01]} bytes in an update (warm-up included), signs" in TEXT
+    signs = "signs, momentum before, nothing kept"
+    assert f"and no memory {found[signs, 1]}: both lose nothing against {found[DENSE]}" in TEXT
+    for way in (("warm-up", 0.01), (signs, 1)):
+        ahead, half = figures_6c.ahead(runs, way, DENSE)
+        assert ahead + half > 0
     assert f"with {found['signs', 1]} bytes in place of {found[DENSE]}" in TEXT
     assert f"with {found['low rank', 4]} bytes" in TEXT
 

@@ -51,8 +51,10 @@ class Judge(NbGraderPreprocessor):
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
         """Called by nbconvert for the notebook."""
         sources = {cell.id: cell.source for cell in nb.cells}
+        accepted = bool(os.environ.get(environment.ACCEPTED))
+        scripts = [] if accepted else list(_in_scripts(self.folder, self.master.path.parent))
         cells = [
-            _described(cell, sources[cell.id], accepted=bool(os.environ.get(environment.ACCEPTED)))
+            _described(cell, sources[cell.id], accepted, scripts)
             for cell in self.master.cells
             if cell.kind in _KINDS and not cell.markdown
         ]
@@ -104,17 +106,31 @@ class Judge(NbGraderPreprocessor):
                 return answers.read()
 
 
-def _described(cell: Cell, source: str, accepted: bool) -> dict[str, Any]:
+def _described(cell: Cell, source: str, accepted: bool, scripts: list[str]) -> dict[str, Any]:
     """A cell for the process: `source` is the learner's, the names of an exercise are the course's. What is `accepted`
-    has been looked at."""
+    has been looked at; `scripts` is what has to be looked at in the learner's scripts."""
     exercise = cell.kind == "exercise"
     return {
         "id": cell.id,
         "kind": _KINDS[cell.kind],
         "source": source,
         "names": list(_defined(cell.source)) if exercise else [],
-        "look": static_look.findings(source) if exercise and not accepted else [],
+        "look": (static_look.findings(source) if not accepted else []) if exercise else scripts,
     }
+
+
+def _in_scripts(folder: Path, given: Path) -> Iterator[str]:
+    """What has to be looked at in the learner's scripts, and is not in those that the course has given."""
+    for path in sorted(folder.glob("*.py")):
+        own, course = static_look.findings(path.read_bytes()), given / path.name
+        known = set(map(_without_line, static_look.findings(course.read_bytes()))) if course.is_file() else set()
+        yield from (f"{path.name}, {finding}" for finding in own if _without_line(finding) not in known)
+
+
+def _without_line(finding: str) -> str:
+    """What is found, wherever it is; a part of a package that has been given is no other thing."""
+    what = finding.split(" ", 2)[2]
+    return what.partition(".")[0] if what.startswith("imports ") and "course_lib" not in what else what
 
 
 def _defined(source: str) -> Iterator[str]:

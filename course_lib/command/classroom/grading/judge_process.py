@@ -9,7 +9,7 @@ SPEC is a file with a JSON object:
     folder   the learner's files, where everything runs
     seconds  that a test may take; `total`: all tests together; `memory`: bytes of its own that a process may have
     cells    a list of {id, kind, source, names, look}: course, exercise or test; the names that an exercise defines,
-             and what in it has to be looked at first
+             and what in it has to be looked at first; of a test, what in the scripts, where it asks for no exercise
 
 For each test a JSON line is printed: {id, outputs}, as a notebook has outputs.
 """
@@ -73,7 +73,7 @@ def serve(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         if test.kind != "test":
             continue
         needed = _needed(test.source, exercises)
-        look = [f"{cell.id}, {finding}" for cell in needed for finding in cell.look]
+        look = [f"{cell.id}, {finding}" for cell in needed for finding in cell.look] if needed else test.look
         seconds = max(1.0, min(spec["seconds"], deadline - time.monotonic()))
         if look:
             outputs = [error(LOOK, "; ".join(look))]
