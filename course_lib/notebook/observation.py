@@ -13,6 +13,7 @@ MAX_SILENT_SHARE = 0.6  # of the ranks' CPU seconds, that may pass without a wor
 SPAN_S = 2.0  # in which ranks that average every step speak at least once, however large their batches are
 _MIN_SPANS = 8  # that it takes to say anything
 _MIN_WORDS = 4  # that it takes to say anything
+_ENDS = 0.1  # of all bytes: what is spoken before the first tenth, or after the last
 # Of an update's bytes, between two looks. With fewer it is Horovod that speaks, which asks a thousand times a second
 # whether others are ready, or gradients are compressed.
 _WORD = 0.4
@@ -47,8 +48,10 @@ def silent(moments: Sequence[Moment], update: int = 0) -> str:
     words = _words(spoken, update)
     if len(words) < 2 or seconds.shape[1] < 2:
         return ""
-    during = slice(words[0] + 1, words[-1] + 1)
-    span = ((times[during] - times[words[0]]) // SPAN_S).astype(int)
+    # What is spoken at the start, and a burst of bytes at either end, say nothing.
+    told = np.cumsum(np.minimum(spoken, np.median(spoken[words])))
+    during = slice(int(np.argmax(told > _ENDS * told[-1])), int(np.argmax(told >= (1 - _ENDS) * told[-1])) + 1)
+    span = ((times[during] - times[during.start]) // SPAN_S).astype(int)
     if span[-1] < _MIN_SPANS or not seconds[during].sum():
         return ""
     told, used = np.bincount(span, spoken[during]), np.bincount(span, seconds[during].sum(axis=1))
