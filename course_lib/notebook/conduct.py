@@ -30,10 +30,10 @@ MIN_EXAMPLES = 256  # for a correlation or an overlap
 MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks
 DRAWN_TWICE = 0.1  # of the images of an epoch; of two ranks that draw a half each, a quarter
 MIN_JOINED = 0.5  # of the steps of the rank that makes most, before another one joins
-MAX_NAME = 60  # characters of a collective's name, its last ones
+MAX_NAME = 60  # characters of a name in a sentence
 
 
-# How a run ended
+# How a run ended, and whether its records can be believed
 
 
 def failure(result: Result) -> str:
@@ -44,6 +44,17 @@ def failure(result: Result) -> str:
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
     words = result.reason or next(reversed(exceptions or lines), "")
     return f"{result.message.rstrip('.')}: {words}" if words else result.message
+
+
+def tampered(evidence: Evidence) -> str:
+    """Why nothing can be told from the ranks' records: a sentence where the script had a hand in them, "" else."""
+    replaced = [str(record.get("name")) for rank in evidence.ranks for record in rank.records.get("tampered", ())]
+    if replaced:
+        names = ", ".join(name[:MAX_NAME] for name in dict.fromkeys(replaced[:3]))
+        return f"The script replaced {names}: what it does on the ranks can't be seen any more."
+    if forged := [rank.rank for rank in evidence.ranks if not rank.genuine]:
+        return f"Something else than the probe has written into the records of rank {forged[0]}."
+    return ""
 
 
 def early_end(evidence: Evidence) -> str:

@@ -26,7 +26,7 @@ def idle(moments: Sequence[Moment], update: int = 0) -> str:
     `update`: bytes that go between all ranks where they average the gradients of all weights once.
     """
     _, spoken, seconds = _since_the_last(moments)
-    words = _words(spoken, update)
+    words = np.flatnonzero(spoken >= _word(spoken, update))
     if len(words) <= _MIN_WORDS or seconds.shape[1] < 2:
         return ""
     # What comes before the first word is the start. In a pause most may wait for one; in a step all compute: so a pause
@@ -45,7 +45,8 @@ def idle(moments: Sequence[Moment], update: int = 0) -> str:
 def silent(moments: Sequence[Moment], update: int = 0) -> str:
     """A sentence about ranks that computed, for most of the training, without a word between them; "" else."""
     times, spoken, seconds = _since_the_last(moments)
-    words = _words(spoken, update)
+    word = _word(spoken, update)
+    words = np.flatnonzero(spoken >= word)
     if len(words) < 2 or seconds.shape[1] < 2:
         return ""
     # What is spoken at the start, and a burst of bytes at either end, say nothing.
@@ -55,7 +56,7 @@ def silent(moments: Sequence[Moment], update: int = 0) -> str:
     if span[-1] < _MIN_SPANS or not seconds[during].sum():
         return ""
     told, used = np.bincount(span, spoken[during]), np.bincount(span, seconds[during].sum(axis=1))
-    share = used[told < _word(spoken, update)].sum() / used.sum()
+    share = used[told < word].sum() / used.sum()
     if share <= MAX_SILENT_SHARE:
         return ""
     return (
@@ -64,15 +65,10 @@ def silent(moments: Sequence[Moment], update: int = 0) -> str:
     )
 
 
-def _words(spoken: np.ndarray, update: int) -> np.ndarray:
-    """The looks before which the ranks spoke."""
-    return np.flatnonzero(spoken >= max(1.0, _word(spoken, update)))
-
-
 def _word(spoken: np.ndarray, update: int) -> float:
-    """Bytes that are a word: not more where a burst is much larger, nor where gradients are much smaller."""
+    """Bytes before a look that are a word: not more where a burst is much larger, nor where gradients are smaller."""
     many = (spoken**2).sum() / max(1, spoken.sum())  # of a look in which much is said
-    return _WORD * (min(update, many) if update else many)
+    return max(1.0, _WORD * (min(update, many) if update else many))
 
 
 def _since_the_last(moments: Sequence[Moment]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -774,12 +774,14 @@ def test_gpus_ports_and_names_of_running_labs_are_not_given_twice(launch, monkey
     assert re.search(r"ben +running +5,6,7 +http://127\.0\.0\.1:8889/", capsys.readouterr().out)
     assert launch.main(["lab", "--volume", "eva"]) == 1
     assert_sentence(*capsys.readouterr(), "Running labs hold 8 of the 8 GPUs")
-    assert launch.main(["stop", "ada", "ben", "dan"]) == 2
+    assert launch.main(["lab", "--learners", "1", "--gpus-each", "0", "--volume", "cpu"]) == 0
+    assert re.search(r"cpu-01 .*http://127\.0\.0\.1:8890/", capsys.readouterr().out)
+    assert launch.main(["stop", "ada", "ben", "cpu-01", "dan"]) == 2
     assert "There is no lab dan" in capsys.readouterr().err
-    assert engine.state()["labs"] == {} and engine.state()["volumes"] == ["ada", "ben"]
+    assert engine.state()["labs"] == {} and engine.state()["volumes"] == ["ada", "ben", "cpu-01"]
     assert launch.main(["stop", "--remove-volumes"]) == 2
     assert "name the labs, or say --all" in capsys.readouterr().err
-    assert engine.state()["volumes"] == ["ada", "ben"]
+    assert engine.state()["volumes"] == ["ada", "ben", "cpu-01"]
     assert launch.main(["stop", "--remove-volumes", "--all"]) == 0
     assert engine.empty
 

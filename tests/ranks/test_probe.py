@@ -31,3 +31,18 @@ def test_weights_that_move_between_updates_are_counted():
             training.update(10, 1, 7, 2)
         training.step(model, examples, np.int64(weights))
         assert training.moved == moved
+
+
+def test_a_second_network_needs_a_look_and_is_told_once():
+    """One that is trained beside the other may be there to be watched in its place."""
+    told = []
+    training = Training(None, list)
+    training.recorder = SimpleNamespace(note=lambda kind, **more: told.append(more["what"]) if kind == "look" else None)
+    examples = np.ones(4, np.float32)
+    watched, other = (SimpleNamespace(trainable_variables=[]) for _ in range(2))
+    for model in (watched, watched):
+        training.step(model, examples, np.int64(1))
+    assert told == []
+    for model in (other, watched, other):
+        training.step(model, examples, np.int64(1))
+    assert told == ["trains more than one network"]

@@ -296,12 +296,8 @@ def _believed(measured: Measured) -> Evidence:
     evidence = measured.together
     if evidence is None:
         raise Wrong("The script did not run on all ranks.")
-    replaced = [str(record.get("name"))[:60] for rank in evidence.ranks for record in rank.records.get("tampered", ())]
-    if replaced:
-        names = ", ".join(dict.fromkeys(replaced[:3]))
-        raise Wrong(f"The script replaced {names}: what it did on the ranks cannot be measured any more.")
-    if forged := [rank.rank for rank in evidence.ranks if not rank.genuine]:
-        raise Wrong(f"Something else than the probe has written into the records of rank {forged[0]}.")
+    if why := conduct.tampered(evidence):
+        raise Wrong(why)
     if evidence.traffic is not None and evidence.size > 1:
         # Reductions of S bytes on N ranks make 2 (N - 1) S bytes of traffic in all, whatever the ring is cut into.
         expected = 2 * (evidence.size - 1) * evidence.collectives.bytes.get("ALLREDUCE", 0)

@@ -102,18 +102,9 @@ def verdicts(script: str | Path = "fashion_mnist.py", *, controller: str | None 
 
 def _judged(evidence: Evidence, steps: Sequence[Criterion]) -> list[Verdict]:
     """What there is to say of each step: that it can't be told, where the script had a hand in what tells of it."""
-    if why := _unbelievable(evidence):
+    if why := conduct.tampered(evidence):
         return [Verdict(step.id, step.title, 0.0, step.max_points, why) for step in steps]
     return judge(evidence, steps)
-
-
-def _unbelievable(evidence: Evidence) -> str:
-    for rank in evidence.ranks:
-        if replaced := rank.first("tampered"):
-            return f"The script replaced {str(replaced.get('name'))[:60]}: what it does can't be seen any more."
-        if not rank.genuine:
-            return f"Something else than the course's probe has written into the records of rank {rank.rank}."
-    return ""
 
 
 def _replaced(found: list[Verdict], later: list[Verdict]) -> list[Verdict]:

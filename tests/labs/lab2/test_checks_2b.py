@@ -333,7 +333,7 @@ def test_gpus_hidden_too_late_are_noticed():
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ({"genuine": False}, "Something else than the course's probe has written into the records of rank 1"),
+        ({"genuine": False}, "Something else than the probe has written into the records of rank 1"),
         ({"records": {"tampered": [{"name": "Model.fit"}]}}, "The script replaced Model.fit"),
     ],
 )
