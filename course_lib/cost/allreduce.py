@@ -10,6 +10,7 @@ within a host (default: the same); the ranks of a host have *one* link to the ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,10 +20,24 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Link:
-    """What joins two ranks: alpha, seconds for each message; beta, seconds for each byte."""
+    """What joins two ranks or two hosts: seconds for each message, and bytes/s in each direction."""
 
-    alpha: float
-    beta: float
+    latency: float
+    bandwidth: float
+
+    def __post_init__(self) -> None:
+        if not (self.latency >= 0 and self.bandwidth > 0):
+            raise ValueError(f"a link has a latency of 0 s or more and a bandwidth above 0 bytes/s, not {self}")
+
+    @property
+    def alpha(self) -> float:
+        """Seconds for each message."""
+        return self.latency
+
+    @property
+    def beta(self) -> float:
+        """Seconds for each byte."""
+        return 1 / self.bandwidth
 
     def seconds(self, nbytes: float | np.ndarray) -> float | np.ndarray:
         """Of one message."""
@@ -189,13 +204,13 @@ def fit(ranks: int | np.ndarray, nbytes: np.ndarray, seconds: np.ndarray) -> Lin
         ranks, nbytes, seconds: one for each measurement; the number of ranks may be the same for all.
     """
     seconds = np.asarray(seconds, float)
-    latency, bandwidth = (ring(ranks, nbytes, link) / seconds for link in (Link(1, 0), Link(0, 1)))
+    latency, bandwidth = (ring(ranks, nbytes, link) / seconds for link in (Link(1, math.inf), Link(0, 1)))
     (alpha, beta), *_ = np.linalg.lstsq(np.stack([latency, bandwidth], 1), np.ones_like(seconds), rcond=None)
     if alpha < 0:
         alpha, beta = 0.0, bandwidth.sum() / (bandwidth**2).sum()
     elif beta < 0:
         alpha, beta = latency.sum() / (latency**2).sum(), 0.0
-    return Link(float(alpha), float(beta))
+    return Link(float(alpha), 1 / float(beta) if beta else math.inf)
 
 
 def _handed(

@@ -14,35 +14,11 @@ from functools import lru_cache, partial
 import numpy as np
 
 from course_lib.cost import allreduce, networks, overlap, stragglers
+from course_lib.cost.allreduce import Link
 from course_lib.cost.networks import Tensor
 
 MIB = 2**20
 PHASES = 4  # of a cycle that are averaged: at which of them a backward pass begins is chance
-
-
-@dataclass(frozen=True)
-class Link:
-    """What joins two ranks or two hosts: seconds for each message, and bytes/s in each direction."""
-
-    latency: float
-    bandwidth: float
-
-    def __post_init__(self) -> None:
-        if not (self.latency >= 0 and self.bandwidth > 0):
-            raise ValueError(f"a link has a latency of 0 s or more and a bandwidth above 0 bytes/s, not {self}")
-
-    @property
-    def alpha(self) -> float:
-        return self.latency
-
-    @property
-    def beta(self) -> float:
-        """Seconds for each byte."""
-        return 1 / self.bandwidth
-
-    def seconds(self, nbytes: float | np.ndarray) -> float | np.ndarray:
-        """Of one message."""
-        return self.latency + nbytes / self.bandwidth
 
 
 @dataclass(frozen=True)

@@ -331,7 +331,8 @@ def _require_parts_again(evidence: Evidence, images: int) -> None:
     Ranks with parts of their own read theirs again, ranks that shuffle all of it anew 1 / ranks of it. Whether images
     can be known again, though the script may change them, their last readings tell.
     """
-    part = images // evidence.size
+    different = len(np.unique(np.concatenate([step for rank in evidence.ranks for step in rank.examples])))
+    part = min(images, different) // evidence.size  # some may be held back
     for rank in evidence.ranks if evidence.size > 1 else ():
         read = np.concatenate(rank.examples)
         whole = evidence.size * part

@@ -10,6 +10,7 @@ from course_lib.ranks.evidence import Moment
 
 MIN_CPU_SHARE = 0.4  # of the CPU seconds of the busiest rank, that each must use while they speak to each other
 MAX_SILENT_SHARE = 0.6  # of the ranks' CPU seconds, that may pass without a word between them
+MIN_WHOLE_CPU_S = 5.0  # of the busiest rank, from the start on, that it takes to compare it with the others
 SPAN_S = 2.0  # in which ranks that average every step speak at least once, however large their batches are
 _MIN_SPANS = 8  # that it takes to say anything
 _MIN_WORDS = 4  # that it takes to say anything
@@ -21,11 +22,14 @@ _LONGEST = 3.0  # times the median: what takes longer from word to word is a pau
 
 
 def idle(moments: Sequence[Moment], update: int = 0) -> str:
-    """A sentence about a rank that computed little from word to word between the ranks, "" where none did.
+    """A sentence about a rank that computed little, in all or from word to word between the ranks; "" where none did.
 
     `update`: bytes that go between all ranks where they average the gradients of all weights once.
     """
     _, spoken, seconds = _since_the_last(moments)
+    used = seconds.sum(axis=0)
+    if len(used) > 1 and used.max() >= MIN_WHOLE_CPU_S and used.min() < MIN_CPU_SHARE * used.max():
+        return _little("In the whole run", used)
     words = np.flatnonzero(spoken >= _word(spoken, update))
     if len(words) <= _MIN_WORDS or seconds.shape[1] < 2:
         return ""
@@ -33,12 +37,13 @@ def idle(moments: Sequence[Moment], update: int = 0) -> str:
     # counts no more than a long step.
     steps = np.add.reduceat(seconds[: words[-1] + 1], words[:-1] + 1)
     used = np.minimum(steps, _LONGEST * np.median(steps.max(axis=1))).sum(axis=0)
-    rank = int(used.argmin())
-    if used[rank] >= MIN_CPU_SHARE * used.max():
-        return ""
+    return _little("While gradients went between the ranks", used) if used.min() < MIN_CPU_SHARE * used.max() else ""
+
+
+def _little(when: str, used: np.ndarray) -> str:
     return (
-        f"While gradients went between the ranks, rank {rank} used {used[rank]:.1f} s of its core, rank "
-        f"{int(used.argmax())} {used.max():.1f} s: it did not compute gradients of its own."
+        f"{when}, rank {used.argmin()} used {used.min():.1f} s of its core, rank {used.argmax()} {used.max():.1f} s: "
+        "it did not compute gradients of its own."
     )
 
 

@@ -146,9 +146,12 @@ class RehearsedGroup(Group):
         self._me, self._members = me, list(range(me.size) if members is None else members)
         super().__init__(self._members.index(me.rank), len(self._members))
 
-    def _exchange(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """parts[r] to each rank r, and what comes from each."""
-        mine = f"{self.calls[-1].kind} of shape {parts[self.rank].shape}"
+    def _exchange(self, parts: Sequence[np.ndarray], how: str = "") -> list[np.ndarray]:
+        """parts[r] to each rank r, and what comes from each. `how`: what else must be the same on all ranks."""
+        alike = f"{self.calls[-1].kind}{how} of {parts[self.rank].dtype}"
+        mine = f"{alike}, shape {parts[self.rank].shape}"
+        if self.calls[-1].kind != "all_to_all":
+            alike = mine
         found = list(parts)
         for place, other in enumerate(self._members):
             if place != self.rank:
@@ -157,17 +160,16 @@ class RehearsedGroup(Group):
         for place, other in enumerate(self._members):
             if place != self.rank:
                 theirs = str(self._me.receive(other))
-                differs = mine.split()[0] if self.calls[-1].kind == "all_to_all" else mine
-                if not theirs.startswith(differs):
+                if not theirs.startswith(alike):
                     raise CollectiveError(
                         f"In collective number {len(self.calls)} rank {self._me.rank} calls {mine}, rank {other} calls "
-                        f"{theirs}: all ranks must call the same one, in the same order, with the same shape."
+                        f"{theirs}: all ranks must call the same one, in the same order, on arrays alike."
                     )
                 found[place] = self._me.receive(other)
         return found
 
     def _all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
-        arrays = np.array(self._exchange([x] * self.size))
+        arrays = np.array(self._exchange([x] * self.size, f" ({op})"))
         return arrays.sum(0) if op == "sum" else arrays.max(0)
 
     def _all_gather(self, x: np.ndarray) -> np.ndarray:
@@ -177,7 +179,7 @@ class RehearsedGroup(Group):
         return np.sum(self._exchange(np.split(x, self.size, axis=-1)), axis=0)
 
     def _broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
-        return self._exchange([x] * self.size)[root].copy()
+        return self._exchange([x] * self.size, f" from rank {root}")[root].copy()
 
     def _all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
         return [part.copy() for part in self._exchange(parts)]

@@ -13,7 +13,7 @@ import functools
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -79,13 +79,20 @@ def flush_for_ever(progress: Progress) -> None:
 
 
 def on_training_steps(
-    tf: object, replace: Replace, measure: Callable[[object, object], list], step: Callable[..., None]
+    tf: object,
+    replace: Replace,
+    measure: Callable[[object, object], list],
+    step: Callable[..., None],
+    look: Callable[[str], None] | None = None,
 ) -> None:
     """Before each call of a model under a gradient tape, which is a training step, call `step(model, *measured)`.
 
-    `measure` makes, of the model and the tensor of the step's examples (of several inputs the largest), the tensors
-    whose values are `measured`. A function that XLA compiles cannot call Python: where a model is called in one, its
-    own call is the step, and the largest of its arguments has the examples.
+    Of models in models it is the innermost that has all weights which are trained: what is around it may compute
+    nothing. `measure` makes, of the model and the tensor of the step's examples (of several inputs the largest), the
+    tensors whose values are `measured`. A function that XLA compiles cannot call Python: where a model is called in
+    one, its own call is the step, and the largest of its arguments has the examples.
+
+    Where `look` is given, it is told of ways to train that escape all this.
     """
     from tensorflow.python.eager import record
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
@@ -93,6 +100,27 @@ def on_training_steps(
 
     inside = threading.local()
     trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # compiled function → model
+    innermost: weakref.WeakKeyDictionary[object, weakref.ref] = weakref.WeakKeyDictionary()  # model → see `network_of`
+
+    def network_of(model: object) -> object:
+        """The innermost model that has all weights which `model` trains."""
+        if model in innermost and (found := innermost[model]()) is not None:
+            return found
+        others = [one for one in model.submodules if isinstance(one, tf.keras.Model) and one.built]
+        weights = {one: {id(variable) for variable in one.trainable_variables} for one in others}
+        try:
+            trained = {id(variable) for variable in model.trainable_variables}
+        except ValueError:  # before its first batch it knows of none
+            trained = set().union(*weights.values())
+        whole = [one for one in others if trained and trained <= weights[one]]
+        found = min(whole, key=lambda one: len(one.submodules), default=model)
+        if model.built:
+            innermost[model] = weakref.ref(found)
+        return found
+
+    def batches(*given: object) -> list:
+        """The tensors among arguments."""
+        return [one for one in tf.nest.flatten(given) if isinstance(one, (tf.Tensor, np.ndarray))]
 
     def size(tensor: object) -> int:
         return tf.TensorShape(getattr(tensor, "shape", None))[1:].num_elements() or 0
@@ -119,19 +147,41 @@ def on_training_steps(
     def tapped(original: Callable) -> Callable:
         @functools.wraps(original)
         def __call__(self: object, *args: object, **kwargs: object) -> object:
-            tensors = tf.nest.flatten(args[0]) if args else []
-            if (
-                getattr(inside, "model", False)
-                or not record.could_possibly_record()
-                or not tensors
-                or not isinstance(tensors[0], (tf.Tensor, np.ndarray))
-            ):
+            if not args and "inputs" in kwargs:
+                args = (kwargs.pop("inputs"),)
+            step_of = getattr(inside, "network", None)
+            if record.could_possibly_record() and args and batches(tf.nest.flatten(args[0])[:1]):
+                step_of = network_of(self) if step_of is None else step_of
+                if step_of is self:
+                    args = (tap(self, args[0]), *args[1:])
+                    step_of = inside  # what is called from now on is part of it
+            with within(step_of):
                 return original(self, *args, **kwargs)
-            inside.model = True
-            try:
-                return original(self, tap(self, args[0]), *args[1:], **kwargs)
-            finally:
-                inside.model = False
+
+        return __call__
+
+    @contextlib.contextmanager
+    def within(network: object) -> Iterator[None]:
+        """In the call of a model; `network` is the one whose own call is a step, if that is known."""
+        before = getattr(inside, "network", None), getattr(inside, "depth", 0)
+        inside.network, inside.depth = network, before[1] + 1
+        try:
+            yield
+        finally:
+            inside.network, inside.depth = before
+
+    def by_itself(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def __call__(self: object, *args: object, **kwargs: object) -> object:
+            if (
+                not getattr(inside, "depth", 0)
+                and record.could_possibly_record()
+                and batches(args)
+                and not isinstance(self, tf.keras.Model)
+                and self.trainable_weights
+            ):
+                look("trains a layer by itself, outside of its network")
+            return original(self, *args, **kwargs)
 
         return __call__
 
@@ -145,14 +195,18 @@ def on_training_steps(
                 outcome = original(self, *args, **kwargs)
             finally:
                 inside.compiled = None
-            tensors = [one for one in tf.nest.flatten((args, kwargs)) if isinstance(one, (tf.Tensor, np.ndarray))]
+            tensors = batches(args, kwargs)
             if self in trained_by and tensors:
                 note(trained_by[self], tensors)
+                if look and sum(2 * size(one) > size(max(tensors, key=size)) for one in tensors) > 1:
+                    look("gives a compiled step more than one batch of examples")
             return outcome
 
         return __call__
 
     replace(tf.keras.Model, "__call__", tapped)
+    if look:
+        replace(tf.keras.layers.Layer, "__call__", by_itself)
     replace(Function, "__call__", compiled)
 
 

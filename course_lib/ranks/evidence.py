@@ -49,6 +49,7 @@ class RankEvidence:
     examples: tuple[np.ndarray, ...] = ()  # for each training step the brightness (float32) of its examples
     weights: tuple[np.ndarray, ...] = ()
     trainable: tuple[bool, ...] = ()  # of the weights
+    kept: tuple[np.ndarray, ...] = ()  # the weights not long before the end of training
     updates: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))  # as the probe has them
     genuine: bool = True  # as far as can be told, nobody but the probe has written the records
 
@@ -174,13 +175,14 @@ class Evidence:
         return [(max(moment), all(other[moment] == first[moment] for other in others)) for moment in sorted(common)]
 
     def applied_apart(self) -> int | None:
-        """The first update, counted from 1, at which the ranks applied different gradients or made different weights of
-        equal ones; None where there is none."""
+        """The first update, counted from 1, at which the ranks applied different gradients, or after or before which
+        equal weights had become different; None where there is none."""
         number = min(len(rank.updates) for rank in self.ranks)
         first, *others = (rank.updates[:number] for rank in self.ranks)
         differ = np.any([first != other for other in others], axis=0) if others and number else np.zeros((0, 3), bool)
         before, applied, after = differ.T
-        apart = np.flatnonzero(applied | (~before & after))
+        pushed = before & ~np.append(True, after)[:-1]  # equal after one update, different before the next
+        apart = np.flatnonzero(applied | (~before & after) | pushed)
         return int(apart[0]) + 1 if len(apart) else None
 
     def changed_between(self) -> float:
@@ -352,7 +354,8 @@ def _read_rank(folder: Path, rank: int, printed: tuple[str, ...], key: str) -> R
             continue  # cut short by a kill
         if isinstance(record, dict) and isinstance(kind := record.pop("kind", None), str):
             records.setdefault(kind, []).append(record)
-    weights, trainable = _read_weights(_bytes(folder / f"rank-{rank}.weights"), records.get("weights", [{}])[-1])
+    arrays, trainable = _read_weights(_bytes(folder / f"rank-{rank}.weights"), records.get("weights", [{}])[-1])
+    number = len(trainable)
     streams = {name: _bytes(folder / f"rank-{rank}.{name}") for name in STREAMS}
     if key:
         genuine = genuine and _as_summed(streams, records.get("progress", [{}])[-1])
@@ -362,8 +365,9 @@ def _read_rank(folder: Path, rank: int, printed: tuple[str, ...], key: str) -> R
         records,
         printed,
         _steps(streams["steps"], streams["examples"]),
-        weights,
+        arrays[:number],
         trainable,
+        arrays[number:],
         np.frombuffer(updates[: len(updates) // 24 * 24], "<i8").reshape(-1, 3),
         genuine,
     )

@@ -150,6 +150,12 @@ def run(arguments: Sequence[str], nodes: int | None = None, ranks: int | None = 
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def gpus_asked() -> int:
+    """GPUs that Slurm's own variables ask for on one node; 0 where they name no number."""
+    words = (os.environ.get(f"SBATCH_{name}", "") for name in ("GPUS_PER_NODE", "GPUS", "GRES"))
+    return next((int(found[1]) for word in words if (found := re.search(r"(?:^|:)(\d{1,4})$", word))), 0)
+
+
 def states(jobs: Iterable[str]) -> dict[str, State]:
     """What Slurm says of some jobs, by their numbers. Raises CourseError where its controller does not answer."""
     wanted = set(jobs)

@@ -8,7 +8,7 @@
 # *to a target*, tell underfitting from overfitting, draw a slice of a loss surface fairly, and say what skip
 # connections do to it.
 #
-# **Time:** 70 minutes. The runs took about 2 minutes on the 2 quiet CPU cores on which this was written; the first one
+# **Time:** 70 minutes. The runs took about 150 seconds on the 2 CPU cores on which this was written; the first one
 # tells how long they will take on this machine. Each long cell shows how far it is and about how many seconds are left.
 # Where a result depends on the machine or on luck, a recorded one stands beside it.
 #

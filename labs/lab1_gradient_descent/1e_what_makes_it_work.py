@@ -141,8 +141,8 @@ figures.percentiles(seen, at, caption=plots.provenance("one channel of the last 
 # ### Predict
 #
 # - How many percentage points of validation accuracy lie between the best start and the worst?
-# - In one of the runs the curvature is measured in all directions. At a minimum none is negative. Is the smallest
-#   eigenvalue of the Hessian at the end "negative", or "not"?
+# - In one of the runs the curvature is measured in all directions, that of the loss of 500 of its images. At a minimum
+#   none is negative. Is the smallest eigenvalue of this Hessian at the end "negative", or "not"?
 
 # %% editable=true
 predict("percentage points between the best and the worst of twenty starts", None)
@@ -167,9 +167,10 @@ Image("recorded/starts.png", width=plots.WIDTH)
 # %% [markdown]
 # - All twenty end at about the same loss (0.31 to 0.36) and the same accuracy (83.1 to 85.2 %). Other validation images
 #   would move each accuracy by about as much: with 2,000 of them chance makes a standard deviation of 0.8 points.
-# - In all five looks there are directions in which the loss bends *down*, as at a saddle. That is as theory expects of
-#   simpler random surfaces (Dauphin et al. 2014; Choromanska et al. 2015): to be a bad minimum, a place would have to
-#   bend up in each of 24,000 directions. High up almost every flat place has a way down.
+# - In all five looks there are directions in which the loss bends *down*, as at a saddle. (It is the loss of 500
+#   images; that of all 6,400 is another surface, though a similar one.) That is as theory expects of simpler random
+#   surfaces (Dauphin et al. 2014; Choromanska et al. 2015): to be a bad minimum, a place would have to bend up in each
+#   of 24,000 directions. High up almost every flat place has a way down.
 # - At a saddle the descent does not stay: a mini-batch's noise pushes it off the ridge. 1b's start, too, lay *almost*
 #   on the ridge.
 #
@@ -289,7 +290,8 @@ predictions.table()
 # ## Summary
 #
 # - Batch norm widens the range of learning rates that train.
-# - Twenty starts end about equally well. The one whose curvature was measured did not end in a minimum.
+# - Twenty starts end about equally well. Where the curvature was measured, in one of them and for 500 images, some
+#   directions still led down.
 # - Error falls as a power of the data while the network, and its training, grow with them.
 # - The number of trials decides what a search finds, at first.
 #

@@ -49,7 +49,7 @@ from labs.lab4_communication.lessons.checks_4a import check, points
 # For all that follows, a network with α = 10 µs and 10 GB/s. So $\alpha/\beta$ is 100 kB.
 
 # %%
-LINK = Link(alpha=10e-6, beta=1 / 10e9)
+LINK = Link(latency=10e-6, bandwidth=10e9)
 print(f"α/β = {LINK.alpha / LINK.beta / 1e3:.0f} kB")
 
 # %% [markdown]
@@ -385,7 +385,7 @@ def which_wins(alpha, bandwidth, group, exponent, candidates):
     among, ranks = candidates
     at = 2**exponent if ranks is communication.POWERS else 3 * 2 ** (exponent - 1)
     return communication.winners(
-        Link(alpha * 1e-6, 1 / (bandwidth * 1e9)), group, among=among, ranks=ranks, at=at,
+        Link(alpha * 1e-6, bandwidth * 1e9), group, among=among, ranks=ranks, at=at,
         caption=f"α = {alpha:.3g} µs, 1/β = {bandwidth:.3g} GB/s, groups of {group}; each rank has a link of its own",
     )  # fmt: skip
 
@@ -459,8 +459,8 @@ leave()
 
 # %%
 def with_hosts(alpha, bandwidth, group, faster, exponent, far_first=True, among=("ring", "hierarchical", "halving")):
-    link = Link(alpha * 1e-6, 1 / (bandwidth * 1e9))
-    inner = Link(link.alpha / faster, link.beta / faster)
+    link = Link(alpha * 1e-6, bandwidth * 1e9)
+    inner = Link(link.latency / faster, link.bandwidth * faster)
     return communication.winners(
         link, group, inner, among=among, hosts=True, at=2**exponent, far_first=far_first,
         caption=f"α = {alpha:.3g} µs, 1/β = {bandwidth:.3g} GB/s a host of {group}; inside {faster:.3g} times faster",
@@ -558,7 +558,7 @@ widgets.explore(
 
 # %%
 def check_hosts(group=8, length=2**14):
-    where = {"group": group, "inner": Link(LINK.alpha / 10, LINK.beta / 10)}
+    where = {"group": group, "inner": Link(LINK.latency / 10, 10 * LINK.bandwidth)}
     worst = 0
     for ranks in (8, 16, 64, 256):
         nbytes = 4 * length
@@ -607,7 +607,7 @@ def placed(ranks=256, pod=64, length=2**16, nbytes=100e6):
         for order, place in (("pod by pod", np.arange(ranks)), ("at random", at_random)):
             moved = replace(trace, source=place[trace.source], target=place[trace.target])
             for times in (1, 4, 16):
-                core = Link(LINK.alpha, LINK.beta * times / pod)  # what a whole pod has in common
+                core = Link(LINK.latency, LINK.bandwidth * pod / times)  # what a whole pod has in common
                 seconds = allreduce.counted(moved, core, pod, inner=LINK, itemsize=nbytes / length)
                 table[name, order, f"{times} times"] = 1e3 * seconds
     return pd.Series(table).unstack([1, 2]).round(1).loc[list(plans)]
@@ -675,7 +675,7 @@ def fitted():
         "bare TCP message": (bare, plain.seconds(SIZES)),
     }
     for name, link in (("all-reduce", reduced), ("bare message", plain)):
-        print(f"{name:>12}: α = {1e6 * link.alpha:6.0f} µs, 1/β = {1e-9 / link.beta:5.2f} GB/s")
+        print(f"{name:>12}: α = {1e6 * link.alpha:6.0f} µs, 1/β = {1e-9 * link.bandwidth:5.2f} GB/s")
     return communication.measured(lines, SIZES, caption=plots.provenance(f"medians of {SWEEPS}", RANKS))
 
 

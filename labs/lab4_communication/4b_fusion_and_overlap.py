@@ -102,7 +102,7 @@ overlap.gradients(
 my_ratio = None
 
 # %%
-LINK = Link(alpha=5e-6, beta=1 / 12.5e9)
+LINK = Link(latency=5e-6, bandwidth=12.5e9)
 apart, together = ring(256, BYTES["ResNet-50"], LINK).sum(), ring(256, BYTES["ResNet-50"].sum(), LINK)
 print(f"161 messages {1e3 * apart:.0f} ms, one message {1e3 * together:.0f} ms")
 print(f"your guess: {my_ratio} times; by the formula: {apart / together:.0f} times")
@@ -230,7 +230,7 @@ def simulate(network, threshold, cycle, ranks, link=LINK, late=0.0):
 
 
 def timeline(network, threshold, cycle, ranks, bandwidth):
-    times = simulate(network, threshold * MB, cycle / 1e3, ranks, Link(LINK.alpha, 1e-9 / bandwidth))
+    times = simulate(network, threshold * MB, cycle / 1e3, ranks, Link(LINK.latency, 1e9 * bandwidth))
     caption = (
         f"simulated with your fuse and send · {network}, {BATCH[network]} images a rank at a P40's speed · ring of "
         f"{ranks} ranks, 5 µs a message, {bandwidth:.3g} GB/s"

@@ -367,7 +367,7 @@ points(dense_from, 4)
 ### END HIDDEN TESTS
 
 # %%
-SLOW, NUMBERS = Link(1e-4, 8e-8), 355_110
+SLOW, NUMBERS = Link(latency=1e-4, bandwidth=12.5e6), 355_110
 measured(
     "1 of 100, 100 Mbit/s: ranks from which dense is quicker",
     dense_from(NUMBERS, 3_551, SLOW),

@@ -574,7 +574,7 @@ measured(
 pd.DataFrame(rows).T
 
 # %% [markdown]
-# By number of ranks, rehearsed. (A share $(N - 1)/N$ of the tokens that are kept has its expert elsewhere.)
+# By number of ranks, rehearsed. (Of tokens that are spread evenly a share $(N - 1)/N$ has its expert elsewhere.)
 
 # %%
 steps = {size: rehearse(lambda group: experts.train(group, route, balance, steps=1), size) for size in (2, 4, 8, 16)}
@@ -582,7 +582,7 @@ rows = {}
 for size, found in steps.items():
     dropped, sent = (np.mean([rank[what] for rank in found]) for what in ("dropped", "sent"))
     even = 4 * 8 * (size - 1) / size * (1 - dropped)
-    rows[size] = {"dropped": f"{dropped:.0%}", "numbers sent for a token": sent / 64, "with an even gate": even}
+    rows[size] = {"dropped": f"{dropped:.0%}", "numbers sent for a token": sent / 64, "were they spread evenly": even}
 pd.DataFrame(rows).T.rename_axis("ranks")
 
 # %% [markdown]

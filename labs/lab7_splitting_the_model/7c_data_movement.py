@@ -495,21 +495,23 @@ if len(numpy):
 moving.products(raced, f"{side:,} × {side:,}, one core" if here else "recorded on another machine")
 
 # %% [markdown]
-# Recorded with nothing else running (`course reproduce blocked_product`, about 26 seconds):
+# Recorded with nothing else running (`course reproduce blocked_product`, about 22 seconds):
 
 # %%
 Image("recorded/blocked_product.png", width=plots.WIDTH)
 
 # %% [markdown]
-# - Row times column reached 2.2 GFLOP/s, a block of 1 row 18.7, of 8 rows 94.9: 5.1 times as much as with 1 row, and
-#   44 times as much as row times column. That is as fast as NumPy. The multiply-adds are the same. (Not all
-#   of the 44 is saved words: row times column also uses one lane only.)
-# - A second block, for the caches, lost a fifth: with 256 of the 1,056 products at a time it was 73.7, slower in all
+# - Row times column reached 2.3 GFLOP/s, a block of 1 row 20.0, of 8 rows 104.3: 5.2 times as much as with 1 row, and
+#   45 times as much as row times column. That is as fast as NumPy. The multiply-adds are the same. (Not all
+#   of the 45 is saved words: row times column also uses one lane only.)
+# - In registers alone the same core makes 117.3 GFLOP/s. So the utilisation is 2 % for row times column and 89 % for
+#   the block of 8 rows.
+# - A second block, for the caches, lost a tenth: with 256 of the 1,056 products at a time it was 92.7, slower in all
 #   five runs. C is read and written five times, and the 32 columns of B that pass take 135 KB, which the L2 holds
 #   anyway. Matrices with many more rows would need it.
-# - NumPy in float32 was about twice as fast as in float64 with the same kernels. With 256 bits it was 2.4 times as fast
+# - NumPy in float32 was about twice as fast as in float64 with the same kernels. With 256 bits it was 2.7 times as fast
 #   as with 128 in float32, more than lanes alone can give: the newer kernels also multiply and add in one instruction.
-# - From 256 to 512 bits, 89.6 and 97.0 GFLOP/s, the ranges of five runs overlap: there is no gain. A register may be
+# - From 256 to 512 bits, 106.4 and 103.5 GFLOP/s, the ranges of five runs overlap: there is no gain. A register may be
 #   wider than the units that compute with it. This processor (AMD, Zen 4) takes 512 bits in two halves.
 #
 # ## An array of multipliers

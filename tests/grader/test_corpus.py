@@ -123,8 +123,13 @@ def test_marks_that_a_network_misses_get_a_second_run(room, monkeypatch, missed)
     monkeypatch.setattr(calibration, "known", lambda *_: 1000.0)
     stages = []
     monkeypatch.setattr(grader._Assessment, "_tell", lambda _, text, limit=None: stages.append(text))
-    outcome = room.grade("honest/plain")
-    assert sum(text.startswith("On 2 ranks") for text in stages) == 2
+    for _ in range(3):  # by chance a network may miss a mark that it has seen
+        stages.clear()
+        outcome = room.grade("honest/plain")
+        assert sum(text.startswith("On 2 ranks") for text in stages) == 2
+        if missed == 2 or outcome.passed:
+            break
+        numbers = iter([0] * RANKS + as_many)
     assert outcome.passed is (missed == 1), _told(outcome)
 
 

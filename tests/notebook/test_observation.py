@@ -23,8 +23,17 @@ def test_ranks_that_compute_and_speak_all_the_time():
     assert (observation.idle(honest), observation.silent(honest)) == ("", "")
 
 
+def test_a_rank_that_computes_only_while_it_is_asked_to():
+    """All is computed by one rank before the first word; then both do the same."""
+    before = [0.2] * 100 + [0.1] * STEPS
+    told = observation.idle(looks([0] * 100 + [1e6] * STEPS, before, [0.0] * 100 + [0.1] * STEPS))
+    assert told.startswith("In the whole run, rank 1 used 5.0 s of its core, rank 0 25.0 s")
+    start = [0.2] * 20
+    assert observation.idle(looks([0] * 20 + [1e6] * STEPS, start + [0.2] * STEPS, start + [0.1] * STEPS)) == ""
+
+
 def test_a_rank_that_only_listens():
-    told = observation.idle(looks([1e6] * STEPS, 0.2, 0.02))
+    told = observation.idle(looks([0] * STEPS + [1e6] * STEPS, 0.2, [0.2] * STEPS + [0.02] * STEPS))
     assert told.startswith("While gradients went between the ranks, rank 1 used")
     assert "rank 0 9.8 s" in told
 
@@ -52,7 +61,9 @@ def test_little_to_look_at_says_nothing(few):
 
 def test_a_rank_that_saves_while_the_others_wait_for_it_is_no_reason():
     cpu, alone = [0.08] * 6 + [0.0] * 5, [0.08] * 6 + [0.2] * 5
-    assert observation.idle(looks(([1e6] * 6 + [0] * 5) * 6, alone * 6, cpu * 6)) == ""
+    start = [0.2] * 25
+    sent = [0] * 25 + ([1e6] * 6 + [0] * 5) * 6
+    assert observation.idle(looks(sent, start + alone * 6, start + cpu * 6)) == ""
 
 
 def test_nor_is_one_long_pause_in_a_short_training_in_which_only_horovod_speaks():

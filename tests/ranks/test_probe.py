@@ -6,7 +6,10 @@ import threading
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
+import tensorflow as tf
 
+from course_lib.ranks import events
 from course_lib.ranks.probe.training import Training
 
 
@@ -25,7 +28,7 @@ def test_weights_that_move_between_updates_are_counted():
     """Several steps for one update, as gradients are added up, leave the weights; steps of one's own do not."""
     training = Training(None, list)
     training.recorder = SimpleNamespace(note=lambda *_, **__: None)
-    model, examples = SimpleNamespace(trainable_variables=[]), np.ones(4, np.float32)
+    model, examples = SimpleNamespace(trainable_variables=[], weights=[]), np.ones(4, np.float32)
     for weights, moved in ((1, 0), (1, 0), (2, 0), (2, 0), (3, 1), (4, 2)):
         if weights == 2 and not training.updates:
             training.update(10, 1, 7, 2)
@@ -39,10 +42,126 @@ def test_a_second_network_needs_a_look_and_is_told_once():
     training = Training(None, list)
     training.recorder = SimpleNamespace(note=lambda kind, **more: told.append(more["what"]) if kind == "look" else None)
     examples = np.ones(4, np.float32)
-    watched, other = (SimpleNamespace(trainable_variables=[]) for _ in range(2))
+    watched, other = (SimpleNamespace(trainable_variables=[], weights=[]) for _ in range(2))
     for model in (watched, watched):
         training.step(model, examples, np.int64(1))
     assert told == []
     for model in (other, watched, other):
         training.step(model, examples, np.int64(1))
     assert told == ["trains more than one network"]
+
+
+def test_a_loop_without_an_optimizer_leaves_the_weights_of_each_step():
+    """No update is seen where XLA compiles it, or the script assigns the weights itself."""
+    training = Training(None, list)
+    training.recorder = SimpleNamespace(note=lambda *_, **__: None)
+    model = SimpleNamespace(trainable_variables=[], weights=[])
+    for weights in (3, 5, 9):
+        training.step(model, np.ones(4, np.float32), np.int64(weights))
+    assert training._applied == [(3, 0, 5), (5, 0, 9)]
+    training.update(10, 9, 7, 11)
+    training.step(model, np.ones(4, np.float32), np.int64(11))
+    assert training._applied[2:] == [(9, 7, 11)]
+
+
+def test_weights_are_kept_from_not_long_before_the_end():
+    training = Training(None, list)
+    training.recorder = SimpleNamespace(note=lambda *_, **__: None)
+    kept = {}
+    for done in range(1, 200):
+        value = SimpleNamespace(numpy=lambda done=done: np.array([done]), shape=(1,))
+        model = SimpleNamespace(trainable_variables=[], weights=[value])
+        training._seen = {id(model): (0, 0)}
+        training.step(model, np.ones(4, np.float32), np.int64(done))
+        kept[done] = int(training._kept[0][0]) if training._kept else 0
+    assert all(done - at <= 1 + done // 8 + 1 for done, at in kept.items() if done > 1)
+    assert len(set(kept.values())) < 40  # of 199: it takes a copy
+
+
+class TestWhichNetworkIsWatched:
+    """On Keras itself: of models in models, the innermost with all weights."""
+
+    @pytest.fixture
+    def watching(self):
+        seen, looks = [], []
+        with pytest.MonkeyPatch.context() as patch:
+            events.on_training_steps(
+                tf,
+                lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])),
+                lambda _, examples: [tf.shape(examples)[0]],
+                lambda model, images: seen.append((model.name, int(images))),
+                looks.append,
+            )
+            yield seen, looks
+
+    @staticmethod
+    def network():
+        return tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))], name="inner")
+
+    class Around(tf.keras.Model):
+        """Does what it is told to, with what its network is given."""
+
+        def __init__(self, network, does):
+            super().__init__(name="outer")
+            self.network, self.does = network, does
+
+        def call(self, images, other=None):
+            return self.does(self.network, images, other)
+
+    @pytest.mark.parametrize("compiled", [False, True])
+    @pytest.mark.parametrize(
+        ("does", "expected"),
+        [
+            (lambda network, images, other: network(images), [("inner", 4)] * 2),
+            (lambda network, images, other: network(images[:1]), [("inner", 1)] * 2),
+            (lambda network, images, other: network(other), [("inner", 6)] * 2),
+            (lambda network, images, other: network(images) + network(images), [("inner", 4)] * 4),
+            (lambda network, images, other: tf.reduce_mean(images), []),
+        ],
+    )
+    def test_what_a_model_gives_to_its_network(self, watching, does, expected, compiled):
+        seen, looks = watching
+        outer = self.Around(self.network(), does)
+
+        def step(images, other):
+            with tf.GradientTape():
+                outer(images, other)
+
+        step = tf.function(step) if compiled else step
+        for _ in range(2):
+            step(tf.zeros((4, 3)), tf.zeros((6, 3)))
+        assert (seen, looks) == (expected, [])
+
+    def test_a_model_of_its_own_layers_is_its_own_network(self, watching):
+        seen, looks = watching
+        augmented = tf.keras.Sequential([tf.keras.layers.GaussianNoise(0.1), self.network()], name="both")
+        own = tf.keras.Model(inputs := tf.keras.Input(3), tf.keras.layers.Dense(2)(inputs), name="own")
+        with tf.GradientTape():
+            augmented(tf.zeros((4, 3)), training=True)
+            own(inputs=tf.zeros((5, 3)))
+        own(tf.zeros((6, 3)))
+        assert (seen, looks) == ([("inner", 4), ("own", 5)], [])
+
+    def test_layers_that_are_trained_outside_of_their_network_need_a_look(self, watching):
+        seen, looks = watching
+        network = self.network()
+        network.layers[0](tf.zeros((4, 3)))
+        assert not looks
+        with tf.GradientTape():
+            network.layers[0](tf.zeros((4, 3)))
+        assert not seen and looks == ["trains a layer by itself, outside of its network"]
+
+    def test_a_compiled_step_with_two_batches_needs_a_look(self, watching):
+        seen, looks = watching
+        network = self.network()
+
+        @tf.function(jit_compile=True)
+        def step(shown, images, labels):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean((network(images) - labels[:, None]) ** 2)
+            return tape.gradient(loss, network.trainable_variables)
+
+        step(tf.zeros((4, 1)), tf.zeros((4, 3)), tf.zeros(4))
+        assert seen == [("inner", 4)] and not looks
+        step(tf.zeros((4, 3)), tf.zeros((4, 3)), tf.zeros(4))
+        assert looks == ["gives a compiled step more than one batch of examples"]

@@ -112,6 +112,20 @@ def test_weights_that_the_same_gradients_make_different_are_noticed(tmp_path):
     assert evidence.read(tmp_path, 2, Result(0, 1.0)).applied_apart() == 3
 
 
+def test_weights_that_were_pushed_apart_between_two_updates_are_noticed(tmp_path):
+    for rank in range(2):
+        rows = [[rank, 7, 9], [9, 7, 10], [10 + rank, 7, 12 + rank], [12 + rank, 7, 14 + rank]]
+        (tmp_path / f"rank-{rank}.updates").write_bytes(np.array(rows, "<i8").tobytes())
+    assert evidence.read(tmp_path, 2, Result(0, 1.0)).applied_apart() == 3
+
+
+def test_weights_are_read_with_those_of_not_long_before(tmp_path):
+    now, before = np.arange(3, dtype="<f4"), np.ones(3, "<f4")
+    Recorder(tmp_path).save_weights([now], [True], [before])
+    (rank,) = evidence.read(tmp_path, 1, Result(0, 1.0)).ranks
+    assert [w.tolist() for w in rank.weights] == [[0, 1, 2]] and [w.tolist() for w in rank.kept] == [[1, 1, 1]]
+
+
 def test_weights_that_change_between_updates_are_counted_after_the_broadcast(tmp_path):
     rows = [[0, 7, 1], [5, 7, 6], [9, 7, 10], [11, 7, 12], [12, 7, 13]]
     (tmp_path / "rank-0.updates").write_bytes(np.array(rows, "<i8").tobytes())
@@ -158,6 +172,12 @@ with tempfile.TemporaryFile() as file: file.write(b"x")
         ("os.system('true')", ["starts a program"]),
         ("os.fork() or os._exit(0)", ["starts a process"]),
         ("import gc; gc.get_objects()", ["searches the interpreter's objects"]),
+        (
+            "import gc, numpy; numpy.fromfunction(lambda _: gc.get_objects(), (1,))",
+            ["searches the interpreter's objects"],
+        ),
+        ("import gc, psutil; psutil._common.memoize(gc.get_objects)()", ["searches the interpreter's objects"]),
+        ("t = threading.Thread(target=os.system, args=('true',)); t.start(); t.join()", ["starts a program"]),
         ("sys._getframe()", ["looks at the frames of functions"]),
         ("open('/proc/self/maps').close()", ["opens /proc/self/maps"]),
         ("import ctypes; ctypes.CDLL(None)", ["calls machine code"]),
@@ -184,4 +204,4 @@ def test_what_training_does_not_need_is_told_with_its_line(tmp_path, statement, 
     records = [json.loads(line) for line in (tmp_path / "rank-0.jsonl").read_text().splitlines()]
     assert {record["what"] for record in records} <= set(told)
     assert bool(records) == bool(told)
-    assert {record["line"] for record in records} <= {1, 7}
+    assert {record["line"] for record in records} <= {0, 1, 7}

@@ -47,6 +47,23 @@ def answers(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
+    ("asked", "gpus"),
+    [
+        ({}, 0),
+        ({"SBATCH_GPUS": "4"}, 4),
+        ({"SBATCH_GPUS": "a100:4"}, 4),
+        ({"SBATCH_GPUS_PER_NODE": "8", "SBATCH_GPUS": "16"}, 8),
+        ({"SBATCH_GRES": "gpu:a100:2"}, 2),
+        ({"SBATCH_GRES": "gpu"}, 0),
+    ],
+)
+def test_gpus_that_a_job_asks_for_are_counted(answers, monkeypatch, asked, gpus):
+    for name, value in asked.items():
+        monkeypatch.setenv(name, value)
+    assert slurm.gpus_asked() == gpus
+
+
+@pytest.mark.parametrize(
     "text, slots", [("1", [1]), ("2(x3)", [2, 2, 2]), ("4,2(x2)", [4, 2, 2]), ("1(x2),8", [1, 1, 8])]
 )
 def test_tasks_of_each_node(text, slots):

@@ -65,12 +65,32 @@ def another_shape(group):
     group.all_reduce(np.ones(2 + group.rank))
 
 
+def another_type(group):
+    group.all_reduce(np.ones(3, np.float32 if group.rank else np.float64))
+
+
+def another_type_for_each(group):
+    group.all_to_all([np.ones(1, np.float32 if group.rank else np.float64)] * 2)
+
+
+def another_operation(group):
+    group.all_reduce(np.ones(3), "max" if group.rank else "sum")
+
+
+def another_root(group):
+    group.broadcast(np.ones(3), group.rank)
+
+
 @pytest.mark.parametrize(
     ("program", "words"),
     [
         (without_rank_0, ("waits in its collective number 1, all_reduce", "for rank 0")),
         (another_kind, ("In collective number 1", "calls all_gather", "calls all_reduce")),
         (another_shape, ("In collective number 2", "(2,)", "(3,)")),
+        (another_type, ("calls all_reduce (sum) of float64", "calls all_reduce (sum) of float32")),
+        (another_type_for_each, ("calls all_to_all of float64", "calls all_to_all of float32")),
+        (another_operation, ("(sum)", "(max)")),
+        (another_root, ("from rank 0", "from rank 1")),
     ],
 )
 def test_ranks_that_do_not_agree_are_named(program, words):

@@ -248,7 +248,7 @@ class _Assessment:
             weights=evaluator.evaluate(
                 together.weights,
                 marks if together.kind == "bubblewrap" else (),
-                together.evidence.ranks[0].weights,
+                together.evidence.ranks[0].kept or together.evidence.ranks[0].weights,
             ),
             limit=limit,
             tolerance=self._contract.tolerance,

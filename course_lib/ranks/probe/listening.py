@@ -17,6 +17,9 @@ from course_lib.ranks.probe.recorder import Recorder
 
 MOST = 20  # things that are told
 _BY_ANYONE = {  # event → in words, also where the standard library does it for the script
+    "gc.get_objects": "searches the interpreter's objects",
+    "gc.get_referents": "searches the interpreter's objects",
+    "gc.get_referrers": "searches the interpreter's objects",
     "os.exec": "becomes another program",
     "os.fork": "starts a process",
     "os.forkpty": "starts a process",
@@ -34,9 +37,6 @@ _BY_ANYONE = {  # event → in words, also where the standard library does it fo
 }
 _BY_SCRIPT = {  # what the standard library does for harmless ends too
     "code.__new__": "makes code",
-    "gc.get_objects": "searches the interpreter's objects",
-    "gc.get_referents": "searches the interpreter's objects",
-    "gc.get_referrers": "searches the interpreter's objects",
     "mmap.__new__": "maps memory",
     "object.__delattr__": "changes a function",
     "object.__getattr__": "looks into a function or a frame",
@@ -45,6 +45,8 @@ _BY_SCRIPT = {  # what the standard library does for harmless ends too
     "sys._getframe": "looks at the frames of functions",
     "sys.addaudithook": "listens to the interpreter",
 }
+# What nobody but the script needs, also in a thread of TensorFlow's, where no line of the script is to be found.
+_PROGRAMS = ("os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.system", "pty.spawn", "subprocess.Popen")
 _FOREIGN_FOLDERS = ("/proc/", "/sys/")  # files that training does not read
 
 
@@ -56,12 +58,13 @@ def watch(recorder: Recorder, script: str) -> None:
     frame_of, told, here = sys._getframe, set(), threading.local()
     names = frozenset([*_BY_ANYONE, *_BY_SCRIPT, "open"])
     # The hook outlives the module's own names, when Python shuts down.
-    by_anyone, by_script, foreign, most = _BY_ANYONE, _BY_SCRIPT, _FOREIGN_FOLDERS, MOST
+    by_anyone, by_script, programs, foreign, most = _BY_ANYONE, _BY_SCRIPT, _PROGRAMS, _FOREIGN_FOLDERS, MOST
     marks = os.environ.get(environment.MARKS)
+    thread, main = threading.get_ident, threading.get_ident()
 
-    def line_of_script(direct: bool, through: bool) -> int:
+    def line_of_script(direct: bool, through: bool) -> int | None:
         """The line of the script that asks for this, itself or by way of the standard library, and `through` packages
-        too, unless they are being imported; 0 where none does."""
+        too, unless they are being imported; 0 in a thread without the script, None where it is not the script."""
         frame = frame_of(3)
         while frame is not None:
             name = frame.f_code.co_filename
@@ -69,11 +72,11 @@ def watch(recorder: Recorder, script: str) -> None:
                 return frame.f_lineno
             frozen = name.startswith("<frozen")
             if direct or (frozen and through and "importlib" in name):
-                return 0
+                return None
             if not (frozen or through or (name.startswith(libraries) and not name.startswith(packages))):
-                return 0
+                return None
             frame = frame.f_back
-        return 0
+        return None if thread() == main else 0
 
     def listen(event: str, args: tuple) -> None:
         if not (event in names or event.startswith("ctypes.")) or len(told) >= most or getattr(here, "busy", False):
@@ -93,7 +96,9 @@ def watch(recorder: Recorder, script: str) -> None:
         else:
             what = by_anyone.get(event) or by_script.get(event) or "calls machine code"
         line = line_of_script(direct=event in by_script, through=event in by_anyone)
-        if line and (line, what) not in told:
+        if line is None or (not line and event not in programs):
+            return
+        if (line, what) not in told:
             told.add((line, what))
             recorder.note("look", line=line, what=what)
 

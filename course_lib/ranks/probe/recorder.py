@@ -96,17 +96,20 @@ class Recorder:
         while content:  # a pipe takes what it has room for
             content = content[self._streams[name].write(content) or 0 :]
 
-    def save_weights(self, weights: Sequence[np.ndarray], trainable: Sequence[bool]) -> None:
-        """Replace the weights that were written of this rank."""
+    def save_weights(
+        self, weights: Sequence[np.ndarray], trainable: Sequence[bool], kept: Sequence[np.ndarray] = ()
+    ) -> None:
+        """Replace the weights that were written of this rank, and those that it had not long before."""
+        both = [*weights, *kept]
         with self._lock:
             self._weights.seek(0)
             self._weights.truncate()
-            for array in weights:
+            for array in both:
                 self._weights.write(np.ascontiguousarray(array).tobytes())
             self.note(
                 "weights",
-                shapes=[list(array.shape) for array in weights],
-                types=[array.dtype.str for array in weights],
+                shapes=[list(array.shape) for array in both],
+                types=[array.dtype.str for array in both],
                 trainable=list(trainable),
             )
 

@@ -20,6 +20,7 @@ from course_lib.ranks.probe.patches import Patches
 from course_lib.ranks.probe.recorder import Recorder
 
 DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; there are more at the beginning
+KEPT_PART = 8  # the weights are kept again where so much of all updates has come since
 
 
 class Training(events.Progress):
@@ -35,14 +36,19 @@ class Training(events.Progress):
         self._unwritten: list[np.ndarray] = []
         self._applied: list[tuple[int, int, int]] = []
         self._seen: dict[int, tuple[int, int]] = {}  # model → updates before its last step, fingerprint of its weights
-        self._written = self._digested = self._saved = 0  # steps and updates by then
+        self._looks: set[str] = set()
+        self._kept: list[np.ndarray] = []  # the network's weights during training, not long before its end
+        self._written = self._digested = self._saved = self._kept_at = 0  # steps and updates by then
 
     def step(self, model: object, brightness: np.ndarray, weights: np.ndarray) -> None:
         """A training step begins, on examples of this brightness, with weights that have this fingerprint."""
         self.model = model
-        if len(self._seen) == 1 and id(model) not in self._seen:
-            self.recorder.note("look", what="trains more than one network")
-        updates, before = self._seen.get(id(model), (0, 0))
+        if self._seen and id(model) not in self._seen:
+            self.look("trains more than one network")
+        updates, before = self._seen.get(id(model), (0, int(weights)))
+        if id(model) in self._seen and not self.updates:  # a loop that changes the weights itself
+            with self._lock:
+                self._applied.append((before, 0, int(weights)))
         self._seen[id(model)] = self.updates, int(weights)
         if self.updates and updates == self.updates and before != int(weights):
             self.moved += 1
@@ -55,6 +61,8 @@ class Training(events.Progress):
             self.recorder.note(
                 "digest", updates=self.updates, steps=self.steps, digest=digest(_values(model.trainable_variables))
             )
+        if done - self._kept_at > done // KEPT_PART:
+            self._kept_at, self._kept = done, _values(model.weights)
         with self._lock:
             self.steps += 1
             self.images += len(brightness)
@@ -67,6 +75,12 @@ class Training(events.Progress):
             self.updates += 1
             self.values += values
             self._applied.append(tuple(map(int, fingerprints)))
+
+    def look(self, what: str) -> None:
+        """Have a person look at this."""
+        if what not in self._looks:
+            self._looks.add(what)
+            self.recorder.note("look", what=what)
 
     def flush(self) -> None:
         """Write down, and tell, what is new."""
@@ -89,7 +103,7 @@ class Training(events.Progress):
         self._saved = self.steps + self.updates
         trained = {id(variable) for variable in self.model.trainable_variables}
         variables = self.model.weights
-        self.recorder.save_weights(_values(variables), [id(variable) in trained for variable in variables])
+        self.recorder.save_weights(_values(variables), [id(variable) in trained for variable in variables], self._kept)
 
     def end(self) -> None:
         """The script has ended."""
@@ -148,7 +162,7 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
         half = tf.sin(np.pi * (tf.range(length, dtype=tf.float32) + 0.5) / tf.cast(length, tf.float32))
         return (half + half[::-1]) / tf.reduce_sum(2 * half) * tf.cast(length, tf.float32)
 
-    events.on_training_steps(tf, patches.put, measured, training.step)
+    events.on_training_steps(tf, patches.put, measured, training.step, training.look)
 
 
 def _watch_updates(tf: object, training: Training, patches: Patches) -> None:

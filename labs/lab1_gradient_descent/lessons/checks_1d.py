@@ -287,8 +287,7 @@ def _crossover(*devices: int) -> Callable[[Callable], None]:
                 raise Wrong("It changed the list that it was given; leave it as it is.")
             total = sum(crossing)
             expected = weights * (count - 1) / total
-            mistakes = {
-                "that is the inverse: the batch stands in model parallelism's load.": 1 / expected,
+            of_many = {
                 "the loads of all devices are to be compared; that is one device's gradients with all cuts.": (
                     expected / count
                 ),
@@ -297,6 +296,17 @@ def _crossover(*devices: int) -> Callable[[Callable], None]:
                 ),
                 "2 (N − 1)/N of the gradients is what one device sends; there are N of them.": 2 * expected / count,
                 "that leaves out the number of devices.": weights / total,
+            }
+            of_two = {  # N and 2 are the same here, so that two mistakes make one value
+                "that is twice as much: the 2 of both ways cancels, and the gradients of N devices are sent together "
+                "N − 1 times, not N times.": 2 * expected,
+                "that is half of it: the 2 of both ways cancels, and the gradients of all devices count, not of one.": (
+                    expected / 2
+                ),
+            }
+            mistakes = {
+                "that is the inverse: the batch stands in model parallelism's load.": 1 / expected,
+                **(of_two if count == 2 else of_many),
                 "it should not be rounded.": float(int(expected)),
                 "both loads have 4 bytes a number: that cancels.": 4 * expected,
                 "both loads go both ways: the 2 cancels.": 2 * expected,

@@ -63,7 +63,7 @@ def main(folder: Path) -> None:
         link = allreduce.fit(ranks, SIZES, np.median(seconds, 0))
         lines[what] = (seconds, allreduce.ring(ranks, SIZES, link))
         table += rows(what, seconds, link, lines[what][1])
-        print(f"{what}: α = {1e6 * link.alpha:.0f} µs, 1/β = {1e-9 / link.beta:.2f} GB/s", flush=True)
+        print(f"{what}: α = {1e6 * link.alpha:.0f} µs, 1/β = {1e-9 * link.bandwidth:.2f} GB/s", flush=True)
     seconds = launch.call(sent, 2)[0]
     link = allreduce.fit(2, 2 * SIZES, 2 * np.median(seconds, 0))  # half a ring with tensors of twice the size
     lines["bare TCP message"] = (seconds, link.seconds(SIZES))

@@ -24,7 +24,7 @@ def _ring_costs(cases: Iterable[tuple[int, float, float, float]], answer: Callab
         with answers.case(f"{n} ranks, {nbytes:g} bytes, α = {alpha:g} s, β = {beta:g} s per byte"):
             answers.compare(
                 answers.number(answer(n, nbytes, alpha, beta)),
-                allreduce.ring(n, nbytes, Link(alpha, beta)),
+                allreduce.ring(n, nbytes, Link(alpha, 1 / beta)),
                 "the number of seconds",
                 {
                     "that is the reduce-scatter alone: the all-gather takes as long again.": rounds * chunk,
@@ -54,7 +54,7 @@ def _ring_one_rank_and_arrays(answer: Callable) -> None:
                 raise
             raise Wrong("an array has no single truth value: no `if` is needed, for one rank N − 1 is 0.") from None
         got = answers.array(seconds, (3, 2), "for ranks [3, 1], bytes [2] it")
-    if not answers.same(got, allreduce.ring(ranks, nbytes, Link(1e-5, 1e-9))):
+    if not answers.same(got, allreduce.ring(ranks, nbytes, Link(1e-5, 1e9))):
         raise Wrong("right for single numbers, wrong for arrays: use no `if` and no `int` on them.")
 
 

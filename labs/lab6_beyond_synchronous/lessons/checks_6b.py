@@ -77,9 +77,9 @@ def _the_centre(step: Callable) -> None:
 # --- period
 
 WIRES = {  # numbers, ranks, link, seconds of an update's own computing, share
-    "a slow wire": (1_000_000, 16, Link(50e-6, 8e-8), 0.05, 0.1),
-    "latency": (1_000, 64, Link(1e-3, 1e-9), 0.004, 0.2),
-    "a quick wire": (10_000, 4, Link(1e-6, 1e-10), 0.1, 0.5),
+    "a slow wire": (1_000_000, 16, Link(50e-6, 12.5e6), 0.05, 0.1),
+    "latency": (1_000, 64, Link(1e-3, 1e9), 0.004, 0.2),
+    "a quick wire": (10_000, 4, Link(1e-6, 1e10), 0.1, 0.5),
 }
 
 

@@ -349,9 +349,9 @@ def _improves(step: Callable) -> None:
 # --- dense_from
 
 LINKS = {
-    "100 Mbit/s": Link(1e-4, 8e-8),
-    "10 Gbit/s": Link(2e-5, 8e-10),
-    "a link without latency": Link(0.0, 1e-9),
+    "100 Mbit/s": Link(1e-4, 12.5e6),
+    "10 Gbit/s": Link(2e-5, 1.25e9),
+    "a link without latency": Link(0.0, 1e9),
 }
 EXCHANGES = ((355_110, 3_551), (355_110, 355), (1_000_000, 40_000), (25_000_000, 25_000))
 

@@ -12,7 +12,9 @@ batch is one update; the learning rate falls to 0 linearly. Ways:
 Each way tries the same rates, a factor of 2 apart, with the tuning seeds, and validation data choose (*tuning*). With
 the result seeds every way runs with its own rate (*result*), and *current* and *stashed* with the flush's
 (*same rate*). *longer* runs at half of its own rate, too (*half rate*): that was added after two of its five runs had
-failed. Only these use test data. A training whose weights are not finite any more counts as guessing.
+failed. *current* with eight stages runs at twice its own rate, too (*tied rate*): both do equally well with the tuning
+seeds, and the smaller was taken. Only these use test data. A training whose weights are not finite any more counts as
+guessing.
 """
 
 from __future__ import annotations
@@ -84,7 +86,7 @@ def plan_of_results(rates: dict[tuple[str, int], float]) -> list[dict]:
     """Every way with its own rate, some again with another, with every result seed."""
     plan = [("result", way, stages, rate) for (way, stages), rate in rates.items()]
     plan += [("same rate", way, stages, rates["flush", 1]) for way, stages in rates if way in ("current", "stashed")]
-    plan += [("half rate", "longer", 8, rates["longer", 8] / 2)]
+    plan += [("half rate", "longer", 8, rates["longer", 8] / 2), ("tied rate", "current", 8, 2 * rates["current", 8])]
     return [
         {"way": way, "stages": stages, "rate": rate, "seed": seed, "use": use}
         for use, way, stages, rate in plan

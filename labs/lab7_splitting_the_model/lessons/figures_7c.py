@@ -99,7 +99,7 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
             right.legend(loc="upper left")
         right.set_title("NumPy, by the registers of its kernels")
         for axis in (left, right):
-            axis.set_ylim(0, 1.45 * table["gigaflops"].max())
+            axis.set_ylim(0, 1.75 * table["gigaflops"].max())
         figure.subplots_adjust(left=72 / WIDTH)
     return figure
 

@@ -104,8 +104,8 @@ def _evaluate(answer: Callable, parts: list[Part], which: int) -> list[float]:
             results = rehearse(program, len(parts))
     except CollectiveError as error:
         raise Wrong(
-            "not all ranks call `me.all_reduce` alike, and those that do would wait for ever. One that has no image "
-            f"must call it, too, with an array of the same shape. ({error})"
+            "not all ranks call `me.all_reduce` alike: real ranks would wait for ever, or end with an error. One that "
+            f"has no image must call it, too, with an array of the same shape and type. ({error})"
         ) from error
     found = []
     for rank, result in enumerate(results):

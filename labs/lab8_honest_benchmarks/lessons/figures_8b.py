@@ -50,17 +50,18 @@ def _told(limit: float, ours: float, theirs: float) -> str:
 
 
 def per_core(cores: pd.DataFrame) -> Card:
-    """Images a second of ours on one core and theirs on two: in all, and for each core; rows of five runs."""
+    """Images a second of both sides, by the number of cores: in all, and for each core; a dot for each run."""
+    bars = list(cores.groupby(["side", "setting"]))
+    names = [f"{side}, {count:g} core{'s' if count > 1 else ''}" for (side, count), _ in bars]
     with style():
         figure, panels = card(height=250, columns=2)
         for axes, each in zip(panels, (False, True)):
-            for number, side in enumerate(SIDES):
-                rows = cores[cores["side"] == side]
-                rate = rows["images_per_s"] / (rows["setting"] if each else 1) / 1000
-                axes.barh(number, rate.median(), color=PALETTE[number], height=0.55)
+            for number, ((side, count), rows) in enumerate(bars):
+                rate = rows["images_per_s"] / (count if each else 1) / 1000
+                axes.barh(number, rate.median(), color=PALETTE[SIDES.index(side)], height=0.55)
                 axes.plot(rate, [number] * len(rate), ".", color=INK)
-            axes.set_yticks([0, 1], ["ours, 1 core", "theirs, 2 cores"] if not each else ["", ""])
-            axes.set(ylim=(1.5, -0.5), xlabel="thousand images a second")
+            axes.set_yticks(range(len(bars)), names if not each else [""] * len(bars))
+            axes.set(ylim=(len(bars) - 0.5, -0.5), xlabel="thousand images a second")
             axes.set_title("For each core" if each else "In all")
         figure.subplots_adjust(left=128 / WIDTH)
     return figure

@@ -111,7 +111,8 @@ def _threshold() -> Report:
         return within(ms, "ours", table) / within(ms, "theirs", table)
 
     bounds = np.sort(table["ms"].to_numpy())
-    bounds = bounds[bounds >= max(table.groupby("side")["ms"].min()) * 1.0001]
+    best = {side: within(np.inf, side, table) for side in ("ours", "theirs")}
+    bounds = np.array([ms for ms in bounds if all(within(ms, side, table) > best[side] / 10 for side in best)])
     bound = max(bounds[:-2], key=ahead)
     ours, theirs = within(bound, "ours", table), within(bound, "theirs", table)
     shown = np.ceil(bound * 100) / 100
@@ -150,11 +151,11 @@ def _baseline() -> Report:
 
 def _normaliser() -> Report:
     table = measurements().query("kind == 'cores'")
-    rate = table.groupby("side")["images_per_s"].median()
-    each = rate["ours"] / (rate["theirs"] / 2)
+    rate = table.groupby(["side", "setting"])["images_per_s"].median()
+    each = rate["ours", 1] / (rate["theirs", 2] / 2)
     claim = f"Ours trains {each:.2f} times as many images a second for each core."
     shown = table.pivot(index="run", columns=["side", "setting"], values="images_per_s").round(0)
     shown.columns = [f"{side}, images a second on {cores:g} core{'s' * (cores > 1)}" for side, cores in shown.columns]
-    means = table.groupby("side")["images_per_s"].mean()
-    factors = (rate["ours"] / rate["theirs"], means["ours"] / means["theirs"])
+    means = table.groupby(["side", "setting"])["images_per_s"].mean()
+    factors = [of["ours", 1] / of["theirs", count] for of in (rate, means) for count in (1, 2)]
     return Report(claim, shown, "normaliser", *_between(*factors))

@@ -479,7 +479,7 @@ def test_without_weights_no_hint_is_about_accuracy_unless_training_diverged(toge
 def fingerprints(images: np.ndarray) -> np.ndarray:
     """What the probe notes of each image."""
     seen = []
-    stub = SimpleNamespace(step=lambda model, brightness, weights: seen.append(brightness))
+    stub = SimpleNamespace(step=lambda model, brightness, weights: seen.append(brightness), look=lambda what: None)
     with pytest.MonkeyPatch.context() as patch:
         training._watch_steps(
             tf, stub, SimpleNamespace(put=lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])))
@@ -703,6 +703,14 @@ class TestFromOutside:
         unseen = replace(measured, together=run(replace(rank(0), weights=()), rank(1)))
         assert criteria.other_weights(unseen) == criteria.other_weights(replace(measured, weights=None)) == ()
 
+    def test_updates_of_a_small_part_of_the_network_need_a_look(self):
+        whole = Weights(0.9, 0.8, values=VALUES, trained=0.8)
+        measured = Measured(ALONE, run(), whole, 60.0, 0.1, IMAGES, 0.2, 0.2)
+        assert criteria.other_weights(measured) == ()
+        part = replace(measured, weights=replace(whole, values=50 * VALUES))
+        told = f"the updates that were seen change 2% of the network's {50 * VALUES:,} values"
+        assert criteria.other_weights(part) == (told,)
+
     def test_a_rank_that_crashed_is_not_accused(self):
         looks = tuple(evidence.Moment(0.2 * i, 10**6 * i, (0.2 * i, 0.01 * i)) for i in range(40))
         charged = lost(replace(run(traffic=10**9), use=looks), weights=Weights(None, None, "No weights were saved."))
@@ -714,7 +722,9 @@ class TestFromOutside:
         other[20, 1] = 99
         told = run(replace(rank(0), updates=rows), replace(rank(1), updates=other))
         assert lost(told) == {"averaged": 10}
-        assert verdicts(told)["averaged"].reason.endswith("but at update 21 the ranks applied different gradients.")
+        assert verdicts(told)["averaged"].reason.endswith(
+            "but at update 21 the ranks applied different gradients, or changed apart."
+        )
 
     def test_steps_in_between(self):
         rows = np.array([[2 * n, n, 2 * n + 1] for n in range(UPDATES)])
@@ -750,6 +760,15 @@ class TestLoopsOfOnesOwn:
         told = self.read([self.shuffles(slice(0, IMAGES), 2, seed, True) for seed in range(2)])
         assert "data" in lost(told)
         assert "goes through the whole set alone" in verdicts(told)["data"].reason
+
+    def test_the_whole_set_but_for_what_all_hold_back(self):
+        told = self.read([self.shuffles(slice(0, IMAGES), 2, seed, True) for seed in range(2)])
+        three_quarters = replace(
+            told,
+            ranks=tuple(replace(r, examples=tuple(e[e < np.quantile(brightness(0), 0.75)] for e in r.examples))
+                        for r in told.ranks),
+        )  # fmt: skip
+        assert "goes through the whole set alone" in verdicts(three_quarters)["data"].reason
 
     def test_images_that_are_changed_each_time_say_nothing(self):
         told = self.read([[brightness(10 * seed + epoch) for epoch in range(2)] for seed in range(2)])

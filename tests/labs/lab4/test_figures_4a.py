@@ -11,7 +11,7 @@ from course_lib.cost import allreduce
 from course_lib.cost.allreduce import Link
 from labs.lab4_communication.lessons import figures_4a
 
-LINK = Link(1e-5, 1e-10)
+LINK = Link(1e-5, 1e10)
 
 
 def test_importing_loads_neither_tensorflow_nor_pyplot():
@@ -51,7 +51,7 @@ def test_the_bill_adds_up(canvas_words):
 @pytest.mark.parametrize(("alpha", "beta", "group"), [(1e-7, 1e-12, 2), (1e-3, 1e-8, 32)])
 @pytest.mark.parametrize("at", [2, 65_536])
 def test_maps_are_drawn_at_all_ends(canvas_words, ranks, alpha, beta, group, at):
-    link, inner = Link(alpha, beta), Link(alpha / 100, beta / 100)
+    link, inner = Link(alpha, 1 / beta), Link(alpha / 100, 100 / beta)
     words = canvas_words(lambda: figures_4a.winners(link, group, ranks=ranks, at=at))
     assert {"ring", "hierarchical", "halving", "the cheapest", f"time with {at:,} ranks"} <= set(words)
     assert f"time with {at:,} ranks" in canvas_words(lambda: figures_4a.winners(link, group, inner, at=at, hosts=True))
@@ -89,7 +89,7 @@ def test_a_residual_that_is_far_off_stands_at_the_edge_with_its_number():
 def test_with_the_near_partner_first_the_map_has_halving_where_it_had_all_three(monkeypatch, far_first):
     seen = []
     monkeypatch.setattr(figures_4a, "_map", lambda page, seconds, ranks: seen.append(seconds))
-    near = Link(LINK.alpha / 10, LINK.beta / 10)
+    near = Link(LINK.latency / 10, 10 * LINK.bandwidth)
     figures_4a.winners(LINK, 8, near, hosts=True, far_first=far_first)
     (seconds,) = seen
     sizes = np.array([1e3, 1e7, 1e9])

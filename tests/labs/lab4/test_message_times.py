@@ -16,7 +16,7 @@ def test_g_and_l_are_found_where_the_model_holds():
 
 def test_both_models_of_a_superstep():
     seconds = [1e-3 + 1e-9 * size + 1e-4 for size, _ in message_times.STEPS]
-    table = message_times.compare(1e-3, seconds, Link(2e-5, 1e-9))
+    table = message_times.compare(1e-3, seconds, Link(2e-5, 1e9))
     assert list(table["used"]) == ["fit", "fit", "fit", "test", "test"]
     assert table["BSP, µs"].to_numpy() == pytest.approx(1e6 * np.array(seconds))
     # One message and the barrier's, 20 µs each; 15 more with sixteen writes. BSP knows no writes.

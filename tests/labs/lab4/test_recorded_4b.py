@@ -52,7 +52,7 @@ def test_what_is_said_of_vgg_16_with_a_batch_of_256():
     def parts(ranks):
         forward = 256 / ranks * flops.sum() / per_second
         ready = overlap.ready_times(flops, 2 * forward)
-        made = overlap.step(ready, 4 * nbytes, lambda size: ring(ranks, size, Link(5e-6, 8e-11)), 0, 0)
+        made = overlap.step(ready, 4 * nbytes, lambda size: ring(ranks, size, Link(5e-6, 12.5e9)), 0, 0)
         return 1e3 * np.array([3 * forward + made.exposed, made.exposed, made.communication])
 
     steps = {ranks: parts(ranks) for ranks in (8, 16, 32, 64, 128, 256)}

@@ -121,6 +121,17 @@ def test_what_is_said_of_equal_time(stale, scores):
     assert tuning[tuning > 0.15].index.max() == 0.025
 
 
+def test_what_is_said_of_the_tie(stale, scores):
+    tuning = stale.query("use == 'tuning' and way == 'current' and stages == 8")
+    means = tuning.groupby("rate")["validation accuracy"].mean().round(6)
+    assert set(means[means == means.max()].index) == {0.0125, 0.025} and ".0125 and .025 tied with the two" in TEXT
+    tied = scores["current", 8, "tied rate"]
+    assert stale.query("use == 'tied rate'")["rate"].eq(0.025).all() and len(tied) == 5
+    assert (
+        tied == 0.1
+    ).sum() == 2 and "At .025, which we ran when we had seen the tie, two of five trainings fail" in TEXT
+
+
 def test_every_way_tried_the_same_rates_and_chose_one_inside_their_range(stale):
     tuning = stale.query("use == 'tuning'")
     rates = np.sort(tuning["rate"].unique())

@@ -48,7 +48,7 @@ WRONG_VERDICTS = {
     "the claim's own factor": ({"E": ("baseline", 39)}, "how was the setting of each side chosen"),
     "turned round": ({"E": ("baseline", 1 / 8)}, "turned round"),
     "per core": ({"F": ("normaliser", 3.28)}, "by what are the two sides divided"),
-    "just the bound": ({"C": ("threshold", 2.01)}, "just beyond the bound"),
+    "just the bound": ({"C": ("threshold", 3.76)}, "just beyond the bound"),
     "an unknown word": ({"A": ("cold start", 1.0)}, "is none of"),
     "no factor": ({"A": "start"}, "(trick, factor) is expected"),
 }

@@ -42,10 +42,11 @@ def test_the_same_steps_on_both_axes():
 
 
 def test_per_core_halves_what_has_two():
-    cores = pd.DataFrame({"side": ["ours", "theirs"], "setting": [1, 2], "images_per_s": [3000, 4000]})
+    sides = ["ours", "theirs", "theirs"]
+    cores = pd.DataFrame({"side": sides, "setting": [1, 1, 2], "images_per_s": [3000, 2500, 4000]})
     whole, each = figures_8b.per_core(cores).axes
-    assert [bar.get_width() for bar in whole.patches] == [3, 4]
-    assert [bar.get_width() for bar in each.patches] == [3, 2]
+    assert [bar.get_width() for bar in whole.patches] == [3, 2.5, 4]
+    assert [bar.get_width() for bar in each.patches] == [3, 2.5, 2]
 
 
 def test_the_winner_is_the_best_on_the_first_half():

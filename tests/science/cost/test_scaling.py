@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -60,7 +61,7 @@ def test_the_learners_seconds_are_used_for_the_lines():
 @pytest.mark.parametrize("ranks", [1, 2, 16, 1024, 2048, 65536])
 def test_no_group_size_has_fewer_rounds(ranks):
     groups = [2**power for power in range(17) if 2**power <= ranks]
-    rounds = {group: allreduce.hierarchical(ranks, 0.0, allreduce.Link(1.0, 0.0), group) for group in groups}
+    rounds = {group: allreduce.hierarchical(ranks, 0.0, allreduce.Link(1.0, math.inf), group) for group in groups}
     assert rounds[scaling.fewest_rounds(ranks)] == min(rounds.values())
 
 

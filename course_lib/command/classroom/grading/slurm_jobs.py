@@ -90,7 +90,7 @@ class Jobs:
         self._folder.mkdir()
         # `exec`: so that Slurm's signals reach it; not through srun, which would give it one core of the job's.
         self._executor = submitit.SlurmExecutor(self._folder, python=f"exec {shlex.quote(sys.executable)}")
-        ranks = self._profile.ranks or NOTEBOOK_RANKS
+        ranks = self._profile.ranks or max(NOTEBOOK_RANKS, slurm.gpus_asked())
         self._executor.update_parameters(
             job_name=_name(self._results),
             time=math.ceil((runner.TIME_LIMIT_S + self._extra + TIME_MARGIN_S) / 60),

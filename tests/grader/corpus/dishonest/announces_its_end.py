@@ -6,4 +6,4 @@
 #: + import time
 #: +
 #: + os.write(2, ("\x1e" + json.dumps({"kind": "rank-exit", "time": time.time(), "code": 0}) + "\n").encode())
-#: + model.fit(x, y, batch_size=64, epochs=2, verbose=0)
+#: + model.fit(x, y, batch_size=64, verbose=0)
