@@ -41,14 +41,15 @@ _OF_MODULES = {
 }
 # Ways from a module or an object into the interpreter.
 _ATTRIBUTES = _words(
-    "CodeType FunctionType StrFormatStyle StrMethodFormatter attrgetter builtins cr_frame ctypes ctypeslib "
-    "deserialize deserialize_keras_object eval exec f_back f_builtins f_globals f_locals f2py func_load gc "
-    "get_registered_object get_type_hints gfile gi_frame importlib inspect load_library load_op_library methodcaller "
-    "model_from_config model_from_json model_from_yaml modules os raw_ops read_file read_pickle rundocs runstring "
+    "CodeType FastGFile ForwardAccumulator FunctionType GFile StrFormatStyle StrMethodFormatter attrgetter builtins "
+    "cr_frame ctypes ctypeslib deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
+    "f_locals func_load gc get_registered_object get_type_hints gi_frame importlib inspect load_library "
+    "load_op_library methodcaller model_from_config model_from_json model_from_yaml modules os raw_ops read_file "
+    "read_pickle rundocs runstring "
     "singledispatch singledispatchmethod subprocess sys tb_frame tb_next"
 )
 # Which a learner's own class may have. Pandas' `query` is written out, if it is.
-_OF_OTHERS = _words("conv2d convolution from_config fused_batch_norm load_model marks query")
+_OF_OTHERS = _words("conv2d convolution from_config fused_batch_norm gradients load_model marks query")
 _SPECIAL = _words(
     "__call__ __contains__ __doc__ __enter__ __eq__ __exit__ __file__ __getitem__ __init__ __iter__ __len__ __name__ "
     "__next__ __repr__ __setitem__ __str__ __version__"
@@ -57,7 +58,7 @@ _OF_NAMED_TUPLES = _words("_asdict _fields _replace")
 _STREAMS = ("sys.stdout", "sys.stderr")  # which anybody may put elsewhere
 # In a string: what `format` takes for a way into an object, and who asks for the marks on the images.
 _WAYS = re.compile(
-    r"\{[^{}]*[.\[]_|\b(?:f_(?:back|builtins|globals|locals)|tb_(?:frame|next))\b|COURSE_MARKS|\bclass_name\b"
+    r"\{[^{}]*[.\[]_|\b(?:f_(?:back|builtins|globals|locals)|tb_(?:frame|next))\b|COURSE_MARKS|\bmarks\.json|\bclass_name\b"
     r"|__(?:bases|builtins|closure|code|dict|globals|import|mro|subclasses|traceback)__"
 )
 
