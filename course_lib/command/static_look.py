@@ -45,8 +45,7 @@ _ATTRIBUTES = _words(
     "cr_frame ctypes ctypeslib deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
     "f_locals func_load gc get_registered_object get_type_hints gi_frame importlib inspect load_library "
     "load_op_library methodcaller model_from_config model_from_json model_from_yaml modules os raw_ops read_file "
-    "read_pickle rundocs runstring "
-    "singledispatch singledispatchmethod subprocess sys tb_frame tb_next"
+    "read_pickle rundocs runstring singledispatch singledispatchmethod subprocess sys tb_frame tb_next"
 )
 # Which a learner's own class may have. Pandas' `query` is written out, if it is.
 _OF_OTHERS = _words("conv2d convolution from_config fused_batch_norm gradients load_model marks query")

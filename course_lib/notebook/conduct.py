@@ -331,9 +331,10 @@ def _require_parts_again(evidence: Evidence, images: int) -> None:
     Ranks with parts of their own read theirs again, ranks that shuffle all of it anew 1 / ranks of it. Whether images
     can be known again, though the script may change them, their last readings tell.
     """
-    different = len(np.unique(np.concatenate([step for rank in evidence.ranks for step in rank.examples])))
-    part = min(images, different) // evidence.size  # some may be held back
-    for rank in evidence.ranks if evidence.size > 1 else ():
+    if evidence.size == 1:
+        return
+    part = min(images, different_images(evidence)) // evidence.size  # some may be held back
+    for rank in evidence.ranks:
         read = np.concatenate(rank.examples)
         whole = evidence.size * part
         first, rest, later = read[:part], read[part:whole], read[whole:]
@@ -344,6 +345,11 @@ def _require_parts_again(evidence: Evidence, images: int) -> None:
                 f"Rank {rank.rank} read {whole:,} images, none of them twice, before it began anew: it goes through "
                 "the whole set alone."
             )
+
+
+def different_images(evidence: Evidence) -> int:
+    """How many different images the ranks read, by their brightness."""
+    return len(np.unique(np.concatenate([step for rank in evidence.ranks for step in rank.examples])))
 
 
 def _first_parts(evidence: Evidence, images: int) -> list[np.ndarray]:

@@ -198,7 +198,8 @@ def on_training_steps(
             tensors = batches(args, kwargs)
             if self in trained_by and tensors:
                 note(trained_by[self], tensors)
-                if look and sum(2 * size(one) > size(max(tensors, key=size)) for one in tensors) > 1:
+                *_, second, largest = 0, *sorted(map(size, tensors))
+                if look and 2 * second > largest:
                     look("gives a compiled step more than one batch of examples")
             return outcome
 

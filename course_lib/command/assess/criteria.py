@@ -364,7 +364,7 @@ def _different(evidence: Evidence) -> int | None:
     firsts = [rank.epoch_examples(0) for rank in evidence.ranks]
     if any(not len(one) or len(np.unique(one)) < MIN_TOLD_APART * len(one) for one in firsts):
         return None
-    return len(np.unique(np.concatenate([step for rank in evidence.ranks for step in rank.examples])))
+    return conduct.different_images(evidence)
 
 
 def _savers(evidence: Evidence) -> list[int]:
