@@ -55,6 +55,20 @@ def unpaired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, flo
     return float(ours.mean() - theirs.mean()), half
 
 
+def welch(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+    """As `unpaired`, where one side may scatter more than the other (Welch 1947, doi:10.1093/biomet/34.1-2.28).
+
+    Raises:
+        ValueError: for fewer than two runs on one side.
+    """
+    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
+    if min(len(ours), len(theirs)) < 2:
+        raise ValueError("An interval needs two runs or more on each side.")
+    errors = [side.var(ddof=1) / len(side) for side in (ours, theirs)]  # squared, of the means
+    free = sum(errors) ** 2 / sum(error**2 / (len(side) - 1) for error, side in zip(errors, (ours, theirs)))
+    return float(ours.mean() - theirs.mean()), float(stdtrit(free, 0.975)) * math.sqrt(sum(errors))
+
+
 def band(values: Sequence[float]) -> tuple[float, float]:
     """Between which two values 95 % of further runs like these fall (the prediction interval of one more run)."""
     middle, _ = mean(values)

@@ -38,9 +38,8 @@ Plan = Iterable[Round]
 
 def chunks(length: int, parts: int) -> np.ndarray:
     """The parts + 1 ends of `parts` chunks of nearly equal length: chunk i goes from ends[i] to ends[i + 1]."""
-    return np.minimum(
-        np.arange(parts + 1) * (length // parts) + np.minimum(np.arange(parts + 1), length % parts), length
-    )
+    i = np.arange(parts + 1)
+    return i * (length // parts) + np.minimum(i, length % parts)
 
 
 def ring(ranks: int, length: int) -> Iterator[Round]:

@@ -171,13 +171,7 @@ def reproduce(
     from course_lib.notebook import experiments
 
     if show or name is None:
-        for known, path in experiments.find().items():
-            print(f"{known:<17} {experiments.title(path)}")
-            facts = experiments.provenance(path)
-            told = (
-                f"recorded {facts['date']} on {facts['machine']}; seeds {facts['seeds']}" if facts else "not recorded"
-            )
-            print(f"{'':<17} {told}")
+        print(experiments.show())
     else:
         print(f"wrote into {experiments.reproduce(name)}")
 
@@ -232,8 +226,6 @@ def main() -> None:
         sys.exit(error.code)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:
-        sys.exit(141)
 
 
 if __name__ == "__main__":

@@ -224,8 +224,8 @@ class _Count:
         self.side, self.channels = 1, units
         return self.keep()
 
-    def shortcut(self, side: int, channels: int, *, norm: bool) -> _Count:
-        """A 1 × 1 convolution beside a block that came from `side` and `channels`."""
+    def shortcut(self, channels: int, *, norm: bool) -> _Count:
+        """A 1 × 1 convolution beside a block that began with `channels`."""
         self._weights += channels * self.channels + 2 * self.channels * norm
         self._multiply_adds += channels * self._size
         self._kept += self._size * norm
@@ -250,10 +250,10 @@ def wide_resnet(depth: int = 28, width: int = 10) -> Network:
     count.conv(16, 3).piece("conv 1")
     for group, channels in enumerate((16, 32, 64), 2):
         for block in range((depth - 4) // 6):
-            side, before, stride = count.side, count.channels, 2 if group > 2 and block == 0 else 1
+            before, stride = count.channels, 2 if group > 2 and block == 0 else 1
             count.norm().relu().conv(width * channels, 3, stride).norm().relu().conv(width * channels, 3)
             if block == 0:
-                count.shortcut(side, before, norm=False)
+                count.shortcut(before, norm=False)
             count.piece(f"block {group}.{block + 1}")
     count.norm().relu().pool(1).dense(10).piece("dense")
     source = "arXiv:1605.07146, CIFAR-10 32 × 32"
@@ -261,14 +261,15 @@ def wide_resnet(depth: int = 28, width: int = 10) -> Network:
 
 
 def _resnet50() -> Network:
+    # As in the paper a 1 × 1 convolution shrinks the image; in `networks.resnet50` a 3 × 3 does, as in frameworks.
     count = _Count(224, 3)
     count.conv(64, 7, 2).norm().relu().pool(56).piece("conv 1")
     for group, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
         for block in range(blocks):
-            side, channels, stride = count.side, count.channels, 2 if group > 2 and block == 0 else 1
+            channels, stride = count.channels, 2 if group > 2 and block == 0 else 1
             count.conv(width, 1, stride).norm().relu().conv(width, 3).norm().relu().conv(4 * width, 1).norm()
             if block == 0:
-                count.shortcut(side, channels, norm=True)
+                count.shortcut(channels, norm=True)
             count.relu().piece(f"block {group}.{block + 1}")
     count.pool(1).dense(1000).piece("dense")
     return Network("ResNet-50", "arXiv:1512.03385, ImageNet 224 × 224", 224 * 224 * 3, tuple(count.layers))

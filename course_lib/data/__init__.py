@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-import uuid
 import zipfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -22,6 +21,7 @@ from course_lib.data.download import DownloadError, locked
 from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
+from course_lib.system.files import replacing
 
 
 @dataclass(frozen=True, eq=False)
@@ -250,11 +250,10 @@ def _stand_in(published: Published, limit: int | None) -> Arrays:
         except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
             arrays = _draw(published, *published.images)
         with contextlib.suppress(OSError):
-            for old in kept.parent.glob(f"{kind}-*.npz"):
+            for old in (*kept.parent.glob(f"{kind}-*.npz"), *kept.parent.glob(f".{kind}-*.part")):
                 old.unlink()
-            part = kept.with_name(f"{kind}-{uuid.uuid4().hex}.npz")
-            np.savez(part, **dict(zip(names, arrays)))
-            part.replace(kept)
+            with replacing(kept) as part, part.open("wb") as file:
+                np.savez(file, **dict(zip(names, arrays)))
     return arrays
 
 

@@ -168,7 +168,7 @@ def largest_eigenvalue(
         limit: products at most; what there is then is returned.
     """
     value, vector, products = _iterate(product, rng.standard_normal(size), tolerance, limit)
-    if value < 0:
+    if value < 0 and products < limit:
         shift = -value
         value, vector, more = _iterate(
             lambda v: product(v) + shift * v, rng.standard_normal(size), tolerance, limit - products

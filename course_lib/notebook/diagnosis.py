@@ -40,7 +40,7 @@ def exercise(
             if number is None:
                 raise Wrong(f"{name} has no diagnosis.")
             whole = isinstance(number, int) and not isinstance(number, bool)
-            if numbers and not whole:
+            if numbers and not (whole and number in numbers):
                 raise Wrong(f"{name} has {number!r}; write a number from {numbers[0]} to {numbers[-1]}.")
             if number != patients[name]:
                 why = against[name].get(number) if isinstance(number, int) else None

@@ -15,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_lib.system import files
 from course_lib.system.cores import available_cores
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
@@ -40,6 +41,18 @@ def provenance(path: Path) -> dict[str, str]:
         if facts.get("command", "").split()[-1:] == [path.stem.partition("_")[2]]:
             return facts
     return {}
+
+
+def show(root: Path = ROOT) -> str:
+    """All experiments for people: name, what each shows, and when and where its tables were recorded."""
+    known = find(root)
+    width = max(map(len, known), default=0)
+    lines = []
+    for name, path in known.items():
+        facts = provenance(path)
+        told = f"recorded {facts['date']} on {facts['machine']}; seeds {facts['seeds']}" if facts else "not recorded"
+        lines += [f"{name:<{width}} {title(path)}", f"{'':<{width}} {told}"]
+    return "\n".join(lines)
 
 
 def reproduce(name: str, root: Path = ROOT) -> Path:
@@ -77,9 +90,8 @@ def write_table(path: Path, table: pd.DataFrame, **provenance: object) -> None:
         "machine": machine(),
         "versions": ", ".join(f"{p} {_version(p)}" for p in ("tensorflow-cpu", "tensorflow", "horovod") if _version(p)),
     }
-    with path.open("w", encoding="utf-8") as file:
-        file.writelines(f"# {name}: {value}\n" for name, value in facts.items())
-        table.to_csv(file, index=False)
+    head = "".join(f"# {name}: {value}\n" for name, value in facts.items())
+    files.write(path, (head + table.to_csv(index=False)).encode())
 
 
 def _version(package: str) -> str:

@@ -48,11 +48,11 @@ class Report:
         rows = []
         for verdict, told in self._order():
             mark = "✅" if verdict.passed else "❌" if told else "▫️"
-            text = f"<b>{_html(verdict.title)}</b>"
+            text = f"<b>{as_html(verdict.title)}</b>"
             if told:
-                text += f"<br>{_html(verdict.reason)}"
+                text += f"<br>{as_html(verdict.reason)}"
                 if verdict.hint and verdict.id == self.focus:
-                    text += f"<br><i>{_html(verdict.hint)}</i>"
+                    text += f"<br><i>{as_html(verdict.hint)}</i>"
             rows.append(f"<div style='margin:.25em 0;opacity:{1 if told else 0.75}'>{mark} {text}</div>")
         if self.error:
             rows.append(
@@ -62,7 +62,7 @@ class Report:
         return f"<div style='{_STYLE}'>{''.join(rows)}</div>"
 
 
-def _html(sentence: str) -> str:
+def as_html(sentence: str) -> str:
     """A sentence with its `code` set as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(sentence))
 

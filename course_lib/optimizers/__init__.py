@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 from tensorflow import keras
 
-Rate = float  # or a keras.optimizers.schedules.LearningRateSchedule
+if TYPE_CHECKING:
+    from course_lib.optimizers.schedules import Rate
 
 
 class _LayerWise(keras.optimizers.Optimizer):

@@ -31,17 +31,6 @@ def multiplicative(batch: int, base: int, rng: np.random.Generator) -> np.ndarra
     return rng.normal(1.0, np.sqrt(batch / base - 1), batch)
 
 
-def covariance(gradients: np.ndarray, batch: int, sigma: float = 0.0) -> np.ndarray:
-    """The covariance [d, d] of a batch's gradient when each example is weighted by z ~ N(1, sigma²).
-
-    Args:
-        gradients: of all examples [n, d]; a batch is drawn from them with replacement.
-    """
-    mean = gradients.mean(0)
-    spread = (gradients - mean).T @ (gradients - mean) / len(gradients)
-    return ((1 + sigma**2) * spread + sigma**2 * np.outer(mean, mean)) / batch
-
-
 def of_examples(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The gradients g_n [n, d] of the cross-entropy of single examples, over all trainable variables of `model`.
 

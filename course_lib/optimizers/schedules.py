@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tensorflow as tf
@@ -94,29 +94,16 @@ class Stage(NamedTuple):
     eta: float
 
 
-def decay(eta: float, batch: int, milestones: Sequence[int], factor: int) -> list[Stage]:
-    """At each of the milestones (epochs) the learning rate is divided by `factor`."""
-    return list(_stages(eta, batch, milestones, factor, largest=batch))
-
-
 def growth(eta: float, batch: int, milestones: Sequence[int], factor: int, largest: int) -> list[Stage]:
-    """At each of the milestones the batch grows by `factor` in place of that (Smith et al. 2017, arXiv:1711.00489).
+    """At each of the milestones (epochs) the batch grows by `factor`, where else the learning rate is divided by it.
 
-    The noise of the updates goes with η / B, which falls by `factor` either way. A batch that would pass `largest`
-    stops there, and the rest is taken from the learning rate.
+    The noise of the updates goes with η / B, which falls by `factor` either way (Smith et al. 2017, arXiv:1711.00489).
+    A batch that would pass `largest` stops there, and the rest is taken from the learning rate: with `largest=batch`
+    all of it.
     """
-    return list(_stages(eta, batch, milestones, factor, largest))
-
-
-def _stages(eta: float, batch: int, milestones: Sequence[int], factor: int, largest: int) -> Iterator[Stage]:
-    yield Stage(0, batch, eta)
+    stages = [Stage(0, batch, eta)]
     for epoch in milestones:
         grown = min(batch * factor, largest)
         eta, batch = eta * grown / batch / factor, grown
-        yield Stage(epoch, batch, eta)
-
-
-def updates(stages: Sequence[Stage], epochs: int, examples: int) -> int:
-    """Updates that the stages make in all, when every epoch drops what does not fill a batch."""
-    ends = [stage.epoch for stage in stages[1:]] + [epochs]
-    return sum((end - stage.epoch) * (examples // stage.batch) for stage, end in zip(stages, ends))
+        stages.append(Stage(epoch, batch, eta))
+    return stages

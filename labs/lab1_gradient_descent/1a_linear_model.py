@@ -129,7 +129,7 @@ descent.trends(
 #   GPUs. Mind the small print: the first is counted in 64 bits, the second in 16. And if the box is NVIDIA's DGX A100,
 #   5 petaflop/s count matrices in which two of every four numbers are zero and skipped; for full ones it is 2.5.
 # - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold.
-#   That is 18 doublings in 61 months: one in 3.3 (OpenAI's own fit over more runs says 3.4). The slides end there.
+#   That is 18 doublings in 61 months: one in 3.4 (OpenAI's own fit over more runs says the same). The slides end there.
 #   Since then it went on: GPT-3 (2020) took 3,640 petaflop/s-days, Llama 3.1 (2024) some 440,000. From AlphaGo Zero on
 #   that is one doubling in 10 months. Chips got faster too, but not as fast. The rest is *more* chips: hence this
 #   course.

@@ -417,8 +417,8 @@ measured(
 measured(
     "points lost when nobody averages the gradients",
     round(lost["4 average gradients"], 1),
-    too_large="Each rank still trains, on its half of the images: that is why nobody notices.",
-    too_small="Each rank has learned from half of the images.",
+    too_large="Each rank still trains, on one half of the images in each epoch: that is why nobody notices.",
+    too_small="Each update has the gradient of half as many images, and still twice the rate.",
 )
 measured(
     "points lost with different first weights",
@@ -439,7 +439,7 @@ omissions[omissions["run"] == 1].drop(columns="run").fillna("")
 # | left out | accuracy, 95 % | |
 # |---|---|---|
 # | 3 scale the rate | −0.9 ± 0.7 | worse: too small a rate for so few updates |
-# | 4 average gradients | −1.0 ± 0.7 | worse: each rank learns from its own half |
+# | 4 average gradients | −1.0 ± 0.7 | worse: half the images in each gradient, at twice the rate |
 # | 5 same first weights | −2.3 ± 0.7 | worse: gradients of two networks, averaged |
 # | 6 share out the data | +3.5 ± 0.7 | better: twice as many updates in an epoch, for twice the work |
 #

@@ -127,8 +127,9 @@ Image("recorded/two_hosts.png", width=plots.WIDTH)
 # - The gradients are 424 kB. At 100 Mbit/s they need 34 ms (dashed), and a step takes 2.5 to 4.2 times as long as
 #   without the limit, although it computes the same. Lab 4 says how to predict that.
 # - The cable does not explain everything. At 1 Gbit/s it needs 3.4 ms; the steps became 3.1 ms longer with Gloo, 4.2
-#   and 1.1 ms with MPI. At 100 Mbit/s Gloo lost only 29 ms of the cable's 34: some gradients travel while others are
-#   still being computed. Each line is a single run, and its steps scatter by more than these differences.
+#   and 1.1 ms with MPI. At 100 Mbit/s the steps became 29 ms longer with Gloo, 33 and 46 ms with MPI. Gradients that
+#   travel while others are still being computed would make it less than the cable's 34, waiting more: these are single
+#   runs, whose steps scatter by more than these differences, and can't tell.
 # - All lines of `mpirun` have `-bind-to none`. Without it, Open MPI would have tied the rank of each pretended host to
 #   the host's first core, which is the same one for both. Real hosts have cores of their own, but there too all threads
 #   of a rank would share one.
@@ -1120,7 +1121,8 @@ points(serial_fraction, 3)
 
 # %% [markdown]
 # Now two sets of data: your strong scaling, fitted on as many ranks as you have cores, and a published figure. In April
-# 2016 TensorFlow 0.8 was announced with a plot on two log axes, of how many times as fast GPUs train Inception.
+# 2016 TensorFlow 0.8 was announced with a plot on two log axes, of how many times as fast GPUs train Inception. Here
+# are its two ends, 1 GPU and 100.
 
 
 # %%
@@ -1174,9 +1176,9 @@ unmask()
 #
 # **And do not trust the line.** It was fitted to a few ranks of one machine and extended to 128. Amdahl's $s$ stands
 # for all that does not shrink, but an exchange *grows* with the number of ranks (latency, 2a), and another machine has
-# another network. The law knows nothing of cores either: look at your own points beyond their number. On two cores it
-# was even fitted to a single point, and a law with one number goes through any single point. Lab 4 builds a model from
-# causes, and tests it on up to 2,048 GPUs.
+# another network. The law knows nothing of cores either: look at your own points beyond their number. On two cores
+# yours was even fitted to a single point, the orange one always: a law with one number goes through any single point.
+# Lab 4 builds a model from causes, and tests it on up to 2,048 GPUs.
 
 # %% [markdown]
 # ## Your guesses

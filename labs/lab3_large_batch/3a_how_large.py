@@ -174,9 +174,9 @@ large_batch.to_target(results, own if whole else None, target=0.82, caption=f"re
 # - **The floor.** From 512 on nothing happens but chance. A batch of 4,096 needs about 42 updates and 172 thousand
 #   images for what 64 do with 10 thousand.
 #
-# The dots of one batch size differ by a factor of two and more. A run counts as arrived when its accuracy, which
-# jumps about, is *seen* at the target for the first time; and the rate is the best of five, a factor of three apart,
-# in two runs. So a step in the line of medians may well be chance. The three stretches are not.
+# The dots of one batch size differ by a factor of 1.4 to 2.2. A run counts as arrived when its accuracy, which jumps
+# about, is *seen* at the target for the first time; and the rate is the best of five, a factor of three apart, in two
+# runs. So a step in the line of medians may well be chance. The three stretches are not.
 #
 # ## Why it bends
 #

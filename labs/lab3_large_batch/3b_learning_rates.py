@@ -475,10 +475,11 @@ table.unstack().sort_index(axis=1).fillna("")
 # - **Few know their base.** At B = 16 all six rates from 0.004 to 0.125 are within one point of each other, in one seed
 #   each. Every rule multiplies what was picked, so two people with equally good bases may end with rates that differ by
 #   a factor of 32.
-# - **Without warm-up √ is the best rate, up to 256.** The best of seven rates doubles each time the batch is four times
-#   as large, from 0.031 at 16 to 0.125 at 256. Linear scaling loses 2.3 ± 1.4 points at 256, falls apart at 1,024, and
-#   at 4,096 it is no better than guessing. (No loss became infinite: batch norm undoes whatever scale the weights
-#   before it have.)
+# - **Without warm-up √ gives the best rate that one seed chose,** at 64 and at 256: the best of seven doubles each time
+#   the batch is four times as large, from 0.031 at 16 to 0.125 at 256. With fresh seeds no rule can be told from
+#   another at 64. At 256 not scaling loses 0.6 ± 0.3 points, linear scaling 2.3 ± 1.4; at 1,024 it falls apart, and at
+#   4,096 it is no better than guessing. (No loss became infinite: batch norm undoes whatever scale the weights before
+#   it have.)
 # - **Warm-up changes the verdict.** At 256 the linear rule with warm-up is 1.3 ± 0.4 points ahead of the best rate
 #   without, √ with warm-up 1.2 ± 0.3 points. At 1,024 LEGW is ahead by 2.3 ± 0.6, √ with warm-up by 2.1 ± 1.3.
 # - **At 4,096 no rule is ahead of not scaling at all**, which is also the best of seven rates without warm-up. The best
@@ -496,10 +497,11 @@ table.unstack().sort_index(axis=1).fillna("")
 #
 # ### Why does the best rate fall?
 #
-# From 256 to 4,096 the best rate without warm-up *falls*, from 0.125 to 0.031. The quadratic does nearly nothing of the
-# kind: its best rate rises and then stays. `course reproduce curvature` has looked at the start: λ_max at B = 1,024 in
-# the first 60 updates, for the peak rates of √ and of the linear rule, beside the edge of each update's rate. And at a
-# small rate for three batch sizes: LEGW's authors expect λ_max to fall after as many updates with each.
+# From 256 to 4,096 the best rate without warm-up *falls*, from 0.125 to 0.031 (or 0.0625: at 4,096 one seed decided).
+# The quadratic does nearly nothing of the kind: its best rate rises and then stays. `course reproduce curvature` has
+# looked at the start: λ_max at B = 1,024 in the first 60 updates, for the peak rates of √ and of the linear rule,
+# beside the edge of each update's rate. And at a small rate for three batch sizes: LEGW's authors expect λ_max to fall
+# after as many updates with each.
 #
 # ### Predict
 #
@@ -533,11 +535,12 @@ Image("recorded/curvature.png", width=plots.WIDTH)
 #   three updates the weights have been thrown to where λ_max is below the edge.
 # - **A warm-up of 24 updates keeps √ below the edge all the way,** at 0.9 of it at most; with 12 it goes up to 1.3
 #   times the edge. The linear rule crosses it with any of the three, with 24 updates by up to 2.4 times. That fits the
-#   accuracies: at 1,024 it is √ with warm-up and LEGW that are ahead.
+#   accuracies in part: at 1,024 both warm-ups of √ are ahead, and that LEGW's goes over the edge by a quarter did it no
+#   harm that three seeds can see.
 # - **Why the best rate falls:** the rate whose edge is the λ_max of the start is 3.8/61 = 0.06. That is the best rate
-#   without warm-up at 1,024. At 256, with 384 updates, a rate twice as large was best; at 4,096, with 24 updates, one
-#   of half of it. So the start costs a few updates in any case, and the fewer there are, the less one can afford it.
-#   The quadratic has no such start. (That is an explanation that fits, not a test.)
+#   without warm-up at 1,024. At 256, with 384 updates, a rate twice as large was best; at 4,096, with 24 updates, that
+#   rate or half of it. So the start costs a few updates in any case, and the fewer there are, the less one can afford
+#   it. The quadratic has no such start. (That is an explanation that fits, not a test.)
 #
 # ## Growing the batch in place of decaying the rate
 #

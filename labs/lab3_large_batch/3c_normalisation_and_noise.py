@@ -668,7 +668,7 @@ print(f"measured, %: {percent(means)}")
 measured(
     "best: no noise, as noisy as 256, as noisy as 64",
     means.idxmax(),
-    "The small batch has that noise, and 20 times as many updates over which it averages out.",
+    "The small batch has that noise, too, but 20 times as many updates.",
 )
 normalisation.by_setting(
     {"live: one learning rate for all": table}, x="variant", y="validation accuracy", caption=WHERE
@@ -692,11 +692,11 @@ table.assign(**{name: 100 * table[name] for name in ("train accuracy", "test acc
 # hurts: that of a batch of 256 costs 3.0 ± 1.5 points, that of 64 costs 7.9 ± 2.1, and that of 128 in the other regime
 # 2.8 ± 1.2.
 #
-# The small batch bears the same noise because it makes 20 times as many updates, over which the noise averages out.
-# The large batch with noise has the noise of the one and the few updates of the other. With $\sigma^2 = 19$, 41 % of
-# the weights are negative: in each update, two examples of five are unlearned. Whether the noise helps when there are
-# updates in plenty, these runs cannot tell. What they do tell: to match mean and covariance of *one* step does not
-# make two trainings alike.
+# A likely reason: the small batch makes 20 times as many updates, over which the same noise averages out. The large
+# batch with noise has the noise of the one and the few updates of the other. With $\sigma^2 = 19$, 41 % of the weights
+# are negative: in each update, two examples of five are unlearned. Whether the noise helps when there are updates in
+# plenty, these runs cannot tell. What they do tell: to match mean and covariance of *one* step does not make two
+# trainings alike.
 #
 # ## Summary
 #

@@ -942,8 +942,8 @@ recorded.fillna("").set_index("optimizer")
 # %% [markdown]
 # The ratios count, the milliseconds are this machine's. (A ratio is the median over the rounds, in each of which all
 # optimizers took turns. It is not that of the two medians beside it.) LARS is no dearer than Keras's SGD with momentum:
-# it hands momentum and update to one fused operation, which saves more than two norms cost. LAMB keeps two arrays like
-# Adam and takes a tenth longer; NovoGrad has only one, and takes half of Adam's time.
+# a likely reason is that it hands momentum and update to one fused operation. LAMB keeps two arrays like Adam and takes
+# a tenth longer; NovoGrad has only one, and takes half of Adam's time.
 #
 # ## Which LARS is it?
 #

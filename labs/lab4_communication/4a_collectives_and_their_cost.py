@@ -143,10 +143,10 @@ widgets.explore(
 
 # %% [markdown]
 # Can it be done in fewer rounds? After one round a rank can know of two ranks' numbers, after two of four: at least
-# $\log_2 N$ rounds. *Recursive doubling* needs no more: partners exchange *all* they have, $n$ bytes in each round.
-# And no all-reduce sends less than $2\frac{N-1}{N} n$ bytes from each rank, unless the switches themselves add
-# (Patarasuk and Yuan 2009). Doubling is at the bound for rounds, ring and halving are at the bound for bytes, and
-# halving takes twice the least rounds. No algorithm is at both.
+# $\log_2 N$ rounds. *Recursive doubling* needs no more: partners exchange *all* they have, $n$ bytes in each round. And
+# no all-reduce sends less than $2\frac{N-1}{N} n$ bytes from each rank, unless the switches themselves add (Patarasuk
+# and Yuan 2009). Doubling is at the bound for rounds, ring and halving are at the bound for bytes, and halving takes
+# twice the least rounds. With more than two ranks no algorithm is at both.
 #
 # With $N$ not a power of two, halving has the ranks beyond the last power hand over all they have before, and give
 # them the sum afterwards. Two more rounds with the whole tensor: $+\,2(\alpha + \beta n)$, and about twice the bytes.
@@ -407,8 +407,9 @@ print(f"your crossing: {crossing(1024, 8, LINK.alpha, LINK.beta) / 1e6:.1f} MB")
 # - **Ring and hierarchical:** 50.6 MB. The largest convolution of a ResNet-50 has 9.4 MB, far below it; the first
 #   fully connected layer of AlexNet has 151 MB, far above. Tencent found the same on its machines: for fully
 #   connected layers the ring still outperformed the hierarchical all-reduce. Hence the hybrid.
-# - **With powers of two** nothing is left of the ring but a tie with two ranks. Halving has the ring's bytes and fewer
-#   rounds. In this model it is never slower. Doubling wins below α/β or so, where bytes cost nothing.
+# - **With powers of two** nothing is left of the ring. Halving has its bytes and fewer rounds (with two ranks the
+#   same). In this model it is never slower. Doubling wins below α/β or so, where bytes cost nothing, and with two ranks
+#   always: there its single round has no more bytes than the two of the others.
 # - **Between powers of two** the two extra rounds with the whole tensor leave the ring the large tensors.
 #
 # So why did Tencent build groups, and why does NCCL still send large tensors round a ring?
@@ -636,8 +637,8 @@ placed()
 #
 # ### Predict
 #
-# A bare message takes about 10 to 40 µs on most machines. With two ranks an all-reduce is two rounds. How long will
-# an all-reduce of 4 bytes take?
+# A bare message takes about 10 to 40 µs on most machines. With two ranks a ring's all-reduce is two rounds. How long
+# will an all-reduce of 4 bytes take?
 
 # %% editable=true
 my_seconds_for_4_bytes = None

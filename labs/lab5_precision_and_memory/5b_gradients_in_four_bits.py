@@ -278,9 +278,9 @@ bits.errors(by_ranks, caption=f"{plots.provenance(problem.name, 64)}, simulated 
 # size is rounded $k$ times as coarsely, once in each hop. And the largest *sum* has to fit into the format: with more
 # ranks, more of the small numbers are lost at the lower end.
 #
-# Why does anybody use a ring, then? In your way each rank talks to all others; in a ring it talks to its neighbours
-# only. Where several ranks share a host's link (4a), most of the ring's messages stay inside the host. And with many
-# ranks your messages become small, so that latency counts.
+# Why does anybody use a ring, then? Both send as many messages of the same size. But in your way each rank talks to all
+# others, in a ring to its neighbours only. Where several ranks share a host's link (4a), most of the ring's messages
+# stay inside the host, and most of yours leave it.
 #
 # ## The window
 #
@@ -511,10 +511,11 @@ diagnosis_points(diagnosis, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# In B the mean of each tensor has the right direction, but its length is wrong by a power of two. Each tensor then has
-# a learning rate of its own, which changes as the gradients shrink. Such a training can end with a loss that looks
-# fine. What gives it away is the length of a mean before and after the all-reduce. In A the ranks train different
-# networks, and the loss shows it late. A checksum of the weights, compared between ranks, shows it after one update.
+# Where a factor is not divided out again, the mean of each tensor has the right direction, but its length is wrong by a
+# power of two. Each tensor then has a learning rate of its own, which changes as the gradients shrink. Such a training
+# can end with a loss that looks fine. What gives it away is the length of a mean before and after the all-reduce. Where
+# each rank takes a factor of its own, the ranks train different networks, and the loss shows it late. A checksum of the
+# weights, compared between ranks, shows it after one update.
 #
 # ## Split the bits
 #
@@ -678,8 +679,9 @@ Image("recorded/gradient_bits.png", width=plots.WIDTH)
 # points, one of 1,280 loses 17.7 ± 1.9. But what is missing is range. Each rank averages 8 images in a batch of 64 and
 # 160 in one of 1,280; in the mean of more images more noise cancels out, so it is smaller. The batch of 64 sends 97.8 %
 # of its numbers as 0, that of 1,280 sends more than 99.9 %. With a factor for each tensor, the batch of 64 loses 2.6 ±
-# 0.3 points and that of 1,280 loses 1.1 ± 1.4. With a factor it is rather the small batch that loses more, by
-# 1.5 ± 1.2. So the conjecture holds here for numbers as they are, and no longer when they are scaled.
+# 0.3 points and that of 1,280 loses 1.1 ± 1.4. With a factor it is rather the small batch that loses more, by 1.5 ±
+# 1.4, which just leaves 0 out. So the conjecture holds here for numbers as they are, and no longer when they are
+# scaled.
 #
 # With four exponent bits or more, no setting loses more than 0.7 points, with factor or without. Of these 54
 # differences, two exclude 0, and both are 0.2 points or less: so many are to be expected by chance. (The batch of 1,280

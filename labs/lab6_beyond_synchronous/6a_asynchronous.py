@@ -238,8 +238,8 @@ figures.paths(mean_paths, yours, "eight asynchronous workers, η = .1", caption=
 
 # %% [markdown]
 # The runs overshoot, as they would with momentum, although nobody gave them any. Mitliagkas et al. (2016) found this
-# *implicit momentum*, 1 − 1/N for exponential times. In a real network $\nabla L$ is not linear, and the result is no
-# longer exact. Whether it still helps to choose the momentum is measured below.
+# *implicit momentum*. In a real network $\nabla L$ is not linear, and the result is no longer exact. Whether it still
+# helps to choose the momentum is measured below.
 #
 # ## What it costs
 #
@@ -402,8 +402,8 @@ untuned = {
 figures.untuned(NUMBERS, untuned, caption="noisy bowl, η = 1.2, 400 gradients, exponential times, 4 seeds")
 
 # %% [markdown]
-# With the same rate for all, 4 workers diverge, although one worker with momentum .75 and rate .3 would not. Those are
-# the values that `disguise` gives. They describe the mean of many runs, not how far single runs scatter.
+# With the same rate for all, 4 workers diverge, although one worker with the values that `disguise` gives would not.
+# They describe the mean of many runs, not how far single runs scatter.
 #
 # ### Predict
 #
@@ -432,10 +432,10 @@ for way, name, reveals in (
 figures.by_staleness(recorded, caption="recorded: staleness · 5 seeds · bars: 95 % intervals (Student's t)")
 
 # %% [markdown]
-# With η tuned, the rate by staleness, here η / (1 + τ), is worse: with 32 workers by 1.2 ± 0.4 hundredths. Its
-# advantage is that η need not be tuned for each N. Its best η is .16 or .32 for every number of workers; that of the
-# constant rate shrinks from .16 to .02. With η = .16 and 128 workers the constant rate reaches a validation accuracy of
-# 30 %, that by staleness 76 % (means of the two tuning seeds).
+# With η tuned, the rate by staleness is worse: with 32 workers by 1.2 ± 0.4 hundredths. Its advantage is that η need
+# not be tuned for each N. Its best η is .16 or .32 for every number of workers; that of the constant rate shrinks from
+# .16 to .02. With η = .16 and 128 workers the constant rate reaches a validation accuracy of 30 %, that by staleness 76
+# % (means of the two tuning seeds).
 
 # %% [markdown]
 # ## The same weights for all

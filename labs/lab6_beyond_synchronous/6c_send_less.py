@@ -252,8 +252,9 @@ diagnosis_points(diagnosis, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Training A loses nothing, and yet it learns slowly: what it sends is old. Training B's numbers are fresh, but of most
-# weights nothing ever arrives. So a memory needs the choice by size, and the choice by size needs a memory.
+# With positions drawn at random nothing is lost, and yet training is slow: what is sent is old. Without a memory the
+# numbers are fresh, but of most weights nothing ever arrives. So a memory needs the choice by size, and the choice by
+# size needs a memory.
 #
 # ## Real ranks
 #

@@ -587,9 +587,9 @@ pd.DataFrame(rows).T.rename_axis("ranks")
 
 # %% [markdown]
 # However many ranks and experts there are, what a rank sends for a token is bounded. But each token whose expert is
-# elsewhere makes four journeys for each such layer, and each all-to-all waits for the fullest expert. And the fewer
-# tokens an expert expects from a rank, the more often chance brings it too many: on 16 ranks there is room for five,
-# and about a quarter of the tokens are dropped.
+# elsewhere makes four journeys for each such layer, and each all-to-all waits for the fullest expert. And with many
+# experts some are chosen far more often than others: on 16 ranks an even share of a rank's tokens is four, there is
+# room for five, and about a quarter of the tokens are dropped. By chance alone, with an even gate, it would be a tenth.
 #
 # And what does the balance loss do? Recorded: a small network on Fashion-MNIST with four experts and room for 1.25
 # times an even share, trained with several $\alpha$. A network with a single expert and no gate does the same work for
@@ -623,7 +623,7 @@ measured(
 measured(
     "how many α are better than one expert",
     int((gains["mean"] > gains["half"]).sum()),
-    "Four experts have more weights, but each learns from a quarter of the images.",
+    "Four experts have four times the weights. Here no gain can be told from chance.",
 )
 Image("recorded/experts.png", width=plots.WIDTH)
 

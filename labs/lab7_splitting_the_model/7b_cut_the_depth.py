@@ -268,12 +268,14 @@ Image("recorded/bubble.png", width=plots.WIDTH)
 (1e3 * message).rename_axis("numbers").rename_axis(None, axis=1).add_suffix(", ms").round(2)
 
 # %% [markdown]
+# (Medians of 15 steps of one run.)
+#
 # - The bubble shrinks, but not as far as predicted. With 1, 2 and 4 micro-batches GPipe's is .52, .37 and .27, where
 #   the formula has .50, .33 and .20. At 32 it is .18 in place of .03.
 # - The computing itself grows, too. One rank takes 154 ms for the step; with 32 micro-batches the two ranks compute for
 #   194 ms, together. So the step takes equally long with 4, 8 and 16 micro-batches (106, 107 and 106 ms), and longer
 #   with 32 (120 ms).
-# - The best speed-up is about 1.5, with four micro-batches; between the two schedules this shows no difference.
+# - The best speed-up is about 1.5, with four micro-batches; between the two schedules one run can show no difference.
 # - A message of 1,000 numbers takes .09 ms by the socket and 1.65 ms by `alltoall`: 18 times as long.
 #
 # `course reproduce bubble`, typed in a terminal, makes it again in about 40 seconds.
@@ -588,8 +590,8 @@ points(delays, 3)
 
 # %% [markdown]
 # What you should see: in ticks, the batch that comes back to a stage has been away for twice as many ticks as there are
-# stages after it. Papers that count stages from 1 to $k$ write $2(k - s)$. One forward, one backward has half of these
-# delays, since no result waits for the next tick. From here on, everything is in ticks.
+# stages after it. One forward, one backward has half of these delays, since no result waits for the next tick. From
+# here on, everything is in ticks.
 
 # %%
 depth.ticks(4, delays(4)[0], caption="above: the batch that goes forward; below: the one that comes back")

@@ -69,7 +69,8 @@ measured(
 measured(
     "pJ of DRAM, blocked, batch 64",
     float(spent.loc[("blocked", 64), "DRAM"]),
-    "2,560 / 64 is 40. That is the weights' share; the inputs and outputs of each example move as well.",
+    "2,560 / 64 is 40: the weights' share. The blocks fetch the inputs four times, which is 80, and the outputs twice, "
+    "there and back, another 80.",
 )
 Image("recorded/layer_energy.png", width=plots.WIDTH)
 

@@ -60,7 +60,7 @@ figures.per_core(recorded[recorded["kind"] == "cores"])
 
 # %% [markdown]
 # With a core each, ours is 1.2 times as fast. Its lead is 1.5 times where theirs gets a second core, which such a small
-# network has no use for: its threads wait for each other. And per core it is 3.1 times. Dividing by watts, price,
+# network has no use for: with two it is slower than with one. And per core it is 3.1 times. Dividing by watts, price,
 # weight or volume works the same way: take what the other has much of. A divisor is honest where the reader pays for
 # it, and where it was named before.
 #

@@ -146,8 +146,9 @@ measured(
 figures.shares(times, caption=f"assessment_cnn · your run: {trained:,} and {judged:,} images of {cifar.name}")
 
 # %% [markdown]
-# The dots are your ranks' (mean of four epochs, 95 % interval); the lines follow from the dot of one rank. With more
-# ranks than cores the dots lie below the line: training gets no faster, so evaluation's share doesn't grow.
+# The dots are your ranks' (mean of four epochs of one run; the bars, 95 %, say nothing of another run: 8a). The lines
+# follow from the dot of one rank. With more ranks than cores the dots lie below the line: training gets no faster, so
+# evaluation's share doesn't grow.
 
 # %%
 truth = by_rank[0][2]
@@ -633,8 +634,8 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - What all wait for grows in weight with the ranks: evaluation by one rank is more than half of an epoch from 15
-#   ranks on with CIFAR-10's numbers, from 77 with ImageNet's.
+# - What all wait for grows in weight with the ranks: evaluation by one rank is half of an epoch with 15 ranks by
+#   CIFAR-10's numbers, with 77 by ImageNet's, if a step takes as long as three forward passes.
 # - Over ranks, add up sums (right ones, how many), never means. Images that fill a batch don't count. A rank without
 #   images takes part all the same. And say how many images were counted.
 # - Width costs weights and work, resolution costs work only. Multiply-adds are not seconds.

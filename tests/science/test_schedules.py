@@ -7,17 +7,7 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
-from course_lib.optimizers.schedules import (
-    Stage,
-    WarmUp,
-    cosine,
-    decay,
-    growth,
-    legw,
-    linear_scaling,
-    sqrt_scaling,
-    updates,
-)
+from course_lib.optimizers.schedules import Stage, WarmUp, cosine, growth, legw, linear_scaling, sqrt_scaling
 
 
 def test_scaling_rules():
@@ -65,12 +55,8 @@ def test_no_warm_up_is_an_error():
 
 
 def test_growth_lowers_the_noise_as_decay_does():
-    decayed, grown = decay(0.1, 128, (60, 120, 160), 5), growth(0.1, 128, (60, 120, 160), 5, largest=10_000)
+    decayed, grown = (growth(0.1, 128, (60, 120, 160), 5, largest) for largest in (128, 10_000))
     assert [stage.batch for stage in decayed] == [128] * 4
     assert grown == [Stage(0, 128, 0.1), Stage(60, 640, 0.1), Stage(120, 3200, 0.1), Stage(160, 10_000, 0.0625)]
     for one, other in zip(decayed, grown):
         assert one.eta / one.batch == pytest.approx(other.eta / other.batch)
-
-
-def test_updates_are_counted_without_batches_that_are_not_full():
-    assert updates([Stage(0, 100, 0.1), Stage(2, 300, 0.1)], epochs=5, examples=1_050) == 2 * 10 + 3 * 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import ttest_ind
 
 from course_lib import statistics
 
@@ -24,6 +25,13 @@ def test_an_interval_by_hand():
     assert statistics.band([1, 2, 3]) == pytest.approx(
         (2 - 4.303 * (4 / 3) ** 0.5, 2 + 4.303 * (4 / 3) ** 0.5), abs=1e-3
     )
+
+
+def test_welchs_interval_is_that_of_scipy():
+    ours, theirs = [2.83, 2.29, 2.68, 2.65, 2.44], [-0.50, 0.82, 2.60, 1.30]
+    low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
+    assert statistics.welch(ours, theirs) == pytest.approx(((low + high) / 2, (high - low) / 2))
+    assert statistics.welch([1, 3], [2, 4]) == pytest.approx(statistics.unpaired([1, 3], [2, 4]))
 
 
 def test_nineteen_of_twenty_intervals_hold_what_they_promise():
@@ -47,7 +55,11 @@ def test_an_interval_of_pairs_holds_the_truth_in_95_percent(pairs):
 
 
 def test_one_run_has_no_interval():
-    for refused in (lambda: statistics.mean([1.0]), lambda: statistics.unpaired([1.0], [1.0, 2.0])):
+    for refused in (
+        lambda: statistics.mean([1.0]),
+        lambda: statistics.unpaired([1.0], [1.0, 2.0]),
+        lambda: statistics.welch([1.0], [1.0, 2.0]),
+    ):
         with pytest.raises(ValueError, match="two runs or more"):
             refused()
 

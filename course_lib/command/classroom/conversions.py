@@ -54,12 +54,11 @@ def converted(done: Iterable[str] | None = None, folder: Path = LAB2) -> str:
     return text
 
 
-def write(target: str | Path, upto: str | None = None, without: str | None = None, folder: Path = LAB2) -> None:
-    """Write the script with the steps up to and including `upto` (default: all), less `without`."""
+def write(target: str | Path, upto: str | None = None, folder: Path = LAB2) -> None:
+    """Write the script with the steps up to and including `upto` (default: all)."""
     names = list(steps(folder))
     done = names[: names.index(upto) + 1] if upto else names
-    text = converted([name for name in done if name != without], folder)
-    Path(target).write_text(text, encoding="utf-8")
+    Path(target).write_text(converted(done, folder), encoding="utf-8")
 
 
 def references(root: Path = ROOT) -> list[tuple[Path, str]]:

@@ -36,4 +36,8 @@ def hand_out(target: Path, root: Path = ROOT) -> None:
 
 
 if __name__ == "__main__":
-    hand_out(Path(sys.argv[1]))
+    try:
+        hand_out(Path(sys.argv[1]))
+    except CourseError as error:
+        print(f"course: {error}", file=sys.stderr)
+        sys.exit(error.code)

@@ -66,12 +66,9 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
     when the course's changes too, the newer one is put beside it as NAME.new.ext.
     """
     manifest = directory / STATE_FOLDER / "manifest.json"
-    try:
-        put = json.loads(manifest.read_text()) if manifest.exists() else {}
-    except ValueError:
-        put = {}  # then every file that differs counts as the learner's
     lines = []
     try:
+        put = _put(manifest)
         for name, content in course_files(root).items():
             path, new = directory / name, _digest(content)
             found = _digest_of(path)
@@ -88,6 +85,15 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
         reason = error.strerror or str(error)
         raise CourseError(f"{directory} cannot be written ({reason}); choose another with --dir.") from None
     return lines
+
+
+def _put(manifest: Path) -> dict[str, str]:
+    """Digests of the files that were put, by name; none without a sound manifest: all that differs is the learner's."""
+    try:
+        put = json.loads(manifest.read_text())
+    except (FileNotFoundError, ValueError):
+        return {}
+    return put if isinstance(put, dict) else {}
 
 
 def _beside(path: Path, put: dict[str, str], directory: Path) -> Path:

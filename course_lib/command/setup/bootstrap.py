@@ -86,7 +86,8 @@ def _start() -> int:
         print(f"course: {error}", file=sys.stderr)
         return error.code
     except OSError as error:
-        print(f"course: The set-up stopped: {error.strerror}: {error.filename}", file=sys.stderr)
+        where = f": {error.filename}" if error.filename else ""
+        print(f"course: The set-up stopped: {error.strerror}{where}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("\ncourse: Interrupted; run it again to complete the set-up.", file=sys.stderr)

@@ -58,7 +58,10 @@ class Survey:
         button = ipywidgets.Button(description="Save")
 
         def save(_: ipywidgets.Button) -> None:
-            said.value = self.save([slider.value for slider in sliders])
+            try:
+                said.value = self.save([slider.value for slider in sliders])
+            except OSError as error:  # of a callback it would end in a log that nobody reads
+                said.value = f"Not saved: {self.path.name} can't be written ({error.strerror})."
 
         button.on_click(save)
         rows = [

@@ -21,7 +21,7 @@ PATH_COLOUR, START_COLOUR = PALETTE[1], PALETTE[0]
 MAX_COORDINATE, MAX_LOSS = 1e6, 1e12  # Matplotlib cannot draw points at 1e300
 
 # OpenAI, "AI and Compute" (2018): AlexNet (September 2012) to AlphaGo Zero (October 2017).
-COMPUTE_GROWTH, FIRST_YEAR, LAST_YEAR = 300_000, 2012.75, 2017.8
+COMPUTE_GROWTH, FIRST_YEAR, LAST_YEAR = 300_000, 2012.75, 2017.83
 # Since then, from the papers, in petaflop/s-days; OpenAI gives about 1,900 for AlphaGo Zero.
 ALPHAGO_ZERO = 1_900
 LATER_RUNS = {"GPT-3": (2020.4, 3_640), "Llama 3.1": (2024.55, 440_000)}

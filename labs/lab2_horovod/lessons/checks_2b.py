@@ -500,8 +500,11 @@ def _require_equal_parts(function: Partition, images: int, size: int) -> None:
             if part.ndim != 1 or not np.issubdtype(part.dtype, np.integer):
                 got = f"{part.dtype} of shape {part.shape}"
                 raise Wrong(f"rank {rank} gets {got}; it should be a list of whole numbers.")
-            if len(part) and (part.min() < 0 or part.max() >= images):
-                raise Wrong(f"rank {rank} reads image {part.max()}, but the last one is {images - 1}.")
+            outside = part[(part < 0) | (part >= images)]
+            if len(outside):
+                raise Wrong(
+                    f"rank {rank} reads image {outside[0]}; the first one is 0, but the last one is {images - 1}."
+                )
             if len(np.unique(part)) < len(part):
                 raise Wrong(f"rank {rank} reads some images twice in an epoch: draw without replacement.")
         lengths = [len(part) for part in parts]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -101,16 +103,41 @@ def _segment_memory(in_segments: Callable) -> None:
         )
 
 
+MOST_CALLS = 100_000
+
+
+def _search_remembers(recursive: Callable) -> None:
+    """Raise Wrong where a small chain takes so many calls that the larger ones of the criteria would not end."""
+    calls, before = 0, sys.getprofile()
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+        if calls > MOST_CALLS:
+            raise Wrong(
+                f"14 layers with 4 arrays take more than {MOST_CALLS:,} calls of functions: the same searches are made "
+                "again and again. Let the search remember what it has found."
+            )
+
+    sys.setprofile(count)
+    try:
+        _run(recursive, 14, 4)
+    finally:
+        sys.setprofile(before)
+
+
 CHAINS = ((2, 1), (5, 1), (9, 8), (10, 3), (24, 4), (40, 3), (60, 6))
 
 
 def _recursive_gradients(recursive: Callable) -> None:
+    _search_remembers(recursive)
     for layers, kept in CHAINS[1:5]:
         with case(f"{layers} layers, {kept} kept"):
             _gradients(recursive, layers, kept)
 
 
 def _recursive_memory(recursive: Callable) -> None:
+    _search_remembers(recursive)
     for layers, kept in CHAINS:
         chain, _ = _run(recursive, layers, kept)
         if chain.kept <= kept:
@@ -125,6 +152,7 @@ def _recursive_memory(recursive: Callable) -> None:
 
 
 def _recursive_forwards(recursive: Callable) -> None:
+    _search_remembers(recursive)
     for layers, kept in CHAINS:
         chain, _ = _run(recursive, layers, kept)
         least = fewest(layers, kept)

@@ -118,6 +118,11 @@ def fewest(layers: int, kept: int) -> float:
     return min(j + fewest(layers - j, kept - 1) + fewest(j, kept) for j in range(1, layers))
 
 
+def arrays_needed(layers: int, forwards: int) -> int:
+    """The fewest arrays with which so many forward calls are enough for the backward pass of a chain."""
+    return next(kept for kept in range(1, layers) if fewest(layers, kept) <= forwards)
+
+
 @cache
 def halved(layers: int, kept: int) -> float:
     """The forward calls of a schedule that always keeps half-way, as long as it may."""

@@ -14,7 +14,7 @@ from matplotlib.ticker import LogLocator, MultipleLocator
 from course_lib import statistics
 from course_lib.notebook.plots.canvas import Canvas, Panel
 from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
-from labs.lab5_precision_and_memory.lessons.counted_chain import Call
+from labs.lab5_precision_and_memory.lessons.counted_chain import Call, fewest, halved
 from labs.lab5_precision_and_memory.lessons.offload import Timeline
 
 MB, GB = 1e6, 1e9
@@ -107,22 +107,22 @@ def schedules(runs: Mapping[str, Sequence[Call]], *, caption: str = "") -> Card:
     return figure
 
 
-def trade(
-    curves: Mapping[str, tuple], points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = ""
-) -> Card:
-    """Forward calls against arrays kept, both axes logarithmic.
+def trade(points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = "") -> Card:
+    """Forward calls against arrays kept, both axes logarithmic; as lines the fewest, and those of halves.
 
     Args:
-        curves: name → (kept [n], forwards [n]), drawn as lines. points: name → (kept, forwards).
+        points: name → (kept, forwards).
         layers: of the chain.
     """
+    kept = np.arange(1, layers)
+    curves = {"the fewest possible": fewest, "always half-way": halved}
     with style():
         figure, (axis,) = card(height=390, caption=caption)
-        for number, (name, (kept, forwards)) in enumerate(curves.items()):
+        for number, (name, forwards) in enumerate(curves.items()):
             look = {"color": INK if number == 0 else FAINT, "linestyle": "-" if number == 0 else DASHED}
-            axis.plot(kept, forwards, **look, linewidth=1.5, label=name)
-        for number, (name, (kept, forwards)) in enumerate(points.items()):
-            axis.plot(kept, forwards, MARKERS[number], color=PALETTE[number], markersize=9, label=name)
+            axis.plot(kept, [forwards(layers, int(arrays)) for arrays in kept], **look, linewidth=1.5, label=name)
+        for number, (name, place) in enumerate(points.items()):
+            axis.plot(*place, MARKERS[number], color=PALETTE[number], markersize=9, label=name)
         axis.set(xscale="log", yscale="log", xlabel="arrays kept", ylabel="forward calls")
         for which, limits in ((axis.xaxis, (1, layers)), (axis.yaxis, (0.8 * layers, layers**2 / 2))):
             ticks = [base * 10**power for power in range(5) for base in (1, 2, 5)]

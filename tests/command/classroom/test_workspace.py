@@ -131,7 +131,7 @@ class TestFill:
         workspace.fill(place, course)
         assert (place / SCRIPT).read_bytes() == (course / "labs" / SCRIPT).read_bytes()
 
-    @pytest.mark.parametrize("manifest", ["", "{", '{"lab0_tiny/script.py": 3}'])
+    @pytest.mark.parametrize("manifest", ["", "{", "[]", "null", '{"lab0_tiny/script.py": 3}'])
     def test_a_broken_manifest_costs_no_work(self, course, place, manifest):
         workspace.fill(place, course)
         (place / SCRIPT).write_text("mine\n")

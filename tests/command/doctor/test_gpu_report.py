@@ -137,6 +137,14 @@ def test_names_of_user_and_host_stay_here(monkeypatch, tmp_path):
         assert "~/course on HOST is not USER" in text and "adaptive stays" in text
 
 
+def test_a_user_whose_name_is_a_word_of_the_report(monkeypatch, tmp_path):
+    monkeypatch.setattr(socket, "gethostname", lambda: "lines")
+    monkeypatch.setattr(getpass, "getuser", lambda: "course")
+    first, second = reports.save(report(failed("It", "It belongs to course.")), tmp_path / "found")
+    assert json.loads(first.read_text())["lines"][0]["text"] == "It belongs to USER."
+    assert "It belongs to USER." in second.read_text()
+
+
 def test_where_a_report_goes():
     for name in ("a/found", "a/found.json", "a/found.html", "a/found.htm"):
         assert reports.paths(Path(name)) == (Path("a/found.json"), Path("a/found.html"))

@@ -198,7 +198,7 @@ def test_a_first_use_that_hangs_or_crashes_is_a_sentence(monkeypatch, tmp_path):
 
 @pytest.mark.parametrize(("code", "text"), [(0, ""), (2708, "2.7.8"), (21805, "2.18.5"), (22403, "2.24.3")])
 def test_versions_of_nccl(code, text):
-    assert first_use.nccl_version(code) == text
+    assert first_use.dotted(code) == text
 
 
 # ranks
@@ -352,8 +352,11 @@ def test_scaling_of_equal_and_of_drifting_ranks(monkeypatch):
     assert asked == [(1, [128, 512]), (2, [128, 256]), (4, [128, 128])]
     assert [line.state for line in lines] == [PASSED, PASSED]
     assert lines[0].values["efficiency"] == 1.0 and "1: 1,000, 2: 2,000, 4: 4,000" in lines[0].text
+    assert all("Equal weights" in line.text for line in lines)
     drift = 1e-9
-    assert [line.state for line in all_ranks.scaling(FOUR)].count(FAILED) == 3
+    lines = list(all_ranks.scaling(FOUR))
+    assert [line.state for line in lines].count(FAILED) == 3
+    assert not any("Equal weights" in line.text for line in lines)
     asked.clear()
     assert list(all_ranks.scaling(ONE))[-1].state == UNTESTED
     assert [ranks for ranks, _ in asked] == [1, 2]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 
 import pytest
@@ -96,6 +97,15 @@ def test_memory_that_is_damaged_or_cannot_be_written_costs_time_only(machine, tm
     memory.mkdir()
     assert health.check() == []
     assert machine.examined == 3
+
+
+def test_a_file_system_without_locks_costs_nothing(machine, monkeypatch):
+    def flock(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(health.fcntl, "flock", flock)
+    assert health.check() == health.check() == []
+    assert machine.examined == 1
 
 
 def test_a_cache_that_is_no_folder_costs_time_only(machine, tmp_path, monkeypatch):

@@ -192,6 +192,31 @@ def test_the_race_is_as_the_text_says(answer):
     assert leaving == {"sgd": 39, "momentum": 17, "nesterov": 21, "adagrad": 3, "rmsprop": 14, "adam": 3}
 
 
+def test_another_decay_would_make_rmsprop_second_to_none(answer):
+    names = ("walk", "rmsprop", "steps_needed", "surfaces", "rates", "steps")
+    walk, rmsprop, needed, surfaces, rates, steps = given(
+        answer, *names, solved=("momentum", "nesterov", "adam"), whole=True
+    )
+    best = {}
+    for surface in ("ravine", "saddle"):
+        _, slope, start, _, _ = surfaces[surface]
+        walks = (walk(rmsprop, slope, start, eta, steps, rho=0.98) for eta in rates)
+        best[surface] = min(needed(path, surface) for path in walks)
+    assert best == {"ravine": 4, "saddle": 4} and "RMSprop would take 4 steps to each" in master(NOTEBOOK)
+    assert all(min(RACE[surface].values()) >= number for surface, number in best.items())
+
+
+@pytest.mark.slow
+def test_the_bound_at_the_start_of_the_recorded_softmax_regression():
+    fashion = data.load("fashion_mnist")
+    if fashion.name == "shapes":
+        pytest.skip("the text has the bound of Fashion-MNIST")
+    x = fashion.x_train.reshape(len(fashion.x_train), -1) / np.float32(255)
+    x = np.column_stack([x[:4096] - x.mean(axis=0), np.ones(4096)])
+    curvature = 0.1 * np.linalg.eigvalsh(x.T @ x / len(x))[-1]  # at w = 0 all ten classes are equally likely
+    assert f"at the start is {2 / curvature:.2f}." in " ".join(master(NOTEBOOK).replace("\n#", " ").split())
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("exercise", ["minibatches", "sgd_epoch", *RULES, "heavy_ball"])
 def test_no_function_of_the_checks_is_an_answer(exercise):

@@ -87,6 +87,13 @@ def test_dropout_changes_less_than_five_seeds_could_show():
             for how in ("mean", lambda seeds: 2.776 * seeds.std() / np.sqrt(5))
         )
         assert abs(mean[0.3] - mean[0.0]) < half.sum()
+    runs = 100 * runs.pivot(index="seed", columns=["batch norm", "dropout"], values="validation accuracy")
+    changed = {normalised: runs[normalised, 0.3] - runs[normalised, 0.0] for normalised in (True, False)}
+    told = "dropout changes {:.1f} ± {:.1f} points with batch norm, {:.1f} ± {:.1f} without; that it is needed less "
+    told += "with batch norm would be {:.1f} ± {:.1f}."
+    numbers = statistics.mean(changed[True]) + statistics.mean(changed[False])
+    numbers += statistics.paired(changed[True], changed[False])
+    assert told.format(*numbers).replace("-", "−") in text()
 
 
 def test_starts():
@@ -131,6 +138,13 @@ def test_time_to_target_in_1c():
     assert told.format(*(seconds + 1e-9 for seconds in said)) in text("1c_a_realistic_network")
 
 
+def test_accuracy_by_rate_in_1c():
+    rows = recorded("landscape_networks").query("directions == 0 and depth == 40 and skip").sort_values("rate")
+    apart = 100 * rows["validation accuracy"].diff().dropna()
+    assert apart.iloc[0] > 1.5 and (apart.iloc[1:].round(1) == 0.5).all()
+    assert "the further steps, half a point each" in text("1c_a_realistic_network")
+
+
 def test_slices_at_equal_rates_in_1c():
     rows = recorded("landscape_networks").query("directions == 0 and depth == 40 and rate == 0.01").set_index("skip")
     shares = rows["share below guessing"]
@@ -145,5 +159,7 @@ def test_steps_and_examples_in_1b():
     told = f"{steps[1]:,.0f} steps with m = 1, {steps[64]:.0f} with 64; from 256 on, between "
     told += f"{floor.min():.0f} and {floor.max():.0f}."
     assert told in text("1b_stochastic_gradient_descent")
+    eta = runs["eta"].first()
+    assert (eta[256], eta[1024], eta[4096]) == (2, 2, 1)
     told = f"{examples[1]:,.0f} examples with m = 1, {examples[16]:,.0f} with 16, {examples[4096]:,.0f} with all."
     assert told in text("1b_stochastic_gradient_descent")

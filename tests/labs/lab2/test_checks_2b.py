@@ -131,6 +131,7 @@ def test_a_stub_gets_nothing_and_says_so_itself():
         ({"A": 5, "B": 6, "C": 4}, 2, "each its own part"),
         ({"A": 5, "B": 3, "C": 4}, 2, "one and the same network"),
         ({"A": "5", "B": 8, "C": 4}, 2, "A has '5'; write a number from 3 to 8"),
+        ({"A": 12, "B": 8, "C": 4}, 2, "A has 12; write a number from 3 to 8"),
         (["broadcast"], 0, "the number of a step for each"),
         (None, 0, "is a `return` missing"),
     ],

@@ -70,6 +70,8 @@ def test_the_stretches_of_the_curve_and_what_ranks_win():
     assert f"the updates fall from {median[64]:.0f} to {median[512]:.0f}: by three" in TEXT
     assert f"needs about {median[4096]:.0f} updates and {median[4096] * 4.096:.0f} thousand" in TEXT
     assert (median.loc[16:64] * [16, 32, 64]).between(8_000, 10_000).all()
+    apart = rows.groupby("batch")["updates"].max() / rows.groupby("batch")["updates"].min()
+    assert f"differ by a factor of {apart.min():.1f} to {apart.max():.1f}." in TEXT
     floor, bend = critical_batch.fit(median.index, median)
     assert f"the floor at {floor:.0f} updates and the bend at {bend:.0f} examples" in TEXT
     assert f"the updates run from {rows['updates'].min():.0f} to {rows['updates'].max():.0f}" in TEXT

@@ -35,7 +35,11 @@ def test_the_rules_beside_the_best_rate(scaling):
     def of(rule, batch):
         return told(statistics.mean(apart.get_group((rule, batch))))
 
-    assert f"Linear scaling loses {of('linear', 256).lstrip('−')} points at 256" in TEXT
+    unscaled, linear = (of(rule, 256).lstrip("−") for rule in ("the same rate", "linear"))
+    assert f"At 256 not scaling loses {unscaled} points, linear scaling {linear};" in TEXT
+    for rule in ("the same rate", "linear"):  # no rule can be told from another
+        mean, half = statistics.mean(apart.get_group((rule, 64)))
+        assert abs(mean) < half
     assert f"the linear rule with warm-up is {of('linear, warm-up', 256)} points ahead" in TEXT
     assert f"without, √ with warm-up {of('√, warm-up', 256)} points." in TEXT
     assert f"LEGW is ahead by {of('LEGW', 1024)}, √ with warm-up by {of('√, warm-up', 1024)}." in TEXT
@@ -69,6 +73,12 @@ def test_the_best_rates(scaling):
     tuned = scaling[(scaling["use"] == "result") & (scaling["rule"] == "tuned") & (scaling["epochs"] == 8)]
     best = tuned.groupby("batch")["eta"].first()
     assert best.round(3).to_dict() == {16: 0.031, 64: 0.062, 256: 0.125, 1024: 0.062, 4096: 0.031}
+    runs = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+    for batch in (64, 256):  # what √ gives and what was chosen are the same runs
+        rule, chosen = (runs[(runs["batch"] == batch) & (runs["rule"] == name)]["test"] for name in ("√", "tuned"))
+        assert rule.tolist() == chosen.tolist()
+    large = scaling[(scaling["use"] == "tuning") & (scaling["rule"] == "tuned") & (scaling["batch"] == 4096)]
+    assert large.nlargest(2, "validation")["eta"].tolist() == [0.03125, 0.0625]
     base = scaling[(scaling["use"] == "tuning") & (scaling["batch"] == 16) & (scaling["eta"] <= 0.125)]["validation"]
     assert len(base) == 6 and 100 * (base.max() - base.min()) < 1
 
@@ -115,5 +125,6 @@ def test_curvature():
     assert ratio["√", 0, 3] < 1 and ratio["linear", 0, 3] < 1
     assert f"at {ratio['√', 24].max():.1f} of it at most" in TEXT
     assert f"with 12 it goes up to {ratio['√', 12].max():.1f} times the edge" in TEXT
+    assert 1.2 < ratio["√", 12].max() < 1.3 and "goes over the edge by a quarter" in TEXT
     assert f"with 24 updates by up to {ratio['linear', 24].max():.1f} times" in TEXT
     assert f"3.8/{calm[0]:.0f} = {3.8 / calm[0]:.2f}" in TEXT

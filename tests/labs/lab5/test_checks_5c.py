@@ -47,6 +47,7 @@ MISTAKES = {
     "no slope": ("in_segments", [("return slope", "pass")], 6, "returns nothing"),
     "halves": ("recursive", [(BEST, "(0, layers // 2 if kept > 1 else layers - 1)")], 7, "shorter"),
     "no end": ("recursive", [(BEST, "(0, 0)")], 0, "without end"),
+    "nothing remembered": ("recursive", [("lru_cache(None)", "(lambda search: search)")], 0, "search remember"),
     "not let go": ("recursive", [("del y", "pass")], 7, "`del` it"),
     "one array kept": ("recursive", [("cheapest(last - first, kept)", "(0, last - first - 1)")], 5, "Use them all"),
     "every array as if all were free": ("recursive", [("kept - 1", "kept")], 7, "leaves one less"),

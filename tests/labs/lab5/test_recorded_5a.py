@@ -89,18 +89,23 @@ def test_most_steps_are_left_out_above_the_plateau(table):
     assert "At 2¹⁶ two seeds of five make fewer than 20 of 150 updates, a third makes none" in TEXT
 
 
-def test_a_dynamic_scale_never_reached_the_upper_end(table):
+def test_a_dynamic_scale_went_beyond_the_upper_end_of_a_constant_one(table):
     dynamic = table[(table["use"] == "result") & table["way"].str.endswith("scaled loss")]
-    assert dynamic["left out"].max() == 0 and "never reached it: no step was left out" in TEXT
+    assert dynamic["left out"].max() == 0 and set(dynamic["last scale"]) == {2.0**17}
+    assert "began at 2¹⁵, doubled to 2¹⁶ and to 2¹⁷, and no step was left out" in TEXT
+    constant = table[(table["use"] == "window") & (table["power"] == 16)]
+    fails = constant.groupby("way")["left out"].agg(lambda runs: (runs > 0).sum())
+    assert set(fails) == {3} and "2¹⁶ all the time fails with three of five seeds" in TEXT
 
 
-def test_the_dip_at_epoch_3_is_two_seeds(table):
+def test_the_dips_at_epoch_3_are_few_seeds(table):
     losses = table[table["use"] == "result"].pivot(index="seed", columns="way", values="loss at 3")
     behind = losses.sub(losses["float32"], axis=0)
     dips = behind.columns[behind.mean() < -0.01]
-    assert len(dips) == 3 and "The dip of three curves at epoch 3 comes from two seeds of five" in TEXT
-    others = behind.loc[~behind.index.isin(behind[dips].mean(axis=1).nsmallest(2).index), dips]
-    assert len(others) == 3 and others.mean().abs().max() < 0.01
+    seeds = (behind[dips] < -0.05).sum()
+    assert sorted(seeds) == [1, 2, 2] and set(seeds.index[seeds == 2].str[:3]) == {"fp8"}
+    assert (behind[dips].where(behind[dips] >= -0.05).mean().abs() < 0.01).all()
+    assert "the dip of the two fp8 curves comes from two seeds of five, that of rounding by chance from one" in TEXT
 
 
 def test_where_float32_stops():
@@ -148,6 +153,7 @@ def test_differences_with_lars(mixed):
     assert list(others.index[others["difference"].abs() > others["difference half"]]) == ["float16, scaled loss"]
     still = mixed[(mixed["use"] == "result") & (mixed["way"] == "float16, scaled loss, norms too")]
     assert f"reaches {100 * still['test accuracy'].mean():.1f} % with kernels as they were drawn" in TEXT
-    assert still["left out"].max() == 1 and "at most one step of 150 is left out" in TEXT
+    assert sorted(still["left out"]) == [0, 1, 1, 1, 1]
+    assert "in four of five runs one step of 150 is left out, in the fifth none" in TEXT
     losses = still[[name for name in still if name.startswith("loss at")]].mean()
     assert losses.is_monotonic_decreasing and "The loss falls" in TEXT

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 from course_lib.parallel.group import rehearse
 from labs.lab7_splitting_the_model.lessons import autodiff_pair, balanced_gate, cut_network, experts, wire_words
@@ -121,8 +122,11 @@ def test_capacity_takes_the_first_ones():
     assert experts.places(np.array([0, 1, 0, 0, 1]), 2, 2).tolist() == [True, True, True, False, True]
 
 
-def test_on_sixteen_ranks_chance_overfills_experts(answer):
+def test_on_sixteen_ranks_experts_are_overfilled_by_chance_and_more_by_the_gate(answer):
     route, balance = answer(NOTEBOOK, "route"), answer(NOTEBOOK, "balance")
     found = rehearse(lambda group: experts.train(group, route, balance, steps=1), 16)
     assert int(1.25 * 64 / 16) == 5  # "there is room for five, and about a quarter of the tokens are dropped"
     assert np.mean([rank["dropped"] for rank in found]) == pytest.approx(0.26, abs=0.01)
+    tokens = np.arange(65)
+    by_chance = (np.maximum(0, tokens - 5) * binom.pmf(tokens, 64, 1 / 16)).sum() * 16 / 64
+    assert by_chance == pytest.approx(0.1, abs=0.005)  # "with an even gate, it would be a tenth"

@@ -21,6 +21,14 @@ def test_save_writes_what_the_sliders_say_over_what_was_there(tmp_path):
     assert pd.read_csv(path)["answer"].tolist() == [5, 2, 3, 4, 5]
 
 
+def test_a_table_that_cannot_be_written_is_told(tmp_path):
+    (tmp_path / "survey.csv").mkdir()
+    *_, button, said = survey.Survey(tmp_path / "survey.csv")._box().children
+    button.click()
+    assert said.value == "Not saved: survey.csv can't be written (Is a directory)."
+    assert [path.name for path in tmp_path.iterdir()] == ["survey.csv"]
+
+
 def test_sliders_begin_in_the_middle_and_nothing_is_written_before_the_button(tmp_path):
     box = survey.Survey(tmp_path / "survey.csv")._box()
     sliders = [row.children[1] for row in box.children if isinstance(row, ipywidgets.HBox)]

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from course_lib.cost import memory
+from course_lib.cost import memory, networks
 from course_lib.system.errors import CourseError
 from labs.lab1_gradient_descent.lessons import peak_memory
 
@@ -24,6 +24,15 @@ def test_weights_and_multiply_adds_are_the_published_ones(name, weights, billion
     network = memory.NETWORKS[name]
     assert network.weights == weights
     assert network.multiply_adds / 1e9 == pytest.approx(billions, rel=0.01)
+
+
+def test_both_counts_of_a_network_agree():
+    """All but ResNet-50's multiply-adds: there `networks` shrinks the image one convolution later."""
+    for network in (memory.NETWORKS["AlexNet"], memory.NETWORKS["ResNet-50"], memory.vgg16()):
+        tensors = networks.find(network.name)
+        assert sum(tensor.elements for tensor in tensors) == network.weights
+        if network.name != "ResNet-50":
+            assert sum(tensor.flops for tensor in tensors) == 2 * network.multiply_adds
 
 
 def test_what_resnet_hands_from_group_to_group():

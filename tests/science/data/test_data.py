@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import hashlib
 import io
@@ -14,7 +15,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import IO, ClassVar
 from urllib.error import URLError
 
 import numpy as np
@@ -657,6 +658,18 @@ def test_a_damaged_copy_of_the_stand_in_is_drawn_again(small_stand_in: None, tmp
     kept.write_bytes(kept.read_bytes()[:1000])
     np.testing.assert_array_equal(data.load("cifar10").x_train, first.x_train)
     assert kept.stat().st_size > 1000
+
+
+def test_of_a_stand_in_that_cannot_be_kept_nothing_stays(
+    monkeypatch: pytest.MonkeyPatch, small_stand_in: None, tmp_path: Path
+) -> None:
+    def full(file: IO[bytes], **arrays: np.ndarray) -> None:
+        file.write(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "savez", full)
+    assert len(data.load("cifar10").x_train) == 60
+    assert [path.name for path in (tmp_path / "xdg").rglob("*shapes*")] == ["shapes-32x32x3.lock"]
 
 
 def test_a_copy_of_an_older_stand_in_is_not_used(small_stand_in: None, tmp_path: Path) -> None:

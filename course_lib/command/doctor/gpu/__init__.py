@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.command.doctor.gpu import report as reports
 from course_lib.command.doctor.gpu import runner
-from course_lib.command.doctor.gpu.host import Host, look, missing
+from course_lib.command.doctor.gpu.host import look, missing
 from course_lib.command.doctor.gpu.lines import FAILED, PASSED, Line, failed, untested
 from course_lib.command.doctor.gpu.report import MARKS, Report
 from course_lib.command.doctor.gpu.steps import STEPS, Step
@@ -79,6 +79,3 @@ def _progress(console: Console) -> Iterator[Callable[[Step, float, float], None]
     """A line in the terminal that says which step runs, for how long, and its limit."""
     with console.status("Starting") as status:
         yield lambda step, seconds, limit: status.update(f"{step.title}: {seconds:.0f} s of {limit:.0f} s at most")
-
-
-__all__ = ["Host", "main"]

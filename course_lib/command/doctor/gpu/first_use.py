@@ -21,12 +21,12 @@ def build() -> dict:
     info = tf.sysconfig.get_build_info()
     found = {"cuda": info.get("cuda_version"), "cudnn": info.get("cudnn_version")}
     found["targets"] = list(info.get("cuda_compute_capabilities") or [])
-    found["nccl"] = nccl_version(int(hvd.nccl_built()))
+    found["nccl"] = dotted(int(hvd.nccl_built()))
     return {name: value for name, value in found.items() if value}
 
 
-def nccl_version(code: int) -> str:
-    """As in nccl.h: 2708 is 2.7.8, 21805 is 2.18.5; "" for 0."""
+def dotted(code: int) -> str:
+    """NCCL's and cuDNN's version: 2708 is 2.7.8, 21805 is 2.18.5, 90100 is 9.1.0; "" for 0."""
     if not code:
         return ""
     base = 1000 if code < 10000 else 10000
@@ -66,13 +66,11 @@ def _version(name: str, path: str) -> str:
         library = ctypes.CDLL(path)
         if name == "cuDNN":
             library.cudnnGetVersion.restype = ctypes.c_size_t
-            code = library.cudnnGetVersion()  # 8906 is 8.9.6, 90100 is 9.1.0
-            base = 1000 if code < 10000 else 10000
-            return f"{code // base}.{code % base // 100}.{code % 100}"
+            return dotted(library.cudnnGetVersion())
         if name == "NCCL":
             code = ctypes.c_int()
             library.ncclGetVersion(ctypes.byref(code))
-            return nccl_version(code.value)
+            return dotted(code.value)
     except (OSError, AttributeError):
         pass
     return ""

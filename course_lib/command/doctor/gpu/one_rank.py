@@ -61,7 +61,6 @@ def loops(host: Host) -> Iterator[Line]:
     x, y = examples()
     loss = tf.keras.losses.SparseCategoricalCrossentropy()
     by_fit, by_hand = (models.assessment_cnn((32, 32, 3), 10) for _ in range(2))
-    by_hand.set_weights(by_fit.get_weights())
     before = float(loss(y, by_fit(x, training=True)))
     by_hand.set_weights(by_fit.get_weights())
     by_fit.compile(tf.keras.optimizers.SGD(0.05, momentum=0.9), loss)

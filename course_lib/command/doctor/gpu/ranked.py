@@ -33,7 +33,6 @@ def run(
     ranks: int | None = None,
     env: Mapping[str, str] | None = None,
     min_ranks: int | None = None,
-    controller: str | None = None,
     script: Path = WORK,
     **arguments: Any,
 ) -> dict[str, Any]:
@@ -43,7 +42,7 @@ def run(
     """
     ranks = ranks or host.ranks
     told = {"NCCL_DEBUG": "WARN", **(env or {})}
-    options = {"controller": controller, "min_ranks": min_ranks, "timeout": seconds, "env": told}
+    options = {"min_ranks": min_ranks, "timeout": seconds, "env": told}
     with launch.start(script, [name, json.dumps(arguments)], ranks, **options) as started:
         lines = [event.data["text"] for event in started if event.kind == "output"]
     result = started.wait()

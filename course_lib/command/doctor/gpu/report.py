@@ -20,10 +20,12 @@ from typing import Any
 from course_lib.command.doctor.gpu.host import Host
 from course_lib.command.doctor.gpu.lines import FAILED, PASSED, STATES, UNTESTED, Line
 from course_lib.command.doctor.gpu.steps import Step
+from course_lib.notebook.report import as_html
 from course_lib.system.files import require_place, write
 
 MARKS = {PASSED: "✓", FAILED: "✗", UNTESTED: "–"}
 CSS = Path(__file__).with_name("report.css")
+PUBLIC_NAMES = ("root", "localhost", "learner")  # the last is the account in every image of the course
 NO_GPU = 2  # exit code: nothing failed, and nothing of GPUs was tested
 
 
@@ -82,7 +84,16 @@ class Report:
                 for step, line in self.lines
             ],
         }
-        return json.loads(private(json.dumps(table, ensure_ascii=False)))
+        return _private_values(table)
+
+
+def _private_values(value: Any) -> Any:
+    """What JSON can hold, with each text in it `private`, and its keys as they are."""
+    if isinstance(value, dict):
+        return {key: _private_values(one) for key, one in value.items()}
+    if isinstance(value, list):
+        return [_private_values(one) for one in value]
+    return private(value) if isinstance(value, str) else value
 
 
 def private(text: str) -> str:
@@ -92,7 +103,7 @@ def private(text: str) -> str:
     with contextlib.suppress(OSError, KeyError):  # an account without a name
         told[getpass.getuser()] = "USER"
     for name, other in told.items():
-        if len(name) > 2 and name not in ("root", "localhost"):
+        if len(name) > 2 and name not in PUBLIC_NAMES:
             text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", other, text)
     return text
 
@@ -149,18 +160,15 @@ def _row(line: Mapping[str, Any]) -> str:
     )
     measured = f"<details><summary>measured</summary><table>{values}</table></details>" if values else ""
     return (
-        f'<li class="{kind}"><b aria-hidden="true">{MARKS[line["state"]]}</b><div><strong>'
-        f"{html.escape(line['title'])}</strong> <em>{line['state']}</em><br>{_code(line['text'])}{measured}</div></li>"
+        f'<li class="{kind}"><b aria-hidden="true">{MARKS[line["state"]]}</b>'
+        f"<div><strong>{html.escape(line['title'])}</strong> <em>{line['state']}</em><br>"
+        f"{as_html(line['text'])}{measured}</div></li>"
     )
 
 
 def number(value: object) -> str:
     """A measured value for people."""
     return f"{value:.4g}" if isinstance(value, float) else "unknown" if value is None else str(value)
-
-
-def _code(sentence: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(sentence))
 
 
 def summary(steps: Sequence[Step]) -> str:
