@@ -8,9 +8,9 @@
 # *to a target*, tell underfitting from overfitting, draw a slice of a loss surface fairly, and say what skip
 # connections do to it.
 #
-# **Time:** 70 minutes. The runs took about 150 seconds on the 2 CPU cores on which this was written; the first one
-# tells how long they will take on this machine. Each long cell shows how far it is and about how many seconds are left.
-# Where a result depends on the machine or on luck, a recorded one stands beside it.
+# **Time:** 70 minutes. The runs take about 150 seconds on 2 CPU cores; the first one tells how long they will take on
+# this machine. Each long cell shows how far it is and about how many seconds are left. Where a result depends on the
+# machine or on luck, a recorded one stands beside it.
 #
 # **Needs:** Python, a little Keras (`compile`, `fit`), and notebooks 1a and 1b for the words gradient, mini-batch and
 # learning rate.

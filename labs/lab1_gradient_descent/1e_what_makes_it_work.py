@@ -9,9 +9,9 @@
 # training starts; fit a power law to small experiments and predict a large one, and say when not to trust it; and what
 # faster trials are worth.
 #
-# **Time:** 45 minutes; the only run took about 15 seconds on the 2 CPU cores on which this was written. The recorded
-# experiments take minutes each: `course reproduce batch_norm` (or `starts`, `data_size`, `search`), typed in a
-# terminal of the whole course (a learner's container has no experiments), makes one again.
+# **Time:** 45 minutes; the only run takes about 15 seconds on 2 CPU cores. The recorded experiments take minutes each:
+# `course reproduce batch_norm` (or `starts`, `data_size`, `search`), typed in a terminal of the whole course (a
+# learner's container has no experiments), makes one again.
 #
 # **Needs:** 1a to 1c. The network is a small one, three convolutions on Fashion-MNIST, trained with momentum 0.9 and a
 # learning rate that falls to 0 along a cosine.

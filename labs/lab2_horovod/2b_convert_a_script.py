@@ -8,7 +8,7 @@
 # **You will be able to** convert a Keras script to Horovod, say what each of the eight changes is for, and
 # recognise from a run which one was forgotten.
 #
-# **Time:** 60 minutes; the runs took about 3 minutes on the 2 CPU cores on which this was written.
+# **Time:** 60 minutes; the runs take about 3 minutes on 2 CPU cores.
 #
 # **Needs:** Python and a little Keras. A *rank* is one of the processes that train together. No GPU: on a laptop
 # each rank gets a processor core, on a multi-GPU host a GPU. Nothing else differs.

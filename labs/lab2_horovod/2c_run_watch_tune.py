@@ -9,9 +9,8 @@
 # cycle time and compression so that a step on a slow link takes half the time; draw a scaling curve that does not
 # flatter.
 #
-# **Time:** two hours, best in two sittings: *Tune* begins the second one. The runs took about 4 minutes on the 2 CPU
-# cores on which this was written. On a slower or busy machine they take longer; a line shows how far the longest are.
-# On GPUs they are not yet measured.
+# **Time:** two hours, best in two sittings: *Tune* begins the second one. The runs take about 4 minutes on 2 CPU cores.
+# On a slower or busy machine they take longer; a line shows how far the longest are. On GPUs they are not yet measured.
 #
 # **Needs:** 2a; from 2b the eight changes that make a script data-parallel. No GPU: each rank gets a processor core.
 

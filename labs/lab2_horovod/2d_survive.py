@@ -8,7 +8,7 @@
 # uninterrupted one to the last bit; write checkpoints that no crash can spoil; say how often to write them; and keep a
 # run going that loses a rank.
 #
-# **Time:** 50 minutes; the runs took about 50 seconds on the 2 CPU cores on which this was written.
+# **Time:** 50 minutes; the runs take about 50 seconds on 2 CPU cores.
 #
 # **Needs:** 2a and 2b, a little Keras. The last part needs Horovod with Gloo.
 

@@ -10,7 +10,7 @@
 # right to the last digit, also where shares are uneven; name an evaluation's mistake from what it reports; scale a
 # network under a budget; carry a moving average over to a larger batch; and say which inputs a published time hangs on.
 #
-# **Time:** 70 minutes; the runs took about 20 seconds on the 2 CPU cores on which this was written.
+# **Time:** 70 minutes; the runs take about 20 seconds on 2 CPU cores.
 #
 # **Needs:** 2a (all-reduce), 3c (batch norm on ranks), 3d (LARS), 4c (the cost model), 8a.
 
