@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+import typer
+from typer.testing import CliRunner
+
+from course_lib.command import cli, doctor
+from course_lib.command.assess import grader, leaderboard, report
+from course_lib.command.classroom import masters
 
 COURSE = [sys.executable, "-m", "course_lib.command.cli"]
 
@@ -15,11 +23,40 @@ def course(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([*COURSE, *arguments], capture_output=True, text=True)
 
 
+COMMANDS = {"setup", "lab", "test", "doctor", "data", "run", "assess", "build", "grade", "reproduce"}
+
+
 def test_help_names_every_command():
     done = course("--help")
     assert done.returncode == 0
-    for command in ("setup", "lab", "test", "doctor", "data", "run", "build", "grade", "reproduce"):
-        assert f" {command} " in done.stdout
+    assert set(typer.main.get_command(cli.app).commands) == COMMANDS
+    assert set(re.findall(r"^\W*([a-z]+) ", done.stdout, re.MULTILINE)) >= COMMANDS
+
+
+@pytest.mark.parametrize(("passed", "look", "code"), [(True, False, 0), (False, False, 1), (False, True, 3)])
+def test_the_exit_code_of_an_assessment(monkeypatch, passed, look, code):
+    outcome = SimpleNamespace(passed=passed, needs_a_look=look)
+    monkeypatch.setattr(grader, "assess", lambda script, **options: outcome)
+    monkeypatch.setattr(report, "show", lambda told: None)
+    monkeypatch.setattr(leaderboard, "standing_beside", lambda *_: "")
+    assert CliRunner().invoke(cli.app, ["assess", "x.py"]).exit_code == code
+
+
+@pytest.mark.parametrize(("problems", "code"), [([], 0), (["There is no Horovod."], 1)])
+def test_the_exit_code_of_the_doctor(monkeypatch, problems, code):
+    monkeypatch.setattr(doctor, "diagnose", lambda: {"problems": problems})
+    done = CliRunner().invoke(cli.app, ["doctor", "--json"])
+    assert (done.exit_code, json.loads(done.stdout)) == (code, {"problems": problems})
+
+
+@pytest.mark.parametrize(
+    ("stale", "words", "code"), [([], ["--check"], 0), (["a.ipynb"], ["--check"], 1), (["b"], [], 0)]
+)
+def test_the_exit_code_of_a_build(monkeypatch, stale, words, code):
+    monkeypatch.setattr(masters, "build", lambda check: stale)
+    done = CliRunner().invoke(cli.app, ["build", *words])
+    assert done.exit_code == code
+    assert done.stdout.splitlines() == [f"{'stale' if words else 'wrote'} {path}" for path in stale]
 
 
 def test_a_place_that_takes_no_outcome_is_told_before_the_assessment(tmp_path):

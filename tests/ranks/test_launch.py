@@ -19,7 +19,6 @@ from course_lib.ranks import launch, rank
 from course_lib.ranks.run import LINE_OVERHEAD_BYTES, rank_program
 from course_lib.system.errors import CourseError
 
-ROOT = Path(__file__).parents[2]
 COURSE = [sys.executable, "-m", "course_lib.command.cli"]
 
 slow_ranks = [pytest.mark.slow, pytest.mark.ranks]
@@ -106,8 +105,6 @@ def test_scheduling_is_left_alone_on_a_host_with_a_gpu(monkeypatch, tmp_path):
         assert len(asked) == calls
 
 
-@pytest.mark.slow
-@pytest.mark.ranks
 class TestRuns:
     pytestmark = slow_ranks
 

@@ -59,10 +59,15 @@ class Started:
         self.process = subprocess.Popen(
             [sys.executable, str(script)], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )
-        deadline = time.monotonic() + PATIENCE
-        while not (self.root and len(self.workers) == 2 and all(map(_works, self.workers))):
-            assert time.monotonic() < deadline and self.process.poll() is None, self.process.communicate(timeout=5)
-            time.sleep(0.1)
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not (self.root and len(self.workers) == 2 and all(map(_works, self.workers))):
+                assert self.process.poll() is None, self.process.communicate()
+                assert time.monotonic() < deadline, "root and workers are not at work"
+                time.sleep(0.1)
+        except BaseException:
+            self.kill()
+            raise
         self.shared = {name for process in self.all() for name in _shared(process)}
 
     def all(self) -> list[psutil.Process]:
@@ -88,6 +93,11 @@ class Started:
     @property
     def workers(self) -> list[psutil.Process]:
         return self._with("spawn_main")
+
+    def kill(self) -> None:
+        for process in self.all():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
 
     def end(self) -> tuple[str, str]:
         """What the run said, once it has ended; nothing of it is left."""
@@ -117,9 +127,7 @@ def started(request, tmp_path):
     run = Started(request.param, tmp_path)
     run.kind, run.folder = request.param, tmp_path
     yield run
-    for process in run.all():
-        with contextlib.suppress(psutil.NoSuchProcess):
-            process.kill()
+    run.kill()
 
 
 def test_ctrl_c_ends_everything(started):

@@ -13,7 +13,7 @@ from course_lib.system.errors import CourseError
 NUMBERS = 500_000  # of 4 bytes
 LINKS = {"100 Mbit/s": "100mbit", "no limit": None}
 
-pytestmark = pytest.mark.ranks
+pytestmark = [pytest.mark.ranks, pytest.mark.slow]
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -61,9 +61,13 @@ def test_a_failing_rank_is_one_sentence():
         launch.call(function, 2)
 
 
-@pytest.mark.parametrize(("ranks", "options"), [(0, {}), (2, {"timeout": 0}), (3, {"hosts": "localhost:2"})])
-def test_bad_input_starts_nothing(ranks, options):
-    with pytest.raises(CourseError):
+@pytest.mark.parametrize(
+    ("ranks", "options", "told"),
+    [(0, {}, "at least one rank"), (2, {"timeout": 0}, "time limit"), (3, {"hosts": "localhost:2"}, "localhost:2")],
+)
+def test_bad_input_starts_nothing(monkeypatch, ranks, options, told):
+    monkeypatch.setattr(launch, "Run", lambda *_, **__: pytest.fail("it was started"))
+    with pytest.raises(CourseError, match=told):
         launch.call(lambda: None, ranks, **options)
 
 

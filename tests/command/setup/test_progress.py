@@ -158,7 +158,9 @@ def test_only_one_runs_at_a_time(tmp_path, capsys):
     threads[0].start()
     assert inside.wait(30)
     threads[1].start()
+    deadline = time.monotonic() + 30
     while "Waiting" not in capsys.readouterr().err:
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     release.set()
     for thread in threads:

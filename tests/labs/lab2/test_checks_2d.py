@@ -24,10 +24,6 @@ SEEDED = "np.random.default_rng(epoch)"
 ORDER = f"return {SEEDED}.permutation(examples)"
 PART = "return shuffled(examples, epoch)[start : start + batch]"
 DRAFT = 'draft = path.with_suffix(".draft")'
-DAMAGED = """
-if hashlib.sha256(content).digest() != digest:
-    raise ValueError(f"{path.name} is cut short or damaged: go back to the checkpoint before it.")
-"""
 REFUSE = 'ValueError(f"{path.name} is cut short or damaged: go back to the checkpoint before it.")'
 REDONE, WRITING = "redone * failures_per_second", "write / (interval + write)"
 LOOP = """

@@ -21,7 +21,6 @@ def test_the_solution_gets_full_points(answer, exercise):
 CAST = "result = cast(x)"
 MEAN = "cast(total / np.float32(me.size))"
 KEPT = "result[chunk[me.rank]] = mine"
-OWN = "result[chunk[me.rank]]"
 LARGEST = "np.abs(gradient).max()"
 FACTOR = "2.0 ** np.floor(np.log2(top / (ranks * largest)))"
 ONE_ALL_ZERO = "if largest == 0:\n    return 1.0"

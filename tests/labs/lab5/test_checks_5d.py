@@ -27,7 +27,6 @@ SIZE = "np.abs(kernel).mean(axes, keepdims=True)"
 KEEP = "max(1, round(density * strength.size))"
 AXES = '{"weights": (), "rows": (1,), "filters": (0, 1, 2)}'
 MASK = "np.broadcast_to(mask.reshape(strength.shape), kernel.shape)"
-DONE = "min(1.0, update / (0.75 * updates))"
 SHARE = "final * (1 - (1 - done) ** 3)"
 BITMAP = "nonzeros * value + -(-rows * columns // 8)"
 COMPRESSED = "nonzeros * (value + column) + (rows + 1) * beginning"

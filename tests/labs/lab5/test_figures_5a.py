@@ -11,10 +11,6 @@ from course_lib import statistics
 from labs.lab5_precision_and_memory.lessons import figures_5a
 
 
-def legend(figure):
-    return [text.get_text() for found in figure.legends for text in found.get_texts()]
-
-
 def test_powers_of_two_are_exact_and_what_is_beyond_counts_at_the_ends():
     numbers = np.float32([0, 1, -2, 3.9, 0.5, 2.0**-30, 2.0**-100, 2.0**40])
     shares = figures_5a.powers({"weights 1": numbers, "none": np.zeros(3, np.float32)})

@@ -58,7 +58,7 @@ def test_a_schedule_prunes_while_the_network_trains():
     assert densities == sorted(densities, reverse=True)
 
 
-def test_a_training_is_repeated_to_the_bit():
+def test_a_training_is_repeated():
     first = pruning.convolutional(3).train(pruning.fashion().train, 0.05, 1, epochs=1).model.get_weights()
     second = pruning.convolutional(3).train(pruning.fashion().train, 0.05, 1, epochs=1).model.get_weights()
     assert all(np.allclose(a, b, atol=1e-6) for a, b in zip(first, second))

@@ -45,15 +45,11 @@ def test_looks_show_that_the_first_look_moves():
 
 
 def test_another_program_is_gone_when_the_block_ends():
-    def busy():
-        found = []
-        for process in psutil.process_iter(["cmdline"]):
-            found += [process.pid] if timings.BUSY in (process.info["cmdline"] or []) else []
-        return found
-
     with timings.beside_another_program():
-        assert busy()
-    assert not busy()
+        ours = psutil.Process().children(recursive=True)
+        busy = [process for process in ours if timings.BUSY in process.cmdline()]
+        assert busy
+    assert not [one for one in busy if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
 @pytest.mark.slow

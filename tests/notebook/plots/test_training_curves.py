@@ -149,16 +149,3 @@ def test_caption_is_written_as_it_is():
     figure, _ = plots.card(caption="$x_1$")
     (text,) = figure.texts
     assert text.get_text() == "$x_1$" and not text.get_parse_math()
-
-
-def test_partition_colours_each_image_by_who_reads_it():
-    def halves(images, rank, size, epoch):
-        return np.arange(images)[rank::size]
-
-    def everything(images, rank, size, epoch):
-        return np.arange(images)
-
-    good, wasteful = plots.partition({"halves": halves, "all": everything}, images=12, ranks=2, epochs=1).axes
-    assert good.get_title(loc="left") == "halves"
-    assert set(good.collections[0].get_array().ravel()) == {1, 2}
-    assert set(wasteful.collections[0].get_array().ravel()) == {3}  # several ranks
