@@ -122,7 +122,7 @@ def test_nothing_is_left_after_an_interrupt(tmp_path, number):
     process = subprocess.Popen(
         [sys.executable, "-c", code, str(tmp_path / "log"), *command],
         cwd=ROOT,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # tests may run where it is ignored
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # tests may run where it is ignored
     )
     while not (pid.exists() and pid.read_text()):
         assert process.poll() is None
