@@ -46,9 +46,7 @@ def unpaired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, flo
     Raises:
         ValueError: for fewer than two runs on one side.
     """
-    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
-    if min(len(ours), len(theirs)) < 2:
-        raise ValueError("An interval needs two runs or more on each side.")
+    ours, theirs = _sides(ours, theirs)
     free = len(ours) + len(theirs) - 2
     variance = ((len(ours) - 1) * ours.var(ddof=1) + (len(theirs) - 1) * theirs.var(ddof=1)) / free
     half = student(free + 1) * math.sqrt(variance * (1 / len(ours) + 1 / len(theirs)))
@@ -61,12 +59,16 @@ def welch(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]
     Raises:
         ValueError: for fewer than two runs on one side.
     """
-    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
-    if min(len(ours), len(theirs)) < 2:
-        raise ValueError("An interval needs two runs or more on each side.")
+    ours, theirs = _sides(ours, theirs)
     errors = [side.var(ddof=1) / len(side) for side in (ours, theirs)]  # squared, of the means
     free = sum(errors) ** 2 / sum(error**2 / (len(side) - 1) for error, side in zip(errors, (ours, theirs)))
     return float(ours.mean() - theirs.mean()), float(stdtrit(free, 0.975)) * math.sqrt(sum(errors))
+
+
+def _sides(ours: Sequence[float], theirs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+    if min(len(ours), len(theirs)) < 2:
+        raise ValueError("An interval needs two runs or more on each side.")
+    return np.asarray(ours, float), np.asarray(theirs, float)
 
 
 def band(values: Sequence[float]) -> tuple[float, float]:

@@ -171,7 +171,7 @@ def reproduce(
     from course_lib.notebook import experiments
 
     if show or name is None:
-        print(experiments.show())
+        print(experiments.listing())
     else:
         print(f"wrote into {experiments.reproduce(name)}")
 

@@ -43,7 +43,7 @@ def provenance(path: Path) -> dict[str, str]:
     return {}
 
 
-def show(root: Path = ROOT) -> str:
+def listing(root: Path = ROOT) -> str:
     """All experiments for people: name, what each shows, and when and where its tables were recorded."""
     known = find(root)
     width = max(map(len, known), default=0)

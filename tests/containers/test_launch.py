@@ -357,6 +357,15 @@ def test_a_check_ends_with_the_doctors_exit_code(launch, monkeypatch, capfd, tmp
     assert ("gpu-report.html" in capfd.readouterr().err) == reported
 
 
+def test_a_container_that_stays_after_a_check_is_told(launch, monkeypatch, capsys, tmp_path):
+    engine = Fake(tmp_path, {"rm": "The device is busy."})
+    pretend(launch, monkeypatch, "dgx")
+    monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
+    monkeypatch.setenv("PATH", engine.path)
+    assert launch.main(["check", "--report", str(tmp_path)]) == 1
+    assert "The device is busy" in capsys.readouterr().err
+
+
 def test_the_report_of_an_earlier_check_is_not_announced(launch, monkeypatch, capfd, tmp_path):
     engine = Fake(tmp_path, {"start": 137})
     pretend(launch, monkeypatch, "dgx")
