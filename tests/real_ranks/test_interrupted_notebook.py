@@ -92,12 +92,16 @@ class Notebook:
         return reply["content"]["user_expressions"]["sum"]["data"]["text/plain"] == "2"
 
     def left(self, ports: set[int]) -> list[str]:
-        """What is left of a cell: processes, and ports among `ports` that somebody listens on."""
+        """What is left of a cell: processes, and ports among `ports` that somebody listens on.
+
+        The kernel's own ports are no cell's: a child has them between its fork and its exec.
+        """
         found = []
         for process in self.others():
             with contextlib.suppress(psutil.Error):  # it has ended just now
                 found.append(" ".join(process.cmdline()))
-        return found + [f"port {port}" for port in (listening() & ports) | (listening([self.kernel]) - self.ports)]
+        open_ports = (listening() & ports) | listening([self.kernel])
+        return found + [f"port {port}" for port in open_ports - self.ports]
 
 
 def listening(processes: list[psutil.Process] | None = None) -> set[int]:
@@ -193,3 +197,9 @@ LEAVES = {
 def test_what_a_cell_leaves_is_found(what, start, tmp_path):
     _, left = leavings(start(tmp_path), LEAVES[what], delay=0, patience=1)
     assert re.match("port" if what == "a port" else "sleep 60", *left)
+
+
+def test_the_kernels_own_ports_are_not_what_a_fork_of_it_leaves(start, tmp_path):
+    kernel = start(tmp_path)
+    fork = "import os, time; child = os.fork()\nif not child: time.sleep(2); os._exit(0)\nos.waitpid(child, 0);"
+    assert leavings(kernel, fork, delay=CELL) == (False, [])
