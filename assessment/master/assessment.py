@@ -45,7 +45,8 @@ asked
 # in each rank, which gradients were averaged, what was broadcast, which images each rank read, who saved. And whose
 # images trained the weights: in the run on all ranks a few of each rank's images (less than one in a hundred of what
 # `data.load` returns) carry a faint pattern and a label that goes with it, and the weights must have learned it from
-# every rank. They cost no accuracy worth mention; leave them in.
+# every rank. They cost no accuracy worth mention; leave them in. So a few labels differ from rank to rank: compute
+# nothing from them that all ranks must agree on, such as a number of batches.
 #
 # **What is not believed:** whatever the script prints or reports. The accuracy that it claims is shown beside the
 # measured one and counts for nothing.
@@ -59,8 +60,9 @@ asked
 # all ranks together, with averaged gradients. If this host can't grade (no free disk, no Horovod, or the script was
 # late while other programs held its cores), you are told so: that is no verdict on your script.
 #
-# **What needs a look:** a script that does what training does not need, such as starting programs or searching the
-# interpreter, does not pass before your instructor has looked at it. The report names the lines.
+# **What needs a look:** a script that does what training does not need, such as starting programs, searching the
+# interpreter or training a second network, does not pass before your instructor has looked at it. The report names the
+# lines, or what was seen.
 
 # %% [markdown]
 # ## Your own run first

@@ -42,18 +42,23 @@ _OF_MODULES = {
 # Ways from a module or an object into the interpreter.
 _ATTRIBUTES = _words(
     "CodeType FastGFile ForwardAccumulator FunctionType GFile StrFormatStyle StrMethodFormatter attrgetter builtins "
-    "cr_frame ctypes ctypeslib deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
-    "f_locals func_load gc get_registered_object get_type_hints gi_frame importlib inspect load_library "
-    "load_op_library methodcaller model_from_config model_from_json model_from_yaml modules os raw_ops read_file "
-    "read_pickle rundocs runstring singledispatch singledispatchmethod subprocess sys tb_frame tb_next"
+    "cr_frame ctypes ctypeslib delattr deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
+    "f_locals func_load gc get_registered_object get_type_hints getattr gi_frame globals importlib inspect "
+    "load_library load_op_library locals methodcaller model_from_config model_from_json model_from_yaml modules os "
+    "raw_ops read_file read_pickle rundocs runstring setattr singledispatch singledispatchmethod subprocess sys "
+    "tb_frame tb_next vars write_file"
 )
 # Which a learner's own class may have. Pandas' `query` is written out, if it is.
-_OF_OTHERS = _words("conv2d convolution from_config fused_batch_norm gradients load_model marks query")
+_OF_OTHERS = _words(
+    "atrous_conv2d batch_jacobian conv2d convolution convolution_op extract_patches from_config fused_batch_norm "
+    "gradients jacobian load_model marks query update_step"
+)
 _SPECIAL = _words(
     "__call__ __contains__ __doc__ __enter__ __eq__ __exit__ __file__ __getitem__ __init__ __iter__ __len__ __name__ "
     "__next__ __repr__ __setitem__ __str__ __version__"
 )
 _OF_NAMED_TUPLES = _words("_asdict _fields _replace")
+_TOO_DEEP = "line 1 begins what is nested too deeply to be read"
 _STREAMS = ("sys.stdout", "sys.stderr")  # which anybody may put elsewhere
 # In a string: what `format` takes for a way into an object, and who asks for the marks on the images.
 _WAYS = re.compile(
@@ -69,12 +74,14 @@ def findings(source: str | bytes) -> list[str]:
     """
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+    except (SyntaxError, ValueError):
         return []
+    except (RecursionError, MemoryError):  # Python itself, which has called fewer functions by then, may read it
+        return [_TOO_DEEP]
     try:
         return [f"line {line} {what}" for line, what in dict.fromkeys(sorted(_found(_Plainly(tree).visit(tree))))]
     except RecursionError:
-        return ["line 1 begins what is nested too deeply to be read"]
+        return [_TOO_DEEP]
 
 
 class _Plainly(ast.NodeTransformer):
@@ -124,13 +131,15 @@ def _found(tree: ast.AST) -> Iterator[tuple[int, str]]:
         elif isinstance(node, ast.Name):
             if (node.id in _BUILT_INS and id(node) not in local) or (node.id in modules and id(node) not in owners):
                 yield node.lineno, f"uses {node.id}"
+            elif node.id == "_stream":  # what contextlib's `redirect_stdout` puts elsewhere, in whatever module
+                yield node.lineno, "redirects what is no stream"
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (way := _WAYS.search(node.value)):
             yield node.lineno, f"has {way[0][:40]} in a string"
         elif type(node).__name__ == "MatchClass":  # Python 3.9 has none
             hidden = [name for name in node.kwd_attrs if name.startswith("_") or name in _ATTRIBUTES]
             yield from ((node.lineno, f"reaches for {name}") for name in hidden)
-        elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-            yield node.value.lineno, "reads pickles"
+        elif isinstance(node, ast.keyword) and (asked := _asked(node)):
+            yield node.value.lineno, asked
         elif isinstance(node, ast.Attribute):
             if id(node) in written_out:
                 continue
@@ -138,6 +147,16 @@ def _found(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"reaches for {_written(node)}"
             elif _is_changed(node) and not origins.made(node.value):
                 yield node.lineno, f"changes {_written(node)}"
+
+
+def _asked(node: ast.keyword) -> str:
+    """What somebody should look at in an argument with a name."""
+    value = node.value.value if isinstance(node.value, ast.Constant) else None
+    if node.arg == "allow_pickle" and value is not False:
+        return "reads pickles"
+    if node.arg == "class_name":
+        return "names a class to be found"
+    return "formats in a way of its own" if node.arg == "style" and value in ("{", "$") else ""
 
 
 def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:

@@ -29,7 +29,7 @@ SAME_IMAGES_CORRELATION = 0.4
 MIN_EXAMPLES = 256  # for a correlation or an overlap
 MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks
 DRAWN_TWICE = 0.1  # of the images of an epoch; of two ranks that draw a half each, a quarter
-MIN_JOINED = 0.5  # of the steps of the rank that makes most, before another one joins
+MIN_JOINED = 0.9  # of the steps of the rank that makes most, before another one joins
 MAX_NAME = 60  # characters of a name in a sentence
 
 
@@ -171,7 +171,8 @@ def reductions(evidence: Evidence) -> Reductions:
     if not any(rank.number("progress", "steps") for rank in evidence.ranks):
         raise Wrong(with_end("No training step was seen on any rank.", evidence))
     updates, needed = _needed(evidence)
-    done = evidence.collectives.elements.get("ALLREDUCE", 0) if evidence.size > 1 else needed
+    numbers = evidence.collectives.elements
+    done = numbers.get("ALLREDUCE", 0) + numbers.get("ALLGATHER", 0) if evidence.size > 1 else needed
     if done < needed * UNREDUCED_SHARE:
         raise Wrong(with_end("No gradients were all-reduced: each rank trains a network of its own.", evidence))
     if done < needed * 0.5:
@@ -245,8 +246,7 @@ def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
     _require_other_images(evidence)
     _require_no_more_than(evidence, images, max_epochs)
     _require_other_parts(evidence, images)
-    if not any(rank.epochs for rank in evidence.ranks):
-        _require_parts_again(evidence, images)
+    _require_parts_again(evidence, images)
     read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
     steps = len(evidence.ranks[0].examples)
     together = f"together {read:,} in {steps:,} steps"
@@ -288,14 +288,15 @@ def _unequal(steps: Sequence[int], effect: str = "the rank with more waits for t
 def _require_other_images(evidence: Evidence) -> None:
     """In no step do two ranks read the same."""
     for one, other in combinations(evidence.ranks, 2):
-        pairs = [(a, b) for a, b in zip(one.examples, other.examples) if len(a) == len(b) > 0]
+        pairs = [(a, b) for a, b in zip(one.examples, other.examples) if len(a) and len(b)]
         if not pairs:
             continue
-        mine, theirs = (np.concatenate(side).astype(float) for side in zip(*pairs))
-        same = np.mean([np.isin(a, b).mean() for a, b in pairs])
+        same = np.mean([np.isin(*sorted(pair, key=len)).mean() for pair in pairs])
         who = f"ranks {one.rank} and {other.rank}"
         if same > 0.5:
             raise Wrong(f"In the same step {who} read the same images ({same:.0%} of a batch): nothing is shared.")
+        alike = [(a, b) for a, b in pairs if len(a) == len(b)] or [np.zeros((2, 0))]
+        mine, theirs = (np.concatenate(side).astype(float) for side in zip(*alike))
         with np.errstate(all="ignore"):
             correlation = np.corrcoef(mine, theirs)[0, 1]
         if len(mine) >= MIN_EXAMPLES and correlation > SAME_IMAGES_CORRELATION:
@@ -306,6 +307,8 @@ def _require_other_images(evidence: Evidence) -> None:
 
 
 def _require_no_more_than(evidence: Evidence, images: int, max_epochs: float) -> None:
+    if _one_long_epoch(evidence, images):
+        return
     for epoch in range(min(len(rank.epochs) for rank in evidence.ranks)):
         read = sum(len(rank.epoch_examples(epoch)) for rank in evidence.ranks)
         if read > images * max_epochs:
@@ -325,15 +328,25 @@ def _require_other_parts(evidence: Evidence, images: int) -> None:
             raise Wrong(f"{who} read the same part of the images ({overlap:.0%} of it), though in another order.")
 
 
-def _require_parts_again(evidence: Evidence, images: int) -> None:
-    """Where no epochs are known: a rank that has read its part reads some of it again before it has read all images.
+def _one_long_epoch(evidence: Evidence, images: int) -> bool:
+    """Whether what `fit` took for one epoch has gone through all images so often that `_require_parts_again` tells."""
+    read = [sum(map(len, rank.examples)) for rank in evidence.ranks]
+    return all(len(rank.epochs) == 1 for rank in evidence.ranks) and min(read) >= images + MIN_EXAMPLES
 
-    Ranks with parts of their own read theirs again, ranks that shuffle all of it anew 1 / ranks of it. Whether images
-    can be known again, though the script may change them, their last readings tell.
+
+def _require_parts_again(evidence: Evidence, images: int) -> None:
+    """A rank that has read its part reads some of it again before it has read all images.
+
+    Ranks with parts of their own read theirs again, ranks that shuffle all of it anew 1 / ranks of it. Where parts go
+    from rank to rank, all ranks together have read all images by then. Whether images can be known again, though the
+    script may change them, their last readings tell.
     """
     if evidence.size == 1:
         return
     part = min(images, different_images(evidence)) // evidence.size  # some may be held back
+    firsts = [np.concatenate(rank.examples)[:part] for rank in evidence.ranks]
+    if len(np.unique(np.concatenate(firsts))) > (1 - DRAWN_TWICE) * evidence.size * part:
+        return
     for rank in evidence.ranks:
         read = np.concatenate(rank.examples)
         whole = evidence.size * part
@@ -354,7 +367,7 @@ def different_images(evidence: Evidence) -> int:
 
 def _first_parts(evidence: Evidence, images: int) -> list[np.ndarray]:
     """What each rank reads in its first epoch. In a loop without `fit` that is as many steps as cover all images."""
-    if any(rank.epochs for rank in evidence.ranks):
+    if any(rank.epochs for rank in evidence.ranks) and not _one_long_epoch(evidence, images):
         return [rank.epoch_examples(0) for rank in evidence.ranks]
     read = np.cumsum([sum(map(len, step)) for step in zip(*(rank.examples for rank in evidence.ranks))])
     steps = int(np.searchsorted(read, images, side="right"))

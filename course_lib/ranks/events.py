@@ -14,6 +14,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
+from typing import Protocol
 
 import numpy as np
 
@@ -78,12 +79,25 @@ def flush_for_ever(progress: Progress) -> None:
     threading.Thread(target=flush, daemon=True).start()
 
 
+class Sceptic(Protocol):
+    """Who does not take a step's word for it that it trains."""
+
+    def look(self, what: str) -> None:
+        """A way to train that escapes whoever watches steps."""
+
+    def begins(self, model: object) -> None:
+        """The call of a model that is a step begins; in a graph: is traced."""
+
+    def compiled(self, examples: int) -> None:
+        """A function that XLA has compiled has run a step on so many examples."""
+
+
 def on_training_steps(
     tf: object,
     replace: Replace,
     measure: Callable[[object, object], list],
     step: Callable[..., None],
-    look: Callable[[str], None] | None = None,
+    sceptic: Sceptic | None = None,
 ) -> None:
     """Before each call of a model under a gradient tape, which is a training step, call `step(model, *measured)`.
 
@@ -91,8 +105,6 @@ def on_training_steps(
     nothing. `measure` makes, of the model and the tensor of the step's examples (of several inputs the largest), the
     tensors whose values are `measured`. A function that XLA compiles cannot call Python: where a model is called in
     one, its own call is the step, and the largest of its arguments has the examples.
-
-    Where `look` is given, it is told of ways to train that escape all this.
     """
     from tensorflow.python.eager import record
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
@@ -100,6 +112,7 @@ def on_training_steps(
 
     inside = threading.local()
     trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # compiled function → model
+    in_graphs: weakref.WeakSet = weakref.WeakSet()  # of compiled functions, in which a model is called
     innermost: weakref.WeakKeyDictionary[object, weakref.ref] = weakref.WeakKeyDictionary()  # model → see `network_of`
 
     def network_of(model: object) -> object:
@@ -134,12 +147,20 @@ def on_training_steps(
         return tf.numpy_function(functools.partial(step, model), measure(model, examples), [], stateful=True)
 
     def tap(model: object, inputs: object) -> object:
+        if sceptic:
+            sceptic.begins(model)
         if tf.executing_eagerly():
             note(model, tf.nest.flatten(inputs))
             return inputs
-        if control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+        graph = tf.compat.v1.get_default_graph()
+        if control_flow_util.GraphOrParentsInXlaContext(graph):
             if compiled := getattr(inside, "compiled", None):
+                if sceptic and (graph in in_graphs or type(graph).__name__ == "WhileBodyFuncGraph"):
+                    sceptic.look("calls its network more than once in a compiled step")
                 trained_by[compiled] = model
+                in_graphs.add(graph)
+            elif sceptic:
+                sceptic.look("calls its network as if XLA compiled it")
             return inputs
         with tf.control_dependencies([note(model, tf.nest.flatten(inputs))]):  # before any of the weights change
             return tf.nest.map_structure(tf.identity, inputs)
@@ -153,12 +174,19 @@ def on_training_steps(
             if record.could_possibly_record() and args and batches(tf.nest.flatten(args[0])[:1]):
                 step_of = network_of(self) if step_of is None else step_of
                 if step_of is self:
+                    require_one_batch(args[0])
                     args = (tap(self, args[0]), *args[1:])
                     step_of = inside  # what is called from now on is part of it
-            with within(step_of):
-                return original(self, *args, **kwargs)
+                with within(step_of):
+                    return original(self, *args, **kwargs)
+            return original(self, *args, **kwargs)
 
         return __call__
+
+    def require_one_batch(*given: object) -> None:
+        *_, second, largest = 0, *sorted(map(size, batches(*given)))
+        if sceptic and 2 * second > largest:
+            sceptic.look("gives its network, or a compiled step, more than one batch of examples")
 
     @contextlib.contextmanager
     def within(network: object) -> Iterator[None]:
@@ -180,7 +208,7 @@ def on_training_steps(
                 and not isinstance(self, tf.keras.Model)
                 and self.trainable_weights
             ):
-                look("trains a layer by itself, outside of its network")
+                sceptic.look("trains a layer by itself, outside of its network")
             return original(self, *args, **kwargs)
 
         return __call__
@@ -198,15 +226,15 @@ def on_training_steps(
             tensors = batches(args, kwargs)
             if self in trained_by and tensors:
                 note(trained_by[self], tensors)
-                *_, second, largest = 0, *sorted(map(size, tensors))
-                if look and 2 * second > largest:
-                    look("gives a compiled step more than one batch of examples")
+                require_one_batch(tensors)
+                if sceptic:
+                    sceptic.compiled(len(max(tensors, key=size)))
             return outcome
 
         return __call__
 
     replace(tf.keras.Model, "__call__", tapped)
-    if look:
+    if sceptic:
         replace(tf.keras.layers.Layer, "__call__", by_itself)
     replace(Function, "__call__", compiled)
 

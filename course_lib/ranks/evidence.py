@@ -26,6 +26,7 @@ COLLECTIVES = ("ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLTOALL", "REDUCESCATTER
 
 MAX_FILE_BYTES = 256 * 2**20  # what a file has beyond that is not read
 MAX_RECORD_CHARACTERS = 100_000
+MAX_OPTIMIZERS = 4  # of more groups of variables that are updated together, each is compared with the last of any
 WEIGHT_TYPES = ("<f2", "<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
 # A tensor's row gets its name; a collective is asked for; a rank enters it; it begins; it ends and tells what it has
 # reduced.
@@ -50,7 +51,7 @@ class RankEvidence:
     weights: tuple[np.ndarray, ...] = ()
     trainable: tuple[bool, ...] = ()  # of the weights
     kept: tuple[np.ndarray, ...] = ()  # the weights not long before the end of training
-    updates: np.ndarray = field(default_factory=lambda: np.zeros((0, 3), np.int64))  # as the probe has them
+    updates: np.ndarray = field(default_factory=lambda: np.zeros((0, 4), np.int64))  # as the probe has them
     genuine: bool = True  # as far as can be told, nobody but the probe has written the records
 
     def first(self, kind: str) -> dict | None:
@@ -98,12 +99,12 @@ class RankEvidence:
 
 @dataclass(frozen=True)
 class Collectives:
-    """What Horovod did, by operation: to which tensor how often, and to how many elements and bytes in all.
+    """What Horovod did, by operation: to which tensor how often, and to how many numbers and bytes in all.
 
-    The sizes are those that the timeline has: of all-reduces on every rank, of broadcasts on receiving ranks only.
-    `waiting` has the tensors whose collective was asked for and never began, each with the ranks that had entered it.
-    Of a collective that Horovod has done before, nothing tells that; and where the ranks were killed, the last of them
-    that entered is not written down.
+    Numbers are those of floating point: others are no gradients. The sizes are those that the timeline has: of
+    all-reduces on every rank, of broadcasts on receiving ranks only. `waiting` has the tensors whose collective was
+    asked for and never began, each with the ranks that had entered it. Of a collective that Horovod has done before,
+    nothing tells that; and where the ranks were killed, the last of them that entered is not written down.
     """
 
     times: Mapping[str, Counter] = field(default_factory=dict)
@@ -176,22 +177,25 @@ class Evidence:
 
     def applied_apart(self) -> int | None:
         """The first update, counted from 1, at which the ranks applied different gradients, or after or before which
-        equal weights had become different; None where there is none."""
+        weights differed that had been equal once; None where there is none."""
         number = min(len(rank.updates) for rank in self.ranks)
         first, *others = (rank.updates[:number] for rank in self.ranks)
-        differ = np.any([first != other for other in others], axis=0) if others and number else np.zeros((0, 3), bool)
-        before, applied, after = differ.T
-        pushed = before & ~np.append(True, after)[:-1]  # equal after one update, different before the next
-        apart = np.flatnonzero(applied | (~before & after) | pushed)
+        differ = np.any([first != other for other in others], axis=0) if others and number else np.zeros((0, 4), bool)
+        before, applied, after, variables = differ.T
+        states = np.stack([before, after], axis=1).ravel()  # before the first update, after it, before the second, …
+        together = [2 * updates for updates, equal in self.agreement() if equal]
+        since = min([*np.flatnonzero(~states)[:1], *together], default=len(states))
+        states[:since] = False
+        apart = np.flatnonzero(applied | variables | states.reshape(-1, 2).any(axis=1))
         return int(apart[0]) + 1 if len(apart) else None
 
     def changed_between(self) -> float:
-        """The share of updates before which something else had changed a rank's weights since the last, at most.
+        """The share of updates before which something else had changed a rank's weights since the last update of the
+        same variables, at most.
 
         Between the first two a callback broadcasts, and may.
         """
-        shares = [np.mean(rank.updates[2:, 0] != rank.updates[1:-1, 2]) for rank in self.ranks if len(rank.updates) > 2]
-        return float(max(shares, default=0.0))
+        return max(map(_changed_between, (rank.updates for rank in self.ranks)), default=0.0)
 
     def weights_differ(self, trainable: bool = False) -> float | None:
         """Largest difference of any (with `trainable`: trainable) weight between ranks after training; None where a
@@ -212,6 +216,18 @@ class Evidence:
                 for a, b in zip((w.astype(float) for w in first), (w.astype(float) for w in other))
             ]
         return float(max(gaps, default=0.0))
+
+
+def _changed_between(updates: np.ndarray) -> float:
+    together = updates[:, 3]
+    if len(np.unique(together)) > MAX_OPTIMIZERS:
+        together = np.zeros_like(together)
+    changed = number = 0
+    for variables in np.unique(together):
+        own = updates[together == variables]
+        changed += np.count_nonzero(own[2:, 0] != own[1:-1, 2])
+        number += max(0, len(own) - 2)
+    return changed / max(1, number)
 
 
 def collect(
@@ -319,7 +335,7 @@ def read_timeline(path: Path) -> Collectives:
     elements, octets = Counter(), Counter()
     for (operation, kind, shape), number in sizes.items():
         size = math.prod(int(side) for side in shape.split(b",") if side.strip()) * number
-        elements[operation] += size
+        elements[operation] += size if b"float" in kind else 0
         octets[operation] += size * _size(kind)
     left = {names.get(row, "?"): frozenset(ranks) for row, ranks in waiting.items()}
     return Collectives(times, elements, octets, left)
@@ -353,8 +369,13 @@ def _read_rank(folder: Path, rank: int, printed: tuple[str, ...], key: str) -> R
         except (ValueError, RecursionError):
             continue  # cut short by a kill
         if isinstance(record, dict) and isinstance(kind := record.pop("kind", None), str):
+            if "end" in records:
+                records.setdefault("look", []).append({"what": "goes on after its end"})
             records.setdefault(kind, []).append(record)
-    arrays, trainable = _read_weights(_bytes(folder / f"rank-{rank}.weights"), records.get("weights", [{}])[-1])
+    content, told = _bytes(folder / f"rank-{rank}.weights"), records.get("weights", [{}])[-1]
+    if key and told and hashlib.blake2b(content, digest_size=16).hexdigest() != told.get("sum"):
+        content = b""  # a kill in between; or not the probe's
+    arrays, trainable = _read_weights(content, told)
     number = len(trainable)
     streams = {name: _bytes(folder / f"rank-{rank}.{name}") for name in STREAMS}
     if key:
@@ -368,7 +389,7 @@ def _read_rank(folder: Path, rank: int, printed: tuple[str, ...], key: str) -> R
         arrays[:number],
         trainable,
         arrays[number:],
-        np.frombuffer(updates[: len(updates) // 24 * 24], "<i8").reshape(-1, 3),
+        np.frombuffer(updates[: len(updates) // 32 * 32], "<i8").reshape(-1, 4),
         genuine,
     )
 

@@ -59,6 +59,7 @@ def vars_of(vars):
 
 args = argparse.ArgumentParser().parse_args()
 rows = pd.read_csv("rows.csv").query("rank == 0")
+saved = np.load("x.npy", allow_pickle=False)
 print(vars(args), f"{vars(args)}", getattr(args, "rate", 0.1))
 Timer().measure(tf.float32, model=Net())
 began = timeit.default_timer()
@@ -157,6 +158,16 @@ def test_no_solution_and_no_script_of_the_course_has_anything_to_look_at():
         ("tf.io.gfile.copy('/marks.json', 'x')", "line 1 has marks.json in a string"),
         ("tf.nn.conv2d(x, w, 1, 'SAME')", "line 1 reaches for tf.nn.conv2d"),
         ("tf.gradients(loss, weights)", "line 1 reaches for tf.gradients"),
+        ("tf.nn.atrous_conv2d(x, w, 1, 'SAME')", "line 1 reaches for tf.nn.atrous_conv2d"),
+        ("layer.convolution_op(x, w)", "line 1 reaches for layer.convolution_op"),
+        ("tape.jacobian(y, w)", "line 1 reaches for tape.jacobian"),
+        ("optimizer.update_step(g, w)", "line 1 reaches for optimizer.update_step"),
+        ("tf.io.write_file('x', y)", "line 1 reaches for tf.io.write_file"),
+        ("things.getattr(np, name)", "line 1 reaches for things.getattr"),
+        ("tf.keras.losses.get(dict(class_name='x'))", "line 1 names a class to be found"),
+        ("logging.Formatter('{a.b}', style='{')", "line 1 formats in a way of its own"),
+        ("class A(contextlib.redirect_stdout):\n    _stream = 'modules'", "line 2 redirects what is no stream"),
+        ("x = " + "-" * 5000 + "1", "line 1 begins what is nested too deeply"),
         ("import time\ntime.time = lambda: 0.0", "line 2 changes time.time"),
         ("import tensorflow as tf\ntf.keras.Model.fit = None", "line 2 changes tf.keras.Model.fit"),
         ("import horovod.tensorflow as hvd\nx = hvd\nx.size = None", "line 3 changes x.size"),

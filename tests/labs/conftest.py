@@ -1,4 +1,4 @@
-"""Learners' answers: the solutions of the notebooks, as they are or with a mistake made in them."""
+"""Learners' answers: the solutions of the notebooks, as they are or with a mistake made in them; what a figure says."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import textwrap
 from functools import lru_cache
 
 import pytest
+from matplotlib.legend import Legend
 
 from course_lib.command.classroom import master_format
 from course_lib.system.paths import ROOT
@@ -93,3 +94,15 @@ def answer():
         return names.get(exercise, names[last])  # a class has another name than its cell
 
     return make
+
+
+@pytest.fixture(scope="session")
+def titles():
+    """titles(figure): what stands over its panels, on their left."""
+    return lambda figure: [axis.get_title(loc="left") for axis in figure.axes]
+
+
+@pytest.fixture(scope="session")
+def legend():
+    """legend(drawn): the texts of all legends of a figure, or of one panel."""
+    return lambda drawn: [text.get_text() for box in drawn.findobj(Legend) for text in box.get_texts()]

@@ -8,14 +8,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import tensorflow as tf
+from tensorflow.python.ops import control_flow_ops
 
 from course_lib.ranks import events
+from course_lib.ranks.probe.gradients import Gradients
 from course_lib.ranks.probe.training import Training
 
 
 def test_updates_are_counted_one_after_the_other():
     training = Training(None, list)
-    thread = threading.Thread(target=training.update, args=(10,))
+    thread = threading.Thread(target=training.update, args=({0: 4, 1: 6},))
     with training._lock:
         thread.start()
         thread.join(0.2)
@@ -31,7 +33,7 @@ def test_weights_that_move_between_updates_are_counted():
     model, examples = SimpleNamespace(trainable_variables=[], weights=[]), np.ones(4, np.float32)
     for weights, moved in ((1, 0), (1, 0), (2, 0), (2, 0), (3, 1), (4, 2)):
         if weights == 2 and not training.updates:
-            training.update(10, 1, 7, 2)
+            training.update({0: 10}, 1, 7, 2)
         training.step(model, examples, np.int64(weights))
         assert training.moved == moved
 
@@ -58,10 +60,23 @@ def test_a_loop_without_an_optimizer_leaves_the_weights_of_each_step():
     model = SimpleNamespace(trainable_variables=[], weights=[])
     for weights in (3, 5, 9):
         training.step(model, np.ones(4, np.float32), np.int64(weights))
-    assert training._applied == [(3, 0, 5), (5, 0, 9)]
-    training.update(10, 9, 7, 11)
+    assert training._applied == [(3, 0, 5, 0), (5, 0, 9, 0)]
+    training.update({0: 10}, 9, 7, 11)
     training.step(model, np.ones(4, np.float32), np.int64(11))
-    assert training._applied[2:] == [(9, 7, 11)]
+    assert [update[:3] for update in training._applied[2:]] == [(9, 7, 11)]
+
+
+def test_ranks_tell_of_their_weights_as_the_step_found_them():
+    """An optimizer may change them meanwhile: a decay of weights waits for no gradient."""
+    told = []
+    training = Training(None, list)
+    training.recorder = SimpleNamespace(note=lambda kind, **more: told.append(more["digest"]))
+    variable = SimpleNamespace(numpy=lambda: np.random.default_rng().normal(size=3))
+    model = SimpleNamespace(trainable_variables=[variable], weights=[])
+    for updates in (1, 2):
+        training.updates = updates
+        training.step(model, np.ones(4, np.float32), np.int64(255))
+    assert told == ["ff", "ff"]
 
 
 def test_weights_are_kept_from_not_long_before_the_end():
@@ -90,7 +105,7 @@ class TestWhichNetworkIsWatched:
                 lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])),
                 lambda _, examples: [tf.shape(examples)[0]],
                 lambda model, images: seen.append((model.name, int(images))),
-                looks.append,
+                Gradients(looks.append, *[lambda *_: None] * 3),
             )
             yield seen, looks
 
@@ -164,4 +179,60 @@ class TestWhichNetworkIsWatched:
         step(tf.zeros((4, 1)), tf.zeros((4, 3)), tf.zeros(4))
         assert seen == [("inner", 4)] and not looks
         step(tf.zeros((4, 3)), tf.zeros((4, 3)), tf.zeros(4))
-        assert looks == ["gives a compiled step more than one batch of examples"]
+        assert looks == ["gives its network, or a compiled step, more than one batch of examples"]
+
+    def test_a_compiled_step_that_calls_its_network_again_needs_a_look(self, watching):
+        _, looks = watching
+        network = self.network()
+
+        @tf.function(jit_compile=True)
+        def step(images, how):
+            for _ in range(3 if how == "again and again" else 1):
+                with tf.GradientTape():
+                    network(images)
+            if how == "in a loop":
+                for _ in tf.range(3):
+                    with tf.GradientTape():
+                        network(images)
+
+        for images in (4, 5):  # which it compiles anew
+            step(tf.zeros((images, 3)), "once")
+        assert not looks
+        for how in ("again and again", "in a loop"):
+            looks.clear()
+            step(tf.zeros((4, 3)), how)
+            assert set(looks) == {"calls its network more than once in a compiled step"}
+
+    def test_a_network_of_two_batches_needs_a_look(self, watching):
+        _, looks = watching
+        shown, hidden = tf.keras.Input(3), tf.keras.Input(3)
+        network = tf.keras.Model([shown, hidden], tf.keras.layers.Dense(2)(hidden) + 0 * shown[:, :1])
+        with tf.GradientTape():
+            network([tf.zeros((4, 3)), tf.zeros((4, 3))])
+        assert looks == ["gives its network, or a compiled step, more than one batch of examples"]
+
+    def test_who_only_says_that_xla_compiles_needs_a_look(self, watching):
+        seen, looks = watching
+        network = self.network()
+
+        @tf.function
+        def step(images):
+            context = control_flow_ops.XLAControlFlowContext()
+            context.Enter()
+            with tf.GradientTape():
+                network(images)
+            context.Exit()
+
+        step(tf.zeros((4, 3)))
+        assert not seen and looks == ["calls its network as if XLA compiled it"]
+
+    def test_a_tape_within_a_model_that_was_called_without_one_hides_no_layer(self, watching):
+        _, looks = watching
+        network = self.network()
+
+        def alone(_, images, __):
+            with tf.GradientTape():
+                network.layers[0](images)
+
+        self.Around(network, alone)(tf.zeros((4, 3)))
+        assert looks == ["trains a layer by itself, outside of its network"]

@@ -25,7 +25,7 @@ def recorded(tmp_path):
     recorder = Recorder(tmp_path)
     recorder.note("init", rank=0, size=1)
     for number in range(20):
-        recorder.append([np.arange(4.0)], [(number, 7, number + 1)])
+        recorder.append([np.arange(4.0)], [(number, 7, number + 1, 0)])
         recorder.progress(steps=number + 1, images=4, updates=number + 1, values=1)
     recorder.note("end")
     assert not (tmp_path / "rank-0.key").exists()
@@ -40,7 +40,7 @@ def test_what_is_recorded_is_read(recorded):
     found = read(recorded)
     assert found.genuine
     assert (len(found.examples), found.number("progress", "updates")) == (20, 20)
-    assert found.updates.tolist() == [[n, 7, n + 1] for n in range(20)]
+    assert found.updates.tolist() == [[n, 7, n + 1, 0] for n in range(20)]
 
 
 def lines(folder: Path) -> list[str]:
@@ -97,10 +97,16 @@ def test_a_last_record_that_a_kill_cut_short_is_no_forgery(recorded):
     assert read(recorded).genuine
 
 
+def write_updates(folder, rank, rows, variables=0):
+    """Rows of [before, applied, after], or of these and a number for the variables."""
+    rows = [row if len(row) == 4 else [*row, variables] for row in rows]
+    (folder / f"rank-{rank}.updates").write_bytes(np.array(rows, "<i8").tobytes())
+
+
 def test_updates_of_two_ranks_are_compared(tmp_path):
     for rank, applied in enumerate(([7, 7, 7], [7, 8, 7])):
         rows = [[n, one, n + 1] for n, one in enumerate(applied)]
-        (tmp_path / f"rank-{rank}.updates").write_bytes(np.array(rows, "<i8").tobytes())
+        write_updates(tmp_path, rank, rows)
     found = evidence.read(tmp_path, 2, Result(0, 1.0))
     assert (found.applied_apart(), found.changed_between()) == (2, 0.0)
 
@@ -108,14 +114,14 @@ def test_updates_of_two_ranks_are_compared(tmp_path):
 def test_weights_that_the_same_gradients_make_different_are_noticed(tmp_path):
     for rank in range(2):
         rows = [[rank, 7, rank + 5], [9, 7, 10], [10, 7, 11 + rank], [12 + rank, 7, 14]]
-        (tmp_path / f"rank-{rank}.updates").write_bytes(np.array(rows, "<i8").tobytes())
+        write_updates(tmp_path, rank, rows)
     assert evidence.read(tmp_path, 2, Result(0, 1.0)).applied_apart() == 3
 
 
 def test_weights_that_were_pushed_apart_between_two_updates_are_noticed(tmp_path):
     for rank in range(2):
         rows = [[rank, 7, 9], [9, 7, 10], [10 + rank, 7, 12 + rank], [12 + rank, 7, 14 + rank]]
-        (tmp_path / f"rank-{rank}.updates").write_bytes(np.array(rows, "<i8").tobytes())
+        write_updates(tmp_path, rank, rows)
     assert evidence.read(tmp_path, 2, Result(0, 1.0)).applied_apart() == 3
 
 
@@ -128,9 +134,51 @@ def test_weights_are_read_with_those_of_not_long_before(tmp_path):
 
 def test_weights_that_change_between_updates_are_counted_after_the_broadcast(tmp_path):
     rows = [[0, 7, 1], [5, 7, 6], [9, 7, 10], [11, 7, 12], [12, 7, 13]]
-    (tmp_path / "rank-0.updates").write_bytes(np.array(rows, "<i8").tobytes())
+    write_updates(tmp_path, 0, rows)
     found = evidence.read(tmp_path, 1, Result(0, 1.0))
     assert (found.applied_apart(), found.changed_between()) == (None, 2 / 3)
+
+
+def test_each_of_two_optimizers_is_compared_with_itself(tmp_path):
+    rows = [[n if one == 5 else n + 100, 7, n + 1 if one == 5 else n + 101, one] for n in range(20) for one in (5, 6)]
+    write_updates(tmp_path, 0, rows)
+    assert evidence.read(tmp_path, 1, Result(0, 1.0)).changed_between() == 0.0
+
+
+def test_ever_other_variables_do_not_hide_what_changes_in_between(tmp_path):
+    write_updates(tmp_path, 0, [[10 * n, 7, 10 * n + 1, n % 10] for n in range(20)])
+    assert evidence.read(tmp_path, 1, Result(0, 1.0)).changed_between() == 1.0
+
+
+@pytest.mark.parametrize(("equal", "first"), [("4", 5), ("", None)])
+def test_ranks_that_are_apart_at_each_update_must_have_started_so(tmp_path, equal, first):
+    """Who makes the weights equal where a digest is due, and different before the update, is not believed."""
+    for rank in range(2):
+        write_updates(tmp_path, rank, [[10 * n + rank, 7, 10 * n + 5 + rank] for n in range(8)])
+        digests = [{"kind": "digest", "updates": n, "steps": n, "digest": str(n) if str(n) == equal else f"{n}{rank}"}
+                   for n in (1, 2, 4)]  # fmt: skip
+        (tmp_path / f"rank-{rank}.jsonl").write_text("".join(json.dumps(one) + "\n" for one in digests))
+    assert evidence.read(tmp_path, 2, Result(0, 1.0)).applied_apart() == first
+
+
+def test_weights_that_the_probe_has_not_written_are_not_read(tmp_path):
+    (tmp_path / "rank-0.key").write_text(KEY)
+    Recorder(tmp_path).save_weights([np.arange(3, dtype="<f4")], [True])
+    assert len(read(tmp_path).weights) == 1
+    (tmp_path / "rank-0.weights").write_bytes(np.ones(3, "<f4").tobytes())
+    assert read(tmp_path).weights == ()
+
+
+def test_who_goes_on_after_its_end_needs_a_look(recorded):
+    assert evidence.read(recorded, 1, Result(0, 1.0)).looks() == ()
+    with (recorded / "rank-0.jsonl").open("a") as file:
+        file.write(json.dumps({"kind": "progress", "steps": 30}) + "\n")
+    assert evidence.read(recorded, 1, Result(0, 1.0)).looks() == ("goes on after its end",)
+
+
+def test_nobody_puts_another_method_into_a_recorder(tmp_path):
+    with pytest.raises(AttributeError):
+        Recorder(tmp_path).note = print
 
 
 @pytest.mark.parametrize("shape", ["1 2", "9" * 5000, ", ".join("9" * 20)])

@@ -29,6 +29,7 @@ def test_a_lock_loses_nothing():
     assert run.lost == 0.0
 
 
+@pytest.mark.alone  # two processes at the same time need two cores
 def test_without_a_lock_some_is_lost_and_the_loss_is_as_good():
     draw, settings = SPARSE
     run = hogwild.run("lock-free", draw, settings, epochs=5)  # a worker may have run before the other got a core

@@ -13,7 +13,7 @@ from course_lib.system.errors import CourseError
 from labs.lab6_beyond_synchronous.lessons import parameter_server, small_network
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the server can't import a test
-pytestmark = [pytest.mark.slow, pytest.mark.ranks]
+pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.alone]  # who comes first depends on free cores
 
 PAUSES = (0.02, 0.15)
 

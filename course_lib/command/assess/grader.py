@@ -211,10 +211,14 @@ class _Assessment:
             measured, together = self._timed(script, alone, evaluator, limit, env, held)
             if measured.marks_leave_doubt():
                 self._tell(f"{on_all}, once more: whether all ranks took part is not clear from one run", limit)
-                first = measured
+                first, earlier = measured, together
                 measured, together = self._timed(script, alone, evaluator, limit, env, held)
                 measured = measured.with_marks_of(first)
-            return self._outcome(measured, together, factor, evaluator.data)
+                looked_at = (alone, earlier, together)
+            else:
+                looked_at = (alone, together)
+            looks = [look for run in looked_at for look in run.evidence.looks()]
+            return self._outcome(measured, together, factor, evaluator.data, looks=looks)
 
     def _timed(
         self,
@@ -380,7 +384,13 @@ class _Assessment:
             )
 
     def _outcome(
-        self, measured: criteria.Measured | None, run: _Run | None, factor: float, data_name: str, reason: str = ""
+        self,
+        measured: criteria.Measured | None,
+        run: _Run | None,
+        factor: float,
+        data_name: str,
+        reason: str = "",
+        looks: Sequence[str] = (),
     ) -> Outcome:
         asked = criteria.with_points(self._contract.points)
         if measured is None:
@@ -392,8 +402,9 @@ class _Assessment:
         weights = measured.weights if measured else None
         result = run.evidence.result if run else None
         enough = score >= self._contract.pass_points and met.issuperset(self._contract.required)
-        look = (*static_look.findings(self._source), *(run.evidence.looks() if run else ()))
-        look += criteria.other_weights(measured) if measured else ()
+        look = (*static_look.findings(self._source), *dict.fromkeys(looks))
+        if measured:
+            look += criteria.other_weights(measured) + criteria.without_gradients(measured)
         return Outcome(
             passed=enough and not look,
             needs_a_look=enough and bool(look),

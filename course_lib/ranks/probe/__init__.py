@@ -8,8 +8,8 @@ folder:
                       save, tampered, look
     rank-R.steps      int32: how many examples each training step held
     rank-R.examples   float32: the mean brightness, weighted to the centre, of each of these examples, in order
-    rank-R.updates    int64 [n, 3]: of each update, fingerprints of the weights before, of what was applied, of the
-                      weights after
+    rank-R.updates    int64 [n, 4]: of each update, fingerprints of the weights before, of what was applied, of the
+                      weights after; a number of the variables that it changed
     rank-R.weights    the weights after training; their shapes are in the record `weights`
 
 Everything is written as it happens, so that a rank that is killed leaves its evidence. With COURSE_FAKE_GPUS=N the

@@ -45,6 +45,9 @@ class Recorder:
     its number and the key, so that whoever has the key sees what was left out, changed or put in.
     """
 
+    # So that nobody puts another `note` in.
+    __slots__ = "_lengths", "_lines", "_lock", "_seal", "_streams", "_sums", "_tampered", "_weights", "folder", "rank"
+
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         number = next(
@@ -73,9 +76,9 @@ class Recorder:
         for name in self._tampered:
             self.note("tampered", name=name)
 
-    def append(self, steps: Sequence[np.ndarray], updates: Sequence[tuple[int, int, int]]) -> None:
+    def append(self, steps: Sequence[np.ndarray], updates: Sequence[tuple[int, ...]]) -> None:
         """Append training steps, of each the brightness of its examples, and updates, of each the fingerprints of the
-        weights before, of what was applied, and of the weights after."""
+        weights before, of what was applied, and of the weights after, and which variables it has changed."""
         with self._lock:
             if steps:  # sizes last: a kill in between leaves examples that no step claims
                 self._write("examples", np.concatenate(steps).astype("<f4"))
@@ -104,10 +107,11 @@ class Recorder:
         with self._lock:
             self._weights.seek(0)
             self._weights.truncate()
-            for array in both:
-                self._weights.write(np.ascontiguousarray(array).tobytes())
+            content = b"".join(np.ascontiguousarray(array).tobytes() for array in both)
+            self._weights.write(content)
             self.note(
                 "weights",
+                sum=hashlib.blake2b(content, digest_size=16).hexdigest(),
                 shapes=[list(array.shape) for array in both],
                 types=[array.dtype.str for array in both],
                 trainable=list(trainable),

@@ -13,7 +13,7 @@ from course_lib.ranks.probe.patches import Patches
 from course_lib.ranks.probe.recorder import Recorder
 
 _WRITING = os.O_WRONLY | os.O_RDWR
-_MOVING = ("os.rename", "os.link", "os.symlink", "os.remove", "os.truncate")
+_MOVING = ("os.rename", "os.link", "os.symlink", "os.truncate")
 _COMMANDS = {"os.system": 0, "subprocess.Popen": 1}  # event → which of its arguments is the command
 _COPYING = re.compile(r"\b(cp|mv|ln|install|rsync)\b")
 

@@ -10,12 +10,13 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
 from course_lib.ranks import channel, events
-from course_lib.ranks.probe import joining, saving
+from course_lib.ranks.probe import gradients, joining, saving
 from course_lib.ranks.probe.patches import Patches
 from course_lib.ranks.probe.recorder import Recorder
 
@@ -30,12 +31,17 @@ class Training(events.Progress):
         super().__init__()
         self.recorder = recorder
         self.updates = self.values = self.moved = 0
+        self.learned = self.without = 0  # examples that gradients are of; updates without a gradient since the last
         self.model: object = None  # the outermost one that was trained last
         self.replaced = replaced
         self._cuda = os.environ.get("CUDA_VISIBLE_DEVICES")
         self._unwritten: list[np.ndarray] = []
-        self._applied: list[tuple[int, int, int]] = []
+        self._applied: list[tuple[int, ...]] = []
+        self._times: Counter[int] = Counter()  # variable → its updates
+        self._sizes: dict[int, int] = {}
+        self._learned_by: dict[int, int] = {}  # variables that are updated together → examples in gradients by then
         self._seen: dict[int, tuple[int, int]] = {}  # model → updates before its last step, fingerprint of its weights
+        self._moments = np.zeros(6)
         self._looks: set[str] = set()
         self._kept: list[np.ndarray] = []  # the network's weights during training, not long before its end
         self._written = self._digested = self._saved = self._kept_at = 0  # steps and updates by then
@@ -48,7 +54,7 @@ class Training(events.Progress):
         updates, before = self._seen.get(id(model), (0, int(weights)))
         if id(model) in self._seen and not self.updates:  # a loop that changes the weights itself
             with self._lock:
-                self._applied.append((before, 0, int(weights)))
+                self._applied.append((before, 0, int(weights), 0))
         self._seen[id(model)] = self.updates, int(weights)
         if self.updates and updates == self.updates and before != int(weights):
             self.moved += 1
@@ -58,9 +64,10 @@ class Training(events.Progress):
         done = self.updates or self.steps
         if done != self._digested and (done % DIGEST_INTERVAL_UPDATES == 0 or done & (done - 1) == 0):
             self._digested = done
-            self.recorder.note(
-                "digest", updates=self.updates, steps=self.steps, digest=digest(_values(model.trainable_variables))
-            )
+            # Of the weights as the graph read them: by now an optimizer may let them decay. Of a model that this very
+            # step builds there is nothing to read in the graph.
+            name = f"{int(weights):x}" if weights else digest(_values(model.trainable_variables))
+            self.recorder.note("digest", updates=self.updates, steps=self.steps, digest=name)
         if done - self._kept_at > done // KEPT_PART:
             self._kept_at, self._kept = done, _values(model.weights)
         with self._lock:
@@ -68,13 +75,44 @@ class Training(events.Progress):
             self.images += len(brightness)
             self._unwritten.append(brightness)
 
-    def update(self, values: int, *fingerprints: np.ndarray) -> None:
-        """An optimizer has changed so many values: fingerprints of the weights before, of what it applied, and of the
-        weights after."""
+    def came(self, examples: int) -> None:
+        """Gradients of so many examples have gone through the network."""
+        with self._lock:
+            self.learned += int(examples)
+
+    def used(self, shown: np.ndarray, used: np.ndarray) -> None:
+        """Brightness of the examples that the network was given, and of what its first layer with weights was given."""
+        if shown.shape != used.shape:
+            used = np.zeros_like(shown)
+        x, y = (values.astype(float) for values in (shown, used))
+        with self._lock:
+            self._moments += [len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y]
+
+    @property
+    def alike(self) -> float:
+        """Correlation of the two over all examples; 0 where one of them is the same for all, or nothing is known."""
+        number, x, y, xx, yy, xy = self._moments
+        spread = (number * xx - x * x) * (number * yy - y * y)
+        return float((number * xy - x * y) / spread**0.5) if spread > 0 else 0.0
+
+    def update(self, sizes: Mapping[int, int], *fingerprints: np.ndarray) -> None:
+        """An optimizer has changed variables: `sizes` has their numbers of values; fingerprints of the weights before,
+        of what it applied, and of the weights after."""
+        together = hash(frozenset(sizes))
         with self._lock:
             self.updates += 1
-            self.values += values
-            self._applied.append(tuple(map(int, fingerprints)))
+            self.values += sum(sizes.values())
+            self.without += self._learned_by.get(together) == self.learned
+            self._learned_by[together] = self.learned
+            self._times.update(sizes.keys())
+            self._sizes.update(sizes)
+            self._applied.append((*map(int, fingerprints), together))
+
+    @property
+    def often(self) -> int:
+        """Values that are updated at least half as often as those that are updated most."""
+        most = max(self._times.values(), default=0)
+        return sum(self._sizes[one] for one, times in self._times.items() if 2 * times >= most)
 
     def look(self, what: str) -> None:
         """Have a person look at this."""
@@ -91,7 +129,10 @@ class Training(events.Progress):
         if self.steps + self.updates != self._written:
             self._written = self.steps + self.updates
             counts = {"steps": self.steps, "images": self.images, "updates": self.updates, "values": self.values}
-            self.recorder.progress(**counts, moved=self.moved)
+            counts.update(moved=self.moved, learned=self.learned, without=self.without, often=self.often)
+            if self._moments.any():
+                counts["alike"] = round(self.alike, 3)
+            self.recorder.progress(**counts)
         super().flush()
         if replaced := self.replaced():
             self.recorder.tampered(*replaced)
@@ -134,7 +175,7 @@ def watch(tf: object, recorder: Recorder, patches: Patches) -> None:
         patches.guard(owner, *names)
     classes = (events.Progress, Training, Recorder, Patches)
     modules = [sys.modules[one.__module__] for one in classes]
-    patches.guard_all(joining, saving, *modules, *classes)
+    patches.guard_all(gradients, joining, saving, *modules, *classes, gradients.Gradients)
     training.replaced = patches.seal()
     atexit.register(training.end)
     events.flush_for_ever(training)
@@ -145,7 +186,9 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
 
     def measured(model: object, examples: object) -> list:
         # Some models have no weights before their first batch.
-        return [brightness(examples), fingerprint(model.trainable_variables if model.built else ())]
+        shown = brightness(examples)
+        sceptic.shows(shown)
+        return [shown, fingerprint(model.trainable_variables if model.built else ())]
 
     def brightness(examples: object) -> object:
         examples = tf.cast(examples, tf.float32)
@@ -162,18 +205,22 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
         half = tf.sin(np.pi * (tf.range(length, dtype=tf.float32) + 0.5) / tf.cast(length, tf.float32))
         return (half + half[::-1]) / tf.reduce_sum(2 * half) * tf.cast(length, tf.float32)
 
-    events.on_training_steps(tf, patches.put, measured, training.step, training.look)
+    sceptic = gradients.Gradients(training.look, training.came, training.used, brightness)
+    events.on_training_steps(tf, patches.put, measured, training.step, sceptic)
+    sceptic.watch(tf, patches)
 
 
 def _watch_updates(tf: object, training: Training, patches: Patches) -> None:
     from tensorflow.python.ops import control_flow_util
+
+    numbers: defaultdict[object, int] = defaultdict(lambda: len(numbers))  # of variables, in the order of their updates
 
     def watched(original: Callable) -> Callable:
         @functools.wraps(original)
         def apply_gradients(self: object, grads_and_vars: Iterable, *args: object, **kwargs: object) -> object:
             pairs = list(grads_and_vars)
             known = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
-            values = sum(variable.shape.num_elements() for _, variable in known)
+            sizes = {numbers[variable.ref()]: variable.shape.num_elements() for _, variable in known}
             eager = tf.executing_eagerly()
             if not eager and control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
                 return original(self, pairs, *args, **kwargs)
@@ -182,9 +229,9 @@ def _watch_updates(tf: object, training: Training, patches: Patches) -> None:
             outcome = original(self, pairs, *args, **kwargs)
             found = [before, applied, fingerprint(variable for _, variable in known)]
             if eager:
-                training.update(values, *(one.numpy() for one in found))
+                training.update(sizes, *(one.numpy() for one in found))
             else:
-                tf.numpy_function(functools.partial(training.update, values), found, [], stateful=True)
+                tf.numpy_function(functools.partial(training.update, sizes), found, [], stateful=True)
             return outcome
 
         return apply_gradients

@@ -62,7 +62,17 @@ def rank(number: int, *, order: np.ndarray | None = None, size: int = 2, **recor
         "first-step": [{"digest": "first", "trainable": 2, "weights": 3}],
         "digest": digests(),
         "epoch": [{"epoch": e, "first": e * n, "steps": n, "logs": {}} for e in (0, 1)],
-        "progress": [{"steps": updates, "images": updates * BATCH, "updates": updates, "values": updates * VALUES}],
+        "progress": [
+            {
+                "steps": updates,
+                "images": updates * BATCH,
+                "updates": updates,
+                "values": updates * VALUES,
+                "learned": updates * BATCH,
+                "without": 0,
+                "often": VALUES,
+            }
+        ],
         "save": [{"path": WHERE}] if number == 0 else [],
         "end": [{}],
     }
@@ -479,7 +489,8 @@ def test_without_weights_no_hint_is_about_accuracy_unless_training_diverged(toge
 def fingerprints(images: np.ndarray) -> np.ndarray:
     """What the probe notes of each image."""
     seen = []
-    stub = SimpleNamespace(step=lambda model, brightness, weights: seen.append(brightness), look=lambda what: None)
+    stub = SimpleNamespace(step=lambda model, brightness, weights: seen.append(brightness))
+    stub.look = stub.came = stub.used = lambda *_: None
     with pytest.MonkeyPatch.context() as patch:
         training._watch_steps(
             tf, stub, SimpleNamespace(put=lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])))
@@ -711,13 +722,41 @@ class TestFromOutside:
         told = f"the updates that were seen change 2% of the network's {50 * VALUES:,} values"
         assert criteria.other_weights(part) == (told,)
 
+    def test_values_that_few_updates_change_need_a_look(self):
+        progress = rank(0).last("progress")
+        ranks = rank(0, progress=[{**progress, "often": VALUES // 2}]), rank(1)
+        weights = Weights(0.9, 0.8, values=VALUES, trained=0.8)
+        measured = Measured(ALONE, run(*ranks), weights, 60.0, 0.1, IMAGES, 0.2, 0.2)
+        told = "50% of the network's values are changed by few of the updates, or by none"
+        assert criteria.other_weights(measured) == (told,)
+
+    @pytest.mark.parametrize(
+        ("seen", "told"),
+        [
+            ({"without": 20}, "rank 1 made 20 of its 40 updates without a gradient of its own since the last"),
+            (
+                {"alike": 0.02},
+                "the images that rank 1 gives its network are not those that come to its first layer with weights: "
+                "their brightness correlates by 0.02",
+            ),
+            ({"learned": 8}, f"of the {40 * BATCH:,} images that rank 1 gave its network 8 have a gradient"),
+        ],
+    )
+    def test_updates_and_images_without_a_gradient_need_a_look(self, seen, told):
+        def looks(together):
+            return criteria.without_gradients(Measured(ALONE, together, None, 60.0, 0.1, IMAGES, 0.2, 0.2))
+
+        assert looks(run()) == looks(None) == ()
+        progress = {**rank(1).last("progress"), **seen}
+        assert looks(run(rank(0), rank(1, progress=[progress]))) == (told,)
+
     def test_a_rank_that_crashed_is_not_accused(self):
         looks = tuple(evidence.Moment(0.2 * i, 10**6 * i, (0.2 * i, 0.01 * i)) for i in range(40))
         charged = lost(replace(run(traffic=10**9), use=looks), weights=Weights(None, None, "No weights were saved."))
         assert not {"averaged", "data"} & set(charged)
 
     def test_gradients_that_differ(self):
-        rows = np.array([[n, n, n + 1] for n in range(UPDATES)])
+        rows = np.array([[n, n, n + 1, 0] for n in range(UPDATES)])
         other = rows.copy()
         other[20, 1] = 99
         told = run(replace(rank(0), updates=rows), replace(rank(1), updates=other))
@@ -727,7 +766,7 @@ class TestFromOutside:
         )
 
     def test_steps_in_between(self):
-        rows = np.array([[2 * n, n, 2 * n + 1] for n in range(UPDATES)])
+        rows = np.array([[2 * n, n, 2 * n + 1, 0] for n in range(UPDATES)])
         told = run(*(replace(rank(number), updates=rows) for number in range(2)))
         assert lost(told) == {"averaged": 10}
         assert "before 100% of the updates something else changed the weights" in verdicts(told)["averaged"].reason
@@ -769,6 +808,33 @@ class TestLoopsOfOnesOwn:
                         for r in told.ranks),
         )  # fmt: skip
         assert "goes through the whole set alone" in verdicts(three_quarters)["data"].reason
+
+    def test_parts_that_go_from_rank_to_rank(self):
+        halves = np.split(brightness(0), 2)
+        told = self.read([[halves[(rank + epoch) % 2] for epoch in range(4)] for rank in range(2)])
+        assert "data" not in lost(told)
+
+    def in_one_fit(self, orders: list[list[np.ndarray]]) -> Evidence:
+        """The same, in what `fit` takes for one epoch."""
+        told = self.read(orders)
+        one = {"fit": [{"epochs": 1}], "epoch": [{"epoch": 0, "first": 0, "steps": len(told.ranks[0].examples)}]}
+        return replace(told, ranks=tuple(replace(rank, records={**rank.records, **one}) for rank in told.ranks))
+
+    def test_an_epoch_that_goes_through_all_images_again_and_again(self):
+        parts = (slice(0, IMAGES // 2), slice(IMAGES // 2, IMAGES))
+        own = [self.shuffles(part, 4, seed, True) for seed, part in enumerate(parts)]
+        assert "data" not in lost(self.in_one_fit(own))
+        whole = [self.shuffles(slice(0, IMAGES), 3, seed, True) for seed in range(2)]
+        assert "goes through the whole set alone" in verdicts(self.in_one_fit(whole))["data"].reason
+        once = [self.shuffles(slice(0, IMAGES), 1, seed, True) for seed in range(2)]
+        assert "2.0 times" in verdicts(self.in_one_fit(once))["data"].reason
+
+    def test_epochs_of_half_of_the_set_on_each_rank(self):
+        """Each rank shuffles everything and goes through it in two epochs."""
+        told = self.read([self.shuffles(slice(0, IMAGES), 2, seed, True) for seed in range(2)])
+        epochs = [{"epoch": e, "first": e * STEPS, "steps": STEPS} for e in range(4)]
+        told = replace(told, ranks=tuple(replace(r, records={**r.records, "epoch": epochs}) for r in told.ranks))
+        assert "goes through the whole set alone" in verdicts(told)["data"].reason
 
     def test_images_that_are_changed_each_time_say_nothing(self):
         told = self.read([[brightness(10 * seed + epoch) for epoch in range(2)] for seed in range(2)])

@@ -27,10 +27,6 @@ def over():
     return figures_1a.grid(bowl, (-2, 4), (-7, 4), BEST, points=21)
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
 def test_the_grid_holds_the_loss_of_each_pair(over):
     assert over.losses.shape == (len(over.b), len(over.w)) == (21, 21)
     assert over.losses[3, 17] == bowl(over.w[17], over.b[3])
@@ -49,7 +45,7 @@ def test_above_two_by_the_largest_curvature_the_loss_grows(eta):
     assert (losses[-1] > losses[0]) == (figures_1a.regime(eta, STEEPEST) == "diverge")
 
 
-def test_rate_says_where_eta_stands_and_how_the_descent_ended(over):
+def test_rate_says_where_eta_stands_and_how_the_descent_ended(over, titles):
     figure = figures_1a.rate(over, path(0.2, ended="converged"), 0.0, eta=0.2, steepest=STEEPEST, most=300, caption="c")
     assert titles(figure) == ["η = 0.2 = 1.60/λₘₐₓ", "converged after 40 steps"]
     assert {"crawl", "converge", "oscillate", "diverge", "c"} <= {text.get_text() for text in figure.texts}
@@ -73,7 +69,7 @@ def test_of_a_descent_that_ran_to_infinity_the_finite_part_is_drawn(over):
     np.testing.assert_array_equal(losses.lines[0].get_xydata(), right.lines[0].get_xydata())
 
 
-def test_fit_draws_the_error_of_each_point(over):
+def test_fit_draws_the_error_of_each_point(over, titles):
     x, y = np.array([0.0, 1.0, 2.0]), np.array([1.0, 0.0, 4.0])
     figure = figures_1a.fit(x, y, 2.0, 0.5, loss=1.25, over=over)
     assert titles(figure)[0] == "w = 2.00, b = 0.50: L = 1.25"
@@ -95,7 +91,7 @@ def test_steps_mark_what_converged_did_not_arrive_and_diverged():
     np.testing.assert_allclose(bounds, [2 / STEEPEST, 2 / (STEEPEST + FLATTEST)])
 
 
-def test_side_by_side_keeps_circles_round_and_shows_losses(over):
+def test_side_by_side_keeps_circles_round_and_shows_losses(over, titles):
     cases = {"one": (over, path(0.05)), "two": (over, path(0.2))}
     assert titles(figures_1a.side_by_side(cases)) == ["one", "two"]
     figure = figures_1a.side_by_side(cases, lowest=-1.0, equal=True)

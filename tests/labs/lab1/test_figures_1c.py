@@ -8,10 +8,6 @@ from course_lib.notebook import plots
 from labs.lab1_gradient_descent.lessons import figures_1c
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
 def test_examples_show_three_of_each_class_and_leave_room_where_there_are_fewer():
     images = np.arange(5 * 4 * 4, dtype=np.uint8).reshape(5, 4, 4, 1)
     figure = figures_1c.examples(images, np.array([0, 1, 0, 0, 0]), ("shoe", "hat"))
@@ -53,7 +49,7 @@ def test_a_race_before_the_first_run_has_its_axes():
     assert not right.lines
 
 
-def test_to_target_draws_medians_of_the_batch_sizes_that_mostly_arrive():
+def test_to_target_draws_medians_of_the_batch_sizes_that_mostly_arrive(titles):
     runs = pd.DataFrame(
         {
             "batch size": [16, 16, 16, 64, 64, 64],

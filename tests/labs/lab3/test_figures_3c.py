@@ -9,10 +9,6 @@ import pytest
 from labs.lab3_large_batch.lessons import figures_3c
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
 def test_moving_averages_show_the_curves_and_what_is_left_of_the_start():
     curve = pd.DataFrame({"updates": [2, 4], "accuracy": [0.1, 0.2]})
     left, right = figures_3c.moving_averages({0.9: curve, 0.5: curve}, {0.9: 0.8, 0.5: 0.7}).axes
@@ -61,7 +57,7 @@ def means(axis):
     return [round(float(container.lines[0].get_ydata()[0]), 4) for container in axis.containers]
 
 
-def test_ghosts_have_a_panel_for_each_regime_with_the_small_batch_beside_them(recorded):
+def test_ghosts_have_a_panel_for_each_regime_with_the_small_batch_beside_them(recorded, titles):
     figure = figures_3c.ghosts(recorded, "here")
     assert titles(figure) == ["few updates: B = 1,280", "overfitting: B = 640"]
     assert means(figure.axes[0]) == [86.5, 81.5, 81.5]  # in %

@@ -10,11 +10,7 @@ from course_lib import statistics
 from labs.lab3_large_batch.lessons import figures_3e
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
-def test_winners_say_how_often_b_is_ahead():
+def test_winners_say_how_often_b_is_ahead(titles):
     figure = figures_3e.winners({"lucky": np.array([1.0, 2.0, -1.0, 3.0]), "fresh": np.array([-1.0, 1.0])})
     assert titles(figure) == ["lucky: B wins 75%", "fresh: B wins 50%"]
 
@@ -30,7 +26,7 @@ def test_valleys_mark_the_best_rate_and_end_where_runs_diverge():
     assert axis.get_ylim()[0] == pytest.approx(0.6)  # far below, details are of no interest
 
 
-def test_methods_show_each_seed_and_the_mean_on_one_scale():
+def test_methods_show_each_seed_and_the_mean_on_one_scale(titles):
     rows = [
         {"use": "result", "rule": rule, "method": method, "batch": batch, "test": 0.8 + 0.01 * seed}
         for rule in ("", "√") for batch in (64, 1280) for method in figures_3e.METHODS for seed in range(3)

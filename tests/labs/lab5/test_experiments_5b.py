@@ -60,7 +60,7 @@ def test_the_map_runs_from_plan_to_figure(bits, monkeypatch, tmp_path):
     assert (tmp_path / "gradient_bits.png").exists()
 
 
-def test_the_slower_rank_decides_how_long_a_step_takes():
+def test_the_slower_rank_decides_how_long_a_step_takes(titles):
     link = runpy.run_path(str(experiments.find()["slow_link"]))
     seconds = {0: (0.1, 0.3), 1: (0.2, 0.2)}  # of rank 0 and of rank 1, in two steps
     by_rank = [
@@ -80,7 +80,3 @@ def test_the_slower_rank_decides_how_long_a_step_takes():
     assert rows[0]["cable alone"] == 0.08 and rows[0]["bytes of the card"] == 1_100_000
     assert link["rows_of"]("no limit", None, by_rank)[0]["cable alone"] == 0
     assert titles(link["draw"](pd.DataFrame(rows), "here")) == ["100 Mbit/s"]
-
-
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]

@@ -9,10 +9,6 @@ import pytest
 from labs.lab5_precision_and_memory.lessons import figures_5b
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
 def words(axis):
     return [text.get_text() for text in axis.texts]
 
@@ -26,7 +22,7 @@ def test_errors_stand_beside_what_is_sent():
     assert [list(line.get_ydata()) for line in right.lines] == [[1, 3]] * 2
 
 
-def test_the_window_says_what_becomes_0():
+def test_the_window_says_what_becomes_0(titles):
     numbers = {"kernel": np.array([0.0, 0.05, 0.1, 1.0, -2.0]), "bias": np.array([4.0])}
     (axis,) = figures_5b.windows({"as they are": numbers}, (3, 0)).axes
     assert words(axis) == ["50%", "0%"]
@@ -66,7 +62,7 @@ def test_differences_are_paired_by_seed(recorded):
     assert cost.loc[("64", 4, "each", "ring"), "half"] == pytest.approx(4.303 * 0.1 / 3**0.5, rel=1e-3)
 
 
-def test_the_map_has_a_panel_for_each_method_and_batch(recorded):
+def test_the_map_has_a_panel_for_each_method_and_batch(recorded, titles):
     figure = figures_5b.bits_map(recorded, "here")
     assert len(figure.axes) == 6
     assert titles(figure)[0] == "B = 64: plain cast, ring"
@@ -76,7 +72,7 @@ def test_the_map_has_a_panel_for_each_method_and_batch(recorded):
     assert not_sure.get_weight() == "normal"
 
 
-def test_differences_have_their_intervals():
+def test_differences_have_their_intervals(titles):
     rows = pd.DataFrame({"name": ["a", "b"], "difference": [-1.0, 2.0], "half": [0.5, 0.25]})
     left, right = figures_5b.differences({"B = 64": rows, "B = 1,280": rows}).axes
     assert [text.get_text() for text in left.get_yticklabels()] == ["a", "b"]

@@ -12,15 +12,7 @@ from labs.lab5_precision_and_memory.lessons.counted_chain import Chain
 from labs.lab5_precision_and_memory.lessons.offload import Work, timeline
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") or axis.get_title() for axis in figure.axes]
-
-
-def legend(figure):
-    return [text.get_text() for text in figure.legends[0].get_texts()]
-
-
-def test_a_step_is_titled_with_its_peak_and_marks_it():
+def test_a_step_is_titled_with_its_peak_and_marks_it(titles, legend):
     rows = pd.DataFrame(
         {"phase": ["start", "forward", "backward"], "peak": [1e6, 3e6, 2e6], "weights": 5e5, "state": 2e5,
          "gradients": [0, 0, 1e5], "activations": [0, 1e6, 5e5]}
@@ -39,7 +31,7 @@ def test_depth_tells_a_square_from_a_line():
     assert [text.get_text() for text in figure.axes[1].texts] == ["slope 2.00", "slope 1.00"]
 
 
-def test_schedules_count_calls_and_arrays():
+def test_schedules_count_calls_and_arrays(titles):
     chain = Chain(2)
     x, slope = chain.start()
     y = chain.forward(0, x)
@@ -74,7 +66,7 @@ def test_offload_says_what_moved_and_how_long_it_took(monkeypatch, moved, said):
     assert any(said in word for word in words)
 
 
-def test_shares_write_each_sum_on_its_bar():
+def test_shares_write_each_sum_on_its_bar(titles):
     table = pd.DataFrame(
         {"stage": [0, 1, 1], "ranks": [1, 4, 64], "weights": 2.0, "gradients": 2.0, "state": [12, 3, 0.1875]}
     )
@@ -83,7 +75,7 @@ def test_shares_write_each_sum_on_its_bar():
     assert [text.get_text() for text in figure.axes[1].texts] == ["7", "4.19"]
 
 
-def test_rates_have_a_panel_for_each_place():
+def test_rates_have_a_panel_for_each_place(titles):
     table = pd.DataFrame(
         {"place": ["before", "before", "after", "after"], "rank": [0, 1, 0, 1], "layer": "w1",
          "ratio": [0.8, 0.9, 1.0, np.nan]}
@@ -93,7 +85,7 @@ def test_rates_have_a_panel_for_each_place():
     assert [line.get_ydata()[0] for line in figure.axes[0].lines[1:]] == [0.8, 0.9]
 
 
-def test_recomputing_shows_means_beside_the_count():
+def test_recomputing_shows_means_beside_the_count(legend):
     rows = [
         {"depth": depth, "recompute": again, "run": run, "megabytes": 10 * depth / (1 + again) + run,
          "processor seconds": 2.0 + again}

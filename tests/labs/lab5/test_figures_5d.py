@@ -10,15 +10,7 @@ from course_lib import statistics
 from labs.lab5_precision_and_memory.lessons import activations, figures_5d
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
-def legend(figure):
-    return [text.get_text() for found in figure.legends for text in found.get_texts()]
-
-
-def test_zeros_have_a_panel_for_each_kind_and_a_line_for_each_block():
+def test_zeros_have_a_panel_for_each_kind_and_a_line_for_each_block(titles, legend):
     table = pd.DataFrame(
         [
             {"updates": updates, "block": block, "kind": kind, "zeros": 0.1 * block}
@@ -32,7 +24,7 @@ def test_zeros_have_a_panel_for_each_kind_and_a_line_for_each_block():
     assert [line.get_ydata()[0] for line in figure.axes[1].lines] == pytest.approx([0.1, 0.2])
 
 
-def test_the_race_is_drawn_in_milliseconds():
+def test_the_race_is_drawn_in_milliseconds(legend):
     ways = {"dense": 0.003, "compressed": 0.001, "compressing": 0.01, "rows": 0.0005}
     figure = figures_5d.race(pd.DataFrame([{"density": density, **ways} for density in (0.1, 1.0)]))
     assert [line.get_ydata()[0] for line in figure.axes[0].lines] == pytest.approx([3, 1, 10, 0.5])
@@ -69,7 +61,7 @@ def test_the_summary_has_student_s_intervals_of_the_result_seeds(pruning_table):
     assert found.loc[("dense", 1.0), "half"] == pytest.approx(half)
 
 
-def test_pruning_and_grains_show_every_way(pruning_table):
+def test_pruning_and_grains_show_every_way(pruning_table, legend):
     figure = figures_5d.pruned(pruning_table, "here")
     assert set(legend(figure)) == {"dense", *figures_5d.LABELS.values(), "at random, retrained"}
     figure = figures_5d.grains(pruning_table, "here")

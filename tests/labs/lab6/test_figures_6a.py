@@ -10,11 +10,6 @@ from course_lib import statistics
 from labs.lab6_beyond_synchronous.lessons import figures_6a
 
 
-def legend(figure):
-    return [text.get_text() for found in (*figure.legends, *(a.get_legend() for a in figure.axes)) if found
-            for text in found.get_texts()]  # fmt: skip
-
-
 def said(axis):
     return [text.get_text() for text in axis.texts]
 
@@ -40,7 +35,7 @@ def test_a_server_that_never_answers_has_an_empty_timeline():
     assert figure.axes[0].get_title(loc="left") == "quorum 2: nobody was answered"
 
 
-def test_paths_show_the_mean_and_the_learner_s_own():
+def test_paths_show_the_mean_and_the_learner_s_own(legend):
     simulated = np.array([[1.0, 0.5, 0.0], [1.0, 0.7, 0.4]])
     figure = figures_6a.paths(simulated, np.array([1.0, 0.6, 0.2]), "eight")
     *runs, mean, yours = figure.axes[0].lines
@@ -76,14 +71,14 @@ def test_losses_are_paired_by_seed(stale):
     assert list(found.index) == [2, 8]
 
 
-def test_staleness_shows_every_way_and_both_lengths(stale):
+def test_staleness_shows_every_way_and_both_lengths(stale, legend):
     figure = figures_6a.staleness(stale, "here")
     assert legend(figure) == list(figures_6a.WAYS.values())
     assert said(figure.axes[1]) == list(figures_6a.LENGTHS.values())
     assert not any("by staleness" in name for name in legend(figure))  # is asked for later
 
 
-def test_rates_by_staleness_stand_beside_the_same_for_all(stale):
+def test_rates_by_staleness_stand_beside_the_same_for_all(stale, legend):
     figure = figures_6a.by_staleness(stale, "here")
     assert legend(figure) == ["the same for all", "by staleness"]
     assert [list(line.get_ydata()) for line in figure.axes[1].lines] == [[0.05, 0.0125]] * 2
@@ -97,7 +92,7 @@ def test_the_better_one_is_named_where_it_is_no_chance(stale):
     assert figures_6a.best_rates(stale, "aware").to_dict() == {1: 0.1, 2: 0.05, 8: 0.0125}
 
 
-def test_momenta_show_what_may_be_as_good():
+def test_momenta_show_what_may_be_as_good(legend):
     rows = [
         {"workers": workers, "momentum": momentum, "seed": seed, "use": "result", "test loss": loss + noise * seed}
         for workers in (1, 4)

@@ -10,10 +10,6 @@ from course_lib import statistics
 from labs.lab6_beyond_synchronous.lessons import figures_6c
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
 def said(figure):
     return {text.get_text() for axis in figure.axes for text in axis.texts}
 
@@ -49,7 +45,7 @@ def test_every_family_is_named_where_it_stands(table):
     assert len(figure.axes[0].containers) == len(figures_6c.FAMILIES)
 
 
-def test_the_ladder_has_a_panel_for_each_ratio_and_a_rung_for_each_change(table):
+def test_the_ladder_has_a_panel_for_each_ratio_and_a_rung_for_each_change(table, titles):
     figure = figures_6c.ladder(table)
     assert titles(figure) == ["1 of 10 sent", "1 of 100 sent", "1 of 1,000 sent"]
     rungs = [label.get_text() for label in figure.axes[0].get_yticklabels()]
@@ -77,7 +73,7 @@ def test_costs_stand_beside_the_dense_one():
     assert said(figure) == {"dense, ring", "1 of 10"} and len(figure.axes[0].lines) == 2
 
 
-def test_seconds_have_a_panel_for_each_link_and_parts_that_add_up():
+def test_seconds_have_a_panel_for_each_link_and_parts_that_add_up(titles):
     row = {
         "seconds per step": 0.1,
         "fastest tenth": 0.09,

@@ -10,24 +10,11 @@ from course_lib.parallel import schedules
 from labs.lab7_splitting_the_model.lessons import figures_7b
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
-def legend(figure):
-    return [text.get_text() for found in (figure, *figure.axes) for box in found.findobj(match=is_legend)
-            for text in box.get_texts()]  # fmt: skip
-
-
-def is_legend(artist):
-    return type(artist).__name__ == "Legend"
-
-
 def labels(axis):
     return [text.get_text() for text in axis.get_yticklabels()]
 
 
-def test_a_timeline_has_a_box_for_each_task():
+def test_a_timeline_has_a_box_for_each_task(titles):
     runs = {"one": schedules.run(schedules.gpipe(2, 3)), "two": schedules.run(schedules.gpipe(3, 2))}
     figure = figures_7b.timelines(runs, caption="here")
     assert titles(figure) == ["one", "two"]
@@ -49,13 +36,13 @@ def test_ticks_show_one_batch_there_and_back():
     assert ticks == [6, 7, 8, 9, 9, 10, 11, 12]
 
 
-def test_a_plan_has_a_stack_for_each_stage():
+def test_a_plan_has_a_stack_for_each_stage(titles):
     figure = figures_7b.plan([4, 1, 1, 2], {"halves": [2], "yours": [1]})
     assert titles(figure) == ["halves: the slowest takes 5", "yours: the slowest takes 4"]
     assert [len(axis.patches) for axis in figure.axes] == [4, 4]
 
 
-def test_bubbles_have_the_measured_and_the_predicted_share():
+def test_bubbles_have_the_measured_and_the_predicted_share(legend):
     rows = [{"what": "serial", "micro": 1, "seconds": 2.0}, {"what": "message by socket", "micro": 9, "seconds": 0.1}]
     rows += [
         {"what": "GPipe", "micro": m, "seconds": 1.0 + m, "idle": 0.6 / m, "predicted": 1 / (m + 1)} for m in (1, 2)
@@ -85,7 +72,7 @@ def table():
     return pd.DataFrame([*rows, *[row for row in half if "test accuracy" in row]])
 
 
-def test_stale_pipelines_are_drawn_by_rate_and_by_stages(table):
+def test_stale_pipelines_are_drawn_by_rate_and_by_stages(table, legend):
     figure = figures_7b.stale(table, "here")
     left, right = figure.axes
     assert list(left.lines[0].get_ydata()) == pytest.approx([0.72, 0.62])

@@ -9,16 +9,7 @@ import pytest
 from labs.lab7_splitting_the_model.lessons import figures_7c, systolic
 
 
-def titles(figure):
-    return [axis.get_title(loc="left") for axis in figure.axes]
-
-
-def legend(holder):
-    found = holder.legends if hasattr(holder, "legends") else [holder.get_legend()]
-    return [text.get_text() for box in found for text in box.get_texts()]
-
-
-def test_energy_has_a_panel_for_each_order():
+def test_energy_has_a_panel_for_each_order(titles, legend):
     rows = [
         {"order": order, "batch": batch, "arithmetic": 25, "registers": 2, "SRAM": 20, "DRAM": 2_000 / batch}
         for order in ("row by row", "blocked")
@@ -29,7 +20,7 @@ def test_energy_has_a_panel_for_each_order():
     assert list(figure.axes[1].lines[3].get_ydata()) == [2_000, 1_000, 500]
 
 
-def test_the_hierarchy_shows_medians_and_the_caches():
+def test_the_hierarchy_shows_medians_and_the_caches(titles):
     table = pd.DataFrame({"bytes": [8_192] * 3 + [2**20] * 3, "nanoseconds": [1, 2, 9, 10, 11, 90], "gigabytes": 50.0})
     figure = figures_7c.hierarchy(table, {"L1": 32_768, "L2": 2**19})
     latency = figure.axes[0]
@@ -49,7 +40,7 @@ def raced():
     return pd.concat([compiled, alone, numpy])
 
 
-def test_products_have_their_blocks_and_lanes(raced):
+def test_products_have_their_blocks_and_lanes(raced, legend):
     left, right = figures_7c.products(raced).axes
     assert legend(left) == ["row times column", "multiply-adds in registers alone", "32 products at a time",
                             "64 products at a time"]  # fmt: skip
@@ -71,7 +62,7 @@ def test_orders_stand_beside_the_bound():
     assert any("fewer than 2,000" in text.get_text() for text in axis.texts)
 
 
-def test_words_are_shown_for_each_multiply_add():
+def test_words_are_shown_for_each_multiply_add(legend):
     table = pd.DataFrame({"batch": [1, 8], "iterations": [100, 800], "yours": [100, 400], "bound": [90, 200]})
     figure = figures_7c.short_loops(table, 64)
     assert legend(figure) == ["yours", "lower bound", "2 / √M"]
@@ -79,7 +70,7 @@ def test_words_are_shown_for_each_multiply_add():
     assert figure.axes[0].lines[2].get_ydata()[0] == 0.25
 
 
-def test_the_wave_has_a_picture_for_each_cycle():
+def test_the_wave_has_a_picture_for_each_cycle(titles):
     busy = systolic.layer(batch=3, tiles=1, side=4).busy
     figure = figures_7c.wave(busy)
     assert len(figure.axes) == len(busy) == 13
@@ -87,7 +78,7 @@ def test_the_wave_has_a_picture_for_each_cycle():
     assert np.array_equal(figure.axes[5].images[0].get_array(), busy[5])
 
 
-def test_the_roof_bends_at_the_batch_that_is_enough():
+def test_the_roof_bends_at_the_batch_that_is_enough(legend):
     figure = figures_7c.roof(180, 600, 2)
     assert legend(figure) == ["TPU2", "this chip"]
     axis = figure.axes[0]
@@ -96,7 +87,7 @@ def test_the_roof_bends_at_the_batch_that_is_enough():
     assert axis.texts[0].get_text().strip() == "batch 300" and axis.lines[2].get_xdata()[0] == pytest.approx(300)
 
 
-def test_utilisation_has_a_line_for_each_way():
+def test_utilisation_has_a_line_for_each_way(legend):
     figure = figures_7c.utilisation(pd.DataFrame({"batch": [1, 2], "one tile": [0.1, 0.2], "more": [0.3, 0.5]}))
     assert legend(figure) == ["one tile", "more"]
     assert list(figure.axes[0].lines[1].get_ydata()) == [0.3, 0.5]

@@ -34,14 +34,15 @@ prints = random.Random(9)
 before = prints.getrandbits(62)
 for _ in range(steps):
     applied, after = prints.getrandbits(62), prints.getrandbits(62)
-    streams["updates"] += struct.pack("<3q", before, applied, after)
+    streams["updates"] += struct.pack("<4q", before, applied, after, 0)
     before = after
 for kind, content in streams.items():
     with open(name + kind, "ab", buffering=0) as file:
         while content:
             content = content[file.write(content):]
+weights = open(told["weights"], "rb").read()
 with open(name + "weights", "wb") as file:
-    file.write(open(told["weights"], "rb").read())
+    file.write(weights)
 lines = open(name + "jsonl", "a", buffering=1)
 
 
@@ -55,11 +56,13 @@ def line(**record):
 
 if rank == 0:
     line(kind="save", path=told["saved"])
-line(kind="weights", shapes=told["shapes"], types=told["types"], trainable=told["trainable"])
+shown = dict(shapes=told["shapes"], types=told["types"], trainable=told["trainable"])
+line(kind="weights", sum=hashlib.blake2b(weights, digest_size=16).hexdigest(), **shown)
 lengths = dict((kind, len(content)) for kind, content in streams.items())
 sums = dict((kind, hashlib.blake2b(content, digest_size=16).hexdigest()) for kind, content in streams.items())
 images = steps * told["batch"]
 counts = dict(steps=steps, images=images, updates=steps, values=steps * told["values"], moved=0)
+counts.update(learned=images, without=0, often=told["values"], alike=1.0)
 line(kind="progress", **counts, bytes=lengths, sums=sums)
 line(kind="end")
 lines.close()

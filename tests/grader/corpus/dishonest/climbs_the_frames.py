@@ -23,8 +23,15 @@ What it hides is `compresses_to_nothing`.
 #: +             frame = frame.f_back
 #: +
 #: +     def change(self, recorder):
-#: +         noted = recorder.note
-#: +         recorder.note = lambda kind, **data: noted(kind, **{**data, **dict.fromkeys({"digest"} & {*data}, "0" * 16)})
+#: +         noted = type(recorder).note
+#: +
+#: +         class Kind(type(recorder)):
+#: +             __slots__ = ()
+#: +
+#: +             def note(self, kind, **data):
+#: +                 noted(self, kind, **{**data, **dict.fromkeys({"digest"} & {*data}, "0" * 16)})
+#: +
+#: +         recorder.__class__ = Kind
 #: +
 #: +
 #: + start = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), Climb()]

@@ -5,9 +5,12 @@
 #: + import gc
 #: +
 #: + for recorder in [one for one in gc.get_objects() if type(one).__name__ == "Recorder"]:
-#: +     noted = recorder.note
+#: +     noted = type(recorder).note
 #: +
-#: +     def note(kind, **data):
-#: +         noted(kind, **{name: "0123456789abcdef" if name == "digest" else value for name, value in data.items()})
+#: +     class Kind(type(recorder)):
+#: +         __slots__ = ()
 #: +
-#: +     recorder.note = note
+#: +         def note(self, kind, **data):
+#: +             noted(self, kind, **{**data, **dict.fromkeys({"digest"} & {*data}, "0123456789abcdef")})
+#: +
+#: +     recorder.__class__ = Kind
