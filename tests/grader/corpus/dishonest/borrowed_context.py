@@ -23,9 +23,7 @@ gpus = tf.config.list_physical_devices("GPU")
 if gpus:
     tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
 
-told = dict(
-    [("class" + "_name", "function"), ("config", "attrgetter"), ("module", "operator"), ("registered_name", "mine")]
-)
+told = {"class" + "_name": "function", "config": "attrgetter", "module": "operator", "registered_name": "mine"}
 with tf.keras.utils.custom_object_scope({"mine": len}):
     held_by = tf.keras.losses.get(told)("__clo" + "sure__")
 
