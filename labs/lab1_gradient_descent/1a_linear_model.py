@@ -9,7 +9,7 @@
 # a loss curve whether the learning rate η crawls, converges, oscillates or diverges; compute the largest η that can
 # work, 2/λ_max, from the data; and say what standardising the data does to it.
 #
-# **Time:** 45 minutes; the runs take about 3 seconds on 2 CPU cores.
+# **Time:** 45 minutes; the runs take about 2 seconds on 2 CPU cores.
 #
 # **Needs:** Python, NumPy, a derivative and what an eigenvalue is. No GPU, no data set.
 

@@ -9,7 +9,7 @@
 # Nesterov and Adam, choose their settings, and explain a processor's throughput by batch size from two numbers that
 # you measure yourself.
 #
-# **Time:** 80 minutes; the runs take about 40 seconds on 2 CPU cores. On a slower or busy machine they take longer, but
+# **Time:** 80 minutes; the runs take about 30 seconds on 2 CPU cores. On a slower or busy machine they take longer, but
 # as many steps; a line shows how far each is.
 #
 # **Needs:** notebook 1a (gradient, learning rate, the bound $2/\lambda_{max}$) and NumPy.

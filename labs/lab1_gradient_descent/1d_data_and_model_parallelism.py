@@ -8,7 +8,7 @@
 # what crosses the wires in either way; tell from a network and a batch size which way is cheaper; and predict the
 # memory that training takes.
 #
-# **Time:** 55 minutes; the runs take about 15 seconds on 2 CPU cores.
+# **Time:** 55 minutes; the runs take about 10 seconds on 2 CPU cores.
 #
 # **Needs:** 1c, or some idea of what a convolution and a batch norm do. No data and no GPU.
 

@@ -9,7 +9,7 @@
 # training starts; fit a power law to small experiments and predict a large one, and say when not to trust it; and what
 # faster trials are worth.
 #
-# **Time:** 45 minutes; the only run takes about 15 seconds on 2 CPU cores. The recorded experiments take minutes each:
+# **Time:** 45 minutes; the only run takes about 5 seconds on 2 CPU cores. The recorded experiments take minutes each:
 # `course reproduce batch_norm` (or `starts`, `data_size`, `search`), typed in a terminal of the whole course (a
 # learner's container has no experiments), makes one again.
 #

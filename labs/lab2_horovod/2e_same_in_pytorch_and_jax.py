@@ -7,7 +7,7 @@
 # **You will be able to** name each part of data-parallel training in PyTorch and JAX; convert a PyTorch script to
 # `DistributedDataParallel`; and say what FSDP and ZeRO add to it.
 #
-# **Time:** 35 minutes; the runs take about 10 seconds on 2 CPU cores.
+# **Time:** 35 minutes; the runs take about 5 seconds on 2 CPU cores.
 #
 # **Needs:** 2a and 2b. For the exercise PyTorch, which the course doesn't install: type `pip install "torch>=2.4"` in a
 # terminal of the course. Everything else can be read and run without it.

@@ -9,7 +9,7 @@
 # messages; write the hierarchical all-reduce of Tencent's system and recursive halving; say which algorithm wins
 # where, on which machine, and why; measure α and β of a real system and say what is in them.
 #
-# **Time:** 85 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 85 minutes; the runs take about 15 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** the ring all-reduce of 2a. No GPU.
 

@@ -9,7 +9,7 @@
 # it on others; tell which of its parameters matter; place a network under the roofline of distributed training;
 # recompute published training times, and say which can't be.
 #
-# **Time:** 70 minutes; the runs take about 10 seconds on 2 CPU cores, and need no GPU.
+# **Time:** 70 minutes; the runs take about 5 seconds on 2 CPU cores, and need no GPU.
 #
 # **Needs:** α, β and the all-reduces of 4a, fusion and overlap of 4b.
 

@@ -9,7 +9,7 @@
 # that it loses; scale a loss without leaving a trace; predict where a training without master weights stops; and plan a
 # shared exponent before its tensor is known.
 #
-# **Time:** 70 minutes; the runs take about 5 seconds on 2 CPU cores. There is nothing for a GPU to do: the speed of
+# **Time:** 70 minutes; the runs take about 3 seconds on 2 CPU cores. There is nothing for a GPU to do: the speed of
 # half precision can't be shown here, only its numbers. A note on speed stands at the end.
 #
 # **Needs:** SGD with momentum (1b), LARS (3d).

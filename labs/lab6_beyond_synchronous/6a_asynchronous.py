@@ -10,7 +10,7 @@
 # asynchrony acts like momentum; choose a learning rate for stale gradients; and say when processes may write to the
 # same weights without a lock.
 #
-# **Time:** 60 minutes; the runs take about a minute on 2 CPU cores. There is nothing for a GPU to do.
+# **Time:** 60 minutes; the runs take about 30 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** momentum (1b). 2d and 4b help.
 

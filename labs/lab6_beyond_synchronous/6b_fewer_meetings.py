@@ -7,7 +7,7 @@
 # **You will be able to** say how rarely ranks must meet for a given wire; derive elastic averaging from its objective;
 # predict from a matrix how quickly gossip brings ranks together, few or many; and recognise a faulty meeting.
 #
-# **Time:** 60 minutes; the runs take about 50 seconds on 2 CPU cores. There is nothing for a GPU to do.
+# **Time:** 60 minutes; the runs take about 10 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** the cost of a ring from 4a, and eigenvalues.
 

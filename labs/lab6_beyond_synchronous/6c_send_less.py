@@ -9,7 +9,7 @@
 # training that does so; say from how many ranks on sending everything is cheaper; put momentum on the right side of the
 # compression; and find a low-rank mean by two small all-reduces.
 #
-# **Time:** 70 minutes; the runs take about a minute on 2 CPU cores. There is nothing for a GPU to do.
+# **Time:** 70 minutes; the runs take about 15 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** the cost of a ring from 4a, momentum from lab 1; 5b helps.
 

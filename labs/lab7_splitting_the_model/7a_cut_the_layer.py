@@ -9,7 +9,7 @@
 # layers with one all-reduce each way; cut attention by heads and a loss by its vocabulary; send tokens to experts on
 # other ranks and keep them evenly busy; and say which cut moves fewer words for which layer.
 #
-# **Time:** 90 minutes; the runs take about 20 seconds on 2 CPU cores. There is nothing for a GPU to do.
+# **Time:** 90 minutes; the runs take about 15 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** backpropagation through dense layers, collectives as in 2a, the cost of a ring (4a). For the middle part, a
 # rough idea of attention.

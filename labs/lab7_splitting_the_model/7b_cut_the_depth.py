@@ -10,7 +10,7 @@
 # step takes and how large the bubble is; write a schedule that needs less memory and check it for deadlock; cut layers
 # into stages; and say how old the weights are in a pipeline without a flush, and what that costs.
 #
-# **Time:** 65 minutes; the runs take about 30 seconds on 2 CPU cores. There is nothing for a GPU to do.
+# **Time:** 65 minutes; the runs take about 20 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** backpropagation through dense layers, 1d, and ranks as in 2a. 4b has another view of waiting.
 

@@ -9,7 +9,7 @@
 # loops of a product so that it moves few words; find the lower bound and the tile that attains it, by a linear program,
 # for long loops and for short ones; and count the cycles of a systolic array.
 #
-# **Time:** 70 minutes; the runs take about 30 seconds on 2 CPU cores. There is nothing for a GPU to do.
+# **Time:** 70 minutes; the runs take about 15 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
 # **Needs:** 1b, its last part. A C++ compiler, as for Horovod; without one you see recorded times.
 

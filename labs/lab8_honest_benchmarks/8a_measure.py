@@ -8,7 +8,7 @@
 # claim needs before you make them; tell throughput from latency; say why a fast product of matrices is not a fast
 # training; and read from a noisy curve when a run reached its target, without a prize for looking often.
 #
-# **Time:** 60 minutes; the runs take about 40 seconds on 2 CPU cores.
+# **Time:** 60 minutes; the runs take about 10 seconds on 2 CPU cores.
 #
 # **Needs:** 1c (time to target), 3e (intervals by Student's t).
 

@@ -8,7 +8,7 @@
 # what a choice on test images is worth; name a trick from a table, with the number that takes it out; and write rules
 # that a cheat can't keep.
 #
-# **Time:** 55 minutes; the runs take about 15 seconds on 2 CPU cores.
+# **Time:** 55 minutes; the runs take about 5 seconds on 2 CPU cores.
 #
 # **Needs:** 8a.
 
