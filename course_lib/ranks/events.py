@@ -138,13 +138,21 @@ def on_training_steps(
     def size(tensor: object) -> int:
         return tf.TensorShape(getattr(tensor, "shape", None))[1:].num_elements() or 0
 
-    def note(model: object, tensors: list) -> object:
-        """Have the step told; the operation that tells it, in a graph."""
-        examples = max(tensors, key=size)
+    def tell(listener: Callable[..., None], values: Callable[[], list]) -> object:
+        """Have `listener` told of these values; the operation that tells it, in a graph."""
         if tf.executing_eagerly():
             with record.stop_recording():
-                return step(model, *(one.numpy() for one in measure(model, examples)))
-        return tf.numpy_function(functools.partial(step, model), measure(model, examples), [], stateful=True)
+                return listener(*(one.numpy() for one in values()))
+        return tf.numpy_function(listener, values(), [], stateful=True)
+
+    def after(operation: object, tensors: object) -> object:
+        """The same tensors, once the operation is done."""
+        with tf.control_dependencies([operation]):
+            return tf.nest.map_structure(lambda one: tf.identity(one) if isinstance(one, tf.Tensor) else one, tensors)
+
+    def note(model: object, tensors: list) -> object:
+        """Have the step told."""
+        return tell(functools.partial(step, model), lambda: measure(model, max(tensors, key=size)))
 
     def tap(model: object, inputs: object) -> object:
         if sceptic:
@@ -162,8 +170,7 @@ def on_training_steps(
             elif sceptic:
                 sceptic.look("calls its network as if XLA compiled it")
             return inputs
-        with tf.control_dependencies([note(model, tf.nest.flatten(inputs))]):  # before any of the weights change
-            return tf.nest.map_structure(tf.identity, inputs)
+        return after(note(model, tf.nest.flatten(inputs)), inputs)  # before any of the weights change
 
     def tapped(original: Callable) -> Callable:
         @functools.wraps(original)
@@ -228,7 +235,8 @@ def on_training_steps(
                 note(trained_by[self], tensors)
                 require_one_batch(tensors)
                 if sceptic:
-                    sceptic.compiled(len(max(tensors, key=size)))
+                    told = tell(sceptic.compiled, lambda: [tf.shape(max(tensors, key=size))[0]])
+                    return outcome if told is None else after(told, outcome)
             return outcome
 
         return __call__
