@@ -29,7 +29,7 @@ SAME_IMAGES_CORRELATION = 0.4
 MIN_EXAMPLES = 256  # for a correlation or an overlap
 MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks
 DRAWN_TWICE = 0.1  # of the images of an epoch; of two ranks that draw a half each, a quarter
-MIN_JOINED = 0.9  # of the steps of the rank that makes most, before another one joins
+MIN_JOINED = 0.75  # of the steps of the rank that makes most, before another one joins
 MAX_NAME = 60  # characters of a name in a sentence
 
 
