@@ -42,16 +42,16 @@ _OF_MODULES = {
 # Ways from a module or an object into the interpreter.
 _ATTRIBUTES = _words(
     "CodeType FastGFile ForwardAccumulator FunctionType GFile StrFormatStyle StrMethodFormatter attrgetter builtins "
-    "cr_frame ctypes ctypeslib delattr deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
-    "f_locals func_load gc get_registered_object get_type_hints getattr gi_frame globals importlib inspect "
-    "load_library load_op_library locals methodcaller model_from_config model_from_json model_from_yaml modules os "
-    "raw_ops read_file read_pickle rundocs runstring setattr singledispatch singledispatchmethod subprocess sys "
-    "tb_frame tb_next vars write_file"
+    "cr_frame ctypes ctypeslib deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
+    "f_locals func_load gc get_registered_object get_type_hints gi_frame importlib inspect "
+    "load_library load_op_library methodcaller model_from_config model_from_json model_from_yaml modules os raw_ops "
+    "read_file read_pickle rundocs runstring singledispatch singledispatchmethod subprocess sys tb_frame tb_next "
+    "write_file"
 )
-# Which a learner's own class may have. Pandas' `query` is written out, if it is.
+# Which a learner's own class may have, or ask of the class above it. Pandas' `query` is written out, if it is.
 _OF_OTHERS = _words(
-    "atrous_conv2d batch_jacobian conv2d convolution convolution_op extract_patches from_config fused_batch_norm "
-    "gradients jacobian load_model marks query update_step"
+    "atrous_conv2d batch_jacobian conv2d convolution convolution_op delattr extract_patches from_config "
+    "fused_batch_norm getattr globals gradients jacobian load_model locals marks query setattr update_step vars"
 )
 _SPECIAL = _words(
     "__call__ __contains__ __doc__ __enter__ __eq__ __exit__ __file__ __getitem__ __init__ __iter__ __len__ __name__ "
@@ -197,7 +197,7 @@ def _is_inner(node: ast.Attribute, modules: dict[str, str]) -> bool:
         return True
     if node.attr in ("format", "format_map"):
         return not isinstance(node.value, ast.Constant)
-    mine = root in ("self", "cls")
+    mine = root in ("self", "cls") or _is_call(node.value, "super", 0)
     if node.attr.startswith("__"):
         return node.attr not in _SPECIAL and (node.attr.endswith("__") or not mine)
     hidden = node.attr in _OF_OTHERS or (node.attr.startswith("_") and node.attr not in _OF_NAMED_TUPLES)

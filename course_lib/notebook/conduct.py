@@ -172,7 +172,8 @@ def reductions(evidence: Evidence) -> Reductions:
         raise Wrong(with_end("No training step was seen on any rank.", evidence))
     updates, needed = _needed(evidence)
     numbers = evidence.collectives.elements
-    done = numbers.get("ALLREDUCE", 0) + numbers.get("ALLGATHER", 0) if evidence.size > 1 else needed
+    gathered = numbers.get("ALLGATHER", 0) // evidence.size  # they are those of all ranks
+    done = numbers.get("ALLREDUCE", 0) + gathered if evidence.size > 1 else needed
     if done < needed * UNREDUCED_SHARE:
         raise Wrong(with_end("No gradients were all-reduced: each rank trains a network of its own.", evidence))
     if done < needed * 0.5:
@@ -246,7 +247,8 @@ def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
     _require_other_images(evidence)
     _require_no_more_than(evidence, images, max_epochs)
     _require_other_parts(evidence, images)
-    _require_parts_again(evidence, images)
+    if not any(rank.epochs for rank in evidence.ranks) or _one_long_epoch(evidence, images):
+        _require_parts_again(evidence, images)
     read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
     steps = len(evidence.ranks[0].examples)
     together = f"together {read:,} in {steps:,} steps"
@@ -295,11 +297,13 @@ def _require_other_images(evidence: Evidence) -> None:
         who = f"ranks {one.rank} and {other.rank}"
         if same > 0.5:
             raise Wrong(f"In the same step {who} read the same images ({same:.0%} of a batch): nothing is shared.")
-        alike = [(a, b) for a, b in pairs if len(a) == len(b)] or [np.zeros((2, 0))]
+        alike = [(a, b) for a, b in pairs if len(a) == len(b)]
+        if sum(len(a) for a, _ in alike) < MIN_EXAMPLES:
+            continue
         mine, theirs = (np.concatenate(side).astype(float) for side in zip(*alike))
         with np.errstate(all="ignore"):
             correlation = np.corrcoef(mine, theirs)[0, 1]
-        if len(mine) >= MIN_EXAMPLES and correlation > SAME_IMAGES_CORRELATION:
+        if correlation > SAME_IMAGES_CORRELATION:
             raise Wrong(
                 f"In the same step {who} read the same images, changed or not (their brightness correlates by "
                 f"{correlation:.2f}): nothing is shared."
@@ -329,13 +333,19 @@ def _require_other_parts(evidence: Evidence, images: int) -> None:
 
 
 def _one_long_epoch(evidence: Evidence, images: int) -> bool:
-    """Whether what `fit` took for one epoch has gone through all images so often that `_require_parts_again` tells."""
-    read = [sum(map(len, rank.examples)) for rank in evidence.ranks]
-    return all(len(rank.epochs) == 1 for rank in evidence.ranks) and min(read) >= images + MIN_EXAMPLES
+    """Whether `fit` took for one epoch what went through a rank's images several times."""
+    if any(len(rank.epochs) != 1 for rank in evidence.ranks):
+        return False
+    part = images // evidence.size
+    read = [np.concatenate(rank.examples) for rank in evidence.ranks]
+    return all(
+        len(one) >= part + MIN_EXAMPLES and np.isin(one[part:], one[:part]).mean() >= 0.5 / evidence.size
+        for one in read
+    )
 
 
 def _require_parts_again(evidence: Evidence, images: int) -> None:
-    """A rank that has read its part reads some of it again before it has read all images.
+    """Where no epochs tell: a rank that has read its part reads some of it again before it has read all images.
 
     Ranks with parts of their own read theirs again, ranks that shuffle all of it anew 1 / ranks of it. Where parts go
     from rank to rank, all ranks together have read all images by then. Whether images can be known again, though the

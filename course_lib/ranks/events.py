@@ -85,8 +85,12 @@ class Sceptic(Protocol):
     def look(self, what: str) -> None:
         """A way to train that escapes whoever watches steps."""
 
-    def begins(self, model: object) -> None:
-        """The call of a model that is a step begins; in a graph: is traced."""
+    def begins(self, model: object, measured: object) -> None:
+        """The call of a model that is a step begins; in a graph: is traced. `measured` is the first thing that was
+        measured of its examples, None where XLA compiles it."""
+
+    def ends(self) -> None:
+        """It ends."""
 
     def compiled(self, examples: int) -> None:
         """A function that XLA has compiled has run a step on so many examples."""
@@ -112,7 +116,7 @@ def on_training_steps(
 
     inside = threading.local()
     trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # compiled function → model
-    in_graphs: weakref.WeakSet = weakref.WeakSet()  # of compiled functions, in which a model is called
+    in_graphs: weakref.WeakSet = weakref.WeakSet()  # graphs of compiled functions that call a model already
     innermost: weakref.WeakKeyDictionary[object, weakref.ref] = weakref.WeakKeyDictionary()  # model → see `network_of`
 
     def network_of(model: object) -> object:
@@ -138,39 +142,58 @@ def on_training_steps(
     def size(tensor: object) -> int:
         return tf.TensorShape(getattr(tensor, "shape", None))[1:].num_elements() or 0
 
-    def tell(listener: Callable[..., None], values: Callable[[], list]) -> object:
-        """Have `listener` told of these values; the operation that tells it, in a graph."""
-        if tf.executing_eagerly():
-            with record.stop_recording():
-                return listener(*(one.numpy() for one in values()))
-        return tf.numpy_function(listener, values(), [], stateful=True)
-
     def after(operation: object, tensors: object) -> object:
         """The same tensors, once the operation is done."""
+
+        def then(one: object) -> object:
+            if not isinstance(one, tf.Tensor):
+                return one
+            same = tf.identity(one)
+            if hasattr(one, "_keras_mask"):
+                same._keras_mask = one._keras_mask
+            return same
+
         with tf.control_dependencies([operation]):
-            return tf.nest.map_structure(lambda one: tf.identity(one) if isinstance(one, tf.Tensor) else one, tensors)
+            return tf.nest.map_structure(then, tensors)
 
-    def note(model: object, tensors: list) -> object:
-        """Have the step told."""
-        return tell(functools.partial(step, model), lambda: measure(model, max(tensors, key=size)))
+    def note(model: object, tensors: list, compiled: bool = False) -> Callable[[object], object]:
+        """Measure a step's examples; returns a function that has the step told and gives its argument back, in a graph
+        once that is done."""
 
-    def tap(model: object, inputs: object) -> object:
+        def listener(*measured: np.ndarray) -> None:
+            if not model.trainable_variables:
+                return  # it changes images only
+            step(model, *measured[1:])
+            if sceptic and compiled:
+                sceptic.compiled(int(measured[0]))
+
+        def told(outcome: object) -> object:
+            if tf.executing_eagerly():
+                listener(*(one.numpy() for one in measured))
+                return outcome
+            return after(tf.numpy_function(listener, measured, [], stateful=True), outcome)
+
+        examples = max(tensors, key=size)
+        with record.stop_recording():
+            measured = [tf.shape(examples)[0], *measure(model, examples)]
+        if sceptic and not compiled:
+            sceptic.begins(model, next(iter(measured[1:]), None))
+        return told
+
+    def tap(model: object, inputs: object) -> Callable[[object], object]:
+        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
+        if graph is None or not control_flow_util.GraphOrParentsInXlaContext(graph):
+            return note(model, tf.nest.flatten(inputs))
         if sceptic:
-            sceptic.begins(model)
-        if tf.executing_eagerly():
-            note(model, tf.nest.flatten(inputs))
-            return inputs
-        graph = tf.compat.v1.get_default_graph()
-        if control_flow_util.GraphOrParentsInXlaContext(graph):
-            if compiled := getattr(inside, "compiled", None):
-                if sceptic and (graph in in_graphs or type(graph).__name__ == "WhileBodyFuncGraph"):
-                    sceptic.look("calls its network more than once in a compiled step")
-                trained_by[compiled] = model
-                in_graphs.add(graph)
-            elif sceptic:
-                sceptic.look("calls its network as if XLA compiled it")
-            return inputs
-        return after(note(model, tf.nest.flatten(inputs)), inputs)  # before any of the weights change
+            sceptic.begins(model, None)
+        if compiled := getattr(inside, "compiled", None):
+            if sceptic and (graph in in_graphs or type(graph).__name__ == "WhileBodyFuncGraph"):
+                sceptic.look("calls its network more than once in a compiled step")
+            trained_by[compiled] = model
+            in_graphs.add(graph)
+        elif sceptic:
+            sceptic.look("calls its network as if XLA compiled it")
+        return lambda inputs: inputs
 
     def tapped(original: Callable) -> Callable:
         @functools.wraps(original)
@@ -180,12 +203,21 @@ def on_training_steps(
             step_of = getattr(inside, "network", None)
             if record.could_possibly_record() and args and batches(tf.nest.flatten(args[0])[:1]):
                 step_of = network_of(self) if step_of is None else step_of
-                if step_of is self:
-                    require_one_batch(args[0])
-                    args = (tap(self, args[0]), *args[1:])
-                    step_of = inside  # what is called from now on is part of it
-                with within(step_of):
-                    return original(self, *args, **kwargs)
+                if step_of is not self:
+                    with within(step_of):
+                        return original(self, *args, **kwargs)
+                require_one_batch(args[0])
+                told = tap(self, args[0])
+                later = tf.executing_eagerly() and not self.built  # its weights are made by this very call
+                if not later:  # before any of them change
+                    args = (told(args[0]), *args[1:])
+                try:
+                    with within(inside):  # what is called from now on is part of it
+                        outcome = original(self, *args, **kwargs)
+                    return told(outcome) if later else outcome
+                finally:
+                    if sceptic:
+                        sceptic.ends()
             return original(self, *args, **kwargs)
 
         return __call__
@@ -232,11 +264,8 @@ def on_training_steps(
                 inside.compiled = None
             tensors = batches(args, kwargs)
             if self in trained_by and tensors:
-                note(trained_by[self], tensors)
                 require_one_batch(tensors)
-                if sceptic:
-                    told = tell(sceptic.compiled, lambda: [tf.shape(max(tensors, key=size))[0]])
-                    return outcome if told is None else after(told, outcome)
+                return note(trained_by[self], tensors, compiled=True)(outcome)
             return outcome
 
         return __call__

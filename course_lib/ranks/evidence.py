@@ -26,7 +26,6 @@ COLLECTIVES = ("ALLREDUCE", "BROADCAST", "ALLGATHER", "ALLTOALL", "REDUCESCATTER
 
 MAX_FILE_BYTES = 256 * 2**20  # what a file has beyond that is not read
 MAX_RECORD_CHARACTERS = 100_000
-MAX_OPTIMIZERS = 4  # of more groups of variables that are updated together, each is compared with the last of any
 WEIGHT_TYPES = ("<f2", "<f4", "<f8", "<i4", "<i8", "|u1", "|b1")
 # A tensor's row gets its name; a collective is asked for; a rank enters it; it begins; it ends and tells what it has
 # reduced.
@@ -180,14 +179,18 @@ class Evidence:
         weights differed that had been equal once; None where there is none."""
         number = min(len(rank.updates) for rank in self.ranks)
         first, *others = (rank.updates[:number] for rank in self.ranks)
-        differ = np.any([first != other for other in others], axis=0) if others and number else np.zeros((0, 4), bool)
-        before, applied, after, variables = differ.T
-        states = np.stack([before, after], axis=1).ravel()  # before the first update, after it, before the second, …
-        together = [2 * updates for updates, equal in self.agreement() if equal]
-        since = min([*np.flatnonzero(~states)[:1], *together], default=len(states))
-        states[:since] = False
-        apart = np.flatnonzero(applied | variables | states.reshape(-1, 2).any(axis=1))
-        return int(apart[0]) + 1 if len(apart) else None
+        if not others or not number:
+            return None
+        before, applied, after, variables = np.any([first != other for other in others], axis=0).T
+        apart, equal = applied | variables, [updates for updates, equal in self.agreement() if equal]
+        for group in np.unique(first[:, 3]):
+            own = np.flatnonzero(first[:, 3] == group)
+            states = np.stack([before[own], after[own]], axis=1).ravel()  # before its first update, after it, …
+            since = min([*np.flatnonzero(~states)[:1], *(2 * np.searchsorted(own, equal[:1]))], default=len(states))
+            states[:since] = False
+            apart[own] |= states.reshape(-1, 2).any(axis=1)
+        found = np.flatnonzero(apart)
+        return int(found[0]) + 1 if len(found) else None
 
     def changed_between(self) -> float:
         """The share of updates before which something else had changed a rank's weights since the last update of the
@@ -219,15 +222,11 @@ class Evidence:
 
 
 def _changed_between(updates: np.ndarray) -> float:
-    together = updates[:, 3]
-    if len(np.unique(together)) > MAX_OPTIMIZERS:
-        together = np.zeros_like(together)
-    changed = number = 0
-    for variables in np.unique(together):
-        own = updates[together == variables]
-        changed += np.count_nonzero(own[2:, 0] != own[1:-1, 2])
-        number += max(0, len(own) - 2)
-    return changed / max(1, number)
+    groups = [updates[updates[:, 3] == variables] for variables in np.unique(updates[:, 3])]
+    if 4 * len(groups) > len(updates):  # ever others: most would be compared with nothing
+        groups = [updates]
+    changed = sum(np.count_nonzero(own[2:, 0] != own[1:-1, 2]) for own in groups)
+    return changed / max(1, sum(max(0, len(own) - 2) for own in groups))
 
 
 def collect(

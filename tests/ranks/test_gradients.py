@@ -30,7 +30,7 @@ def watching():
         sceptic = Gradients(
             looks.append, lambda examples: came.append(int(examples)), lambda *both: pairs.append(both), mean
         )
-        events.on_training_steps(tf, put, lambda _, images: sceptic.shows(mean(images)) or [], lambda *_: None, sceptic)
+        events.on_training_steps(tf, put, lambda _, images: [mean(images)], lambda *_: None, sceptic)
         sceptic.watch(tf, SimpleNamespace(put=put))
         yield came, looks, pairs
 
@@ -65,8 +65,7 @@ def test_gradients_stay_what_they_are(network):
         put = SimpleNamespace(put=lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])))
         sceptic = Gradients(*[lambda *_: None] * 3, lambda images: images)
         sceptic.watch(tf, put)
-        sceptic.begins(network)
-        sceptic.shows(tf.constant(IMAGES))
+        sceptic.begins(network, tf.constant(IMAGES))
         for one, other in zip(step(network, IMAGES), bare):
             np.testing.assert_array_equal(one, other)
 
@@ -141,18 +140,88 @@ def test_what_comes_to_the_first_layer_with_weights_is_measured(watching, compil
     turned = layers.Lambda(lambda images: 3.0 - images)
     network = tf.keras.Sequential([turned, layers.Flatten(), layers.Dense(2)])
     (tf.function(step) if compiled else step)(network, tf.constant(IMAGES))
-    ((shown, used),) = pairs
+    ((given, shown),) = pairs
     np.testing.assert_allclose(shown, IMAGES.mean((1, 2, 3)), atol=1e-6)
-    np.testing.assert_allclose(used, 3 - shown, atol=1e-6)
+    np.testing.assert_allclose(given, 3 - shown, atol=1e-6)
+
+
+@pytest.mark.parametrize("around", [False, True])
+def test_a_compiled_function_within_the_network(watching, around):
+    """It is traced once, and again where it makes variables: whatever it was traced for, each call counts."""
+    came, looks, pairs = watching
+
+    class Own(tf.keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.inner = [tf.keras.layers.Flatten(), tf.keras.layers.Dense(3), tf.keras.layers.Dense(2)]
+
+        @tf.function
+        def call(self, images):
+            for layer in self.inner:
+                images = layer(images)
+            return images
+
+    own = Own()
+    taken = tf.function(lambda images, first: step(own, images)) if around else lambda images, first: step(own, images)
+    for first in (True, False, False):  # the function around it is traced twice
+        taken(tf.constant(IMAGES), first)
+    assert (came, looks) == ([6, 6, 6], [])
+    assert [len(pair) for pair in pairs] == [1, 1, 1]  # the examples are those of the last step
+
+
+def test_a_layer_may_be_called_by_other_names_and_with_several_tensors(watching):
+    came, looks, pairs = watching
+
+    class Mixed(tf.keras.layers.Layer):
+        def __init__(self):
+            super().__init__()
+            self.rates = self.add_weight(shape=(64, 2))
+
+        def call(self, both):
+            return (both[0] + both[1]) @ self.rates
+
+    class Own(tf.keras.Model):
+        def __init__(self, layer, name):
+            super().__init__()
+            self.layer, self.called = layer, name
+
+        def call(self, x):
+            flat = tf.reshape(x, [6, 64])
+            return self.layer(**{self.called: [flat, flat] if self.called == "both" else flat})
+
+    for own in (Own(tf.keras.layers.Dense(2), "inputs"), Own(Mixed(), "both")):
+        step(own, tf.constant(IMAGES))
+    assert (came, looks, len(pairs)) == ([6, 6], [], 2)
+
+
+def test_masks_are_kept(watching):
+    layers = tf.keras.layers
+    masked = tf.keras.Sequential(
+        [layers.Embedding(5, 3, mask_zero=True), layers.GlobalAveragePooling1D(), layers.Dense(2)]
+    )
+    words = tf.constant([[1, 2, 0, 0], [3, 0, 0, 0]])
+    bare = masked(words)
+    with tf.GradientTape():
+        np.testing.assert_allclose(masked(words), bare, atol=1e-6)
+
+
+def test_sources_without_a_gradient_and_recomputing_need_no_look(watching):
+    came, looks, _ = watching
+    layers = tf.keras.layers
+    network = tf.keras.Sequential([layers.Flatten(), layers.Dense(3), layers.BatchNormalization(), layers.Dense(2)])
+    with tf.GradientTape() as tape:
+        loss = tf.reduce_sum(network(tf.constant(IMAGES), training=True) ** 2)
+    tape.gradient(loss, network.variables)
+    assert (came, looks) == ([6], [])
 
 
 def test_images_are_alike_where_their_brightness_is():
     training = Training(None, list)
-    assert training.alike == 0
+    assert training.input_correlation == 0
     random = np.random.default_rng(0)
     for _ in range(3):
         shown = random.normal(100, 20, 256).astype(np.float32)
         training.used(shown, 3 - 2 * shown)
-    assert training.alike == pytest.approx(-1)
+    assert training.input_correlation == pytest.approx(-1)
     training.used(np.ones(4), np.ones(2))
-    assert -1 < training.alike < 0
+    assert -1 < training.input_correlation < 0

@@ -157,6 +157,15 @@ class TestWhichNetworkIsWatched:
         own(tf.zeros((6, 3)))
         assert (seen, looks) == ([("inner", 4), ("own", 5)], [])
 
+    def test_what_only_changes_images_is_no_network(self, watching):
+        seen, looks = watching
+        noise = tf.keras.Sequential([tf.keras.layers.GaussianNoise(0.1)])
+        network = self.network()
+        for step in (lambda x: network(noise(x, training=True)), tf.function(lambda x: network(noise(x)))):
+            with tf.GradientTape():
+                step(tf.zeros((4, 3)))
+        assert (seen, looks) == ([("inner", 4)] * 2, [])
+
     def test_layers_that_are_trained_outside_of_their_network_need_a_look(self, watching):
         seen, looks = watching
         network = self.network()

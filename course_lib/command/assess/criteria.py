@@ -31,7 +31,9 @@ MAX_EXCHANGES = 1.1  # of gradients, for each update that is allowed: some metri
 MIN_TRAINED = 0.5  # of the saved weights' accuracy, that those must reach which were seen in training
 MIN_OFTEN = 0.99  # of the network's values, that are updated at least half as often as those that are most
 MIN_LEARNED = 0.4  # of the images that a rank gives its network, that have a gradient
-MIN_ALIKE = 0.1  # correlation of the brightness of the images given to a network and to its first layer with weights
+MIN_INPUT_CORRELATION = (
+    0.1  # correlation of the brightness of the images given to a network and to its first layer with weights
+)
 MIN_CHANGED_VALUES = 0.45  # of the network's, that an update changes on average; with two optimizers it is half of them
 
 MAX_CHANGED_SHARE = 0.08  # of the updates, before which something else than an update may change the weights
@@ -348,11 +350,11 @@ def other_weights(measured: Measured) -> tuple[str, ...]:
     first, weights = measured.together and measured.together.ranks[0], measured.weights
     if not first or not first.weights or weights is None or weights.test_accuracy is None:
         return ()
-    updates, values, often = (first.number("progress", name) for name in ("updates", "values", "often"))
-    if values < MIN_CHANGED_VALUES * updates * weights.values:
+    updates, values, often = (first.number("progress", name) for name in ("updates", "values", "values_updated_often"))
+    if updates > 0 and values < MIN_CHANGED_VALUES * updates * weights.values:
         share = values / updates / weights.values
         return (f"the updates that were seen change {share:.0%} of the network's {weights.values:,} values",)
-    if updates and often < MIN_OFTEN * weights.values:
+    if updates > 0 and often < MIN_OFTEN * weights.values:
         return (
             f"{1 - often / weights.values:.0%} of the network's values are changed by few of the updates, or by none",
         )
@@ -370,18 +372,19 @@ def without_gradients(measured: Measured) -> tuple[str, ...]:
     """What to look at where ranks made updates, or read images, without gradients that went through their network."""
     found = []
     for rank in measured.together.ranks if measured.together else ():
-        steps, images, updates, without, learned = (
-            rank.number("progress", name) for name in ("steps", "images", "updates", "without", "learned")
+        images, updates = rank.number("progress", "images"), rank.number("progress", "updates")
+        without, learned = (
+            rank.number("progress", name) for name in ("updates_without_gradient", "examples_with_gradient")
         )
         if without > MAX_CHANGED_SHARE * updates:
             found.append(
                 f"rank {rank.rank} made {without:,} of its {updates:,} updates without a gradient of its own since the "
                 "last"
             )
-        if steps and learned < MIN_LEARNED * images:
+        if learned < MIN_LEARNED * images:
             found.append(f"of the {images:,} images that rank {rank.rank} gave its network {learned:,} have a gradient")
-        alike = (rank.last("progress") or {}).get("alike")
-        if alike is not None and not abs(alike) >= MIN_ALIKE:
+        alike = (rank.last("progress") or {}).get("input_correlation")
+        if isinstance(alike, (int, float)) and not abs(alike) >= MIN_INPUT_CORRELATION:
             found.append(
                 f"the images that rank {rank.rank} gives its network are not those that come to its first layer with "
                 f"weights: their brightness correlates by {alike:.2f}"

@@ -1,4 +1,4 @@
-"""Watch where gradients come from: of which weights they are, and of how many examples, and of which.
+"""Watch where gradients come from: of which weights they are, of how many examples, and of which.
 
 That a network is called on examples does not say that it learns from them. So a gradient is counted where it has gone
 back through the whole network, to the output of its first layer with weights; and what this layer is given is compared
@@ -8,11 +8,10 @@ with what the network was given.
 from __future__ import annotations
 
 import functools
+import sys
 import threading
 import weakref
 from collections.abc import Callable
-
-import numpy as np
 
 from course_lib.ranks.probe.patches import Patches
 
@@ -25,8 +24,8 @@ class Gradients:
     Args:
         look: called with what a person should look at: gradients of other variables than the weights of a network.
         came: called with the number of examples whose gradient has gone through the network.
-        used: called with what `measure` makes of the examples that a network was given, and of what comes to its first
-            layer with weights.
+        used: called with what `measure` makes of what comes to a network's first layer with weights and, where they are
+            at hand, of the examples that the network was given; else these are those of the last step.
         measure: examples → one number for each.
     """
 
@@ -34,30 +33,28 @@ class Gradients:
         self,
         look: Callable[[str], None],
         came: Callable[[int], None],
-        used: Callable[[np.ndarray, np.ndarray], None],
+        used: Callable[..., None],
         measure: Callable[[object], object],
     ) -> None:
-        self.look, self._came, self._used, self._measure = look, came, used, measure
+        self.look, self.compiled = look, came
+        self._used, self._measure = used, measure
+        self._firsts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # network → its first layer with weights
         self._networks: weakref.WeakSet = weakref.WeakSet()
-        self._thread = threading.local()
+        self._call = threading.local()
 
-    def begins(self, model: object) -> None:
-        """The call of a network begins; in a graph: is traced."""
+    def begins(self, model: object, measured: object) -> None:
+        """The call of a network begins; in a graph: is traced. `measured` is what was measured of its examples."""
         self._networks.add(model)
-        self._thread.waits = True
+        self._call.network, self._call.shown = model, measured
 
-    def shows(self, measured: object) -> None:
-        """The network of the call that begins is given examples of which this was measured."""
-        self._thread.shown = measured
-
-    def compiled(self, examples: int) -> None:
-        """A function that XLA has compiled has run a step: what it does can't be seen, and is believed."""
-        self._came(examples)
+    def ends(self) -> None:
+        """It ends."""
+        self._call.network = self._call.shown = None
 
     def watch(self, tf: object, patches: Patches) -> None:
         """Patch Keras's layers and TensorFlow's tape."""
         from tensorflow.python.eager import record
-        from tensorflow.python.ops import control_flow_util
+        from tensorflow.python.ops import control_flow_util, custom_gradient
 
         def in_xla() -> bool:
             graph = tf.compat.v1.get_default_graph()
@@ -74,48 +71,65 @@ class Gradients:
         def watched(tensor: object) -> tuple[object, Callable]:
             def back(gradient: object) -> object:
                 if tf.executing_eagerly():
-                    self._came(int(examples_in(gradient)))
+                    self.compiled(int(examples_in(gradient)))
                     return gradient
-                told = tf.numpy_function(self._came, [examples_in(gradient)], [], stateful=True)
+                told = tf.numpy_function(self.compiled, [examples_in(gradient)], [], stateful=True)
                 with tf.control_dependencies([told]):
                     return tf.identity(gradient)
 
             return tf.identity(tensor), back
 
-        def compare(given: object) -> None:
-            shown, given = self._thread.shown, self._measure(given)
+        def compare(given: list) -> None:
+            """Of several inputs of a layer it is the largest."""
+            tensors = [one for one in given if isinstance(one, tf.Tensor) and one.shape.rank]
+            if not tensors:
+                return
+            measured = [self._measure(max(tensors, key=lambda one: one.shape[1:].num_elements() or 0))]
+            shown = self._call.shown
             if tf.executing_eagerly():
-                self._used(shown.numpy(), given.numpy())
-            else:
-                tf.numpy_function(self._used, [shown, given], [], stateful=True)
+                return self._used(*(one.numpy() for one in [*measured, shown]))
+            # A function within the network is traced once, for examples that have come from elsewhere each time.
+            if not hasattr(shown, "numpy") and shown.graph is tf.compat.v1.get_default_graph():
+                measured.append(shown)
+            tf.numpy_function(self._used, measured, [], stateful=True)
 
         def first(original: Callable) -> Callable:
             @functools.wraps(original)
             def __call__(layer: object, *args: object, **kwargs: object) -> object:
                 output = original(layer, *args, **kwargs)
+                network = getattr(self._call, "network", None)
                 if (
-                    getattr(self._thread, "waits", False)
-                    and record.could_possibly_record()
-                    and not isinstance(layer, tf.keras.Model)
-                    and isinstance(output, tf.Tensor)
-                    and layer.trainable_weights
-                    and not in_xla()
+                    network is None
+                    or isinstance(layer, tf.keras.Model)
+                    or not (isinstance(output, tf.Tensor) and output.shape.rank)
+                    or not (record.could_possibly_record() and layer.trainable_weights)
+                    or in_xla()
+                    or self._firsts.setdefault(network, weakref.ref(layer))() is not layer
                 ):
-                    self._thread.waits = False
-                    with record.stop_recording():
-                        compare(args[0] if args else kwargs["inputs"])
-                    return watched(output)
-                return output
+                    return output
+                with record.stop_recording():
+                    compare(tf.nest.flatten([args, kwargs]))
+                seen = watched(output)
+                if hasattr(output, "_keras_mask"):
+                    seen._keras_mask = output._keras_mask
+                return seen
 
             return __call__
 
         def of_weights(original: Callable) -> Callable:
             @functools.wraps(original)
             def gradient(tape: object, target: object, sources: object, *args: object, **kwargs: object) -> object:
+                found = original(tape, target, sources, *args, **kwargs)
                 known = {weight.ref() for network in self._networks for weight in network.trainable_variables}
-                if not all(isinstance(one, tf.Variable) and one.ref() in known for one in tf.nest.flatten(sources)):
+                others = [
+                    source
+                    for source, one in zip(tf.nest.flatten(sources), tf.nest.flatten(found))
+                    if one is not None and not (isinstance(source, tf.Variable) and source.ref() in known)
+                ]
+                # TensorFlow's own `recompute_grad` takes gradients of what it recomputes.
+                if others and sys._getframe(1).f_code.co_filename != custom_gradient.__file__:
                     self.look("takes gradients of other variables than the weights that its network trains")
-                return original(tape, target, sources, *args, **kwargs)
+                return found
 
             return gradient
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import sys
+import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
@@ -31,9 +32,11 @@ class Training(events.Progress):
         super().__init__()
         self.recorder = recorder
         self.updates = self.values = self.moved = 0
-        self.learned = self.without = 0  # examples that gradients are of; updates without a gradient since the last
+        self.examples_with_gradient = 0
+        self.updates_without_gradient = 0  # since the last one of the same variables
         self.model: object = None  # the outermost one that was trained last
         self.replaced = replaced
+        self._flushing = threading.Lock()
         self._cuda = os.environ.get("CUDA_VISIBLE_DEVICES")
         self._unwritten: list[np.ndarray] = []
         self._applied: list[tuple[int, ...]] = []
@@ -41,14 +44,15 @@ class Training(events.Progress):
         self._sizes: dict[int, int] = {}
         self._learned_by: dict[int, int] = {}  # variables that are updated together → examples in gradients by then
         self._seen: dict[int, tuple[int, int]] = {}  # model → updates before its last step, fingerprint of its weights
-        self._moments = np.zeros(6)
+        self._moments = np.zeros(6)  # of x and y, see `used`: number, sums of x, y, x², y², xy
+        self._shown = np.zeros(0)
         self._looks: set[str] = set()
         self._kept: list[np.ndarray] = []  # the network's weights during training, not long before its end
         self._written = self._digested = self._saved = self._kept_at = 0  # steps and updates by then
 
     def step(self, model: object, brightness: np.ndarray, weights: np.ndarray) -> None:
         """A training step begins, on examples of this brightness, with weights that have this fingerprint."""
-        self.model = model
+        self.model, self._shown = model, brightness
         if self._seen and id(model) not in self._seen:
             self.look("trains more than one network")
         updates, before = self._seen.get(id(model), (0, int(weights)))
@@ -78,18 +82,20 @@ class Training(events.Progress):
     def came(self, examples: int) -> None:
         """Gradients of so many examples have gone through the network."""
         with self._lock:
-            self.learned += int(examples)
+            self.examples_with_gradient += int(examples)
 
-    def used(self, shown: np.ndarray, used: np.ndarray) -> None:
-        """Brightness of the examples that the network was given, and of what its first layer with weights was given."""
-        if shown.shape != used.shape:
-            used = np.zeros_like(shown)
-        x, y = (values.astype(float) for values in (shown, used))
+    def used(self, given: np.ndarray, shown: np.ndarray | None = None) -> None:
+        """Brightness of what the network's first layer with weights was given, and of the examples that the network
+        was given; None for those of the last step."""
+        shown = self._shown if shown is None else shown
+        if shown.shape != given.shape:
+            given = np.zeros_like(shown)  # other examples: they count as unlike
+        x, y = (values.astype(float) for values in (shown, given))
         with self._lock:
             self._moments += [len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y]
 
     @property
-    def alike(self) -> float:
+    def input_correlation(self) -> float:
         """Correlation of the two over all examples; 0 where one of them is the same for all, or nothing is known."""
         number, x, y, xx, yy, xy = self._moments
         spread = (number * xx - x * x) * (number * yy - y * y)
@@ -102,14 +108,14 @@ class Training(events.Progress):
         with self._lock:
             self.updates += 1
             self.values += sum(sizes.values())
-            self.without += self._learned_by.get(together) == self.learned
-            self._learned_by[together] = self.learned
+            self.updates_without_gradient += self._learned_by.get(together) == self.examples_with_gradient
+            self._learned_by[together] = self.examples_with_gradient
             self._times.update(sizes.keys())
             self._sizes.update(sizes)
             self._applied.append((*map(int, fingerprints), together))
 
     @property
-    def often(self) -> int:
+    def values_updated_often(self) -> int:
         """Values that are updated at least half as often as those that are updated most."""
         most = max(self._times.values(), default=0)
         return sum(self._sizes[one] for one, times in self._times.items() if 2 * times >= most)
@@ -122,6 +128,10 @@ class Training(events.Progress):
 
     def flush(self) -> None:
         """Write down, and tell, what is new."""
+        with self._flushing:
+            self._flush()
+
+    def _flush(self) -> None:
         with self._lock:
             steps, self._unwritten = self._unwritten, []
             applied, self._applied = self._applied, []
@@ -129,9 +139,14 @@ class Training(events.Progress):
         if self.steps + self.updates != self._written:
             self._written = self.steps + self.updates
             counts = {"steps": self.steps, "images": self.images, "updates": self.updates, "values": self.values}
-            counts.update(moved=self.moved, learned=self.learned, without=self.without, often=self.often)
-            if self._moments.any():
-                counts["alike"] = round(self.alike, 3)
+            counts.update(
+                moved=self.moved,
+                examples_with_gradient=self.examples_with_gradient,
+                updates_without_gradient=self.updates_without_gradient,
+                values_updated_often=self.values_updated_often,
+            )
+            if self._moments[0]:
+                counts["input_correlation"] = round(self.input_correlation, 3)
             self.recorder.progress(**counts)
         super().flush()
         if replaced := self.replaced():
@@ -148,11 +163,12 @@ class Training(events.Progress):
 
     def end(self) -> None:
         """The script has ended."""
-        self.flush()
-        if self.model is not None:
-            self.save_weights()
-        self.recorder.tampered()
-        self.recorder.note("end")
+        with self._flushing:  # so that what another thread writes is no later
+            self._flush()
+            if self.model is not None:
+                self.save_weights()
+            self.recorder.tampered()
+            self.recorder.note("end")
 
 
 def watch(tf: object, recorder: Recorder, patches: Patches) -> None:
@@ -186,9 +202,7 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
 
     def measured(model: object, examples: object) -> list:
         # Some models have no weights before their first batch.
-        shown = brightness(examples)
-        sceptic.shows(shown)
-        return [shown, fingerprint(model.trainable_variables if model.built else ())]
+        return [brightness(examples), fingerprint(model.trainable_variables if model.built else ())]
 
     def brightness(examples: object) -> object:
         examples = tf.cast(examples, tf.float32)
