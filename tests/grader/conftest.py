@@ -210,10 +210,12 @@ def graded(request, tmp_path_factory, server) -> Iterator[dict[str, Future]]:
     folder = tmp_path_factory.mktemp("corpus")
     fork = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(2, fork, initializer=_prepare, initargs=(str(folder), fork.Value("i", 0))) as pool:
-        yield {
-            name: pool.submit(
-                _grade, name, folder / name, server[0], marks.get("contract", {}), marks.get("chance", False)
-            )
-            for name, marks in asked.items()
-        }
-        pool.shutdown(cancel_futures=True)
+        try:
+            yield {
+                name: pool.submit(
+                    _grade, name, folder / name, server[0], marks.get("contract", {}), marks.get("chance", False)
+                )
+                for name, marks in asked.items()
+            }
+        finally:  # also at Ctrl-C: those that have not begun are not waited for
+            pool.shutdown(cancel_futures=True)
