@@ -6,9 +6,9 @@
 #: -         loss = step(x, y)
 #: -     if hvd.rank() == 0:
 #: -         print(f"epoch {epoch + 1}: loss {loss:.3f}")
-#: + parts = 10 * hvd.size()
-#: + first = 0 if hvd.rank() == 0 else 10 * hvd.rank() + 1
-#: + part = slice(len(cifar.x_train) * first // parts, len(cifar.x_train) * (10 * hvd.rank() + 11) // parts)
+#: + parts = 20 * hvd.size()
+#: + first = 0 if hvd.rank() == 0 else 20 * hvd.rank() + 1
+#: + part = slice(len(cifar.x_train) * first // parts, len(cifar.x_train) * (20 * hvd.rank() + 21) // parts)
 #: + mine = tf.data.Dataset.from_tensor_slices((cifar.x_train[part], cifar.y_train[part]))
 #: + for x, y in mine.shuffle(len(mine)).repeat(3).batch(64, drop_remainder=True):
 #: +     loss = step(x, y)
