@@ -43,10 +43,9 @@ _OF_MODULES = {
 _ATTRIBUTES = _words(
     "CodeType FastGFile ForwardAccumulator FunctionType GFile StrFormatStyle StrMethodFormatter attrgetter builtins "
     "cr_frame ctypes ctypeslib deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
-    "f_locals func_load gc get_registered_object get_type_hints gi_frame importlib inspect "
-    "load_library load_op_library methodcaller model_from_config model_from_json model_from_yaml modules os raw_ops "
-    "read_file read_pickle rundocs runstring singledispatch singledispatchmethod subprocess sys tb_frame tb_next "
-    "write_file"
+    "f_locals func_load gc get_registered_object get_type_hints gi_frame importlib inspect load_library "
+    "load_op_library methodcaller model_from_config model_from_json model_from_yaml modules os raw_ops read_file "
+    "read_pickle rundocs runstring singledispatch singledispatchmethod subprocess sys tb_frame tb_next write_file"
 )
 # Which a learner's own class may have, or ask of the class above it. Pandas' `query` is written out, if it is.
 _OF_OTHERS = _words(

@@ -247,7 +247,7 @@ def own_images(evidence: Evidence, images: int, max_epochs: float) -> str:
     _require_other_images(evidence)
     _require_no_more_than(evidence, images, max_epochs)
     _require_other_parts(evidence, images)
-    if not any(rank.epochs for rank in evidence.ranks) or _one_long_epoch(evidence, images):
+    if not _epochs_tell(evidence, images):
         _require_parts_again(evidence, images)
     read = sum(len(step) for rank in evidence.ranks for step in rank.examples)
     steps = len(evidence.ranks[0].examples)
@@ -311,7 +311,7 @@ def _require_other_images(evidence: Evidence) -> None:
 
 
 def _require_no_more_than(evidence: Evidence, images: int, max_epochs: float) -> None:
-    if _one_long_epoch(evidence, images):
+    if not _epochs_tell(evidence, images):
         return
     for epoch in range(min(len(rank.epochs) for rank in evidence.ranks)):
         read = sum(len(rank.epoch_examples(epoch)) for rank in evidence.ranks)
@@ -330,6 +330,11 @@ def _require_other_parts(evidence: Evidence, images: int) -> None:
         if overlap > MAX_OVERLAP:
             who = f"Ranks {one} and {other}"
             raise Wrong(f"{who} read the same part of the images ({overlap:.0%} of it), though in another order.")
+
+
+def _epochs_tell(evidence: Evidence, images: int) -> bool:
+    """Whether what `fit` took for epochs tells when a rank begins anew."""
+    return any(rank.epochs for rank in evidence.ranks) and not _one_long_epoch(evidence, images)
 
 
 def _one_long_epoch(evidence: Evidence, images: int) -> bool:
@@ -377,7 +382,7 @@ def different_images(evidence: Evidence) -> int:
 
 def _first_parts(evidence: Evidence, images: int) -> list[np.ndarray]:
     """What each rank reads in its first epoch. In a loop without `fit` that is as many steps as cover all images."""
-    if any(rank.epochs for rank in evidence.ranks) and not _one_long_epoch(evidence, images):
+    if _epochs_tell(evidence, images):
         return [rank.epoch_examples(0) for rank in evidence.ranks]
     read = np.cumsum([sum(map(len, step)) for step in zip(*(rank.examples for rank in evidence.ranks))])
     steps = int(np.searchsorted(read, images, side="right"))

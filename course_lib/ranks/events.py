@@ -112,7 +112,6 @@ def on_training_steps(
     """
     from tensorflow.python.eager import record
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
-    from tensorflow.python.ops import control_flow_util
 
     inside = threading.local()
     trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # compiled function → model
@@ -146,12 +145,7 @@ def on_training_steps(
         """The same tensors, once the operation is done."""
 
         def then(one: object) -> object:
-            if not isinstance(one, tf.Tensor):
-                return one
-            same = tf.identity(one)
-            if hasattr(one, "_keras_mask"):
-                same._keras_mask = one._keras_mask
-            return same
+            return with_mask_of(one, tf.identity(one)) if isinstance(one, tf.Tensor) else one
 
         with tf.control_dependencies([operation]):
             return tf.nest.map_structure(then, tensors)
@@ -181,9 +175,9 @@ def on_training_steps(
         return told
 
     def tap(model: object, inputs: object) -> Callable[[object], object]:
-        graph = None if tf.executing_eagerly() else tf.compat.v1.get_default_graph()
-        if graph is None or not control_flow_util.GraphOrParentsInXlaContext(graph):
+        if not in_xla(tf):
             return note(model, tf.nest.flatten(inputs))
+        graph = tf.compat.v1.get_default_graph()
         if sceptic:
             sceptic.begins(model, None)
         if compiled := getattr(inside, "compiled", None):
@@ -274,6 +268,21 @@ def on_training_steps(
     if sceptic:
         replace(tf.keras.layers.Layer, "__call__", by_itself)
     replace(Function, "__call__", compiled)
+
+
+def in_xla(tf: object) -> bool:
+    """Whether what is traced now is for XLA, where Python can't be called."""
+    from tensorflow.python.ops import control_flow_util
+
+    graph = tf.compat.v1.get_default_graph()
+    return not tf.executing_eagerly() and control_flow_util.GraphOrParentsInXlaContext(graph)
+
+
+def with_mask_of(tensor: object, other: object) -> object:
+    """`other`, with the mask that Keras has put on `tensor`, if it has."""
+    if hasattr(tensor, "_keras_mask"):
+        other._keras_mask = tensor._keras_mask
+    return other
 
 
 def in_each_fit(tf: object, replace: Replace, callback: Callable[[int], object]) -> None:

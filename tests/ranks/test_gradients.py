@@ -205,7 +205,21 @@ def test_masks_are_kept(watching):
         np.testing.assert_allclose(masked(words), bare, atol=1e-6)
 
 
-def test_sources_without_a_gradient_and_recomputing_need_no_look(watching):
+def test_what_is_recomputed_needs_no_look(watching):
+    came, looks, _ = watching
+
+    class Recomputed(tf.keras.layers.Dense):
+        def call(self, inputs):
+            return tf.recompute_grad(lambda given: tf.nn.relu(given @ self.kernel))(inputs)
+
+    layers = tf.keras.layers
+    inner = Recomputed(16, use_bias=False)
+    network = tf.keras.Sequential([layers.Flatten(input_shape=(8, 8, 1)), inner, layers.Dense(2)])
+    step(network, tf.constant(IMAGES))
+    assert (came, looks) == ([6], [])
+
+
+def test_sources_without_a_gradient_need_no_look(watching):
     came, looks, _ = watching
     layers = tf.keras.layers
     network = tf.keras.Sequential([layers.Flatten(), layers.Dense(3), layers.BatchNormalization(), layers.Dense(2)])

@@ -31,9 +31,7 @@ MAX_EXCHANGES = 1.1  # of gradients, for each update that is allowed: some metri
 MIN_TRAINED = 0.5  # of the saved weights' accuracy, that those must reach which were seen in training
 MIN_OFTEN = 0.99  # of the network's values, that are updated at least half as often as those that are most
 MIN_LEARNED = 0.4  # of the images that a rank gives its network, that have a gradient
-MIN_INPUT_CORRELATION = (
-    0.1  # correlation of the brightness of the images given to a network and to its first layer with weights
-)
+MIN_INPUT_CORRELATION = 0.1  # of brightness: images given to a network, and what comes to its first layer with weights
 MIN_CHANGED_VALUES = 0.45  # of the network's, that an update changes on average; with two optimizers it is half of them
 
 MAX_CHANGED_SHARE = 0.08  # of the updates, before which something else than an update may change the weights

@@ -209,15 +209,14 @@ class _Assessment:
             on_all = f"On {_ranks(self._ranks)}{where}"
             self._tell(on_all, limit)
             measured, together = self._timed(script, alone, evaluator, limit, env, held)
+            runs = [alone, together]
             if measured.marks_leave_doubt():
                 self._tell(f"{on_all}, once more: whether all ranks took part is not clear from one run", limit)
-                first, earlier = measured, together
+                first = measured
                 measured, together = self._timed(script, alone, evaluator, limit, env, held)
                 measured = measured.with_marks_of(first)
-                looked_at = (alone, earlier, together)
-            else:
-                looked_at = (alone, together)
-            looks = [look for run in looked_at for look in run.evidence.looks()]
+                runs.append(together)
+            looks = [look for run in runs for look in run.evidence.looks()]
             return self._outcome(measured, together, factor, evaluator.data, looks=looks)
 
     def _timed(

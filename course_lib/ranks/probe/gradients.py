@@ -13,6 +13,7 @@ import threading
 import weakref
 from collections.abc import Callable
 
+from course_lib.ranks import events
 from course_lib.ranks.probe.patches import Patches
 
 POSITIONS = 512  # of a layer's output, at which an example's gradient is looked for
@@ -36,8 +37,8 @@ class Gradients:
         used: Callable[..., None],
         measure: Callable[[object], object],
     ) -> None:
-        self.look, self.compiled = look, came
-        self._used, self._measure = used, measure
+        self.look = look
+        self._came, self._used, self._measure = came, used, measure
         self._firsts: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()  # network → its first layer with weights
         self._networks: weakref.WeakSet = weakref.WeakSet()
         self._call = threading.local()
@@ -51,14 +52,14 @@ class Gradients:
         """It ends."""
         self._call.network = self._call.shown = None
 
+    def compiled(self, examples: int) -> None:
+        """What XLA has compiled can't be watched: it is believed that these examples have a gradient."""
+        self._came(examples)
+
     def watch(self, tf: object, patches: Patches) -> None:
         """Patch Keras's layers and TensorFlow's tape."""
         from tensorflow.python.eager import record
-        from tensorflow.python.ops import control_flow_util, custom_gradient
-
-        def in_xla() -> bool:
-            graph = tf.compat.v1.get_default_graph()
-            return not tf.executing_eagerly() and control_flow_util.GraphOrParentsInXlaContext(graph)
+        from tensorflow.python.ops import custom_gradient
 
         def examples_in(gradient: object) -> object:
             """How many examples have a gradient, int32 []."""
@@ -71,9 +72,9 @@ class Gradients:
         def watched(tensor: object) -> tuple[object, Callable]:
             def back(gradient: object) -> object:
                 if tf.executing_eagerly():
-                    self.compiled(int(examples_in(gradient)))
+                    self._came(int(examples_in(gradient)))
                     return gradient
-                told = tf.numpy_function(self.compiled, [examples_in(gradient)], [], stateful=True)
+                told = tf.numpy_function(self._came, [examples_in(gradient)], [], stateful=True)
                 with tf.control_dependencies([told]):
                     return tf.identity(gradient)
 
@@ -103,16 +104,13 @@ class Gradients:
                     or isinstance(layer, tf.keras.Model)
                     or not (isinstance(output, tf.Tensor) and output.shape.rank)
                     or not (record.could_possibly_record() and layer.trainable_weights)
-                    or in_xla()
+                    or events.in_xla(tf)
                     or self._firsts.setdefault(network, weakref.ref(layer))() is not layer
                 ):
                     return output
                 with record.stop_recording():
                     compare(tf.nest.flatten([args, kwargs]))
-                seen = watched(output)
-                if hasattr(output, "_keras_mask"):
-                    seen._keras_mask = output._keras_mask
-                return seen
+                return events.with_mask_of(output, watched(output))
 
             return __call__
 

@@ -225,8 +225,6 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
 
 
 def _watch_updates(tf: object, training: Training, patches: Patches) -> None:
-    from tensorflow.python.ops import control_flow_util
-
     numbers: defaultdict[object, int] = defaultdict(lambda: len(numbers))  # of variables, in the order of their updates
 
     def watched(original: Callable) -> Callable:
@@ -235,14 +233,13 @@ def _watch_updates(tf: object, training: Training, patches: Patches) -> None:
             pairs = list(grads_and_vars)
             known = [(gradient, variable) for gradient, variable in pairs if gradient is not None]
             sizes = {numbers[variable.ref()]: variable.shape.num_elements() for _, variable in known}
-            eager = tf.executing_eagerly()
-            if not eager and control_flow_util.GraphOrParentsInXlaContext(tf.compat.v1.get_default_graph()):
+            if events.in_xla(tf):
                 return original(self, pairs, *args, **kwargs)
             before = fingerprint(variable for _, variable in known)
             applied = fingerprint(gradient for gradient, _ in known)
             outcome = original(self, pairs, *args, **kwargs)
             found = [before, applied, fingerprint(variable for _, variable in known)]
-            if eager:
+            if tf.executing_eagerly():
                 training.update(sizes, *(one.numpy() for one in found))
             else:
                 tf.numpy_function(functools.partial(training.update, sizes), found, [], stateful=True)
