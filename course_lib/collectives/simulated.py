@@ -81,7 +81,7 @@ class Rank:
 def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
     """Run `program(me, values[rank])` on len(values) simulated ranks.
 
-    Raises what the first failing rank raised, or DeadlockError.
+    Raises what the first failing rank raised, or DeadlockError. An interrupt ends each rank at its next message.
     """
     network = _Network(len(values))
     results: list[Any] = [None] * len(values)
@@ -95,10 +95,14 @@ def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
             network.end(rank)
 
     threads = [threading.Thread(target=body, args=(rank,), daemon=True) for rank in range(len(values))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    try:
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    except BaseException as error:  # an interrupt: ranks that exchange messages for ever would go on
+        network.fail(error)
+        raise
     if network.error:
         raise network.error
     messages = sorted(network.delivered, key=lambda message: (message.round, message.source, message.target))
@@ -132,6 +136,8 @@ class _Network:
         if not 0 <= target < self.size or target == source:
             raise ValueError(f"rank {source} of {self.size} can't send to rank {target}")
         with self._changed:
+            if self.error is not None:
+                raise self.error
             departs = max(self._knows[source], self._sends[source])
             self._sends[source] = departs + 1
             self.queues.setdefault((source, target), deque()).append((departs, payload))

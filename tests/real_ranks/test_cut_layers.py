@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 
 import cloudpickle
 import numpy as np
+import psutil
 import pytest
 
 from course_lib.command.classroom import master_format
@@ -145,3 +148,25 @@ def test_ranks_that_wait_for_another_are_named(ranks):
 
     with pytest.raises(CourseError, match="no answer of rank 0, 2, 3"):
         ranks.call(work, timeout=3)
+
+
+@pytest.mark.parametrize("what", ["late", "interrupted"])
+def test_ranks_that_compute_for_ever_are_ended(ranks, what):
+    def work(groups):
+        while True:
+            pass
+
+    def interrupt(*_):
+        raise KeyboardInterrupt
+
+    ids = ranks.call(lambda groups: os.getpid())
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        if what == "interrupted":
+            signal.setitimer(signal.ITIMER_REAL, 2)
+        with pytest.raises(KeyboardInterrupt if what == "interrupted" else CourseError):
+            ranks.call(work, timeout=3 if what == "late" else 60)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert not any(map(psutil.pid_exists, ids))

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,28 @@ def test_the_error_of_one_rank_ends_all():
 
     with pytest.raises(KeyError, match="mine"):
         run(program, [None] * 4)
+
+
+def test_an_interrupt_ends_ranks_that_would_send_for_ever(monkeypatch):
+    turns = []
+
+    def program(me, x):
+        while True:
+            turns.append(me.rank)
+            me.send(x, 1 - me.rank)
+            me.receive(1 - me.rank)
+
+    def interrupted(thread, timeout=None):
+        raise KeyboardInterrupt
+
+    before = set(threading.enumerate())
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "join", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            run(program, [np.zeros(1)] * 2)
+    for thread in set(threading.enumerate()) - before:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.mark.parametrize("to", [-1, 3, 0])

@@ -4,7 +4,7 @@
     ranks.call(work)            # work(groups) on every rank; what each returned
 
 `groups` are the groups that the rank is in, by the names of `GROUPS`. The ranks end with the notebook's process. One
-that fails ends all of them, and the next call starts new ones.
+that fails or does not answer ends all of them, as an interrupt does, and the next call starts new ones.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from course_lib.system.errors import CourseError
 
 GROUPS = {"all": [[0, 1, 2, 3]], "pairs": [[0, 1], [2, 3]], "across": [[0, 2], [1, 3]]}
 POLL_S = 0.05
+GRACE_S = 3  # in which a rank that has no work leaves by itself
 
 
 def serve(folder: Path) -> None:
@@ -35,6 +36,7 @@ def serve(folder: Path) -> None:
     import horovod.tensorflow as hvd
     import tensorflow as tf
 
+    threading.Thread(target=_leave_with, args=(folder,), daemon=True).start()
     tf.config.set_visible_devices([], "GPU")  # NumPy's arrays are on the host
     sets = {tuple(some): hvd.ProcessSet(some) for name in ("pairs", "across") for some in GROUPS[name]}
     hvd.init(process_sets=list(sets.values()))
@@ -47,6 +49,14 @@ def serve(folder: Path) -> None:
         found = cloudpickle.loads(job.read_bytes())({name: HorovodGroup(hvd, some) for name, some in mine.items()})
         _write(folder / f"found-{number}-{hvd.rank()}", cloudpickle.dumps(found))
         number += 1
+
+
+def _leave_with(folder: Path) -> None:
+    """End this process when the folder is gone, whatever it does or waits for."""
+    while folder.exists():
+        time.sleep(POLL_S)
+    time.sleep(GRACE_S)
+    os._exit(1)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -81,8 +91,8 @@ class StandingRanks:
     def call(self, work: Callable[[dict[str, HorovodGroup]], Any], timeout: float = 120.0) -> list[Any]:
         """What `work(groups)` returns on each rank.
 
-        Raises CourseError where a rank fails, or where some take longer than `timeout` seconds; then all are ended,
-        and the error names those that have not answered.
+        Raises CourseError where a rank fails, or where some take longer than `timeout` seconds, and names those that
+        have not answered. Then all are ended.
         """
         if self._folder is None or not self._thread.is_alive():
             self.close()
@@ -91,19 +101,25 @@ class StandingRanks:
         self._jobs += 1
         _write(folder / f"job-{number}", cloudpickle.dumps(work))
         paths = [folder / f"found-{number}-{rank}" for rank in range(self.size)]
+        try:
+            self._wait(paths, timeout)
+        except BaseException:
+            self.close()
+            raise
+        return [pickle.loads(path.read_bytes()) for path in paths]
+
+    def _wait(self, paths: list[Path], timeout: float) -> None:
         began = time.monotonic()
         while not all(path.exists() for path in paths):
             if not self._thread.is_alive():
                 raise CourseError(f"A rank has failed: {self._error}")
             if time.monotonic() - began > timeout:
                 late = [str(rank) for rank, path in enumerate(paths) if not path.exists()]
-                self.close()
                 raise CourseError(
                     f"After {timeout:g} seconds there is no answer of rank {', '.join(late)}: do they wait in a "
                     "collective for those that have answered?"
                 )
             time.sleep(POLL_S)
-        return [pickle.loads(path.read_bytes()) for path in paths]
 
     def close(self, wait: bool = True) -> None:
         """Let the ranks end; they take a few seconds."""
