@@ -10,6 +10,8 @@ import datetime
 import platform
 import re
 import runpy
+import subprocess
+import tempfile
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from course_lib.system import files
 from course_lib.system.cores import available_cores
-from course_lib.system.errors import CourseError
+from course_lib.system.errors import CourseError, last_line
 from course_lib.system.paths import ROOT
 
 if TYPE_CHECKING:
@@ -58,14 +60,26 @@ def listing(root: Path = ROOT) -> str:
 def reproduce(name: str, root: Path = ROOT) -> Path:
     """Run experiment `name`; return the folder with its table and figure.
 
-    Raises CourseError for an unknown name.
+    What was recorded stays until the experiment has ended. Raises CourseError for an unknown name, and where a process
+    that the experiment starts fails or hangs.
     """
     known = find(root)
     if name not in known:
         raise CourseError(f"There is no experiment '{name}'; there are: {', '.join(known) or 'none'}.")
     folder = known[name].parent.parent / "recorded"
     folder.mkdir(exist_ok=True)
-    runpy.run_path(str(known[name]))["main"](folder)
+    with tempfile.TemporaryDirectory(prefix="course-") as draft:
+        try:
+            runpy.run_path(str(known[name]))["main"](Path(draft))
+        except subprocess.CalledProcessError as error:
+            raise CourseError(f"A process of the experiment failed: {last_line(error.stderr, 'no message')}") from None
+        except subprocess.TimeoutExpired as error:
+            raise CourseError(
+                f"A process of the experiment was not done after {error.timeout:.3g} seconds: end what else computes "
+                "on this machine."
+            ) from None
+        for made in Path(draft).iterdir():
+            files.write(folder / made.name, made.read_bytes())
     return folder
 
 

@@ -44,6 +44,42 @@ def test_a_table_comes_back_as_it_was_written(tmp_path):
     assert provenance(tmp_path / "t.csv").keys() == PROVENANCE
 
 
+@pytest.fixture
+def experiment(tmp_path):
+    """A function that writes an experiment `falls` with these last lines, and returns the folder above its lab."""
+    folder = tmp_path / "labs" / "lab0" / "experiments"
+    folder.mkdir(parents=True)
+    (folder.parent / "recorded").mkdir()
+    (folder.parent / "recorded" / "falls.csv").write_text("old")
+
+    def written(*lines):
+        text = ["import subprocess, sys", "def main(folder):", '    (folder / "falls.csv").write_text("new")']
+        (folder / "0a_falls.py").write_text("\n".join([*text, *(f"    {line}" for line in lines)]))
+        return tmp_path
+
+    return written
+
+
+def test_what_an_experiment_made_is_recorded_when_it_has_ended(experiment):
+    root = experiment()
+    assert (experiments.reproduce("falls", root) / "falls.csv").read_text() == "new"
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ('subprocess.run([sys.executable, "-c", "raise OSError(7)"], check=True, capture_output=True, text=True)',
+         "failed: OSError: 7"),
+        ('subprocess.run(["sleep", "60"], timeout=0.1)', "not done after 0.1 seconds"),
+    ],
+)  # fmt: skip
+def test_an_experiment_whose_process_fails_says_why_and_leaves_what_was_recorded(experiment, line, said):
+    root = experiment(line)
+    with pytest.raises(CourseError, match=said):
+        experiments.reproduce("falls", root)
+    assert [path.read_text() for path in (root / "labs/lab0/recorded").iterdir()] == ["old"]
+
+
 def test_an_unknown_experiment_is_refused_with_the_names_of_all():
     with pytest.raises(CourseError, match=r"'perpetuum'; there are: .*batch_size"):
         experiments.reproduce("perpetuum")

@@ -21,6 +21,7 @@ from course_lib import data
 from course_lib.command.classroom import conversions
 from course_lib.notebook import experiments, plots
 from course_lib.ranks import environment, namespaces
+from course_lib.system.errors import CourseError, last_line
 
 SLICE, EPOCHS = 15_998, 2  # images, of which a fifth is held back; 198 steps
 RANKS = 2
@@ -80,7 +81,7 @@ def run(host: namespaces.Host, command: str, folder: Path) -> list[dict]:
     """Run `command` in `folder` on `host`; what each rank saw."""
     done = host.run(shlex.split(command), cwd=folder, timeout=300)
     if done.returncode:
-        raise RuntimeError(f"{command} ended with exit code {done.returncode}:\n{done.stdout}\n{done.stderr}")
+        raise CourseError(f"{command} ended with exit code {done.returncode}: {last_line(done.stderr, 'no message')}")
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(RANKS)]
 
 

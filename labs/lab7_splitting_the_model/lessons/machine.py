@@ -77,7 +77,12 @@ def program(name: str) -> str:
 
 
 def _table(name: str, *arguments: object) -> pd.DataFrame:
-    done = subprocess.run([program(name), *map(str, arguments)], capture_output=True, text=True, timeout=200)
+    try:
+        done = subprocess.run([program(name), *map(str, arguments)], capture_output=True, text=True, timeout=200)
+    except subprocess.TimeoutExpired as error:
+        raise CourseError(f"The program {name} was not done after {error.timeout:.3g} seconds.") from None
+    except OSError as error:
+        raise CourseError(f"The program {name} can't be started ({error.strerror}): set TMPDIR.") from None
     if done.returncode:
         raise CourseError(f"The program {name} ended with exit code {done.returncode}: {last_line(done.stderr)}")
     return pd.read_csv(io.StringIO(done.stdout))

@@ -146,6 +146,13 @@ def test_a_missing_tensorflow_is_one_failure(monkeypatch):
     assert line.state == FAILED and "TensorFlow cannot be used" in line.text
 
 
+def test_the_stack_step_names_a_horovod_that_does_not_load(monkeypatch):
+    broken = {**STACK, "horovod": None, "faults": {"Horovod": "it was built for TensorFlow 2.11, not for 2.15"}}
+    monkeypatch.setattr(machine.doctor, "ask_stack", lambda: broken)  # and asking for the build would fail as well
+    [line] = machine.stack(FOUR)
+    assert line.state == FAILED and "built for TensorFlow 2.11" in line.text
+
+
 def test_the_driver_step(monkeypatch, tmp_path):
     first, second = machine.driver(FOUR)
     assert first.state == PASSED and "4 × NVIDIA H100 80GB HBM3" in first.text

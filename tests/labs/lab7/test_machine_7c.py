@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
 
 import numpy as np
 import pandas as pd
@@ -47,6 +48,25 @@ def test_without_a_compiler_one_sentence_says_so(monkeypatch, capsys):
     table, here = machine.live(lambda: machine.hierarchy([8_192]), recorded)
     assert table is recorded and not here
     assert "no C++ compiler" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (subprocess.TimeoutExpired("hierarchy", 200), "was not done after 200 seconds"),
+        (PermissionError(13, "Permission denied"), "can't be started (Permission denied): set TMPDIR"),
+    ],
+)
+def test_a_program_that_hangs_or_may_not_start_gives_what_was_recorded(monkeypatch, capsys, error, said):
+    def fails(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(machine, "program", lambda name: name)
+    monkeypatch.setattr(machine.subprocess, "run", fails)
+    recorded = pd.DataFrame({"bytes": [1]})
+    table, here = machine.live(lambda: machine.hierarchy([8_192]), recorded)
+    assert table is recorded and not here
+    assert said in capsys.readouterr().out
 
 
 @compiled

@@ -56,12 +56,12 @@ def _count(host: Host, name: str) -> str:
 def stack(host: Host) -> Iterator[Line]:
     """Versions, and whether they fit each other, the driver and the GPUs."""
     report = doctor.ask_stack()
-    built = _asked("build") if report["tensorflow"] else {}
+    built = _asked("build") if report["tensorflow"] and report["horovod"] else {}
     python = platform.python_version()
     versions = {"Python": python, **{name: report[name.lower()] for name in ("TensorFlow", "Keras", "Horovod")}}
     versions |= {name: built.get(key) for name, key in VERSIONS.items() if built.get(key)}
     problems = doctor.stack_problems(python, report, host.visible)
-    problems += misfits(host, built) if host.visible else []
+    problems += misfits(host, built) if host.visible and built else []
     told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     for problem in problems:
         yield failed("Versions", problem, **versions)
