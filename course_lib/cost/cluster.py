@@ -38,7 +38,8 @@ class System:
         straggler_spread: standard deviation of a rank's step time, in its mean; normal and independent, and all wait
             for the slowest. The default is fitted on published efficiencies (notebook 4c).
         algorithm: one of ALGORITHMS: "ring", "two levels", "hierarchical", "hybrid" or "best".
-        group: ranks in a group of Jia's hierarchical all-reduce; None for those of a host.
+        group: ranks in a group of Jia's hierarchical all-reduce; None for those of a host. Another number needs inner
+            and outer to be the same.
         itemsize: bytes of a gradient's number.
         backward: share of the computation that is the backward pass.
         at_least: fusion_bytes is the least that a message waits for, without cycles (see `overlap.step`).
@@ -62,10 +63,14 @@ class System:
     at_least: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (("hosts", 1), ("ranks_per_host", 1), ("group", 1)):
+        for name in ("hosts", "ranks_per_host", "group"):
             count = getattr(self, name)
-            if count is not None and not (count >= least and count == int(count)):
-                raise ValueError(f"{name} is a whole number from {least} on, not {count}")
+            if count is not None and not (count >= 1 and count == int(count)):
+                raise ValueError(f"{name} is a whole number from 1 on, not {count}")
+        if self.group not in (None, self.ranks_per_host) and self.inner != self.outer:
+            raise ValueError(
+                f"groups of {self.group} are no hosts of {self.ranks_per_host}: their links must be the same"
+            )
         for name in ("images_per_second", "itemsize"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} has to be positive, not {getattr(self, name)}")

@@ -124,7 +124,7 @@ def recomputed(network: Network) -> int:
 
 def training(
     network: Network, batch: int, optimizer: str = "Adam", *,
-    mixed: bool = False, recompute: bool = False, ranks: int = 1, stage: int = 0,
+    mixed: bool = False, ranks: int = 1, stage: int = 0,
 ) -> dict[str, float]:  # fmt: skip
     """Bytes that training keeps on each rank: "weights", "gradients", "state" and "activations".
 
@@ -132,17 +132,15 @@ def training(
         batch: images of a step on one rank.
         optimizer: one of OPTIMIZERS.
         mixed: weights, gradients and activations have 16 bits, and the state includes the weights in 32 bits.
-        recompute: keep of the activations what `recomputed` counts.
         ranks, stage: of `ranks` ranks each keeps a share only of the state (stage 1), the gradients, too (stage 2), the
             weights, too (stage 3). The stages are those of ZeRO (arXiv:1910.02054).
     """
     number = NUMBER / 2 if mixed else NUMBER
-    kept = recomputed(network) if recompute else network.activations
     return {
         "weights": number * network.weights / (ranks if stage >= 3 else 1),
         "gradients": number * network.weights / (ranks if stage >= 2 else 1),
         "state": NUMBER * (OPTIMIZERS[optimizer] + mixed) * network.weights / (ranks if stage >= 1 else 1),
-        "activations": number * kept * batch,
+        "activations": number * network.activations * batch,
     }
 
 

@@ -133,16 +133,14 @@ def _power(value: float) -> str:
     return {"0": "1", "1": "10"}.get(exponent, "10" + exponent.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")))
 
 
-def provenance(data: str = "", ranks: int = 1, machine: str = "") -> str:
-    """The line under a figure that says where its numbers come from.
+def provenance(data: str = "", ranks: int = 1) -> str:
+    """The line under a figure that says where its numbers come from; its end is this machine's number of processors.
 
     Args:
         data: the data set by the name under which results are shown, as in `Dataset.name`.
         ranks: how many ranks trained.
-        machine: by default this machine's number of processors.
     """
-    cores = available_cores()
-    parts = [data, _count(ranks, "rank"), machine or _count(cores, "CPU core")]
+    parts = [data, _count(ranks, "rank"), _count(available_cores(), "CPU core")]
     return " · ".join(part for part in parts if part)
 
 

@@ -13,24 +13,17 @@ from matplotlib.lines import Line2D
 from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, Card, card, colour, style
 
 
-def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, x: str = "epoch", caption: str = "") -> Card:
+def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption: str = "") -> Card:
     """Loss and accuracy of every rank, training as lines and validation as marks.
 
     Args:
-        epochs: one row for each rank and epoch, with the columns rank, epoch (1 is the first), images and
-            any of loss, accuracy, val_loss, val_accuracy.
-        batches: one row for each measured batch: rank, epoch (2.5 is half-way through the third), images,
-            loss, accuracy. With it the training lines are drawn from the batches, which Keras averages since
-            the epoch began: hence the new start with every epoch.
-        x: "epoch" or "images", the images that one rank has trained on.
+        epochs: one row for each rank and epoch, with the columns rank, epoch (1 is the first), and any of loss,
+            accuracy, val_loss, val_accuracy.
+        batches: one row for each measured batch: rank, epoch (2.5 is half-way through the third), loss, accuracy. With
+            it the training lines are drawn from the batches, which Keras averages since the epoch began: hence the new
+            start with every epoch.
         caption: what the figure was made with, see `provenance`.
-
-    Raises:
-        ValueError: for another x.
     """
-    labels = {"epoch": "epoch", "images": "images that each rank has trained on"}
-    if x not in labels:
-        raise ValueError(f'x is "epoch" or "images", not {x!r}.')
     training = epochs if batches is None else batches
     ranks = sorted({*epochs["rank"], *training["rank"]})
     metrics = [metric for metric in ("loss", "accuracy") if _has(training, metric)] or ["loss"]
@@ -42,17 +35,15 @@ def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, x: str 
                 # Thin lines over thick ones, open marks: ranks that agree stay visible, all of them.
                 look = {"color": colour(rank), "linewidth": 1.3 + 1.7 * (1 - (place + 1) / len(ranks))}
                 rows = _thinned(training[training["rank"] == rank], 1200 // len(ranks))
-                axis.plot(*_line(rows, x, metric, broken=batches is not None), **look)
+                axis.plot(*_line(rows, metric, broken=batches is not None), **look)
                 ends = epochs[epochs["rank"] == rank]
                 if _has(ends, f"val_{metric}"):
                     look = _validation(rank)
-                    axis.plot(ends[x], ends[f"val_{metric}"], markevery=1 + len(ends) // 20, **look)
+                    axis.plot(ends["epoch"], ends[f"val_{metric}"], markevery=1 + len(ends) // 20, **look)
             axis.set_title(metric)
-            axis.set_xlabel(labels[x])
+            axis.set_xlabel("epoch")
             axis.margins(x=0.02)
-            axis.locator_params(axis="x", nbins=8, integer=x == "epoch")
-            if x == "images":
-                axis.xaxis.set_major_formatter("{x:,.0f}")
+            axis.locator_params(axis="x", nbins=8, integer=True)
         _legend(figure, ranks, validated)
     return figure
 
@@ -118,13 +109,13 @@ def _thinned(rows: pd.DataFrame, points: int) -> pd.DataFrame:
     return rows.iloc[:: -max(1, len(rows) // points)][::-1]
 
 
-def _line(rows: pd.DataFrame, x: str, metric: str, broken: bool) -> tuple[np.ndarray, np.ndarray]:
+def _line(rows: pd.DataFrame, metric: str, broken: bool) -> tuple[np.ndarray, np.ndarray]:
     """The points of a line; a broken line begins anew with every epoch, if that leaves it enough points."""
     # The batch that ends at 2.0 is the last of epoch 2: the epoch of a batch is the ceiling.
     starts = np.flatnonzero(np.diff(np.ceil(rows["epoch"].to_numpy(float)))) + 1
     if not broken or len(rows) < 4 * len(starts):
         starts = starts[:0]
-    return tuple(np.insert(rows[column].to_numpy(float), starts, np.nan) for column in (x, metric))
+    return tuple(np.insert(rows[column].to_numpy(float), starts, np.nan) for column in ("epoch", metric))
 
 
 def _validation(rank: int) -> dict:

@@ -100,7 +100,8 @@ def explore(draw: Callable[..., Card], **controls: Control) -> None:
 
     redraw()  # what is wrong at the start is the cell's own error
     # A figure is full of cycles, so that every tenth redraw or so would look through all that the libraries have
-    # loaded, for 0.2 s and more: what lives now is exempt from that.
+    # loaded, for 0.2 s and more: what lives now is exempt from that, until the next widget is made.
+    gc.unfreeze()
     gc.collect()
     gc.freeze()
     for control in controls.values():

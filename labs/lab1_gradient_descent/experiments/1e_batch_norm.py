@@ -58,17 +58,18 @@ def main(folder: Path) -> None:
             rows += [run("dropout", normalise, dropout, best, seed, trainers) for seed in DROPOUT_SEEDS]
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
+    source = data.load("fashion_mnist").name
     experiments.write_table(
         folder / "batch_norm.csv",
         table,
         command="course reproduce batch_norm",
-        data=f"{data.load('fashion_mnist').name}, accuracy on the last {VALIDATION:,} training images",
+        data=f"{source}, accuracy on the last {VALIDATION:,} training images",
         settings="batches of 64, momentum 0.9, cosine decay to 0; "
         + "; ".join(f"{use}: {size:,} images, {updates} updates" for use, (size, updates) in PARTS.items()),
         seeds=f"{SEEDS[0]} to {SEEDS[-1]} for the rates, {DROPOUT_SEEDS[0]} to {DROPOUT_SEEDS[-1]} for dropout",
         seconds=round(time.monotonic() - began),
     )
-    caption = f"fashion_mnist · 6,400 images, 150 updates of 64, momentum 0.9 · {len(SEEDS)} seeds"
+    caption = f"{source} · 6,400 images, 150 updates of 64, momentum 0.9 · {len(SEEDS)} seeds"
     draw(table, caption).savefig(folder / "batch_norm.png", dpi=150)
 
 

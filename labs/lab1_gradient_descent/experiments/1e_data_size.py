@@ -59,16 +59,17 @@ def main(folder: Path) -> None:
             rows += [run("result", width, size, best, seed, trainers) for seed in SEEDS]
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
+    source = data.load("fashion_mnist").name
     experiments.write_table(
         folder / "data_size.csv",
         table,
         command="course reproduce data_size",
-        data=f"{data.load('fashion_mnist').name}, error on the last {VALIDATION:,} training images",
+        data=f"{source}, error on the last {VALIDATION:,} training images",
         settings=f"{UPDATES} updates of {BATCH} images or {EPOCHS} epochs, momentum 0.9, cosine decay to 0",
         seeds=f"0 to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
         seconds=round(time.monotonic() - began),
     )
-    caption = f"fashion_mnist, {len(SEEDS)} seeds, bars: 95 % intervals; lines: fitted up to {FITTED:,} images"
+    caption = f"{source}, {len(SEEDS)} seeds, bars: 95 % intervals; lines: fitted up to {FITTED:,} images"
     draw(table, caption).savefig(folder / "data_size.png", dpi=150)
 
 

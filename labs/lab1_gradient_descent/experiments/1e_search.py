@@ -45,17 +45,18 @@ def main(folder: Path) -> None:
     for trial in range(TRIALS):
         rows.append(run(trial, trainers))
         print(rows[-1], flush=True)
+    source = data.load("fashion_mnist").name
     experiments.write_table(
         folder / "search.csv",
         pd.DataFrame(rows),
         command="course reproduce search",
-        data=f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, accuracy on {VALIDATION:,}",
+        data=f"{source}, first {IMAGES:,} training images, accuracy on {VALIDATION:,}",
         settings=f"{EPOCHS} epochs, momentum 0.9, cosine decay to 0; rate 10^-3.5 to 10^0.5, widths {WIDTHS}, "
         f"dropout {DROPOUTS}, batch sizes {BATCHES}",
         seeds=f"0 to {TRIALS - 1}, one for each trial",
         seconds=round(time.monotonic() - began),
     )
-    draw(pd.DataFrame(rows), f"{TRIALS} trials, fashion_mnist, {IMAGES:,} images").savefig(
+    draw(pd.DataFrame(rows), f"{TRIALS} trials, {source}, {IMAGES:,} images").savefig(
         folder / "search.png", dpi=150
     )  # fmt: skip
 

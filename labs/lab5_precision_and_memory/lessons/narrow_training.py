@@ -31,15 +31,7 @@ def fashion(images: int = IMAGES, side: int = 14) -> Problem:
     Args:
         side: 28, 14 or 7: neighbouring pixels are averaged.
     """
-    whole = Problem.fashion(images)
-
-    def small(part: Part) -> np.ndarray:
-        cells = part.images.reshape(len(part.labels), side, 28 // side, side, 28 // side)
-        return cells.mean((2, 4), dtype=np.float32).reshape(len(part.labels), -1)
-
-    parts = [(small(part), part.labels) for part in (whole.train, whole.validation, whole.test)]
-    mean, deviation = parts[0][0].mean(), parts[0][0].std()
-    return Problem(whole.name, whole.classes, *(Part((x - mean) / deviation, y) for x, y in parts))
+    return Problem.fashion(images).shrunk(side)
 
 
 class Network:

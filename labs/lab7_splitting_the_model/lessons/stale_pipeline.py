@@ -24,14 +24,7 @@ STAGES = (1, 2, 4, 8)
 @lru_cache(maxsize=1)
 def fashion() -> Problem:
     """The first IMAGES of Fashion-MNIST, averaged to 14 × 14, as float32 [n, 196] of mean 0 and variance 1."""
-    whole = Problem.fashion(IMAGES)
-    small = [
-        part.images.reshape(-1, 14, 2, 14, 2).mean((2, 4), dtype=np.float32).reshape(-1, 196)
-        for part in (whole.train, whole.validation, whole.test)
-    ]
-    mean, deviation = small[0].mean(), small[0].std()
-    labels = whole.train.labels, whole.validation.labels, whole.test.labels
-    return Problem(whole.name, whole.classes, *(Part((x - mean) / deviation, y) for x, y in zip(small, labels)))
+    return Problem.fashion(IMAGES).shrunk(14)
 
 
 def batches(part: Part, seed: int, epochs: int = EPOCHS) -> list[Part]:

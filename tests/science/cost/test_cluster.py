@@ -138,6 +138,7 @@ def test_what_makes_no_sense_is_an_error(what, arguments, said):
         ({"hosts": 0}, "hosts is a whole number"),
         ({"ranks_per_host": 1.5}, "ranks_per_host is a whole number"),
         ({"group": 0}, "group is a whole number"),
+        ({"group": 2 * ORDINARY.ranks_per_host}, "groups of 8 are no hosts of 4"),
         ({"images_per_second": 0}, "images_per_second has to be positive"),
         ({"images_per_second": float("nan")}, "images_per_second has to be positive"),
         ({"cycle_seconds": -1e-3}, "cycle_seconds can't be negative"),
