@@ -445,9 +445,9 @@ kernel_bytes = {d: sizes(rows, columns, round(d * rows * columns), 4) for d in d
 pd.DataFrame(kernel_bytes).T.assign(dense=4 * rows * columns).rename_axis("density")
 
 # %% [markdown]
-# The narrower the values, the dearer their positions: the bits that 5a saves make indices the larger part. A bitmap
-# costs the same at every density, so it is best as long as many values stay. Groups share their index: one for three
-# weights, and none at all for filters, where what is left is a smaller dense matrix.
+# The narrower the values, the dearer their positions: with values of 2 bytes, as in 5a, indices of 2 bytes are half of
+# compressed rows. A bitmap costs the same at every density, so it is best as long as many values stay. Groups share
+# their index: one for three weights, and none at all for filters, where what is left is a smaller dense matrix.
 
 # %% [markdown]
 # ## How far
@@ -547,13 +547,16 @@ Image("recorded/pruning_grain.png", width=plots.WIDTH)
 # ## A small dense network or a large pruned one
 #
 # An LSTM reads each image row by row, after averaging it to 14 × 14 pixels. With 32 units its kernels have 5,888
-# weights. With 128 they have 72,704, and pruned to 8 % as many are left as the small one has. Which is better? And what
-# does it cost to prune the small one to a tenth? `course reproduce recurrent` makes it again in about 3 minutes.
+# weights. With 128 they have 72,704, and pruned to 8 % as many are left as the small one has. `course reproduce
+# recurrent` makes it again in about 3 minutes.
 #
 # ### Predict
+#
+# With 5,888 weights, is the "dense" network better, the "pruned" one, or "neither"? And what share of its accuracy does
+# the small one lose with a tenth of its weights?
 
 # %% editable=true
-predict("better with 5,888 weights", None)  # "dense", "pruned" or "neither"
+predict("better with 5,888 weights", None)
 predict("share of the accuracy that 32 units lose with a tenth of their weights", None)
 
 # %%
@@ -562,7 +565,7 @@ accuracy = sparsity.summary(table, ["network"]).set_index("network")["mean"]
 measured(
     "better with 5,888 weights",
     sparsity.better(table, "128 units, pruned to 5,888", "32 units, dense", ("pruned", "dense")),
-    "A difference that is smaller than its interval is called none.",
+    "A difference that is smaller than its interval is called neither.",
 )
 measured(
     "share of the accuracy that 32 units lose with a tenth of their weights",
@@ -575,11 +578,11 @@ Image("recorded/recurrent.png", width=plots.WIDTH)
 sparsity.summary(table, ["network"]).round(4)
 
 # %% [markdown]
-# - With all of its weights the large network is better by 2.9 ± 0.8 hundredths. Pruned to 5,888 it loses 2.9 ± 1.0 of
-#   that: between it and the small dense one there is no difference, 0.0 ± 0.8. Zhu and Gupta, and Narang et al., report
-#   that the large pruned network is the better one, for larger networks and far longer trainings. Here all have 600
-#   updates, and the pruned network has its last 240 to recover.
-# - The small one loses 3.4 ± 1.7 % of its accuracy with a tenth of its weights. The tutorial says 10 to 20 % for
+# - With all of its weights the large network is better by 2.9 ± 0.6 hundredths. Pruned to 5,888 it loses 2.9 ± 1.8 of
+#   that: between it and the small dense one no difference can be shown, 0.0 ± 1.7. Zhu and Gupta, and Narang et al.,
+#   report that the large pruned network is the better one, for larger networks and far longer trainings. Here all have
+#   600 updates, and the pruned network has its last 240 to recover.
+# - The small one loses 3.4 ± 1.8 % of its accuracy with a tenth of its weights. The tutorial says 10 to 20 % for
 #   recurrent networks at that density; it means other tasks, and says nothing of the training.
 #
 # ## Your guesses

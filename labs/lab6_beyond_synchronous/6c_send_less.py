@@ -2,8 +2,8 @@
 # # 6c Send less
 #
 # 5b sent each number of a gradient with fewer bits. With four bits, that is an eighth of the bytes. Here you go further
-# and leave numbers out: 999 of 1,000 of them, or all but a sign, or all but two thin matrices for each kernel. None of
-# this works unless what was left out is remembered.
+# and leave numbers out: 999 of 1,000 of them, or all but a sign, or all but two thin matrices for each kernel. Most of
+# this works only if what was left out is remembered.
 #
 # **You will be able to** send the largest numbers of a gradient without losing the others; recognise what breaks a
 # training that does so; say from how many ranks on sending everything is cheaper; put momentum on the right side of the
@@ -657,7 +657,8 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - What is not sent has to be kept. Without a memory most weights never move, and training stalls.
+# - Of the largest numbers, what is not sent has to be kept: with one of 1,000 and no memory most weights never move,
+#   and training stalls. Low rank needs a memory, too; signs did better without one here.
 # - Positions cost as much as values, and they don't add up: an all-gather grows with the number of ranks, an all-reduce
 #   does not. Thin matrices do add up.
 # - Compression has a price in seconds. On a quick link, sending everything is quicker.

@@ -155,7 +155,7 @@ for report in reports_8b.reports().values():
 #
 # For each report: which trick, and which factor the claim should have? That is the number in the claim (how many
 # *times*) without the trick, from the same table. Where nothing is wrong it is the claim's own. `reports["A"].table` is
-# a DataFrame: calculate with it. (NaN: that run never reached the target.)
+# a DataFrame: calculate with it. (NaN: that run never reached the target. It took forever, which a median can bear.)
 #
 # <details><summary>Hint</summary>Start with the claim's two numbers and find each in the table. Which rows, columns or
 # settings were not used? For a bound: what if both sides have a little room under it?</details>
@@ -169,18 +169,18 @@ def verdicts(reports):
     trick: one of the words above ("none" where nothing is wrong); factor: that of the claim without the trick.
     """
     ### BEGIN SOLUTION
-    start = reports["A"].table.sum(axis=1).groupby("side").mean()
+    start = reports["A"].table.sum(axis=1, skipna=False).fillna(np.inf).groupby("side").median()
     steps = reports["B"].table
     served = reports["C"].table
     within = served[served.iloc[:, 0] <= served.iloc[:, 0].max()].groupby("side").max().iloc[:, 1]
-    runs = reports["D"].table
+    runs = reports["D"].table.fillna(np.inf).median()
     rates = reports["E"].table
     cores = reports["F"].table.mean()
     return {
         "A": ("start", start["theirs"] / start["ours"]),
         "B": ("none", (steps["theirs"] / steps["ours"]).median()),
         "C": ("threshold", within["ours"] / within["theirs"]),
-        "D": ("best run", runs["ours"].mean() / runs["theirs"].mean()),
+        "D": ("best run", runs["ours"] / runs["theirs"]),
         "E": ("baseline", rates["theirs"].min() / rates["ours"].min()),
         "F": ("normaliser", cores.iloc[0] / cores.iloc[1]),
     }

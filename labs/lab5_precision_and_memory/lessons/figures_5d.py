@@ -212,9 +212,8 @@ def recurrent(table: pd.DataFrame, caption: str = "") -> Card:
 
 def better(table: pd.DataFrame, ours: str, theirs: str, names: tuple[str, str]) -> str:
     """Which of two recorded networks has the higher test accuracy, by `names`; "neither" where it may be chance."""
-    rows = table[table["use"] == "result"]
-    scores = [rows.loc[rows["network"] == network, "test accuracy"] for network in (ours, theirs)]
-    difference, half = statistics.unpaired(*scores)
+    scores = table[table["use"] == "result"].pivot(index="seed", columns="network", values="test accuracy")
+    difference, half = statistics.paired(scores[ours], scores[theirs])
     return "neither" if abs(difference) <= half else names[difference < 0]
 
 

@@ -82,7 +82,7 @@ def _start() -> Report:
     table = trainings()[["side", "seed", "start_s", "to_target_s"]]
     total = table["start_s"] + table["to_target_s"]
     ours, theirs = (table["side"] == side for side in ("ours", "theirs"))
-    short, long = float(table[ours]["to_target_s"].median()), float(total[theirs].median())
+    short, long = _forever(table[ours]["to_target_s"]), _forever(total[theirs])
     claim = f"Ours trains to the target in {short:.1f} s, theirs takes {long:.1f} s: {long / short:.1f} times as fast."
     factors = [b / a for a, b in zip(_typical(total[ours]), _typical(total[theirs]))]
     factors += [b / a for a, b in zip(*(_typical(table[side]["to_target_s"]) for side in (ours, theirs)))]
@@ -129,7 +129,7 @@ def _threshold() -> Report:
 
 def _best_run() -> Report:
     table = trainings().pivot_table(index=trainings()["seed"] % 10, columns="side", values="to_target_s", dropna=False)
-    best, typical = float(table["theirs"].min()), float(table["ours"].mean())
+    best, typical = float(table["theirs"].min()), _forever(table["ours"])
     claim = (
         f"Theirs needs {best:.2f} s to the target where ours needs {typical:.2f} s: {typical / best:.2f} times as fast."
     )

@@ -92,8 +92,9 @@ def test_recurrent_networks_have_a_mean_each():
 
 def test_a_difference_within_its_interval_is_called_none():
     def table(gain):
-        rows = [("a", 0.80), ("a", 0.81), ("a", 0.82), ("b", 0.80 + gain), ("b", 0.81 + gain), ("b", 0.82 + gain)]
-        return pd.DataFrame(rows, columns=["network", "test accuracy"]).assign(use="result")
+        scores = {"a": [0.80, 0.81, 0.82], "b": [0.81 + gain, 0.80 + gain, 0.82 + gain]}
+        rows = [(network, seed, score) for network in scores for seed, score in enumerate(scores[network])]
+        return pd.DataFrame(rows, columns=["network", "seed", "test accuracy"]).assign(use="result")
 
     assert figures_5d.better(table(0.01), "a", "b", ("first", "second")) == "neither"
     assert figures_5d.better(table(0.1), "a", "b", ("first", "second")) == "second"

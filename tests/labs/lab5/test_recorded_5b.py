@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from course_lib import statistics
 from course_lib.notebook import sweep
 from course_lib.system.paths import ROOT
 from labs.lab5_precision_and_memory.lessons import figures_5b, narrow_training
@@ -59,7 +60,14 @@ def test_which_differences_are_beyond_chance(cost, runs):
 
     assert not sure("1,280", "each", "ring") and sure("64", "each", "ring") and sure("64", "each", "twice")
     more, half = figures_5b.loses_more(runs, (3, 0), "each", "ring")
-    assert more > half and f"the small batch that loses more, by {more:.1f} ± {half:.1f}" in TEXT
+    rows = runs.query("use == 'result' and exponent == 3 and mantissa == 0 and scale == 'each'")
+    plain = runs.query("use == 'result' and part == 'float32'").set_index(["regime", "seed"])["test accuracy"]
+    ring = rows[rows["way"] == "ring"].set_index(["regime", "seed"])["test accuracy"]
+    points = 100 * (plain - ring).dropna()
+    middle, in_pairs = statistics.paired(points["64"].sort_index(), points["1,280"].sort_index())
+    assert middle == pytest.approx(more) and half < more < in_pairs
+    assert f"the small batch that loses more, by {more:.1f} points" in TEXT
+    assert f"± {half:.1f}, Welch's" in TEXT and f"± {in_pairs:.1f} in pairs" in TEXT
     small, large = (cost.loc[(regime, 3, 0, "each", "ring"), "difference"] for regime in ("64", "1,280"))
     assert more == pytest.approx(large - small)
     plain = cost.loc[("64", 3, 0, "none", "ring")]

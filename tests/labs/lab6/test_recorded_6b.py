@@ -148,9 +148,12 @@ def test_what_is_said_of_gossip(runs, found):
         for way in ("ring", "random pairs"):
             mean, half = figures_6b.more(runs, setting(way, ranks=ranks), setting("local", ranks=ranks))
             assert abs(mean) <= half
+    mean, half = figures_6b.more(runs, setting("random pairs", ranks=4), setting("local", ranks=4))
+    assert f"random pairs: {mean:.0f} ± {half:.0f} updates" in TEXT
     late = {way: more(runs, setting(way, ranks=32), setting("local", ranks=32)) for way in ("ring", "random pairs")}
     assert f"the ring needs {late['ring']} updates more and random pairs {late['random pairs']} more" in TEXT
     assert found.loc[setting("fixed pairs"), "reached"] == 5
+    assert f"but need {more(runs, setting('fixed pairs'), setting('local'))} updates more" in TEXT
 
 
 def test_the_eigenvalues_that_are_told():
