@@ -9,8 +9,7 @@ from playwright.sync_api import expect
 from course_lib.command.classroom import masters
 from course_lib.system.paths import ROOT
 
-# One of each lab, among those that take seconds: with sliders, a quiz, figures of all kinds. tests/notebooks runs all
-# of them without a browser.
+# Some that take seconds, with sliders, a quiz, figures of all kinds. tests/notebooks runs all without a browser.
 QUICK = ("1a_", "1d_", "3d_", "4a_")
 MASTERS = [masters.read(path) for path in masters.find(ROOT) if path.name.startswith(QUICK)]
 OUTPUT = ".jp-OutputArea-output"

@@ -750,6 +750,13 @@ def test_an_engine_that_does_not_answer(tmp_path, command, said, sentence):
     refused(run(command, path=engine.path), 1, sentence)
 
 
+@pytest.mark.parametrize("command", ["lab", "list", "stop"])
+def test_an_engine_that_does_not_say_which_labs_there_are(tmp_path, command):
+    engine = Fake(tmp_path, {"ps": "context deadline exceeded"})
+    refused(run(command, path=engine.path), 1, r"failed at `docker ps` \(context deadline exceeded\)")
+    assert engine.empty
+
+
 def test_a_missing_image(tmp_path):
     engine = Fake(tmp_path, {"image inspect": "No such image"}, starts_as="exited")
     refused(

@@ -33,6 +33,7 @@ SOME_DIVERGED = _runs(
     (0.1, 0, 0.80, 0.8), (0.1, 1, 0.81, 0.8), (0.2, 0, 0.83, 0.8), (0.2, 1, 0.83, 0.8), (0.4, 0, 0.87, 0.8),
     (0.4, 1, MISSING, MISSING), (0.8, 0, MISSING, MISSING), (0.8, 1, MISSING, MISSING),
 )  # fmt: skip
+TIED = _runs((0.4, 0, 0.83, 0.8), (0.2, 0, 0.83, 0.8), (0.1, 0, 0.80, 0.8))
 
 
 def _chooses_0_2(choose: Callable, runs: pd.DataFrame, mistakes: dict[str, float]) -> None:
@@ -60,6 +61,7 @@ def _mean_over_seeds(choose: Callable) -> None:
         "it takes the rate with the best *worst* seed, or the last.": 0.4,
     }
     _chooses_0_2(choose, THREE_SEEDS, mistakes)
+    _chooses_0_2(choose, TIED, {"0.2 and 0.4 are equally good: of equals the smallest.": 0.4})
 
 
 def _counts_diverged(choose: Callable) -> None:

@@ -10,11 +10,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import NullLocator
 
 from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
 from labs.lab3_large_batch.lessons import critical_batch
-from labs.lab3_large_batch.lessons.log_axes import log_ticks, ticks_at
+from labs.lab3_large_batch.lessons.log_axes import batch_ticks, log_ticks, ticks_at
 
 Fit = Callable[[Sequence[float], Sequence[float]], "tuple[float, float]"]
 
@@ -63,7 +62,7 @@ def to_target(runs: pd.DataFrame, own: pd.DataFrame | None = None, *, target: fl
         right.set_ylim(0, 1.15 * images["updates"].max())
         right.yaxis.set_major_formatter("{x:,.0f}")
         right.set_title("thousands of images that this takes")
-        _batch_ticks(right, runs["batch"])
+        batch_ticks(right, runs["batch"])
         if own is not None:
             left.plot(own["batch"], own["updates"], label="your run", **OWN)
             right.plot(own["batch"], own["updates"] * own["batch"] / 1000, **OWN)
@@ -218,7 +217,7 @@ def _draw_updates(axis: Axes, runs: pd.DataFrame, target: float) -> None:
     axis.set_ylim(runs["updates"].min() / 3, runs["updates"].max() * 1.6)
     log_ticks(axis.yaxis)
     axis.set_title(f"updates to {100 * target:g} % validation accuracy")
-    _batch_ticks(axis, runs["batch"])
+    batch_ticks(axis, runs["batch"])
 
 
 def _draw_scales(axis: Axes, squares: pd.DataFrame) -> None:
@@ -231,12 +230,3 @@ def _draw_scales(axis: Axes, squares: pd.DataFrame) -> None:
     log_ticks(axis.yaxis)
     axis.set_xlabel("part of the updates to the target")
     axis.set_title("gradient noise scale, in examples")
-
-
-def _batch_ticks(axis: Axes, sizes: Sequence[int]) -> None:
-    axis.set_xscale("log", base=2)
-    shown = sorted(set(sizes))
-    shown = shown[:: 2 if len(shown) > 7 else 1]
-    axis.set_xticks(shown, [f"{size:,}" for size in shown])
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_xlabel("batch size B")

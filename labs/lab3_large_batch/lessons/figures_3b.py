@@ -12,6 +12,7 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 from course_lib import statistics
 from course_lib.notebook.plots.descent_paths import Ground
 from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from labs.lab3_large_batch.lessons.log_axes import batch_ticks
 
 RULE_COLOURS = {
     "linear": PALETTE[0],
@@ -391,13 +392,6 @@ def stages(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def _batch_ticks(axis: Axes, sizes: Sequence[int]) -> None:
-    axis.set_xscale("log", base=2)
-    axis.set_xticks(sizes, [f"{size:,}" for size in sizes])
-    axis.xaxis.set_minor_locator(NullLocator())
-    axis.set_xlabel("batch size B")
-
-
 def _draw_best_rates(
     axis: Axes, sizes: Sequence[int], best: Sequence[float], spans: Sequence[tuple[float, float]] = ()
 ) -> None:  # fmt: skip
@@ -408,7 +402,7 @@ def _draw_best_rates(
     for size, span in zip(sizes, spans):
         axis.plot([size, size], span, color=RULE_COLOURS["tuned"], linewidth=7, alpha=0.35, solid_capstyle="butt")
     axis.plot(sizes, best, label="best", **{**_look("tuned"), "linewidth": 1.2})
-    _batch_ticks(axis, sizes)
+    batch_ticks(axis, sizes)
     axis.set_yscale("log")
     axis.yaxis.set_major_formatter("{x:g}")
     axis.yaxis.set_minor_formatter(NullFormatter())

@@ -159,7 +159,10 @@ def _small_error(pruned_share: Callable) -> str:
 
 # --- sizes
 
-MATRICES = ((64, 144, 500, 4), (300, 200, 6_000, 4), (512, 70_000, 100_000, 2), (10, 3_136, 1, 4), (7, 9, 20, 4))
+MATRICES = (
+    (64, 144, 500, 4), (300, 200, 6_000, 4), (512, 70_000, 100_000, 2), (10, 3_136, 1, 4), (7, 9, 20, 4),
+    (256, 65_536, 256, 4),  # the largest numbers are 255, 65,535 and 256
+)  # fmt: skip
 FORMATS = ("bitmap", "compressed rows", "coordinates")
 
 
@@ -200,9 +203,13 @@ def _size(form: str) -> Callable[[Callable], None]:
                     "a file has whole bytes: round up.": payload + cells // 8,
                     "half a byte can't be stored: round up.": payload + cells / 8,
                 }
+            from_0 = "rows and columns are counted from 0: the largest is one less than there are."
             if form == "compressed rows":
                 own = nonzeros * (value + column)
                 mistakes |= {
+                    from_0: nonzeros * (value + _bytes_for(columns)) + (rows + 1) * start,
+                    "the end of the last row is the number of non-zeros itself.": own
+                    + (rows + 1) * _bytes_for(nonzeros - 1),
                     "of each row its beginning is stored, and the end of the last one: rows + 1 numbers.": own
                     + rows * start,
                     "a row's beginning counts non-zeros: it can be as large as their number, not only as large as a "
@@ -212,6 +219,7 @@ def _size(form: str) -> Callable[[Callable], None]:
                 }
             if form == "coordinates":
                 mistakes |= {
+                    from_0: nonzeros * (value + _bytes_for(rows) + _bytes_for(columns)),
                     "a weight has two coordinates, a row and a column.": nonzeros * (value + column),
                     "rows and columns need not be counted with equally many bytes.": nonzeros
                     * (value + 2 * max(row, column)),

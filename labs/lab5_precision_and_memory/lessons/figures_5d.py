@@ -10,6 +10,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from course_lib import statistics
+from course_lib.notebook import sweep
 from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
 from labs.lab5_precision_and_memory.lessons import activations, sparse_regression
 
@@ -105,10 +106,7 @@ def schedules(ways: Mapping[str, Callable], *, caption: str = "") -> Card:
 
 def summary(table: pd.DataFrame, by: list[str]) -> pd.DataFrame:
     """Mean test accuracy of the result seeds and half the width of its interval: columns `by`, mean, half."""
-    rows = table[table["use"] == "result"]
-    found = rows.groupby(by, sort=False)["test accuracy"].agg(lambda values: statistics.mean(values))
-    frame = pd.DataFrame(found.tolist(), index=found.index, columns=["mean", "half"])
-    return frame.reset_index()
+    return sweep.summary(table, by, "test accuracy")
 
 
 def losses(table: pd.DataFrame) -> pd.DataFrame:

@@ -386,9 +386,12 @@ def _crossing(name: str) -> Callable[[Callable], None]:
                 if got != round(got):
                     raise Wrong(f"{told} says {got:.6g}: ranks come in whole numbers.", 0.5)
                 if got != expected:
-                    raise Wrong(
-                        f"{told} says {got:,.0f}; it is the next number, {expected:,.0f}: quicker, not as quick.", 0.5
+                    why = (
+                        f"it is the next number, {expected:,.0f}: quicker, not as quick"
+                        if got < expected
+                        else f"it is quicker with {expected:,.0f} already"
                     )
+                    raise Wrong(f"{told} says {got:,.0f}; {why}.", 0.5)
                 continue
             alternatives = {
                 "positions are sent, too, and take as many bytes as the values.": (4 * sent, 1),

@@ -10,6 +10,7 @@ from matplotlib.axes import Axes
 
 from course_lib import statistics
 from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.sweep import summary
 from labs.lab6_beyond_synchronous.lessons.staleness import explicit
 
 DASHED = (0, (4, 3))
@@ -91,13 +92,6 @@ def untuned(workers: Sequence[int], losses: Mapping[str, Sequence[float]], *, ca
         figure.legend(loc="upper left", ncols=len(losses))
         figure.subplots_adjust(left=72 / WIDTH)
     return figure
-
-
-def summary(table: pd.DataFrame, by: list[str], score: str) -> pd.DataFrame:
-    """Mean `score` of the result seeds and half the width of its interval: columns `by`, mean, half."""
-    rows = table[table["use"] == "result"]
-    found = rows.groupby(by, sort=False)[score].agg(lambda values: statistics.mean(values))
-    return pd.DataFrame(found.tolist(), index=found.index, columns=["mean", "half"]).reset_index()
 
 
 def lost(table: pd.DataFrame, way: str, momentum: float = 0.0, base: str = "asynchronous") -> pd.DataFrame:

@@ -322,8 +322,10 @@ def _dealt(deal: Callable, heads: int, size: int, ranks: int) -> tuple[np.ndarra
 def _queries(deal: Callable) -> None:
     for heads, size, ranks in ATTENTION:
         with case(f"{heads} heads on {ranks} rank{'s' * (ranks > 1)}"):
-            qkv, _, parts = _dealt(deal, heads, size, ranks)
+            qkv, out, parts = _dealt(deal, heads, size, ranks)
             first = np.split(qkv, ranks, axis=1)
+            bias = _random(8, heads).normal(size=(1, 3 * heads * size))
+            of_bias = np.split(bias.reshape(1, 3, heads, size), ranks, axis=2)
             by_head = qkv.reshape(len(qkv), 3, heads, size)
             for rank, (mine, _) in enumerate(parts):
                 right = np.split(by_head, ranks, axis=2)[rank].reshape(len(qkv), -1)
@@ -342,6 +344,9 @@ def _queries(deal: Callable) -> None:
                         "whole is.": mixed,
                     },
                 )
+                mine = several(deal(bias.copy(), out.copy(), heads, rank, ranks), "qkv", "out")[0]
+                told = f"rank {rank}: the columns of a qkv with one row, as a bias has it,"
+                compare(array(mine, (1, 3 * heads * size // ranks), told), of_bias[rank].reshape(1, -1), told)
 
 
 def _rows_of_out(deal: Callable) -> None:

@@ -200,7 +200,7 @@ def roof(teraflops: float, gigabytes: float, itemsize: int) -> Card:
         teraflops: 10¹² FLOP/s. gigabytes: 10⁹ bytes/s from memory. itemsize: bytes of a weight.
     """
     chips = {"TPU2": (45, 600, {"color": FAINT, "linestyle": DASHED}), "this chip": (teraflops, gigabytes, {})}
-    batch = np.geomspace(1, 4_096, 200)
+    batch = np.geomspace(1, 4**7, 200)
     with style():
         figure, (axis,) = card(height=360, caption=f"a dense layer whose weights, of {itemsize} bytes, are what moves")
         for name, (peak, speed, look) in chips.items():
@@ -210,13 +210,13 @@ def roof(teraflops: float, gigabytes: float, itemsize: int) -> Card:
         axis.axvline(enough, color=PALETTE[1], linewidth=1.2)
         axis.text(enough, 0.3, f" batch {enough:,.0f}", color=PALETTE[1], va="bottom", fontsize=9.5)
         axis.set_xscale("log", base=2)
-        axis.set_xticks([4**power for power in range(7)], [f"{4**power:,}" for power in range(7)])
+        axis.set_xticks([4**power for power in range(8)], [f"{4**power:,}" for power in range(8)])
         axis.minorticks_off()
-        axis.set_xlim(1, 4_096)
+        axis.set_xlim(1, 4**7)
         axis.set_xlabel("batch")
         axis.set_yscale("log")
-        axis.set_ylim(0.2, 1_500)
-        _plain(axis, (1, 10, 100, 1_000))
+        axis.set_ylim(0.04, 1_500)
+        _plain(axis, (0.1, 1, 10, 100, 1_000))
         axis.set_ylabel("TFLOPS")
         figure.legend(loc="upper left", ncols=2)
         figure.subplots_adjust(left=72 / WIDTH)

@@ -29,6 +29,11 @@ WRONG = {
     "diverged runs left out": ("choose", [('runs["validation"].fillna(0)', 'runs["validation"]')], "not be left out"),
     "the accuracy in place of the rate": ("choose", [(f"{MEANS}.idxmax()", f"{MEANS}.max()")], "the rate itself"),
     "the row in place of the rate": ("choose", [(MEANS, "scores")], "none of the rates"),
+    "the largest of equals": (
+        "choose",
+        [(f"{MEANS}.idxmax()", f"{MEANS}.sort_index(ascending=False).idxmax()")],
+        "of equals the smallest",
+    ),
     "the worst": ("choose", [(f"{MEANS}.idxmax()", f"{MEANS}.idxmin()")], "the worst rate"),
     "all means": ("choose", [(f"{MEANS}.idxmax()", MEANS)], "one number is expected"),
     "no return": ("choose", [(f"return {MEANS}.idxmax()", f"{MEANS}.idxmax()")], "is a `return` missing"),

@@ -68,6 +68,13 @@ WRONG = {
         "sizes", [(COMPRESSED, "nonzeros * (value + column) + (rows + 1) * column")], "as large as their number",
     ),
     "no beginnings": ("sizes", [(COMPRESSED, "nonzeros * (value + column)")], "where a row begins"),
+    "columns from 1": ("sizes", [("index(columns - 1)", "index(columns)")], "counted from 0"),
+    "rows and columns from 1": (
+        "sizes",
+        [("index(columns - 1)", "index(columns)"), ("index(rows - 1)", "index(rows)")],
+        "counted from 0",
+    ),
+    "the last end forgotten": ("sizes", [("index(nonzeros)", "index(nonzeros - 1)")], "non-zeros itself"),
     "one coordinate": ("sizes", [(COORDINATES, "nonzeros * (value + column)")], "two coordinates"),
     "always 4 bytes": ("sizes", [("1 if largest < 256 else 2 if largest < 65_536 else 4", "4")], "only where 1 or 2"),
     "shares of zeros": (

@@ -81,6 +81,11 @@ WRONG = {
         [(KINDS, "[kind.reshape(len(kind), heads, -1)[:, rank::size].reshape(len(kind), -1) for kind in kinds]")],
         "side by side",
     ),
+    "as many columns as rows": (
+        "deal",
+        [("np.split(qkv, 3, axis=1)", "[qkv[:, i * len(qkv) : (i + 1) * len(qkv)] for i in range(3)]")],
+        "a qkv with one row",
+    ),
     "columns of out": ("deal", [("np.split(out, size)[rank]", "np.split(out, size, axis=1)[rank].T")], "are inputs"),
     "own largest": ("cut_cross_entropy", [(TOP, "logits.max(1)")], "the loss"),
     "no largest": ("cut_cross_entropy", [(TOP, "np.zeros(len(logits))")], "take something off"),

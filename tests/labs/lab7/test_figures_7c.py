@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -85,6 +87,14 @@ def test_the_roof_bends_at_the_batch_that_is_enough(legend):
     own = axis.lines[1]
     assert own.get_ydata()[-1] == pytest.approx(180) and own.get_ydata()[0] == pytest.approx(0.6)
     assert axis.texts[0].get_text().strip() == "batch 300" and axis.lines[2].get_xdata()[0] == pytest.approx(300)
+
+
+@pytest.mark.parametrize("chip", [*itertools.product((15, 600), (100, 6_000), (1, 4))])
+def test_the_roof_shows_its_bend_and_its_start_for_every_chip_that_can_be_chosen(chip):
+    (axis,) = figures_7c.roof(*chip).axes
+    (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
+    own, bend = axis.lines[1].get_ydata(), axis.lines[2].get_xdata()[0]
+    assert left <= bend <= right and low <= own.min() and own.max() <= high
 
 
 def test_utilisation_has_a_line_for_each_way(legend):

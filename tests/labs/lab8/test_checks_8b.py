@@ -82,9 +82,11 @@ WRONG_RULES = {
         "a failed run that is counted",
     ),
     "started is not asked": (('get("started") == len(seconds)', "True"), "the best five of twenty"),
-    "no entry, no fault": (('get("chosen_on") == "validation"', 'get("chosen_on") != "test"'), "does not say on what"),
+    "no entry, no fault": (('get("chosen_on") == "validation"', 'get("chosen_on") != "test"'), "without 'chosen_on'"),
     "a KeyError": (('get("clock") == "process"', 'record["clock"] == "process"'), "What a record does not say"),
-    "open is free of all": (('bool(get("network")) and bool(get("precision"))', "True"), "does not name its network"),
+    "open is free of all": (('bool(get("network")) and bool(get("precision"))', "True"), "without 'network'"),
+    "settings that are not told": (('get("settings", math.inf)', 'get("settings", 0)'), "without 'settings'"),
+    "no seconds, no answer": (('get("seconds", [])', 'record["seconds"]'), "What a record does not say"),
     "closed is not asked": (('division == "open"', "True"), "another network"),
     "an exact median": (("0.051", "0.0"), "a median that is rounded"),
     "exactly as many settings": (
