@@ -368,11 +368,11 @@ compare_throughput()
 # ### Predict
 #
 # Which batch size is the first at 85 % validation accuracy: 16, 64, 256 or 1,024? And which one needs the fewest
-# epochs?
+# updates?
 
 # %% editable=true
 predict("batch size that is first at 85 %", None)
-predict("batch size that needs the fewest epochs", None)
+predict("batch size that needs the fewest updates", None)
 
 # %% [markdown]
 # Every batch size needs its own learning rate, else we would compare rates and not batches. The rates below were
@@ -420,9 +420,9 @@ def run_race():
         "One run each: look below how far apart five seeds are.",
     )
     measured(
-        "batch size that needs the fewest epochs",
-        min(there, key=lambda size: len(curves[size])) if there else "none",
-        "An epoch has the same images for all, but the small batch takes more steps in it.",
+        "batch size that needs the fewest updates",
+        min(there, key=lambda size: len(curves[size]) * -(-len(x) // size)) if there else "none",
+        "A larger batch has the better gradient, so that a step of it does more. Is it as much more as it costs?",
     )
     rows = {
         f"B = {size:,}": {
@@ -873,7 +873,8 @@ predictions.table()
 #   until its gradient is good enough. Time to target is steps times seconds for a step, and lowest somewhere between.
 # - Underfitting asks for a larger network, overfitting for more images; weight decay and early stopping help a little.
 # - A slice of a loss surface means something only if a step means the same for networks that compute the same.
-# - Skip connections change the surface, not the number of weights: they make deep networks trainable.
+# - Skip connections change the surface, not the number of weights: at depth 40 larger learning rates worked only with
+#   them, and the best accuracy rose from 81 to 89 % (one seed).
 #
 # - H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein: *Visualizing the Loss Landscape of Neural Nets.*
 #   arXiv:1712.09913

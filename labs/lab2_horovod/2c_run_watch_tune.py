@@ -750,9 +750,9 @@ pd.DataFrame(
 #
 # - **No fusion:** the same numbers in 41 messages, and a step takes 62 ms, by default 17. On one machine a message of a
 #   few kilobytes takes hardly longer than one of a byte: you pay for the message.
-# - **Cycle time:** 5 ms change nothing. From 20 ms on a step must wait for the end of the cycle: it takes 20 ms, and 50
-#   with a cycle of 50. With more to compute in a step the loss is smaller, and with thousands of tensors a longer cycle
-#   can even help, because more is fused.
+# - **Cycle time:** with a cycle of 50 ms a step takes 50: it must wait for the end of the cycle. Where that begins to
+#   cost time, the figure tells. With more to compute in a step the loss is smaller, and with thousands of tensors a
+#   longer cycle can even help, because more is fused.
 # - **fp16:** half the bytes, and no time gained: 21 ms. Between processes of one machine bytes are cheap, and a CPU has
 #   to convert numbers, and to add in a format for which most CPUs have no instructions. (What it does to the accuracy
 #   of the gradients: 5a, and 5b for four bits.)
@@ -896,7 +896,8 @@ print(halved(share, mine))
 scaling.settings(contest, caption=plots.provenance(f"Wide ResNet, depth {DEPTH}, {BATCH} drawn images each", 2))
 
 # %% [markdown]
-# By the recorded table no knob halves the step on the slow link by itself. Fusion and a short cycle save the same
+# In the recorded figure a cycle of 5 ms changes nothing; with one of 20 a step takes 20 ms, and 50 with one of 50. By
+# that table no knob halves the step on the slow link by itself. Fusion and a short cycle save the same
 # milliseconds on any link; next to the time of the bytes they are not enough. fp16 alone leaves the 41 messages. Tuning
 # begins with the question what your step is made of: messages, waiting or bytes. The timeline shows it.
 
@@ -1059,8 +1060,8 @@ show_scaling()
 #   ms (strong) on 3 ranks, and to 36 and 26 ms on 4.
 # - **Small batches** are slower by themselves (1b). That is one reason why strong copies can be slower than weak ones.
 # - **Start-up.** None of this counts the seconds from the launch to the end of the first step (last row): about 6 s
-#   with one rank, 21 s with four. A training that takes a minute is not made faster by ranks that need a third of it to
-#   start.
+#   with one rank, 19 to 21 s with four. A training that takes a minute is not made faster by ranks that need a third of
+#   it to start.
 #
 # Weak scaling is what most published curves show, and it is the kinder one. But its batch grows, and lab 3 tells what a
 # large batch does to training.

@@ -293,7 +293,7 @@ Image("recorded/shoot_out.png", width=plots.WIDTH)
 
 # %% [markdown]
 # Look at the scale first: the large batch costs every method more than the choice of a method costs at the small one.
-# With 64 all six are within 0.5 points of each other. With 1,280 LARS loses the least, 2.9 points, SGD 4.5, and
+# With 64 all six are within 0.6 points of each other. With 1,280 LARS loses the least, 2.9 points, SGD 4.5, and
 # NovoGrad the most, over 10.
 #
 # Is it luck? Your `interval` over the five pairs of seeds, each method against SGD:
@@ -424,7 +424,9 @@ what_a_budget_buys()
 # $$E[\text{best}] = \sum_{i=1}^{N} v_i \left[ \left(\tfrac{i}{N}\right)^n - \left(\tfrac{i-1}{N}\right)^n \right]$$
 #
 # The lines cross. Who can afford one run to three is better off with LARC, by 7 points over SGD for a single one. From
-# four on LARS is ahead, by 1.5 points with fifteen. Both teams would be right about their own budget.
+# four on LARS is ahead, by 1.5 points with fifteen. Both teams would be right about their own budget. (These are one
+# seed for each rate, and the winner's luck is in them: with fresh seeds LARS is 1.0 points ahead of LARC, and runs of
+# one rate scatter by half a point. Where exactly the lines cross is not known.)
 #
 # Such a figure belongs beside every table of optimizers. It depends on the list of rates too: a method whose good
 # rates happen to lie in the middle of it looks easy to tune.

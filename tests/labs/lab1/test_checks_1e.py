@@ -115,8 +115,13 @@ def test_the_law_is_too_hopeful_beyond_what_it_was_fitted_to():
         exponent, factor = figures_1e.fit(small.index, small)
         assert np.allclose(small, factor * small.index.to_numpy(float) ** -exponent, rtol=0.06)
     off = figures_1e.above_the_law(runs, fitted=1_000)
-    said = "by {:.0f} ± {:.0f} % (width 0.25), {:.0f} ± {:.0f} % (0.5) and {:.0f} ± {:.0f} % (1)"
+    said = "at 8,000 images by {:.0f} ± {:.0f} %, {:.0f} ± {:.0f} % and {:.0f} ± {:.0f} %"
     assert said.format(*off.to_numpy().ravel()) in text()
+    near = figures_1e.above_the_law(runs[runs["images"] <= 2_000], fitted=1_000)
+    said = "by {:.0f} ± {:.0f} % (width 0.25), {:.0f} ± {:.0f} % (0.5) and {:.0f} ± {:.0f} % (1)"
+    assert said.format(*near.to_numpy().ravel()) in text()
+    ends = f"{off.iloc[:, 0].min():.0f} to {off.iloc[:, 0].max():.0f} % with eight times"
+    assert f"{near.iloc[:, 0].mean():.0f} % less error with twice the data, {ends}" in text()
     assert (mean[0.25] > 1.1 * mean[1.0]).all()  # width pays at every size
 
 

@@ -66,6 +66,8 @@ def test_decay(normalisation):
     few, many = runs.loc["few updates"], runs.loc["overfitting"]
     first, second = (told(few["kernels", decay], few["all", decay]) for decay in (0.01, 0.03))
     assert f"{first} points with λ = .01, {second} with .03." in TEXT
+    strong, weak = (statistics.paired(many["kernels", decay], many["all", decay]) for decay in (0.03, 0.01))
+    assert strong[0] < -strong[1] and abs(weak[0]) < weak[1] and "it is behind with λ = .03" in TEXT
     assert f"costs {told(few['none', 0], few['all', 0.03])} points, over all variables" in TEXT
     for kind, other, text in (
         ("all", ("none", 0), "**Where the network overfits, decay of *all* variables helps:** {} and {} points"),

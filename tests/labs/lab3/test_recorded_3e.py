@@ -104,7 +104,7 @@ def test_the_verdict_on_the_six_methods(recorded):
     mean, half = against["LARS"]
     assert TEXT.count(f"{100 * mean:.1f} ± {100 * half:.1f} points") == 2
     small, large = ({m: 100 * of(recorded, m, batch).mean() for m in METHODS} for batch in (64, 1_280))
-    assert max(small.values()) - min(small.values()) < 0.55 and "all six are within 0.5 points" in TEXT
+    assert max(small.values()) - min(small.values()) < 0.6 and "all six are within 0.6 points" in TEXT
     lost = {m: small[m] - large[m] for m in METHODS}
     assert (
         f"LARS loses the least, {lost['LARS']:.1f} points, SGD {lost['SGD']:.1f}, and NovoGrad the most, over 10"
@@ -139,6 +139,9 @@ def test_what_is_said_of_the_valleys_and_the_budgets(recorded):
     assert [max(row, key=row.get) for row in after.values()] == ["LARC", "LARC", "LARS", "LARS"]
     assert round(100 * (after[1]["LARC"] - after[1]["SGD"])) == 7
     assert f"by {100 * (after[15]['LARS'] - after[15]['LARC']):.1f} points with fifteen" in TEXT
+    fresh = [100 * of(recorded, m, 1_280) for m in ("LARS", "LARC")]
+    assert f"with fresh seeds LARS is {fresh[0].mean() - fresh[1].mean():.1f} points ahead of LARC" in TEXT
+    assert all(0.4 < seeds.std(ddof=1) < 0.55 for seeds in fresh)
 
 
 def test_what_is_said_of_the_rules(recorded):

@@ -20,8 +20,10 @@ def table():
 def test_how_many_all_reduces_the_line_fits(table):
     off = table[table["what"] != "bare TCP message"]["off"].abs()
     said = f"Of the {len(off)} medians of all-reduces {(off <= 15).sum()} lie within 15 % of their line"
-    assert f"{said}, one is {off.max():.0f} % off." in TEXT
-    assert off.idxmax() in table.index[table["what"] == "2 ranks, cycle 1 ms"]
+    far = off[off > 40]
+    assert f"{said}; three, all with a cycle of 1 ms, are {far.min():.0f} to {far.max():.0f} % above it." in TEXT
+    assert len(far) == 3 and set(table.loc[far.index, "what"]) == {"2 ranks, cycle 1 ms"}
+    assert (table.loc[far.index, "off"] > 0).all()
 
 
 def test_what_four_bytes_take_and_the_alphas(table):

@@ -23,7 +23,7 @@ def test_how_far_the_predictions_are_off(table):
     off = table[table["used"] == "test"]["error"].abs()
     said = f"Of the {len(off)} predictions half are off by less than 4 %, the worst by {100 * off.max():.0f} %"
     assert said in TEXT
-    assert 0.03 < off.median() < 0.04
+    assert 0.03 < off.median() < 0.04 and "half of them within 4 %. Long cycles they don't predict well" in TEXT
     worst = table.loc[off.nlargest(3).index, "setting"]
     assert "Its worst three are cycles of 60 and 200 ms" in TEXT
     assert set(worst) == {"128 MiB, 60 ms", "128 MiB, 200 ms"}

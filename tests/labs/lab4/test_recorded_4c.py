@@ -50,6 +50,12 @@ def test_errors_of_some(tests):
     vgg = unseen[(unseen["system"] == "Horovod's benchmark") & (unseen["network"] == "VGG-16")]
     for column, words in (("published", "is at {:.0f} and {:.0f} %"), ("predicted", "says {:.0f} and {:.0f}.")):
         assert words.format(*vgg[column]) in TEXT
+    rest = unseen[unseen["network"].isin(["VGG-16", "AlexNet"])].drop(vgg.index)
+    low, high = rest["error"].min(), rest["error"].max()
+    model = f"its {rest['predicted'].min():.0f} to {rest['predicted'].max():.0f} %"
+    assert f"On eight GPUs it does not: the seven other lines of VGG-16 and AlexNet are {low:.0f} to" in TEXT
+    assert f"{high:.0f} points below {model}" in TEXT and len(rest) == 7 and set(rest["ranks"]) == {8}
+    assert (rest["error of the mean"].abs() < rest["error"]).all() and "one number for all is nearer to each" in TEXT
 
 
 def test_errors_of_systems_that_were_added_later(tests):
