@@ -81,7 +81,8 @@ def run(host: namespaces.Host, command: str, folder: Path) -> list[dict]:
     """Run `command` in `folder` on `host`; what each rank saw."""
     done = host.run(shlex.split(command), cwd=folder, timeout=300)
     if done.returncode:
-        raise CourseError(f"{command} ended with exit code {done.returncode}: {last_line(done.stderr, 'no message')}")
+        said = last_line(done.stderr or done.stdout, "no message")
+        raise CourseError(f"{command} ended with exit code {done.returncode}: {said}")
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(RANKS)]
 
 

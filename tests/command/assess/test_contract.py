@@ -147,10 +147,21 @@ def test_the_marks_tell_as_surely_as_the_text_says():
     assert len(known) == 6 and (known >= criteria.SURE_MARKED).all() and "no honest run of six needs a second" in text
 
 
-def test_being_watched_costs_what_the_text_says():
+@pytest.fixture
+def overhead():
+    """Per cent that the run takes longer when it is watched, and the ends of the 95 % interval."""
     runs = pd.read_csv(RESULTS / "overhead.csv", comment="#").set_index(["kind", "run"])
     bare, watched = runs.loc["bare"]["seconds"], runs.loc["assessed"]["run_seconds"]
     more, half = statistics.paired(np.log(watched), np.log(bare))
-    middle, low, high = (round(100 * (np.exp(one) - 1)) for one in (more, more - half, more + half))
+    return [100 * (np.exp(one) - 1) for one in (more, more - half, more + half)]
+
+
+@pytest.mark.xfail(strict=True, reason="the recording has 14 %, as the README says")
+def test_being_watched_costs_less_than_a_tenth(overhead):
+    assert round(overhead[0]) < 10
+
+
+def test_being_watched_costs_what_the_text_says(overhead):
+    middle, low, high = map(round, overhead)
     told = f"{middle} % longer than `course run` takes for the\nsame script, {low} to {high} %"
     assert told in (ROOT / "assessment" / "README.md").read_text(encoding="utf-8")

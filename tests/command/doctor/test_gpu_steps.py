@@ -146,6 +146,13 @@ def test_a_missing_tensorflow_is_one_failure(monkeypatch):
     assert line.state == FAILED and "TensorFlow cannot be used" in line.text
 
 
+def test_the_stack_step_names_a_tensorflow_for_the_cpu(monkeypatch):
+    monkeypatch.setattr(machine.doctor, "ask_stack", lambda: dict(STACK))
+    monkeypatch.setattr(machine, "_asked", lambda what: {})  # of such a build there is nothing to say
+    told = " ".join(line.text for line in machine.stack(FOUR) if line.state == FAILED)
+    assert "built without CUDA" in told
+
+
 def test_the_stack_step_names_a_horovod_that_does_not_load(monkeypatch):
     broken = {**STACK, "horovod": None, "faults": {"Horovod": "it was built for TensorFlow 2.11, not for 2.15"}}
     monkeypatch.setattr(machine.doctor, "ask_stack", lambda: broken)  # and asking for the build would fail as well

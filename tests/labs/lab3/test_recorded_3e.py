@@ -104,7 +104,7 @@ def test_the_verdict_on_the_six_methods(recorded):
     mean, half = against["LARS"]
     assert TEXT.count(f"{100 * mean:.1f} ± {100 * half:.1f} points") == 2
     small, large = ({m: 100 * of(recorded, m, batch).mean() for m in METHODS} for batch in (64, 1_280))
-    assert max(small.values()) - min(small.values()) < 0.6 and "all six are within 0.6 points" in TEXT
+    assert max(small.values()) - min(small.values()) < 0.55 and "all six are within 0.6 points" in TEXT
     lost = {m: small[m] - large[m] for m in METHODS}
     assert (
         f"LARS loses the least, {lost['LARS']:.1f} points, SGD {lost['SGD']:.1f}, and NovoGrad the most, over 10"

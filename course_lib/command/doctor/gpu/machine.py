@@ -56,12 +56,13 @@ def _count(host: Host, name: str) -> str:
 def stack(host: Host) -> Iterator[Line]:
     """Versions, and whether they fit each other, the driver and the GPUs."""
     report = doctor.ask_stack()
-    built = _asked("build") if report["tensorflow"] and report["horovod"] else {}
+    loads = report["tensorflow"] and report["horovod"]
+    built = _asked("build") if loads else {}
     python = platform.python_version()
     versions = {"Python": python, **{name: report[name.lower()] for name in ("TensorFlow", "Keras", "Horovod")}}
     versions |= {name: built.get(key) for name, key in VERSIONS.items() if built.get(key)}
     problems = doctor.stack_problems(python, report, host.visible)
-    problems += misfits(host, built) if host.visible and built else []
+    problems += misfits(host, built) if host.visible and loads else []
     told = ", ".join(f"{name} {version}" for name, version in versions.items() if version)
     for problem in problems:
         yield failed("Versions", problem, **versions)
