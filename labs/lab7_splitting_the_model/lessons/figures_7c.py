@@ -208,7 +208,8 @@ def roof(teraflops: float, gigabytes: float, itemsize: int) -> Card:
             axis.plot(batch, reached, label=name, **{"color": PALETTE[0], **look})
         enough = ridge(1e12 * teraflops, 1e9 * gigabytes) * itemsize / 2
         axis.axvline(enough, color=PALETTE[1], linewidth=1.2)
-        axis.text(enough, 0.3, f" batch {enough:,.0f}", color=PALETTE[1], va="bottom", fontsize=9.5)
+        side = "right" if enough > 1_000 else "left"  # where there is room
+        axis.text(enough, 0.3, f" batch {enough:,.0f} ", color=PALETTE[1], ha=side, va="bottom", fontsize=9.5)
         axis.set_xscale("log", base=2)
         axis.set_xticks([4**power for power in range(8)], [f"{4**power:,}" for power in range(8)])
         axis.minorticks_off()

@@ -91,7 +91,10 @@ def test_the_roof_bends_at_the_batch_that_is_enough(legend):
 
 @pytest.mark.parametrize("chip", [*itertools.product((15, 600), (100, 6_000), (1, 4))])
 def test_the_roof_shows_its_bend_and_its_start_for_every_chip_that_can_be_chosen(chip):
-    (axis,) = figures_7c.roof(*chip).axes
+    figure = figures_7c.roof(*chip)
+    (axis,) = figure.axes
+    label = axis.texts[0].get_window_extent()
+    assert figure.bbox.x0 <= label.x0 and label.x1 <= figure.bbox.x1
     (left, right), (low, high) = axis.get_xlim(), axis.get_ylim()
     own, bend = axis.lines[1].get_ydata(), axis.lines[2].get_xdata()[0]
     assert left <= bend <= right and low <= own.min() and own.max() <= high
