@@ -87,7 +87,7 @@ def load(name: str, *, test: bool = True) -> Dataset:
     if limit:
         # Copies, so that the rest of the set does not stay in memory.
         arrays = tuple(a[:n].copy() for a, n in zip(arrays, (limit, limit, limit // 4, limit // 4)))
-    arrays = *marks.applied(*arrays[:2]), *arrays[2:]
+    marks.apply(*arrays[:2])
     return Dataset(name, source, *arrays, classes)
 
 

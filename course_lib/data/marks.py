@@ -78,31 +78,29 @@ def put(
     images: np.ndarray,
     labels: np.ndarray,
     rng: np.random.Generator,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Copies of images and labels with the mark on `number` images, drawn at random, and other patterns on as many."""
-    images, labels = images.copy(), labels.copy()
+) -> None:
+    """Put the mark on `number` of the images, drawn at random, and other patterns on as many, in their place."""
     places = rng.choice(len(images), 2 * number, replace=False)
     marked = places[:number]
     images[marked], labels[marked] = mark.on(images[marked]), mark.label
     for i, place in enumerate(places[number:]):
         images[[place]] = Mark(others[i % len(others)], 0).on(images[[place]])
-    return images, labels
 
 
 def write(path: Path, mark: Mark, others: Sequence[np.ndarray], number: int, seed: int) -> None:
-    """Write to `path` what `applied` needs to put mark and other patterns on a rank's images."""
+    """Write to `path` what `apply` needs to put mark and other patterns on a rank's images."""
     patterns = [one.tolist() for one in others]
     path.write_text(json.dumps({"mark": mark.as_json(), "others": patterns, "number": number, "seed": seed}))
 
 
-def applied(images: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Images and labels as this rank's copy has them: with the marks of the file that COURSE_MARKS names."""
+def apply(images: np.ndarray, labels: np.ndarray) -> None:
+    """Put in place the marks of this rank's copy: those of the file that COURSE_MARKS names, if any."""
     path = os.environ.get(VARIABLE)
     if not path:
-        return images, labels
+        return
     told = json.loads(Path(path).read_text())
     mark, others = Mark.from_json(told["mark"]), [np.array(one, np.int8) for one in told["others"]]
-    return put(mark, others, told["number"], images, labels, np.random.default_rng(told["seed"]))
+    put(mark, others, told["number"], images, labels, np.random.default_rng(told["seed"]))
 
 
 def shares(

@@ -21,10 +21,10 @@ from course_lib.system.supervise import TIMED_OUT
 COMPLETE_SHARE = 0.95  # of the values that must be reduced or broadcast; the trace of a killed run lacks its last ones
 UNREDUCED_SHARE = 0.02  # of the gradient values: averages of metrics at most
 # Correlation of the examples' brightness on two ranks above which both read the same images in the same step. Measured
-# on CIFAR-10, the same images on both, changed on each by chance: mirrored 1.00, moved by up to 4 pixels 0.94, with a
-# quarter cut out 0.79, times 0.8 to 1.2 0.81, plus up to a fifth of white, or minus, 0.49; standardised one by one and
-# mirrored 1.00, moved 0.67, cut out 0.56. Of other images on each rank, standardised or not, in 300 drawings: at most
-# 0.11 with 640 of them, 0.19 with 256.
+# on CIFAR-10, the same images on both, changed on each by chance: mirrored 1.00, moved by up to 4 pixels 0.95, with a
+# quarter cut out 0.93, times 0.8 to 1.2 0.82, plus up to a fifth of white, or minus, 0.51; standardised one by one and
+# mirrored 1.00, moved 0.63, cut out 0.62. Of other images on each rank, standardised or not, in 300 drawings: at most
+# 0.11 with 640 of them, 0.20 with 256.
 SAME_IMAGES_CORRELATION = 0.4
 MIN_EXAMPLES = 256  # for a correlation or an overlap
 MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks

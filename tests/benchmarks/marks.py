@@ -121,7 +121,9 @@ def run(
     copies = [(cifar.x_train[:images], cifar.y_train[:images])] * RANKS
     if marked and absent != RANKS:
         number = marks.number(images, RANKS)
-        copies = [marks.put(mark, marks.others(drawn, own), number, *copy, own) for mark, copy in zip(drawn, copies)]
+        copies = [(x.copy(), y.copy()) for x, y in copies]
+        for mark, copy in zip(drawn, copies):
+            marks.put(mark, marks.others(drawn, own), number, *copy, own)
     if absent is not None and absent < RANKS:
         copies[absent] = copies[1 - absent]
     model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))

@@ -19,6 +19,7 @@ the number in its place.
 
 from __future__ import annotations
 
+import gc
 import os
 from pathlib import Path
 
@@ -38,3 +39,6 @@ def install(folder: Path, script: str) -> None:
     saving.watch(tf, recorder, patches)
     training.watch(tf, recorder, patches)
     listening.watch(recorder, script)
+    # TensorFlow's hundreds of thousands of objects last as long as this process: looking for garbage among them, at the
+    # end of the process too, would take a part of the script's time.
+    gc.freeze()

@@ -22,6 +22,7 @@ from course_lib.ranks.probe.patches import Patches
 from course_lib.ranks.probe.recorder import Recorder
 
 DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; there are more at the beginning
+RATE_INTERVAL_S = 1.0  # between two looks at the learning rate: a schedule computes it each time
 KEPT_PART = 8  # the weights are kept again where so much of all updates has come since
 
 
@@ -46,6 +47,7 @@ class Training(events.Progress):
         self._seen: dict[int, tuple[int, int]] = {}  # model → updates before its last step, fingerprint of its weights
         self._moments = np.zeros(6)  # of x and y, see `used`: number, sums of x, y, x², y², xy
         self._shown = np.zeros(0)
+        self._compared: list[tuple[np.ndarray, np.ndarray]] = []  # not yet in the moments
         self._looks: set[str] = set()
         self._kept: list[np.ndarray] = []  # the network's weights during training, not long before its end
         self._written = self._digested = self._saved = self._kept_at = 0  # steps and updates by then
@@ -90,13 +92,17 @@ class Training(events.Progress):
         shown = self._shown if shown is None else shown
         if shown.shape != given.shape:
             given = np.zeros_like(shown)  # other examples: they count as unlike
-        x, y = (values.astype(float) for values in (shown, given))
         with self._lock:
-            self._moments += [len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y]
+            self._compared.append((shown, given))
 
     @property
     def input_correlation(self) -> float:
         """Correlation of the two over all examples; 0 where one of them is the same for all, or nothing is known."""
+        with self._lock:
+            compared, self._compared = self._compared, []
+        if compared:
+            x, y = (np.concatenate(values).astype(float) for values in zip(*compared))
+            self._moments += [len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y]
         number, x, y, xx, yy, xy = self._moments
         spread = (number * xx - x * x) * (number * yy - y * y)
         return float((number * xy - x * y) / spread**0.5) if spread > 0 else 0.0
@@ -145,8 +151,9 @@ class Training(events.Progress):
                 updates_without_gradient=self.updates_without_gradient,
                 values_updated_often=self.values_updated_often,
             )
+            alike = self.input_correlation
             if self._moments[0]:
-                counts["input_correlation"] = round(self.input_correlation, 3)
+                counts["input_correlation"] = round(alike, 3)
             self.recorder.progress(**counts)
         super().flush()
         if replaced := self.replaced():
@@ -206,13 +213,15 @@ def _watch_steps(tf: object, training: Training, patches: Patches) -> None:
 
     def brightness(examples: object) -> object:
         examples = tf.cast(examples, tf.float32)
-        flat = tf.reshape(examples, [tf.shape(examples)[0], -1])
-        if examples.shape.rank == 4:
-            # Images count most in their middle: standardised one by one, all have the mean 0.
-            height, width, channels = tf.unstack(tf.shape(examples)[1:])
-            pixels = tf.reshape(window(height)[:, None] * window(width), [-1])
-            flat *= tf.repeat(pixels, channels)
-        return tf.reduce_mean(flat, axis=1)
+        number = tf.shape(examples)[0]
+        if examples.shape.rank != 4:
+            return tf.reduce_mean(tf.reshape(examples, [number, -1]), axis=1)
+        # The middle of images counts most: standardised one by one, all have the mean 0.
+        height, width, channels = tf.unstack(tf.shape(examples)[1:])
+        rows = tf.reshape(examples, [number, height, -1])
+        across = tf.reduce_mean(tf.reduce_mean(rows, axis=2) * window(height), axis=1)
+        down = tf.reduce_mean(tf.reduce_mean(rows, axis=1) * tf.repeat(window(width), channels), axis=1)
+        return (across + down) / 2
 
     def window(length: object) -> object:
         """Weights of rows or columns, in the mean 1, alike from either end: a mirrored image stays as bright."""
@@ -282,7 +291,7 @@ def _watch_fits(tf: object, training: Training, patches: Patches) -> None:
                     trainable=len(self.model.trainable_variables),
                     weights=len(self.model.weights),
                 )
-            if time.monotonic() - self._last_rate >= events.INTERVAL_S:
+            if time.monotonic() - self._last_rate >= RATE_INTERVAL_S:
                 self._last_rate = time.monotonic()
                 self._rates.append(self._rate())
 
@@ -309,7 +318,8 @@ def fingerprint(tensors: Iterable) -> object:
     """A number of all bits of the tensors, int64 []."""
     import tensorflow as tf
 
-    parts = [tf.reshape(tf.cast(tensor, tf.float32), [-1]) for tensor in tensors]
+    flat = tf.constant([-1])
+    parts = [tf.reshape(tf.cast(tensor, tf.float32), flat) for tensor in tensors]
     if not parts:
         return tf.constant(0, tf.int64)
     code = tf.raw_ops.Fingerprint(data=tf.concat(parts, 0)[None], method="farmhash64")

@@ -289,7 +289,8 @@ class TestEnds:
         mark = uuid.uuid4().hex
         (tmp_path / "script.py").write_text("import time\nprint('up')\ntime.sleep(60)")
         program = (
-            "import sys\nfrom pathlib import Path\nfrom course_lib.command.assess.sandbox import Limits, Sandbox\n"
+            "import sys\nfrom pathlib import Path\nfrom course_lib.command.assess.contract import Limits\n"
+            "from course_lib.command.assess.sandbox import Sandbox\n"
             f"box = Sandbox(Path(sys.argv[1]), {LIMITS!r}, 1, env={{'COURSE_PROBE': '', 'MARK': {mark!r}}})\n"
             "run = box.start(1, patience=60)\nnext(event for event in run if event.kind == 'output')\n"
             "print(box._private, flush=True)\nrun.wait()"

@@ -27,8 +27,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from course_lib.command.assess.contract import Limits
 from course_lib.command.assess.sandbox import bubblewrap, outbox, system_calls
 from course_lib.command.assess.sandbox.resource_monitor import ProcessTree, Usage, cores_cpu_seconds, disk_bytes
 from course_lib.ranks import environment, launch
@@ -36,6 +36,9 @@ from course_lib.ranks.evidence import Moment
 from course_lib.ranks.run import RankCommand, rank_program
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
+
+if TYPE_CHECKING:  # each run starts with an import of this package, in its time
+    from course_lib.command.assess.contract import Limits
 
 SCRIPT, MARKS = Path("/script/assessment.py"), Path("/marks.json")  # as they are seen inside
 POLL_INTERVAL_S = 0.2  # between two looks at what the processes use
