@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import time
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,8 +14,8 @@ import numpy as np
 from course_lib.ranks.probe.patches import Patches
 from course_lib.ranks.probe.recorder import Recorder
 
-LOOKS, LOOK_INTERVAL_S = 5, 0.003  # at Horovod's threads
-PATIENT = 10  # the niceness of one that others need not wait for
+MOST_SLEEPS = 3  # of Horovod's threads, others have slept 9 times and more when it is initialised
+PATIENT = 19  # the niceness of one that others need not wait for
 _NAMES = ("rank", "size", "local_rank", "local_size")
 
 
@@ -68,20 +68,15 @@ def _threads() -> set[int]:
 def _let_others_first(threads: set[int]) -> None:
     """Have the one of Horovod's threads that writes the timeline, if there is one, wait for the core.
 
-    It never sleeps: between two lines it offers the core to others again and again, which costs a rank that has one
-    core a thirtieth of it. No other thread of Horovod's is found ready to run each time.
+    Between two lines it offers the core to others again and again, which costs a rank that has one core a thirtieth of
+    it. It hardly ever sleeps, while the others have met those of other ranks.
     """
-    for _ in range(LOOKS):
-        threads = {one for one in threads if _ready(one)}
-        time.sleep(LOOK_INTERVAL_S)
     for one in threads:
-        os.setpriority(os.PRIO_PROCESS, one, PATIENT)
-
-
-def _ready(thread: int) -> bool:
-    with contextlib.suppress(OSError):
-        return Path(f"/proc/self/task/{thread}/stat").read_text().rpartition(")")[2].split()[0] == "R"
-    return False
+        with contextlib.suppress(OSError):  # it has ended
+            status = Path(f"/proc/self/task/{one}/status").read_text()
+            sleeps = int(re.search(r"^voluntary_ctxt_switches:\s*(\d+)", status, re.MULTILINE)[1])
+            if "\nState:\tR" in status and sleeps <= MOST_SLEEPS:
+                os.setpriority(os.PRIO_PROCESS, one, PATIENT)
 
 
 def _watch_broadcasts(recorder: Recorder, patches: Patches) -> None:
