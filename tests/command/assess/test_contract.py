@@ -156,7 +156,6 @@ def overhead():
     return [100 * (np.exp(one) - 1) for one in (more, more - half, more + half)]
 
 
-@pytest.mark.xfail(strict=True, reason="the recording has 14 %, as the README says")
 def test_being_watched_costs_less_than_a_tenth(overhead):
     assert round(overhead[0]) < 10
 
