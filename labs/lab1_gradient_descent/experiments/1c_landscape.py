@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,9 @@ from course_lib import data
 from course_lib.models import landscape
 from course_lib.notebook import experiments, plots
 from course_lib.notebook.plots import surfaces
+
+if TYPE_CHECKING:
+    from tensorflow import keras
 
 DEPTHS = (16, 40)
 RATES = (0.01, 0.03, 0.1, 0.3)
@@ -36,7 +40,7 @@ SEED = 1  # of weights and order of the images
 GUESSING = float(np.log(10))  # the loss of a network that gives each of ten classes the same probability
 
 
-def train(depth: int, skip: bool, rate: float, fashion: data.Dataset):
+def train(depth: int, skip: bool, rate: float, fashion: data.Dataset) -> tuple[keras.Model, float]:
     """One network, trained with a cosine decay from `rate` to 0; and its validation accuracy."""
     import tensorflow as tf
     from tensorflow import keras
@@ -53,7 +57,7 @@ def train(depth: int, skip: bool, rate: float, fashion: data.Dataset):
     return model, model.evaluate(*held_out, batch_size=500, verbose=0)[1]
 
 
-def slice_of(model, seed: int, points: int, fashion: data.Dataset) -> np.ndarray:
+def slice_of(model: keras.Model, seed: int, points: int, fashion: data.Dataset) -> np.ndarray:
     """The loss on a square along the two directions of `seed`: [points, points]."""
     rng = np.random.default_rng(seed)
     weights = [variable.numpy() for variable in model.trainable_variables]

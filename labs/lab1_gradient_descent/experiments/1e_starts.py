@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -17,13 +19,16 @@ from course_lib import data
 from course_lib.models import landscape
 from course_lib.notebook import experiments, plots
 
+if TYPE_CHECKING:
+    from labs.lab1_gradient_descent.lessons.short_training import Trainer
+
 STARTS = tuple(range(1, 21))
 IMAGES, VALIDATION, UPDATES, RATE = 6_400, 2_000, 300, 0.05
 BENT = 500  # images of the Hessian
 LOOKS = (0, 10, 30, 100, 300)  # updates after which the Hessian is looked at
 
 
-def eigenvalues(trainer, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
+def eigenvalues(trainer: Trainer, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     """The largest and the smallest eigenvalue of the Hessian where the network stands."""
     product = landscape.hessian_product(trainer.model, x, y)
     size = sum(int(np.prod(v.shape)) for v in trainer.model.trainable_variables)
@@ -31,7 +36,9 @@ def eigenvalues(trainer, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
     return {name: float(f"{value:.4g}") for name, value in zip(("smallest", "largest"), ends)}
 
 
-def lanczos(product, size: int, rng: np.random.Generator, steps: int = 60) -> tuple[float, float]:
+def lanczos(
+    product: Callable[[np.ndarray], np.ndarray], size: int, rng: np.random.Generator, steps: int = 60
+) -> tuple[float, float]:
     """The smallest and the largest eigenvalue of a symmetric matrix, from the space of v, H v, H² v, …
 
     Power iteration finds the largest only: next to it the smallest ones are all alike.
@@ -51,7 +58,7 @@ def lanczos(product, size: int, rng: np.random.Generator, steps: int = 60) -> tu
     return float(values[0]), float(values[-1])
 
 
-def run(seed: int, trainer, fashion: data.Dataset, looks: tuple[int, ...] = ()) -> tuple[dict, list[dict]]:
+def run(seed: int, trainer: Trainer, fashion: data.Dataset, looks: tuple[int, ...] = ()) -> tuple[dict, list[dict]]:
     """One start: its row, and those of the looks at the Hessian."""
     x, y = fashion.x_train[:IMAGES], fashion.y_train[:IMAGES]
     bends = []

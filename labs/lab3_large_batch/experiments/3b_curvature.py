@@ -13,13 +13,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from course_lib import data
 from course_lib.notebook import experiments, plots, sweep
+
+if TYPE_CHECKING:
+    from tensorflow import keras
 
 IMAGES, BATCH, EPOCHS, MOMENTUM = 12_288, 1024, 8, 0.9
 K = 64  # BATCH over rate_scaling's base of 16
@@ -41,7 +46,7 @@ def rates(peak: float, warm_up: int) -> list[float]:
     return [float(schedule(t)) for t in range(updates)]
 
 
-def product_of(model, images, labels):
+def product_of(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
     """v [d] → H v [d], H the Hessian of the loss in training: batch norm's statistics are those of the images."""
     import tensorflow as tf
     from tensorflow import keras

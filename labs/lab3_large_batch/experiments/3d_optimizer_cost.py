@@ -12,11 +12,15 @@ import statistics
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook import experiments
+from course_lib.notebook import experiments, plots
+
+if TYPE_CHECKING:
+    from tensorflow import keras
 
 ROUNDS, UPDATES = 7, 10
 DECAY = 1e-4
@@ -54,7 +58,7 @@ def resnet50_shapes() -> list[tuple[int, ...]]:
     return [*shapes, (before, 1000), (1000,)]
 
 
-def updater(optimizer) -> Callable[[], None]:
+def updater(optimizer: keras.optimizers.Optimizer) -> Callable[[], None]:
     """A compiled function that makes one update of all arrays; compiled already."""
     import tensorflow as tf
 
@@ -114,7 +118,7 @@ def main(folder: Path) -> None:
     )
 
 
-def draw(table: pd.DataFrame, caption: str):
+def draw(table: pd.DataFrame, caption: str) -> plots.Card:
     """The time of an update in that of the rival, without and with weight decay."""
     from labs.lab3_large_batch.lessons import figures_3d
 

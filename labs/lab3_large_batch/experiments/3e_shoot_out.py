@@ -18,12 +18,17 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pandas as pd
 
 from course_lib import data
 from course_lib.notebook import experiments, plots, sweep
+
+if TYPE_CHECKING:
+    from tensorflow import keras
 
 METHODS = ("SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad")
 IMAGES, EPOCHS, BATCH_SIZES = 6_400, 8, (64, 1_280)
@@ -34,7 +39,7 @@ EXCLUDED = ("bias", "batch_normalization")
 TUNING_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
 
 
-def optimizer(method: str, rate):
+def optimizer(method: str, rate: Callable[[int], float]) -> keras.optimizers.Optimizer:
     """The method, with Nesterov's momentum where it has momentum."""
     from tensorflow import keras
 

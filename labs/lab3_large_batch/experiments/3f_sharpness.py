@@ -20,13 +20,20 @@ them take 15 seconds of one core.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
 from course_lib import data
 from course_lib.notebook import experiments, plots, sweep
+
+if TYPE_CHECKING:
+    from tensorflow import keras
+
+    from labs.lab3_large_batch.lessons.short_runs import Problem
 
 IMAGES, HESSIAN_IMAGES, TOLERANCE = 6_400, 1_000, 0.002
 TRAINED = ((64, 4), (1_280, 4), (1_280, 20))  # batch, epochs
@@ -41,7 +48,7 @@ CONVEX_RATE = 0.01
 MOMENTUM = 0.9
 
 
-def trained(problem, batch: int, epochs: int, rate: float, start: int, order: int):
+def trained(problem: Problem, batch: int, epochs: int, rate: float, start: int, order: int) -> keras.Model:
     """The network after a run with cosine decay; `start` draws its first weights, `order` that of the images."""
     from tensorflow import keras
 
@@ -170,7 +177,15 @@ def record_distance(folder: Path) -> None:
     write(folder / "sharpness_distance.csv", table, WALK_IMAGES, SEEDS, began, draw_distance, note)
 
 
-def write(path: Path, table: pd.DataFrame, images: int, seeds, began: float, draw, note: str) -> None:
+def write(
+    path: Path,
+    table: pd.DataFrame,
+    images: int,
+    seeds: Sequence[int],
+    began: float,
+    draw: Callable[[pd.DataFrame, str], plots.Card],
+    note: str,
+) -> None:
     """A part's table, with the seconds that it took, and its figure."""
     source = f"{data.load('fashion_mnist').name}, first {images:,} training images"
     experiments.write_table(

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
@@ -22,13 +23,17 @@ from course_lib import data
 from course_lib.notebook import experiments
 from course_lib.system.paths import ROOT
 
+if TYPE_CHECKING:
+    from labs.lab8_honest_benchmarks.lessons.timings import Training
+
 BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 RATES = (0.03, 0.1, 0.3, 1.0, 3.0)
 CALLS, STEPS, RUNS, CORE_RUNS = 1000, 200, 10, 5
 IMAGES = 10_240
 
 
-def training(side: str):
+def training(side: str) -> Training:
+    """The network of one side, on its images."""
     from tensorflow.keras import layers
 
     from labs.lab8_honest_benchmarks.lessons.timings import Training

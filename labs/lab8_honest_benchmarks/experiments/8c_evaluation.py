@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments
+from course_lib.notebook import experiments, plots
 from course_lib.ranks import launch
 
 IMAGES, EPOCHS = 5_120, 4
@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · assessment_cnn · 4 ranks").savefig(folder / "evaluation.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str):
+def draw(table: pd.DataFrame, caption: str) -> plots.Card:
     """Images, right ones and fillings by rank."""
     from labs.lab8_honest_benchmarks.lessons import figures_8c
 

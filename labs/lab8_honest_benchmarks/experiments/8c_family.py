@@ -21,7 +21,7 @@ from pathlib import Path
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, sweep
+from course_lib.notebook import experiments, plots, sweep
 
 IMAGES, BATCH, EPOCHS, DECAY = 5_120, 256, 4, 0.95
 RATES = (0.5, 1.0, 2.0)  # to begin with
@@ -106,7 +106,7 @@ def main(folder: Path) -> None:
     )
 
 
-def draw(table: pd.DataFrame, caption: str):
+def draw(table: pd.DataFrame, caption: str) -> plots.Card:
     """Accuracy by multiply-adds and by weights."""
     from labs.lab8_honest_benchmarks.lessons import figures_8c
 
