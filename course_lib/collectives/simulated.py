@@ -23,9 +23,15 @@ import numpy as np
 from course_lib import collectives
 from course_lib.collectives import Trace
 
+MOST_MESSAGES = 50_000  # that a rank sends in one run
+
 
 class DeadlockError(RuntimeError):
     """Every rank that has not ended waits for a message that nobody will send."""
+
+
+class EndlessError(RuntimeError):
+    """A rank has sent so many messages that it seems never to end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,7 +87,8 @@ class Rank:
 def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
     """Run `program(me, values[rank])` on len(values) simulated ranks.
 
-    Raises what the first failing rank raised, or DeadlockError. An interrupt ends each rank at its next message.
+    Raises what the first failing rank raised, DeadlockError or EndlessError. An interrupt ends each rank at its next
+    message.
     """
     network = _Network(len(values))
     results: list[Any] = [None] * len(values)
@@ -131,6 +138,7 @@ class _Network:
         self._waiting: dict[int, int] = {}  # rank → the rank that it waits for
         self._running = size
         self._knows, self._sends, self._receives = [0] * size, [0] * size, [0] * size  # next free round of each
+        self._sent = [0] * size  # messages
 
     def send(self, source: int, target: int, payload: np.ndarray) -> None:
         if not 0 <= target < self.size or target == source:
@@ -138,6 +146,11 @@ class _Network:
         with self._changed:
             if self.error is not None:
                 raise self.error
+            self._sent[source] += 1
+            if self._sent[source] > MOST_MESSAGES:
+                raise EndlessError(
+                    f"Rank {source} has sent {MOST_MESSAGES:,} messages and goes on: does its loop come to an end?"
+                )
             departs = max(self._knows[source], self._sends[source])
             self._sends[source] = departs + 1
             self.queues.setdefault((source, target), deque()).append((departs, payload))

@@ -491,9 +491,15 @@ measured(
 )
 cases = {"crawl": 0.05, "converge": 0.9, "oscillate": 1.9, "diverge": 2.05}
 paths = {name: descend(*start, x, y, eta=factor / steepest) for name, factor in cases.items()}
+
+
+def steps_of(path):
+    return path.steps if path.ended == "converged" else np.inf
+
+
 measured(
     "the number of the rate that arrives first",
-    1 + min(range(4), key=lambda k: paths[list(cases)[k]].steps if paths[list(cases)[k]].ended == "converged" else 1e9),
+    str(1 + min(range(4), key=lambda k: steps_of(paths[list(cases)[k]]))),  # a name, not a size
     "2? The smoothest way is not the shortest: along the floor of the valley a step is as long as η allows.",
 )
 descent.side_by_side(

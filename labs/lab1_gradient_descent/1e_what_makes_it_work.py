@@ -5,7 +5,7 @@
 # and can one know it beforehand? And what is gained when a trial takes half the time? Each question gets an experiment:
 # dozens of short trainings, recorded, so that they can be read at once and run again.
 #
-# **You will be able to** say what batch norm does to the learning rates that train; why it matters little from where a
+# **You will be able to** say what batch norm does to the learning rates that train; how much it matters from where a
 # training starts; fit a power law to small experiments and predict a large one, and say when not to trust it; and what
 # faster trials are worth.
 #
@@ -133,7 +133,7 @@ figures.percentiles(seen, at, caption=plots.provenance("one channel of the last 
 # Santurkar et al. (2018) added noise after batch norm, which spoils the steadiness, and it trained as well. What is not
 # in doubt is the first figure.
 #
-# ## Many minima, one result
+# ## Many minima
 #
 # A loss with tens of thousands of weights has very many minima. Why does gradient descent so rarely end in a bad one?
 # Twenty trainings of one network on the same 6,400 images, 300 updates each; nothing differs but the first weights and
@@ -208,7 +208,10 @@ predict("error with 8,000 images", None)
 
 # %% exercise="extrapolate"
 def extrapolate(sizes, errors, size):
-    """The error that a power law, fitted to `errors` at `sizes`, expects at `size`. Returns a number."""
+    """The error that a power law expects at `size`. Returns a number.
+
+    The law is fitted to `errors` at `sizes` by least squares on logarithmic axes.
+    """
     ### BEGIN SOLUTION
     slope, height = np.polyfit(np.log(sizes), np.log(errors), 1)
     return float(np.exp(height + slope * np.log(size)))

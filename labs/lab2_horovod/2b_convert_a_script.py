@@ -411,7 +411,7 @@ accuracy = (
 lost = accuracy[list(SAME)].mean() - accuracy.drop(list(SAME)).dropna()
 measured(
     "the step without which accuracy rises",
-    int(lost.idxmin()[0]),
+    lost.idxmin()[0],
     "Without it every rank reads all images, so an epoch has twice as many updates, and takes twice the work.",
 )
 measured(

@@ -441,8 +441,10 @@ points(lateness, 2)
 
 # %%
 def show_lateness():
-    print("on average, in ms:", {rank: round(1e3 * late_by, 1) for rank, late_by in lateness(arrivals).items()})
-    by_step = pd.DataFrame({step: 1e3 * lateness(some) for step, some in arrivals.groupby("step")}).T
+    print(
+        "on average, in ms:", {rank: round(1e3 * late_by, 1) for rank, late_by in pd.Series(lateness(arrivals)).items()}
+    )
+    by_step = 1e3 * pd.DataFrame({step: pd.Series(lateness(some)) for step, some in arrivals.groupby("step")}).T
     return pictures.lateness(by_step, asleep=ASLEEP, caption=plots.provenance("drawn images", RANKS))
 
 

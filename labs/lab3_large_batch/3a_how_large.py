@@ -443,7 +443,7 @@ ranks(16).round(1)
 #   batch is as bad on the images that it trains on, it has simply not been trained yet.
 #
 # One trap first. Batch norm predicts with moving averages over the last updates, and Keras's default looks back over
-# hundreds. After 20 updates such averages are still near their start. Test accuracy then collapses while the training
+# a hundred. After 20 updates such averages are still near their start. Test accuracy then collapses while the training
 # loss looks fine: it looks like the gap, and is a bug of the measurement. The course's networks look back over five
 # updates; 3c shows the collapse.
 #

@@ -249,8 +249,7 @@ table.agg(["mean", "std", "count"]).rename(columns={"mean": "test accuracy, %", 
 #
 # With a batch spread over ranks there are two ways, and the first is what happens if you do nothing:
 #
-# - **Each rank normalises its own share.** That *is* ghost batch norm, and the ghosts come free of charge: their size
-#   is the batch of a rank.
+# - **Each rank normalises its own share.** It costs nothing.
 # - **All ranks together** (*synchronised* batch norm): an all-reduce in each batch norm layer, forward and backward.
 #
 # The second needs mean and variance of all examples from what the ranks can send: a few numbers for each channel. The

@@ -124,7 +124,7 @@ points(choose, 2)
 def interval(ours, theirs, t):
     """The mean of ours − theirs, and half the width of its confidence interval.
 
-    ours, theirs: accuracies [n]; those in the same place have the same seed. t: the factor for n pairs.
+    ours, theirs: arrays [n] of accuracies; those in the same place have the same seed. t: the factor for n pairs.
     Returns two numbers: the mean difference, and t of its standard errors.
     """
     ### BEGIN SOLUTION
@@ -202,7 +202,7 @@ def race():
                 line.at(done / total, f"{method}, seed {seed}")
                 scores[method].append(train(method, chosen[method], seed).score(problem.test).accuracy)
                 done += 1
-    return chosen, scores
+    return chosen, {method: np.array(found) for method, found in scores.items()}
 
 
 def show():

@@ -25,7 +25,8 @@ from course_lib.collectives import simulated
 from course_lib.collectives.simulated import ring_among
 from course_lib.cost import allreduce
 from course_lib.cost.allreduce import Link
-from course_lib.notebook import plots, widgets
+from course_lib.notebook import plots, predictions, widgets
+from course_lib.notebook.predictions import measured, predict
 from course_lib.ranks import launch
 from labs.lab4_communication.lessons import figures_4a as communication
 from labs.lab4_communication.lessons import message_times as wire
@@ -71,11 +72,11 @@ widgets.explore(
 # %% [markdown]
 # ### Predict
 #
-# 1,024 ranks on the network above. How long does a ring all-reduce of 1 kB take, how long one of 100 MB?
+# 1,024 ranks on the network above. How many ms does a ring all-reduce of 1 kB take, how many one of 100 MB?
 
 # %% editable=true
-my_seconds_for_1_kB = None
-my_seconds_for_100_MB = None
+predict("ms of a ring all-reduce of 1 kB", None)
+predict("ms of a ring all-reduce of 100 MB", None)
 
 # %% [markdown]
 # ### Exercise: what a ring costs
@@ -107,9 +108,11 @@ points(ring_seconds, 2)
 ### END HIDDEN TESTS
 
 # %%
-for size, guess in ((1e3, my_seconds_for_1_kB), (100e6, my_seconds_for_100_MB)):
-    seconds = ring_seconds(1024, size, LINK.alpha, LINK.beta)
-    print(f"{size:>13,.0f} bytes: {1e3 * seconds:5.1f} ms; your guess: {guess} s")
+for size, name, reveals in (
+    (1e3, "1 kB", "Each of the 2 (N − 1) rounds has its latency, however little is in a message."),
+    (100e6, "100 MB", "Each rank sends about twice the tensor, however many ranks there are; the rounds come on top."),
+):
+    measured(f"ms of a ring all-reduce of {name}", 1e3 * ring_seconds(1024, size, LINK.alpha, LINK.beta), reveals)
 
 # %% [markdown]
 # A hundred thousand times the bytes for twice the time. Of the 20.5 ms for 1 kB, 0.2 µs are for bytes; the rest is
@@ -144,9 +147,9 @@ widgets.explore(
 # %% [markdown]
 # Can it be done in fewer rounds? After one round a rank can know of two ranks' numbers, after two of four: at least
 # $\log_2 N$ rounds. *Recursive doubling* needs no more: partners exchange *all* they have, $n$ bytes in each round. And
-# no all-reduce sends less than $2\frac{N-1}{N} n$ bytes from each rank, unless the switches themselves add (Patarasuk
-# and Yuan 2009). Doubling is at the bound for rounds, ring and halving are at the bound for bytes, and halving takes
-# twice the least rounds. With more than two ranks no algorithm is at both.
+# no all-reduce sends less than $2\frac{N-1}{N} n$ bytes from a rank on average, unless the switches themselves add
+# (Patarasuk and Yuan 2009). Doubling is at the bound for rounds, ring and halving are at the bound for bytes, and
+# halving takes twice the least rounds. With more than two ranks no algorithm is at both.
 #
 # With $N$ not a power of two, halving has the ranks beyond the last power hand over all they have before, and give
 # them the sum afterwards. Two more rounds with the whole tensor: $+\,2(\alpha + \beta n)$, and about twice the bytes.
@@ -322,6 +325,14 @@ pd.DataFrame([count_mine()]).set_index("algorithm")
 # Both costs are straight lines in $n$: a hierarchical all-reduce has fewer rounds, a ring fewer bytes. So there is
 # one size where they are equal. Below it the hierarchical one is faster, above it the ring.
 #
+# ### Predict
+#
+# With 1,024 ranks and groups of 8 on the network above, up to which size does the hierarchical all-reduce win?
+
+# %% editable=true
+predict("MB up to which groups of 8 win, 1,024 ranks", None)
+
+# %% [markdown]
 # ### Exercise: the crossing
 #
 # <details><summary>Hint</summary>How many rounds more has the ring? How many bytes more go one after the other in the
@@ -352,8 +363,15 @@ check(crossing)
 points(crossing, 3)
 ### END HIDDEN TESTS
 
+# %%
+measured(
+    "MB up to which groups of 8 win, 1,024 ranks",
+    crossing(1024, 8, LINK.alpha, LINK.beta) / 1e6,
+    "The ring has 1,764 rounds more, each worth 100 kB; in groups 3.5 n more go one after the other.",
+)
+
 # %% [markdown]
-# In the fraction all but little cancels, and for many ranks
+# In your fraction all but little cancels, and for many ranks
 #
 # $$n^* \approx \frac{\alpha}{\beta} \cdot \frac{N}{2}$$
 #
@@ -365,12 +383,11 @@ points(crossing, 3)
 #
 # ### Predict
 #
-# With 1,024 ranks and groups of 8 on the network above, up to which size does the hierarchical all-reduce win? And
-# when halving and doubling may take part: what is left of the ring?
+# When halving and doubling may take part, and there are 2ᵖ ranks, more than two: which of the four are the fastest
+# anywhere on the map?
 
 # %% editable=true
-my_crossing_in_MB = None
-my_guess_what_is_left_of_the_ring = None
+predict("of ring, hierarchical, halving, doubling: who wins somewhere", None)
 
 # %%
 ALL = ("ring", "hierarchical", "halving", "doubling")
@@ -390,7 +407,11 @@ def which_wins(alpha, bandwidth, group, exponent, candidates):
     )  # fmt: skip
 
 
-print(f"your guesses: {my_crossing_in_MB} MB, {my_guess_what_is_left_of_the_ring}")
+measured(
+    "of ring, hierarchical, halving, doubling: who wins somewhere",
+    communication.cheapest(LINK, 8, among=ALL),
+    "Halving has the ring's bytes in fewer rounds.",
+)
 widgets.explore(
     which_wins,
     alpha=widgets.slider("α, µs", -1, 3, 10.0, log=True),
@@ -399,9 +420,6 @@ widgets.explore(
     exponent=widgets.slider("p of the right side", 1, 16, 10),
     candidates=widgets.choice("between", CANDIDATES),
 )
-
-# %%
-print(f"your crossing: {crossing(1024, 8, LINK.alpha, LINK.beta) / 1e6:.1f} MB")
 
 # %% [markdown]
 # - **Ring and hierarchical:** 50.6 MB. The largest convolution of a ResNet-50 has 9.4 MB, far below it; the first
@@ -529,17 +547,22 @@ points(halve, 4)
 # %% [markdown]
 # ### Predict
 #
-# The map once more, with the better order, and with the sharded all-reduce and doubling. Which of the five still has a
+# The map once more, with the better order, and with the sharded all-reduce and doubling. Which of the five still have a
 # place?
 
 # %% editable=true
-my_guess_who_has_a_place = None
+predict("of the five, on hosts, the nearest partner first: who wins somewhere", None)
 
 # %%
+FIVE = tuple(communication.COLOURS)
 ORDERS = {"the nearest partner first": False, "the farthest first": True}
-print(f"your guess: {my_guess_who_has_a_place}")
+measured(
+    "of the five, on hosts, the nearest partner first: who wins somewhere",
+    communication.cheapest(LINK, 8, Link(LINK.latency / 10, 10 * LINK.bandwidth), among=FIVE, hosts=True),
+    "What leaves a host counts, and how many messages it is in.",
+)
 widgets.explore(
-    lambda far_first, **sliders: with_hosts(**sliders, far_first=far_first, among=tuple(communication.COLOURS)),
+    lambda far_first, **sliders: with_hosts(**sliders, far_first=far_first, among=FIVE),
     far_first=widgets.choice("halving:", ORDERS),
     **SLIDERS,
 )
@@ -588,10 +611,11 @@ print(f"largest relative difference of formula and count: {check_hosts():.0e}")
 #
 # ### Predict
 #
-# At random and four times oversubscribed: is the ring faster than halving, or slower, or is it the same?
+# At random and four times oversubscribed: is the ring faster than halving with the nearest partner first, or slower, or
+# is it the same (within a tenth)?
 
 # %% editable=true
-my_guess_at_random = None
+predict("ring against halving, at random: faster, slower, the same", None)
 
 
 # %%
@@ -614,8 +638,14 @@ def placed(ranks=256, pod=64, length=2**16, nbytes=100e6):
     return pd.Series(table).unstack([1, 2]).round(1).loc[list(plans)]
 
 
-print(f"your guess: {my_guess_at_random}")
-placed()
+times = placed()
+ratio = times["at random", "4 times"]["ring"] / times["at random", "4 times"]["halving, nearest first"]
+measured(
+    "ring against halving, at random: faster, slower, the same",
+    "the same" if 0.9 < ratio < 1.1 else "faster" if ratio < 1 else "slower",
+    "At random three of four partners are in another pod, for the ring as for halving.",
+)
+times
 
 # %% [markdown]
 # Pod by pod, the ring and halving with the nearest partner first hardly feel the core: the one sends a single message
@@ -637,11 +667,11 @@ placed()
 #
 # ### Predict
 #
-# A bare message takes about 10 to 40 µs on most machines. With two ranks a ring's all-reduce is two rounds. How long
+# A bare message takes about 10 to 40 µs on most machines. With two ranks a ring's all-reduce is two rounds. How many µs
 # will an all-reduce of 4 bytes take?
 
 # %% editable=true
-my_seconds_for_4_bytes = None
+predict("µs of an all-reduce of 4 bytes, two real ranks", None)
 
 # %%
 RANKS = 2
@@ -658,8 +688,12 @@ def time_both():
 
 by_rank = launch.call(time_both, RANKS, env={"HOROVOD_FUSION_THRESHOLD": "0", "HOROVOD_CYCLE_TIME": "0.1"})
 timed, bare, _ = by_rank[0]
-print(f"an all-reduce of 4 bytes: {np.median(timed[:, 0]):.1e} s; your guess: {my_seconds_for_4_bytes} s")
-print(f"a bare message of 16 bytes: {np.median(bare[:, 1]):.1e} s")
+measured(
+    "µs of an all-reduce of 4 bytes, two real ranks",
+    1e6 * np.median(timed[:, 0]),
+    too_small="The wire is the least of it: the ranks agree first on what is ready, and threads have to wake up.",
+)
+print(f"a bare message of 16 bytes: {1e6 * np.median(bare[:, 1]):.0f} µs")
 
 # %% [markdown]
 # The line is fitted with the least squares of the *relative* errors, $\sum (\hat t / t - 1)^2$. In seconds, the largest
@@ -730,10 +764,11 @@ Image("recorded/all_reduce.png", width=plots.WIDTH)
 #
 # ### Predict
 #
-# Which of the two is closer, with one write and with sixteen? And by how many µs do they expect sixteen to be slower?
+# Which of the two is closer, with one write and with sixteen?
 
 # %% editable=true
-my_closer = {"one write": "", "sixteen writes": ""}
+predict("closer with one write: BSP, or α–β", None)
+predict("closer with sixteen writes: BSP, or α–β", None)
 
 
 # %%
@@ -743,8 +778,14 @@ def superstep():
     return wire.compare(computing, np.median(by_rank[0][2][1], 0), bare_link)
 
 
-print(f"your guesses: {my_closer}")
-superstep().round(1)
+steps = superstep()
+for row, writes in ((-2, "one write"), (-1, "sixteen writes")):
+    found = steps.iloc[row]
+    measured(
+        f"closer with {writes}: BSP, or α–β",
+        min(("BSP", "α–β"), key=lambda model: abs(found[f"{model}, µs"] - found["measured, µs"])),
+    )
+steps.round(1)
 
 # %% [markdown]
 # **Sixteen writes:** BSP expects the same as with one, α–β 15 α more. On a quiet machine what they really cost tends
@@ -774,7 +815,11 @@ superstep().round(1)
 # - By α–β alone nothing beats halving with $2^p$ ranks, and doubling for the smallest tensors. On hosts and in fat
 #   trees that stays so if near partners get the large messages; in the other order it is the worst choice.
 # - A measured α contains the whole software around the message.
-#
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # Next: 4b puts small tensors together and hides what is left behind the backward pass.
 #
 # - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four

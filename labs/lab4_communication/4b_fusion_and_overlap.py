@@ -25,7 +25,8 @@ from IPython.display import Image, Pretty, display
 from course_lib.cost import networks, stragglers
 from course_lib.cost.allreduce import Link, ring
 from course_lib.cost.overlap import ready_times
-from course_lib.notebook import plots, widgets
+from course_lib.notebook import plots, predictions, widgets
+from course_lib.notebook.predictions import measured, predict
 from labs.lab4_communication.lessons import figures_4b as overlap
 from labs.lab4_communication.lessons import fused_steps as fusion
 from labs.lab4_communication.lessons.checks_4b import check, points
@@ -47,23 +48,28 @@ BYTES = {name: np.array([4.0 * tensor.elements for tensor in network]) for name,
 #
 # ### Predict
 #
-# ResNet-50 has 25.6 million weights in 161 arrays. How many of the arrays are smaller than 100 kB, and what share of
-# the bytes is in them? And how much of AlexNet's gradient is ready when a tenth of its backward pass is over?
+# ResNet-50 has 25.6 million weights in 161 arrays. How many of the arrays are smaller than 100 kB, and how many per
+# cent of the bytes are in them? And how many per cent of AlexNet's gradient are ready when a tenth of its backward pass
+# is over?
 
 # %% editable=true
-my_small_arrays = None
-my_share_of_bytes = None
-my_alexnet_share = None
+predict("ResNet-50's arrays below 100 kB, of 161", None)
+predict("per cent of its bytes that are in them", None)
+predict("per cent of AlexNet's gradient that is ready after a tenth", None)
 
 # %%
 small = BYTES["ResNet-50"] < 0.1 * MB
 early = ready_times(FLOPS["AlexNet"], 1) <= 0.1
-print(
-    f"arrays smaller than 100 kB: your guess {my_small_arrays}; counted {small.sum()}\n"
-    f"their share of the bytes: your guess {my_share_of_bytes}; "
-    f"counted {BYTES['ResNet-50'][small].sum() / BYTES['ResNet-50'].sum():.1%}\n"
-    f"AlexNet's gradient after a tenth: your guess {my_alexnet_share}; "
-    f"calculated {BYTES['AlexNet'][early].sum() / BYTES['AlexNet'].sum():.1%}"
+measured("ResNet-50's arrays below 100 kB, of 161", small.sum(), "106 of them belong to batch norms.")
+measured(
+    "per cent of its bytes that are in them",
+    100 * BYTES["ResNet-50"][small].sum() / BYTES["ResNet-50"].sum(),
+    "Most arrays are small, most bytes are in the large ones.",
+)
+measured(
+    "per cent of AlexNet's gradient that is ready after a tenth",
+    100 * BYTES["AlexNet"][early].sum() / BYTES["AlexNet"].sum(),
+    "The backward pass begins with the dense layers: nearly all bytes, hardly any operations.",
 )
 display(
     pd.DataFrame(
@@ -99,13 +105,15 @@ overlap.gradients(
 # ResNet-50's gradient in 161 messages: how many times as long as in one?
 
 # %% editable=true
-my_ratio = None
+predict("161 messages, in times of one message", None)
 
 # %%
 LINK = Link(latency=5e-6, bandwidth=12.5e9)
 apart, together = ring(256, BYTES["ResNet-50"], LINK).sum(), ring(256, BYTES["ResNet-50"].sum(), LINK)
 print(f"161 messages {1e3 * apart:.0f} ms, one message {1e3 * together:.0f} ms")
-print(f"your guess: {my_ratio} times; by the formula: {apart / together:.0f} times")
+measured(
+    "161 messages, in times of one message", apart / together, "Each message has 510 latencies, whatever its size."
+)
 
 # %% [markdown]
 # One message pays the latency once. But it can leave only when the *last* gradient is ready, after the backward pass;
@@ -256,7 +264,7 @@ widgets.explore(
 # Nobody chooses when in a cycle the backward pass begins, so each point below is a mean over eight such moments.
 
 # %% editable=true
-my_best_cycle = None
+predict("ms of the cycle with the least waiting, ResNet-50, 128 MB", None)
 
 # %%
 CYCLES = np.geomspace(1e-4, 0.3, 36)
@@ -276,7 +284,12 @@ def sweep():
         for name in NETWORKS
     }
     best = CYCLES[np.argmin(curves["ResNet-50"]["128 MB"])]
-    print(f"least waiting, ResNet-50 with 128 MB: your guess {my_best_cycle} ms, simulated {1e3 * best:.3g} ms")
+    measured(
+        "ms of the cycle with the least waiting, ResNet-50, 128 MB",
+        1e3 * best,
+        too_small="With 1,024 ranks a message takes 10 ms at least, so many small ones queue up.",
+        too_large="The last gradients wait for the end of their cycle.",
+    )
     caption = "simulated with your fuse and send · ring of 1,024 ranks, 5 µs a message, 12.5 GB/s · a P40's speed"
     ticks = [0.1, 1, 10, 100]
     return overlap.waiting(1e3 * CYCLES, curves, "cycle time (ms)", ticks=ticks, caption=caption)
@@ -347,8 +360,8 @@ ways()
 # longest?
 
 # %% editable=true
-my_ranks_of_the_shortest_step = None
-my_layer = ""
+predict("ranks of the shortest step, 8 to 256", None)
+predict("VGG-16's layer with the longest all-reduce: conv1_1 … conv5_3, fc6, fc7, fc8", None)
 
 # %%
 VGG = networks.vgg16()
@@ -370,8 +383,16 @@ def split(at=64, counts=(8, 16, 32, 64, 128, 256)):
     forward = steps["forward"][at] * VGG_FLOPS / VGG_FLOPS.sum()
     parts = pd.DataFrame({"forward": forward, "backward": 2 * forward, "all-reduce": ring(at, VGG_BYTES, LINK)})
     layers = parts.groupby(VGG_LAYERS, sort=False).sum()
-    print(f"shortest step: your guess {my_ranks_of_the_shortest_step} ranks, simulated {steps.sum(axis=1).idxmin()}")
-    print(f"longest all-reduce: your guess {my_layer!r}, simulated {layers['all-reduce'].idxmax()!r}")
+    measured(
+        "ranks of the shortest step, 8 to 256",
+        steps.sum(axis=1).idxmin(),
+        "More ranks compute less each, and send as much as before: soon there is nothing to hide it behind.",
+    )
+    measured(
+        "VGG-16's layer with the longest all-reduce: conv1_1 … conv5_3, fc6, fc7, fc8",
+        layers["all-reduce"].idxmax(),
+        "It connects 25,088 numbers with 4,096.",
+    )
     caption = "simulated with your fuse and send · 256 images in all · ring, 5 µs a message, 12.5 GB/s · a P40's speed"
     return overlap.breakdown(layers, steps, f"layers of VGG-16 on {at} ranks (ms)", caption)
 
@@ -404,12 +425,12 @@ split()
 #
 # ### Predict
 #
-# With 128 MiB and a cycle of 1 ms, a step with 100 ms of backward pass took a certain time. What will a cycle of 60
-# ms do to it? And no fusion?
+# With 128 MiB and a cycle of 1 ms, a step with 100 ms of backward pass takes a certain time. Will it be longer or
+# shorter with a cycle of 60 ms, or the same (within 3 %)? And without fusion?
 
 # %% editable=true
-my_cycle_of_60_ms = "longer, shorter, the same?"
-my_no_fusion = "longer, shorter, the same?"
+predict("a cycle of 60 ms: longer, shorter, the same", None)
+predict("no fusion: longer, shorter, the same", None)
 
 # %%
 MIB = 2**20
@@ -444,12 +465,15 @@ def run_all():
 
 
 runs = run_all()
+for setting, name in (("128 MiB, 60 ms", "a cycle of 60 ms"), ("no fusion, 1 ms", "no fusion")):
+    times = runs[setting][0].typical / runs["128 MiB, 1 ms"][0].typical
+    measured(
+        f"{name}: longer, shorter, the same",
+        "the same" if 0.97 < times < 1.03 else "longer" if times > 1 else "shorter",
+    )
 pd.DataFrame(
-    {
-        "a step with a backward pass of 100 ms (ms)": {name: round(1e3 * runs[name][0].typical) for name in SETTINGS},
-        "your guess": {"128 MiB, 60 ms": my_cycle_of_60_ms, "no fusion, 1 ms": my_no_fusion},
-    }
-).fillna("")
+    {"a step with a backward pass of 100 ms (ms)": {name: round(1e3 * runs[name][0].typical) for name in SETTINGS}}
+)
 
 # %%
 machine = fusion.fit([runs[name] for name in SETTINGS if SETTINGS[name][2] == "fit"])
@@ -509,12 +533,12 @@ Image("recorded/fusion.png", width=plots.WIDTH)
 #
 # ### Predict
 #
-# Step times are normal, with a standard deviation of 5 % of the mean. What share of the time do 2,048 ranks compute,
-# on average? And if the 5 % come from rare interruptions of random (exponential) length?
+# Step times are normal, with a standard deviation of 5 % of the mean. How many per cent of the time do 2,048 ranks
+# compute, on average? And if the 5 % come from rare interruptions of random (exponential) length?
 
 # %% editable=true
-my_efficiency_normal = None
-my_efficiency_exponential = None
+predict("per cent of the time that 2,048 ranks compute, normal", None)
+predict("per cent of the time that 2,048 ranks compute, exponential", None)
 
 # %% [markdown]
 # ### Exercise: the slowest
@@ -579,8 +603,16 @@ widgets.explore(race, spread=widgets.slider("standard deviation (%)", 1.0, 30.0,
 
 # %%
 at_2048 = [slowest(step(0.05).cumulative(TIMES), TIMES, 2048) for step in (stragglers.normal, stragglers.exponential)]
-print(f"normal: your guess {my_efficiency_normal}; by your formula {1 / at_2048[0]:.0%}")
-print(f"exponential: your guess {my_efficiency_exponential}; by your formula {1 / at_2048[1]:.0%}")
+measured(
+    "per cent of the time that 2,048 ranks compute, normal",
+    100 / at_2048[0],
+    "The slowest of 2,048 lies about 3.4 standard deviations above the mean.",
+)
+measured(
+    "per cent of the time that 2,048 ranks compute, exponential",
+    100 / at_2048[1],
+    "The same spread with a longer tail: the slowest comes 7 standard deviations late.",
+)
 
 # %% [markdown]
 # - The loss begins at once, with two ranks, and never ends. For normal times the maximum grows like $\sqrt{2 \ln N}$:
@@ -602,7 +634,11 @@ print(f"exponential: your guess {my_efficiency_exponential}; by your formula {1 
 # - Four parameters, fitted at two settings and one large message, predict Horovod's fused steps at others: half of them
 #   within 4 %. Long cycles they don't predict well.
 # - The slowest of N ranks sets the pace, and the tail of the step times says how slow that is.
-#
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # Next: 4c predicts a supercomputer.
 #
 # - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four

@@ -21,8 +21,10 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image
 
-from course_lib.cost import Link, networks, predict, published, scaling, stragglers
-from course_lib.notebook import plots, widgets
+from course_lib import cost
+from course_lib.cost import Link, networks, published, scaling, stragglers
+from course_lib.notebook import plots, predictions, widgets
+from course_lib.notebook.predictions import measured, predict
 from labs.lab4_communication.lessons import figures_4c as prediction
 from labs.lab4_communication.lessons.checks_4c import check, points
 
@@ -48,6 +50,18 @@ SOURCE = "published: Jia et al. 2018, arXiv:1807.11205"
 # $T = S \cdot N \cdot e$: the throughput $T$ of $N$ GPUs is that of one, $S$, times $N$, times the *scaling
 # efficiency* $e$. So $e$ is the seconds of a step without communication over the seconds with it.
 #
+# ### Predict
+#
+# From 64 to 32 images, the computation of a step is halved and the communication stays the same. Published losses:
+# 0.8 % and 12.1 %, fifteen times as much for half of the work. Which of these can explain that?
+# - `"network"`: it is slow, and computing stands still while it works;
+# - `"slowest"`: all wait in each step for the slowest GPU, which is late by so many milliseconds;
+# - `"overlap"`: what fits behind the backward pass costs nothing, the rest costs in full.
+
+# %% editable=true
+predict("why half of the images lose fifteen times as much: network, slowest, overlap", None)
+
+# %% [markdown]
 # ## A step
 #
 # A third of a step's computation is the forward pass, two thirds are the backward pass: each layer is multiplied once
@@ -89,17 +103,6 @@ points(step_seconds, 3)
 # %% [markdown]
 # We don't know yet how long the 1,024 GPUs communicate. Try all times from 0 to 300 ms, with a last message of 2 % of
 # it.
-#
-# ### Predict
-#
-# From 64 to 32 images, the computation of a step is halved and the communication stays the same. Published losses:
-# 0.8 % and 12.1 %, fifteen times as much for half of the work. Which of these can explain that?
-# - `"network"`: it is slow, and computing stands still while it works;
-# - `"slowest"`: all wait in each step for the slowest GPU, which is late by so many milliseconds;
-# - `"overlap"`: what fits behind the backward pass costs nothing, the rest costs in full.
-
-# %% editable=true
-my_explanation = ""
 
 
 # %%
@@ -116,9 +119,11 @@ def what_explains_both():
     )
 
 
-EXPLAINED = {"network": 2, "slowest": 2, "overlap": 15}  # times the loss of 64 images that 32 have
-if my_explanation in EXPLAINED:
-    print(f"you say {my_explanation}: that makes the loss {EXPLAINED[my_explanation]} times as large or so")
+measured(
+    "why half of the images lose fifteen times as much: network, slowest, overlap",
+    "overlap",
+    "The same milliseconds beside half of the work would make the loss twice as large, or so.",
+)
 what_explains_both()
 
 # %% [markdown]
@@ -165,7 +170,11 @@ what_explains_both()
 # - *hierarchical* and *hybrid:* the same messages.
 
 # %% editable=true
-my_efficiency = {"naive ring": None, "fused ring": None, "hierarchical": None, "hybrid": None}
+for_all_reduce = "efficiency in % on 1,024 GPUs, {}"
+predict(for_all_reduce.format("naive ring"), None)
+predict(for_all_reduce.format("fused ring"), None)
+predict(for_all_reduce.format("hierarchical"), None)
+predict(for_all_reduce.format("hybrid"), None)
 
 # %% [markdown]
 # ### Exercise: fit a parameter
@@ -208,7 +217,7 @@ points(calibrate, 3)
 # %%
 def with_32_images(alpha):
     """Efficiency on 1,024 GPUs with 32 images each, the one number that α is fitted to."""
-    return predict("ResNet-50", published.rings(alpha), 1024, 32).efficiency
+    return cost.predict("ResNet-50", published.rings(alpha), 1024, 32).efficiency
 
 
 def fitted():
@@ -237,7 +246,9 @@ WAYS = {
 
 
 def efficiency(network, ranks, images, throughput=218, system=system, algorithm="hybrid"):
-    return predict(network, replace(system, images_per_second=throughput, **WAYS[algorithm]), ranks, images).efficiency
+    return cost.predict(
+        network, replace(system, images_per_second=throughput, **WAYS[algorithm]), ranks, images
+    ).efficiency
 
 
 curves = {
@@ -245,12 +256,12 @@ curves = {
     for images in published.EFFICIENCY
 }
 at_1024 = {name: 100 * values[RANKS.index(1024)] for name, values in curves[64].items()}
-print(pd.DataFrame({"your guess, %": my_efficiency, "predicted, %": at_1024}).round(1).to_string())
+for name, value in at_1024.items():
+    measured(for_all_reduce.format(name), value)
 prediction.efficiencies(
     RANKS,
     curves,
     published.EFFICIENCY,
-    my_efficiency,
     f"the model, α = {1e6 * system.outer.latency:.1f} µs · star: {SOURCE}",
 )
 
@@ -280,7 +291,7 @@ def speedup(network, images, throughput, system):
 
 
 def minutes(ranks, images, system):
-    step = predict(resnet, replace(system, images_per_second=p40), ranks, images)
+    step = cost.predict(resnet, replace(system, images_per_second=p40), ranks, images)
     return scaling.training_seconds(published.IMAGES, 90, ranks, images, step.step_seconds) / 60
 
 
@@ -640,7 +651,7 @@ pd.DataFrame(
 my_comparable_rows = []
 
 # %%
-for row in my_comparable_rows:
+for row in sorted(set(my_comparable_rows or ()) & set(range(len(published.runs())))):
     run = published.runs()[row]
     print(
         f"{run.team}: {run.network} to {'an accuracy not given' if run.accuracy is None else f'{run.accuracy} % top-1'}"
@@ -678,12 +689,16 @@ for row in my_comparable_rows:
 # is off by 4.2 points in the median. By how many points will the model be?
 
 # %% editable=true
-my_median_error = None
+predict("median error of the model in points", None)
 
 # %%
 unseen = pd.read_csv("recorded/leave_one_out.csv", comment="#")
 errors = unseen[["error", "error of the mean"]].abs().groupby(unseen["test"])
-print(f"your guess: {my_median_error} points")
+measured(
+    "median error of the model in points",
+    errors["error"].median()["left out"],
+    "What these systems publish differs by their programs, which the model does not know.",
+)
 print(errors.agg(["median", "max"]).round(2).to_string())
 Image("recorded/leave_one_out.png", width=plots.WIDTH)
 
@@ -738,8 +753,8 @@ unseen.loc[far_off, ["test", "system", "network", "ranks", "images", "published"
 # How many P40s does it take with 64 images each and the network as it is? And what is the batch size then?
 
 # %% editable=true
-my_gpus = None
-my_batch_size = None
+predict("P40s for one minute", None)
+predict("their batch size", None)
 
 # %%
 PRECISIONS = {
@@ -756,7 +771,7 @@ def run(ranks, images, gigabits, precision, alpha=system.outer.latency):
     group = scaling.fewest_rounds(ranks)
     rate = published.THROUGHPUT[mode]
     cluster = replace(system, **wire(alpha, gigabits), images_per_second=rate, itemsize=itemsize, group=group)
-    step = predict(resnet, cluster, ranks, images)
+    step = cost.predict(resnet, cluster, ranks, images)
     return scaling.training_seconds(published.IMAGES, 90, ranks, images, step.step_seconds), step
 
 
@@ -801,8 +816,8 @@ widgets.explore(
 
 # %%
 enough = next(ranks for ranks in range(1024, 65537, 64) if run(ranks, 64, 100, "mixed")[0] <= 60)
-print(f"your guess: {my_gpus} GPUs, batch size {my_batch_size}")
-print(f"predicted: {enough:,} GPUs, batch size {64 * enough:,}")
+measured("P40s for one minute", enough, "The more there are, the longer their all-reduces take.")
+measured("their batch size", 64 * enough, "64 images on each.")
 
 WIRES = {
     "as it was": (100, "mixed", system.outer.latency),
@@ -848,12 +863,16 @@ prediction.log_axes(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the mode
 # fused ring?
 
 # %% editable=true
-my_percent_below = None
-my_times_below = None
+predict("% that the hybrid is below the ideal, 2,048 GPUs", None)
+predict("times that the ideal is of the fused ring, 2,048 GPUs", None)
 
 # %%
-print(f"your guesses: {my_percent_below} % and {my_times_below} times")
-print(f"right: {100 * (1 - curve['hybrid'][-1] / ideal[-1]):.0f} % and {ideal[-1] / curve['fused ring'][-1]:.0f} times")
+measured(
+    "% that the hybrid is below the ideal, 2,048 GPUs",
+    100 * (1 - curve["hybrid"][-1] / ideal[-1]),
+    "Over three decades a third is a sliver.",
+)
+measured("times that the ideal is of the fused ring, 2,048 GPUs", ideal[-1] / curve["fused ring"][-1])
 prediction.honest(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the model with α and threshold as above")
 
 # %% [markdown]
@@ -872,7 +891,11 @@ prediction.honest(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the model 
 #   better.
 # - The roofline is a bound from bandwidth. Latency lowers it, and few images per GPU move you to its left.
 # - A recomputed line is worth as much as its inputs. With those of another team on the same device 10 % is possible.
-#
+
+# %%
+predictions.table()
+
+# %% [markdown]
 # This was the last notebook of lab 4.
 #
 # - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four

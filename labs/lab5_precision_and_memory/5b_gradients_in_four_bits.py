@@ -181,7 +181,7 @@ predict("rounded twice: error with 64 ranks / error with 2", None)
 # - everything that is sent is in the format (use `cast`);
 # - no rank sends more numbers than in a ring, which is $2 \frac{N-1}{N} L$;
 # - the numbers of each rank are rounded once, and then only their mean, once;
-# - nothing overflows as long as the mean itself fits into the format;
+# - nothing overflows as long as each rank's own numbers fit into the format;
 # - all ranks return the same, to the last bit.
 #
 # <details><summary>Hint</summary>In a ring, the sum of a chunk grows while it travels. Is there another place where it
@@ -381,8 +381,8 @@ points(factor, 4)
 
 # %% [markdown]
 # What you should see: every tensor now reaches up into the window. On the left there is room for the sum of eight
-# ranks. Your `mean_of_all` adds up in float32 and casts only the mean, so it needs room for one rank only: on the
-# right, the numbers lie three octaves higher.
+# ranks. Your `mean_of_all` adds up in float32, so it needs room for one rank only: on the right, the numbers lie three
+# octaves higher.
 
 
 # %%

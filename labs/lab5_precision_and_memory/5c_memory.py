@@ -626,8 +626,8 @@ pd.concat([offloaded("VGG-16"), offloaded("ResNet-50")]).round(2)
 # - In VGG-16, the transfers of most layers hide, and moving their inputs costs no time. Moving all inputs saves more
 #   memory, and the step takes longer.
 # - If everything comes back at once, it fills the memory again. What is saved depends on the plan for the way back.
-# - In ResNet-50 nothing hides, not even on the slow device: batch norms and 1 × 1 convolutions keep many numbers for
-#   little arithmetic. What is cheap to compute is better computed again than sent to the host.
+# - In ResNet-50 nothing hides, not even on the slow device of 5 TFLOP/s: batch norms and 1 × 1 convolutions keep many
+#   numbers for little arithmetic. What is cheap to compute is better computed again than sent to the host.
 #
 # ## Divide it among the ranks
 #

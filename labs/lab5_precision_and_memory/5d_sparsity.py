@@ -594,7 +594,7 @@ predictions.table()
 # ## Summary
 #
 # - ReLU and max-pooling make zeros by themselves, but they move with every image. A CPU loses by looking for them.
-# - SciPy's product wins only at low densities; whole rows that are left out win always.
+# - SciPy's product wins only at low densities; whole rows win as soon as a fair share is left out.
 # - Prune the weakest, many at first and few at the end, and leave time to recover.
 # - Positions cost bytes: a bit for each place or an index for each value. They weigh the more, the narrower the values.
 # - Look at the mask, not at the accuracy alone: a faulty pruning may train well.

@@ -599,7 +599,8 @@ predictions.table()
 #
 # - An asynchronous server answers at once. Throughput is then the sum of the workers' paces, not N times the slowest.
 # - Mean staleness is N − 1, however fast the workers are.
-# - Random staleness acts like momentum 1 − 1/N. With more workers, tune momentum and rate again, downwards.
+# - With exponential times, random staleness acts on average like momentum 1 − 1/N. With more workers, tune momentum and
+#   rate again, downwards.
 # - Accuracy at equal examples falls gradually with N, not from 32 on; how far depends on the number of updates.
 # - A rate by staleness saves tuning η for each N. It is no better than a constant rate that is tuned.
 # - Without a lock, what is lost is proportional to what two updates share. Sparse problems get faster; the dense one

@@ -634,8 +634,7 @@ Image("recorded/experts.png", width=plots.WIDTH)
 #   much of it costs: $\alpha = 1$ is 0.99 ± 0.47 points behind $\alpha = .1$. Nor does $\alpha = .1$ gain anything on
 #   $\alpha = 0$, 0.17 ± 0.57: a dropped image still has its $x$. The papers show gains on far larger networks and data;
 #   this problem shows none.
-# - Here the balance loss keeps the experts evenly busy, and fewer images are dropped. Seconds were not compared. (Fedus
-#   et al. use $\alpha = .01$.)
+# - Seconds were not compared. (Fedus et al. use $\alpha = .01$.)
 #
 # `course reproduce experts`, typed in a terminal, makes it again in about 3 minutes.
 #

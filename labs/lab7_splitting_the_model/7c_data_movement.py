@@ -675,8 +675,8 @@ predictions.table()
 #
 # - Fetching a word from DRAM costs as much energy as a hundred multiply-adds in 64 bits, eight hundred in 16. A batch
 #   spreads the weights, but not an example's own inputs and outputs.
-# - An order with blocks moves N/√M words, up to constants, and none moves fewer. One block that nearly fills the cache
-#   is better than three equal ones.
+# - For a product of long loops an order with blocks moves N/√M words, up to constants, and none moves fewer. One block
+#   that nearly fills the cache is better than three equal ones.
 # - For any projective nest a linear program finds the largest tile, and its dual proves it. A loop shorter than √M
 #   changes the bound: then only a longer loop helps, not a larger cache.
 # - A systolic array needs a batch at least as long as its side to be fully used, and a GEMV gives it 1.

@@ -403,9 +403,9 @@ pd.DataFrame(pairs, index=["points", "±"]).T.round(1)
 
 # %% [markdown]
 # A step of the family costs twice the CPU time here, and buys nothing that three seeds show: L is 1.3 ± 3.7 points
-# ahead of S, which is no difference, and M is 1.6 ± 0.8 points behind it. On ImageNet each step from B0 to B4 is worth
-# one to two points (Tan and Le), after 350 epochs of 1.28 million images. Here there are 5,120 images and 80 updates. A
-# curve of accuracy by cost belongs to its data and to its length of training.
+# ahead of S, which is no difference, and M is 1.6 ± 0.8 points behind S: a step can even cost something. On ImageNet
+# each step from B0 to B4 is worth one to two points (Tan and Le), after 350 epochs of 1.28 million images. Here there
+# are 5,120 images and 80 updates. A curve of accuracy by cost belongs to its data and to its length of training.
 #
 # ### What batch norm must do
 #

@@ -245,6 +245,8 @@ def _diverged(stop: Callable) -> None:
             raise Wrong(f"{losses} has diverged ({why}), but the answer is {said!r}.")
     if stop([2.0, 30.0, 400.0, 1500.0]) == "diverged":
         raise Wrong("[2.0, 30.0, 400.0, 1500.0] is not over 1,000 times the first loss: it should go on.")
+    if stop([5.0, 0.001, 3.0]) == "diverged":
+        raise Wrong("[5.0, 0.001, 3.0] ends below its first loss: it should go on.")
 
 
 EXERCISES = Exercises(

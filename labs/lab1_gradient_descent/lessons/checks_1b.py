@@ -425,6 +425,10 @@ def _judge_settings(eta: float, beta: float, low: float, high: float, budget: in
         needed = _steps_in_a_ravine(eta, beta, (low, high), 4 * budget)
     if needed is not None and needed <= budget:
         return
+    with np.errstate(all="ignore"):
+        exchanged = 0 <= eta < 1 and beta > 0 and _steps_in_a_ravine(beta, eta, (low, high), budget)
+    if exchanged and exchanged <= budget:
+        raise Wrong("β and η are exchanged: η comes first.")
     root = (high**0.5 - low**0.5) / (high**0.5 + low**0.5)
     count = "diverges" if needed is None else f"needs {f'over {4 * budget}' if needed > 4 * budget else needed} steps"
     told = f"with η = {eta:.3g} and β = {beta:.3g} momentum {count}; the budget is {budget}: "

@@ -20,6 +20,14 @@ def _line(x: np.ndarray, y: np.ndarray, at: float) -> float:
     return float(slope * at + height)
 
 
+def _fitted(errors: np.ndarray) -> float:
+    """The power law at ASKED that is fitted to the errors themselves."""
+    from scipy.optimize import curve_fit
+
+    (factor, exponent), _ = curve_fit(lambda n, factor, exponent: factor * n**-exponent, SIZES, errors, (1.0, 0.3))
+    return float(factor * ASKED**-exponent)
+
+
 def _extrapolates(noise: np.ndarray) -> Callable[[Callable], None]:
     def judge(extrapolate: Callable) -> None:
         for factor, exponent in ((2.0, 0.35), (0.9, 0.1)):
@@ -31,6 +39,7 @@ def _extrapolates(noise: np.ndarray) -> Callable[[Callable], None]:
             expected = float(np.exp(_line(logs, line, np.log(ASKED))))
             ends = np.log(errors[-1] / errors[0]) / np.log(SIZES[-1] / SIZES[0])
             mistakes = {
+                "that is least squares on the errors themselves: fit on logarithmic axes.": _fitted(errors),
                 "that is the error's logarithm: take the exponential.": float(np.log(expected)),
                 "`np.log` is the natural logarithm: the way back is `np.exp`, not a power of ten.": (
                     10 ** float(np.log(expected))

@@ -201,8 +201,10 @@ def _own_part(run: Run) -> str:
         raise Wrong(
             f"In the first epoch {both} images are read by both processes: give the loader a `DistributedSampler`."
         )
-    steps = {int(seen["steps"]) for seen in run.seen}
-    if steps != {EPOCHS * (IMAGES // PROCESSES // BATCH_SIZE)}:
+    steps, full = {int(seen["steps"]) for seen in run.seen}, IMAGES // PROCESSES // BATCH_SIZE
+    if steps == {EPOCHS * (full + 1)}:
+        raise Wrong("The last, smaller batch of each epoch is trained on too: keep `drop_last=True`.", 0.5)
+    if steps != {EPOCHS * full}:
         raise Wrong(
             f"The processes take {sorted(steps)} steps in {EPOCHS} epochs: do they read all of their part?", 0.5
         )

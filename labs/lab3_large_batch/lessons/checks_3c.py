@@ -155,7 +155,7 @@ SHAPES = {
     "batch_normalization/gamma:0": (2,),
     "batch_normalization/beta:0": (2,),
     "beta_head/kernel:0": (4, 3),
-    "beta_head/bias:0": (3,),
+    "kernel_head/bias:0": (3,),
 }
 DECAY = 0.1
 

@@ -46,6 +46,11 @@ def _step(case: tuple[int, float, float, float], answer: Callable) -> None:
         )
 
 
+def _exposed(answer: Callable) -> None:
+    _step((32, 200.0, 0.15, 0.003), answer)
+    _step((32, 200.0, 0.108, 0.003), answer)  # longer than the backward pass, but not with the last message
+
+
 # calibrate
 
 MAX_PREDICTIONS = 2000
@@ -158,7 +163,7 @@ EXERCISES = Exercises(
         "step_seconds",
         Criterion("alone", "No communication: the computation", 0.2, partial(_step, (48, 160.0, 0.0, 0.0))),
         Criterion("hidden", "Communication is hidden", 0.4, partial(_step, (64, 200.0, 0.1, 0.003))),
-        Criterion("exposed", "Communication is not hidden", 0.4, partial(_step, (32, 200.0, 0.15, 0.003))),
+        Criterion("exposed", "Communication is not hidden", 0.4, _exposed),
     ),
     Exercise(
         "calibrate",

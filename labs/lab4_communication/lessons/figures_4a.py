@@ -171,15 +171,7 @@ def winners(
         hosts: the ranks of a group share one link to the outside; else each has its own.
         far_first: halving begins with the partner that is farthest away.
     """
-    near, share = (inner, group) if hosts else (None, 1)
-    every = {
-        "ring": lambda n, size: allreduce.ring(n, size, link, share, near),
-        "hierarchical": lambda n, size: allreduce.hierarchical(n, size, link, group, inner),
-        "sharded": lambda n, size: allreduce.sharded(n, size, link, group, inner, shared=hosts),
-        "halving": lambda n, size: allreduce.halving(n, size, link, share, near, far_first),
-        "doubling": lambda n, size: allreduce.doubling(n, size, link, share, near),
-    }
-    seconds = {name: every[name] for name in among}
+    seconds, share = _costs(link, group, inner, among, hosts, far_first), group if hosts else 1
     # Hosts, not ranks, where they share links; on a single host its own links.
     places, wire = (at // share, link) if at > share else (at, inner or link)
     bound = np.maximum(np.log2(places) * wire.alpha, 2 * (places - 1) / places * wire.beta * SIZES)
@@ -200,10 +192,44 @@ def winners(
         return page.figure()
 
 
+def cheapest(
+    link: Link,
+    group: int,
+    inner: Link | None = None,
+    *,
+    among: Sequence[str],
+    hosts: bool = False,
+    far_first: bool = False,
+) -> list[str]:
+    """The algorithms that are the cheapest somewhere on the map of `winners`, with more than two ranks."""
+    seconds = _costs(link, group, inner, among, hosts, far_first)
+    return [among[i] for i in np.unique(_best(seconds, POWERS[POWERS > 2]))]
+
+
+def _costs(
+    link: Link, group: int, inner: Link | None, among: Sequence[str], hosts: bool, far_first: bool
+) -> dict[str, Callable]:
+    """Seconds of each algorithm, from ranks and bytes; the arguments are those of `winners`."""
+    near, share = (inner, group) if hosts else (None, 1)
+    every = {
+        "ring": lambda n, size: allreduce.ring(n, size, link, share, near),
+        "hierarchical": lambda n, size: allreduce.hierarchical(n, size, link, group, inner),
+        "sharded": lambda n, size: allreduce.sharded(n, size, link, group, inner, shared=hosts),
+        "halving": lambda n, size: allreduce.halving(n, size, link, share, near, far_first),
+        "doubling": lambda n, size: allreduce.doubling(n, size, link, share, near),
+    }
+    return {name: every[name] for name in among}
+
+
+def _best(seconds: Mapping[str, Callable], ranks: np.ndarray) -> np.ndarray:
+    """Which algorithm is the cheapest, [ranks, SIZES]; of those that cost the same the first."""
+    cost = np.stack([cost(ranks[:, None], SIZES) for cost in seconds.values()])
+    return np.argmax(cost <= cost.min(0) * (1 + 1e-9), 0)
+
+
 def _map(page: Canvas, seconds: Mapping[str, Callable], ranks: np.ndarray) -> None:
     names = list(seconds)
-    cost = np.stack([seconds[name](ranks[:, None], SIZES) for name in names])  # [algorithm, ranks, size]
-    best = np.argmax(cost <= cost.min(0) * (1 + 1e-9), 0)  # of those that cost the same the first
+    best = _best(seconds, ranks)
     panel = Panel(page, (86, 76, 414, 312), (2**-0.5, 2**16.5), (SIZES[0], SIZES[-1]), logx=True, logy=True)
     half, ys = 414 / 17 / 2, panel.y(SIZES)
     boxes = []

@@ -63,7 +63,6 @@ def efficiencies(
     ranks: Sequence[int],
     curves: Mapping[int, Mapping[str, Sequence[float]]],
     published: Mapping[int, float],
-    guess: Mapping[str, float | None] | None = None,
     caption: str = "",
 ) -> Card:
     """Efficiency over the number of GPUs: a panel for each number of images per GPU, a line for each algorithm.
@@ -71,7 +70,6 @@ def efficiencies(
     Args:
         curves: images per GPU → algorithm → [ranks].
         published: images per GPU → efficiency on 1,024 GPUs.
-        guess: algorithm → the reader's guess for 1,024 GPUs in the first panel, in percent.
     """
     with style():
         figure, axes = card(height=390, columns=len(curves), caption=caption)
@@ -83,8 +81,6 @@ def efficiencies(
                     "linewidth": 2.4 - 0.3 * number,
                 }
                 axis.plot(ranks, 100 * np.asarray(values), color=PALETTE[number], label=name, **look)
-                if axis is axes[0] and guess and guess.get(name) is not None:
-                    axis.plot([1024], [guess[name]], "x", color=PALETTE[number], markersize=9)
             axis.plot([1024], [100 * published[images]], "*", color=INK, markersize=13, label="published", zorder=5)
             axis.set_xscale("log", base=2)
             axis.xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))

@@ -155,9 +155,9 @@ def _no_trace(scaled_step: Callable) -> str:
     weights, velocity, slope = _make(1)
     expected_velocity = 0.9 * velocity + slope
     expected = weights - 0.1 * expected_velocity
-    for scale in (1.0, 1024.0):
-        with case(f"scale {scale:,.0f}"):
-            new, speed, _, _ = _step(scaled_step, weights, velocity, slope * np.float32(scale), scale, 0)
+    for scale, clean in ((1.0, 0), (1024.0, 0), (1024.0, PATIENCE - 1)):
+        with case(f"scale {scale:,.0f}, {clean} clean steps before"):
+            new, speed, _, _ = _step(scaled_step, weights, velocity, slope * np.float32(scale), scale, clean)
             if np.allclose(new, expected, rtol=1e-5) and np.allclose(speed, expected_velocity, rtol=1e-5):
                 continue
             if np.allclose(speed, 0.9 * velocity + slope * scale, rtol=1e-5) and scale > 1:

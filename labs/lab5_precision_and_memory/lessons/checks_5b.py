@@ -143,6 +143,7 @@ TOP = wire.top(FORM)
 
 def _asked(answer: Callable, parts: Sequence[np.ndarray], top: float = TOP) -> list[float]:
     """What each rank returns."""
+    asked = [0] * len(parts)
 
     def program(me: simulated.Rank, part: np.ndarray) -> Any:
         join = wire.largest_of_all(me)
@@ -153,6 +154,7 @@ def _asked(answer: Callable, parts: Sequence[np.ndarray], top: float = TOP) -> l
                     f"`largest_of_all` is given {np.size(value):,} numbers: that costs as much as the gradient. One is "
                     "enough."
                 )
+            asked[me.rank] += 1
             return join(float(np.asarray(value).reshape(())))
 
         with np.errstate(all="ignore"):  # of each thread
@@ -166,6 +168,8 @@ def _asked(answer: Callable, parts: Sequence[np.ndarray], top: float = TOP) -> l
         ) from error
     if not outcome.messages:
         raise Wrong("no rank asks `largest_of_all`: none can know what the others have.")
+    if max(asked) > 1:
+        raise Wrong(f"`largest_of_all` is asked {max(asked)} times: each rank sends one number. Which is enough?")
     found = [number(value, f"rank {rank}") for rank, value in enumerate(outcome.results)]
     for rank, value in enumerate(found):
         if value <= 0:
@@ -330,7 +334,7 @@ EXERCISES = Exercises(
         "mean_of_all",
         Criterion("format", "What travels is in the format", 0.2, _in_format),
         Criterion("numbers", "No rank sends more than in a ring", 0.25, _few_numbers),
-        Criterion("twice", "Rounded twice, and only the mean must fit", 0.3, _rounded_twice),
+        Criterion("twice", "Rounded twice, and the sum need not fit", 0.3, _rounded_twice),
         Criterion("agree", "All ranks return the same", 0.15, _agree),
         Criterion("lengths", "Any length, any number of ranks", 0.1, _any_length),
     ),

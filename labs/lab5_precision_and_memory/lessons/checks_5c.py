@@ -86,7 +86,7 @@ def _segment_forwards(in_segments: Callable) -> None:
 def _segment_memory(in_segments: Callable) -> None:
     for layers in (16, 30, 100):
         chain, _ = _run(in_segments, layers)
-        most = int(2 * math.sqrt(layers))
+        most = 1 + min(-(-layers // length) + length - 2 for length in range(1, layers + 1))  # one to spare
         if chain.kept <= most:
             continue
         told = f"{layers} layers: {chain.kept} arrays are kept at a time, where {most} would do"
@@ -337,7 +337,7 @@ def _takes_the_serial_steps(sharded: Any, network: shards.Network, ranks: int) -
     if np.abs(results[0] - want).max() <= 1e-9:
         return
     if np.abs(results[0] - _serial(network, _Made(n), ranks)).max() <= 1e-9:
-        raise Wrong(f"this is the sum of the ranks' gradients; the serial run has their average, a {ranks}th of it.")
+        raise Wrong(f"this is the sum of the ranks' gradients; the serial run has their average, 1/{ranks} of it.")
     cut = np.array_split(np.arange(n), ranks)
     wrong = [rank for rank, mine in enumerate(cut) if np.abs(results[0][mine] - want[mine]).max() > 1e-9]
     raise Wrong(

@@ -80,6 +80,7 @@ WIRES = {  # numbers, ranks, link, seconds of an update's own computing, share
     "a slow wire": (1_000_000, 16, Link(50e-6, 12.5e6), 0.05, 0.1),
     "latency": (1_000, 64, Link(1e-3, 1e9), 0.004, 0.2),
     "a quick wire": (10_000, 4, Link(1e-6, 1e10), 0.1, 0.5),
+    "a whole number of updates": (1_000, 2, Link(0.0, 4_000.0), 0.25, 0.5),
 }
 
 

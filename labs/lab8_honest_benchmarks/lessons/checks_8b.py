@@ -119,6 +119,8 @@ REFUSED = {
     "a clock that starts with the first step": ("clock", {"clock": "first step"}, "closed"),
     "four runs": ("runs", {"started": 4, "seconds": [61.0, 59.5, 64.2, 60.1], "reported": 60.55}, "closed"),
     "the best five of twenty": ("runs", {"started": 20}, "closed"),
+    "a time that is rounded down too far": ("runs", {"reported": 60.8}, "closed"),
+    "a time that is too long": ("runs", {"reported": 61.3}, "closed"),
     "the shortest of five": ("runs", {"reported": 59.5}, "closed"),
     "the mean of the runs that did not fail": (
         "runs",

@@ -120,7 +120,12 @@ def _threshold() -> Report:
         f"Within {shown:.2f} ms (99th percentile) ours answers {ours:,.0f} images a second, theirs {theirs:,.0f}: "
         f"{ours / theirs:.1f} times as many."
     )
-    further = [ms for ms in bounds if ms >= 1.1 * bound] or [bounds[-1]]
+
+    def has_room(ms: float) -> bool:
+        """Whether neither side just misses a larger batch."""
+        return all(within(1.1 * ms, side, table) == within(ms, side, table) for side in best)
+
+    further = [ms for ms in bounds if ms >= 1.1 * bound and has_room(ms)] or [bounds[-1]]
     factors = [ahead(ms) for ms in further]
     columns = {"setting": "images in a batch", "ms": "99th percentile, ms", "images_per_s": "images a second"}
     shown_table = table.rename(columns=columns)[["side", *columns.values()]].set_index(["side", "images in a batch"])
@@ -135,7 +140,8 @@ def _best_run() -> Report:
     )
     factors = [a / b for a, b in zip(_typical(table["ours"]), _typical(table["theirs"]))]
     factors.append(_forever(table["ours"]) / _forever(table["theirs"]))
-    return Report(claim, table.rename_axis("run"), "best run", *_between(*factors))
+    # Both sides are the same training: whoever sees that says 1.
+    return Report(claim, table.rename_axis("run"), "best run", *_between(*factors, 1.0))
 
 
 def _baseline() -> Report:

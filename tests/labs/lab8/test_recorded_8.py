@@ -121,7 +121,7 @@ def test_the_hour_between_b4_and_b5():
 
 def test_what_is_told_of_the_family(family):
     accuracy = finals(family)
-    for told, a, b in (("L is {} points ahead of S", "L", "S"), ("M is {} points behind it", "S", "M")):
+    for told, a, b in (("L is {} points ahead of S", "L", "S"), ("M is {} points behind S", "S", "M")):
         middle, half = statistics.paired(accuracy[a], accuracy[b])
         assert told.format(f"{middle:.1f} ± {half:.1f}") in TEXT_8C
     assert len(family.query("use == 'tuning'")["rate"].unique()) == 4 and "the same four rates" in TEXT_8C

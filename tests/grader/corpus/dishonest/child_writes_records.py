@@ -81,6 +81,7 @@ def borrowed(module, name):
 
 
 def the_watcher():
+    borrowed("gc", "unfreeze")()
     search = borrowed("gc", "get_objects")
     for objects in tf.nest.map_structure(search, [0, 1, 2]):
         for one in objects:

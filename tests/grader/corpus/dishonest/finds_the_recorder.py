@@ -3,6 +3,7 @@
 #: - hvd.init()
 #: + hvd.init()
 #: + import gc
+#: + gc.unfreeze()
 #: +
 #: + for recorder in [one for one in gc.get_objects() if type(one).__name__ == "Recorder"]:
 #: +     noted = type(recorder).note
