@@ -175,14 +175,19 @@ class PowerSGD:
     that over many updates they approach the largest singular vectors. Vectors (biases) are sent as they are.
 
     Args:
-        shapes: of the tensors that make up the gradient, in their order.
+        shapes: of the matrices and vectors that make up the gradient, in their order.
         rank: columns of the thin matrices, of a small kernel as many as it has.
         seed: of the first right matrices, the same on all ranks.
+
+    Raises:
+        ValueError: for a tensor that is neither, as a convolution's kernel is.
     """
 
     def __init__(
         self, wire: Wire, shapes: Sequence[Sequence[int]], rank: int, *, memory: bool = True, seed: int = 0
     ) -> None:
+        if other := next((tuple(shape) for shape in shapes if len(shape) not in (1, 2)), None):
+            raise ValueError(f"PowerSGD takes matrices and vectors; one tensor has the shape {other}.")
         self.wire, self.shapes, self.memory, self.kept = wire, [tuple(shape) for shape in shapes], memory, np.float32(0)
         random = np.random.default_rng(seed)
         kernels = [shape for shape in self.shapes if len(shape) == 2]

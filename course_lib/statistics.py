@@ -61,6 +61,8 @@ def welch(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]
     """
     ours, theirs = _sides(ours, theirs)
     errors = [side.var(ddof=1) / len(side) for side in (ours, theirs)]  # squared, of the means
+    if not sum(errors):
+        return float(ours.mean() - theirs.mean()), 0.0
     free = sum(errors) ** 2 / sum(error**2 / (len(side) - 1) for error, side in zip(errors, (ours, theirs)))
     return float(ours.mean() - theirs.mean()), float(stdtrit(free, 0.975)) * math.sqrt(sum(errors))
 

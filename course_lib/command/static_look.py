@@ -21,7 +21,7 @@ _MODULES = _words(
     "pandas pathlib platform pprint queue random re scipy shutil statistics sys tempfile tensorflow textwrap time tqdm "
     "typing uuid warnings"
 )
-_COURSE = _words("collectives compression data layers models noise optimizers precision schedules statistics")
+_COURSE = _words("collectives compression data models optimizers precision statistics")
 _NOT = ("course_lib.data.marks", "logging.config", "logging.handlers")
 _USUAL = _words("np tf hvd pd plt os sys gc")  # names of modules, which the notebook may have imported
 _BUILT_INS = _words(
@@ -42,10 +42,12 @@ _OF_MODULES = {
 # Ways from a module or an object into the interpreter.
 _ATTRIBUTES = _words(
     "CodeType FastGFile ForwardAccumulator FunctionType GFile StrFormatStyle StrMethodFormatter attrgetter builtins "
-    "cr_frame ctypes ctypeslib deserialize deserialize_keras_object eval exec f2py f_back f_builtins f_globals "
-    "f_locals func_load gc get_registered_object get_type_hints gi_frame importlib inspect load_library "
-    "load_op_library methodcaller model_from_config model_from_json model_from_yaml modules os raw_ops read_file "
-    "read_pickle rundocs runstring singledispatch singledispatchmethod subprocess sys tb_frame tb_next write_file"
+    "cloudpickle codec cr_frame ctypes ctypeslib deserialize deserialize_keras_object dill distutils eval exec "
+    "exec_command f2py f_back f_builtins f_globals f_locals func_load gc get_registered_object get_type_hints gi_frame "
+    "importlib inspect load_library load_op_library loads_base64 marshal methodcaller model_from_config "
+    "model_from_json model_from_yaml modules multiprocessing os pickle pickle_compat pickletools pkl raw_ops read_file "
+    "read_pickle rundocs runpy runstring safe_shell_exec shelve singledispatch singledispatchmethod subprocess sys "
+    "tb_frame tb_next write_file"
 )
 # Which a learner's own class may have, or ask of the class above it. Pandas' `query` is written out, if it is.
 _OF_OTHERS = _words(
@@ -132,7 +134,7 @@ def _found(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"uses {node.id}"
             elif node.id == "_stream":  # what contextlib's `redirect_stdout` puts elsewhere, in whatever module
                 yield node.lineno, "redirects what is no stream"
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and (way := _WAYS.search(node.value)):
+        elif isinstance(node, ast.Constant) and (way := _WAYS.search(_text(node.value))):
             yield node.lineno, f"has {way[0][:40]} in a string"
         elif type(node).__name__ == "MatchClass":  # Python 3.9 has none
             hidden = [name for name in node.kwd_attrs if name.startswith("_") or name in _ATTRIBUTES]
@@ -146,6 +148,11 @@ def _found(tree: ast.AST) -> Iterator[tuple[int, str]]:
                 yield node.lineno, f"reaches for {_written(node)}"
             elif _is_changed(node) and not origins.made(node.value):
                 yield node.lineno, f"changes {_written(node)}"
+
+
+def _text(value: object) -> str:
+    """The text of a constant; "" of a number."""
+    return value.decode("latin-1") if isinstance(value, bytes) else value if isinstance(value, str) else ""
 
 
 def _asked(node: ast.keyword) -> str:
@@ -167,15 +174,13 @@ def _imported(node: ast.Import | ast.ImportFrom) -> list[str]:
 
 def _is_known(name: str) -> bool:
     first, *rest = name.split(".")
-    if name.startswith(_NOT):
+    if name.startswith(_NOT) or any(part in _ATTRIBUTES or part.startswith("_") for part in rest):
         return False
     if first == "course_lib":
         return bool(rest) and rest[0] in _COURSE
     if first in _OF_MODULES and rest and rest[0] not in _OF_MODULES[first]:
         return False
-    return first in _MODULES | _OF_MODULES.keys() and not any(
-        part in _ATTRIBUTES or part.startswith("_") for part in rest
-    )
+    return first in _MODULES | _OF_MODULES.keys()
 
 
 def _modules(tree: ast.AST) -> Iterator[tuple[str, str]]:

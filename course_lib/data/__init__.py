@@ -71,7 +71,7 @@ def load(name: str, *, test: bool = True) -> Dataset:
     assessment has marked some of this rank's training images, return them so (see marks.py). Raises CourseError for an
     unknown name, a bad setting, or a file that is missing or damaged.
     """
-    published, limit = _published(name), _slice()
+    published, limit = _published(name), images_limit()
     try:
         folder, source = sources.find(published, test=test)
     except DownloadError as error:
@@ -198,7 +198,8 @@ def _published(name: str) -> Published:
     return PUBLISHED[name]
 
 
-def _slice() -> int | None:
+def images_limit() -> int | None:
+    """The number of images in COURSE_SLICE; None where it is not set. Raises CourseError for a bad setting."""
     setting = os.environ.get("COURSE_SLICE")
     if not setting:
         return None

@@ -66,14 +66,17 @@ def in_directory(published: Published, *, test: bool = True) -> Path | None:
     if not root.is_dir():
         raise CourseError(f"COURSE_DATA_DIR is {setting}, which is not a folder: correct it or unset it.")
     folder = root / published.folder
-    if not folder.exists():
-        return None
-    for file in published.needed(test):
-        if not (folder / file).is_file():
-            advice = "copy the published file there or unset COURSE_DATA_DIR"
-            if file in published.test_files and (folder / published.files[0]).is_file():
-                advice = f'data.load("{published.name}", test=False) does without the test images'
-            raise CourseError(f"{folder / file} is missing: {advice}.")
+    try:
+        if not folder.exists():
+            return None
+        lacking = next((file for file in published.needed(test) if not (folder / file).is_file()), None)
+    except OSError as error:
+        raise CourseError(f"{folder} can't be read ({error.strerror}): mend its permissions.") from None
+    if lacking:
+        advice = "copy the published file there or unset COURSE_DATA_DIR"
+        if lacking in published.test_files and (folder / published.files[0]).is_file():
+            advice = f'data.load("{published.name}", test=False) does without the test images'
+        raise CourseError(f"{folder / lacking} is missing: {advice}.")
     return folder
 
 
@@ -122,7 +125,7 @@ def _keras_caches() -> list[Path]:
 def _in_cache(published: Published) -> Path | None:
     for cache in _keras_caches():
         folder = cache / published.folder
-        if all((folder / file).is_file() for file in published.files):
+        if all(_can_be_read(folder / file) for file in published.files):
             return folder
     return None
 
@@ -130,7 +133,14 @@ def _in_cache(published: Published) -> Path | None:
 def _archive(published: Published) -> Path | None:
     """The archive in Keras's cache: Keras unpacks it when it first loads the set."""
     archives = [cache / published.archive for cache in _keras_caches() if published.archive]
-    return next((archive for archive in archives if archive.is_file()), None)
+    return next((archive for archive in archives if _can_be_read(archive)), None)
+
+
+def _can_be_read(path: Path) -> bool:
+    """Whether it is a file that this account can read."""
+    with contextlib.suppress(OSError):
+        return path.is_file() and os.access(path, os.R_OK)
+    return False
 
 
 def _unpack(published: Published, archive: Path) -> Path:

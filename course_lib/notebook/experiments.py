@@ -67,7 +67,7 @@ def reproduce(name: str, root: Path = ROOT) -> Path:
     if name not in known:
         raise CourseError(f"There is no experiment '{name}'; there are: {', '.join(known) or 'none'}.")
     folder = known[name].parent.parent / "recorded"
-    folder.mkdir(exist_ok=True)
+    files.require_place(folder / f"{name}.csv")  # now, not after hours
     with tempfile.TemporaryDirectory(prefix="course-") as draft:
         try:
             runpy.run_path(str(known[name]))["main"](Path(draft))

@@ -46,8 +46,9 @@ _predictions: dict[str, _Prediction] = {}
 def predict(question: str, guess: Any = None) -> None:
     """Keep the guess for `question`; say so in a line."""
     kept = _predictions.setdefault(question, _Prediction())
-    if kept.guessed and kept.measurement is not None and guess != kept.guess:
-        print(f"{question}: measured already; your guess stays {_shown(kept.guess)}.")
+    if kept.measurement is not None and guess != kept.guess:
+        guess = f"your guess stays {_shown(kept.guess)}" if kept.guessed else "a guess that comes now does not count"
+        print(f"{question}: measured already; {guess}.")
         return
     kept.guess = guess
     print(

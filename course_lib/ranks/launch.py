@@ -14,6 +14,7 @@ ends the whole process tree, and `rank`, which runs the script in each rank and 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
 import os
 import subprocess
@@ -33,10 +34,11 @@ from course_lib.system import paths, supervise
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.files import write
 from course_lib.system.gpus import names as gpus
+from course_lib.system.gpus import visible
 from course_lib.system.supervise import GRACE_S, TIMED_OUT
 
 __all__ = ["ONE_THREAD", "STOPPED", "TIMED_OUT", "Confine", "Event", "RankCommand", "Result", "Run", "call"]
-__all__ += ["controllers", "default_ranks", "gpus", "start"]
+__all__ += ["controllers", "default_ranks", "gpus", "start", "visible_gpus"]
 
 Confine = Callable[[RankCommand], RankCommand]
 
@@ -157,9 +159,15 @@ def call(
         return cloudpickle.loads((Path(folder) / "results.pkl").read_bytes())
 
 
+def visible_gpus() -> int:
+    """How many GPUs of this host CUDA_VISIBLE_DEVICES leaves."""
+    there = range(len(gpus()))
+    return len(list(itertools.takewhile(lambda number: number in there, visible(len(there)))))
+
+
 def default_ranks() -> int:
-    """One rank for each GPU of this host; two where there is none."""
-    return len(gpus()) or 2
+    """One rank for each GPU of this host that CUDA_VISIBLE_DEVICES leaves; two where there is none."""
+    return visible_gpus() or 2
 
 
 def controllers() -> tuple[str, ...]:

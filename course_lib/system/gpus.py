@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import re
 import subprocess
 
@@ -26,3 +28,20 @@ def names(timeout: float = TIMEOUT_S) -> list[str]:
     """The names of the GPUs; empty as `listing` is."""
     found = (re.match(r"GPU \d+: (.+?) \(UUID", line) for line in listing(timeout))
     return [match[1] for match in found if match]
+
+
+def visible(gpus: int) -> list[int]:
+    """The numbers of the GPUs that CUDA_VISIBLE_DEVICES names, in its order; of all `gpus` where it is not set."""
+    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if chosen is None:
+        return list(range(gpus))
+    names = [name.strip() for name in chosen.split(",") if name.strip()]
+    names = list(itertools.takewhile(lambda name: not name.startswith("-"), names))  # as CUDA does: -1 ends the list
+    lines = [] if all(map(str.isdecimal, names)) else listing()
+    numbers = [
+        int(name)
+        if name.isdecimal()
+        else next((number for number, line in enumerate(lines) if f"UUID: {name}" in line), place)
+        for place, name in enumerate(names)
+    ]
+    return list(dict.fromkeys(numbers))

@@ -114,3 +114,12 @@ def test_without_a_guess_no_side_is_taken(capsys):
 def test_the_table_has_what_is_not_measured_yet():
     predict("one", 1)
     assert predictions.table().to_dict("list") == {"guessed": ["1"], "measured": ["not yet"], "off by": [""]}
+
+
+def test_a_guess_that_comes_after_the_measurement_does_not_count(capsys):
+    predict("steps", None)
+    measured("steps", 40)
+    predict("steps", None)
+    predict("steps", 40)
+    assert "a guess that comes now does not count" in capsys.readouterr().out
+    assert predictions.table().loc["steps"].tolist() == ["–", "40", ""]

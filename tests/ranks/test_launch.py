@@ -92,6 +92,9 @@ def test_ranks_of_an_elastic_run_get_names_of_their_own():
 def test_one_rank_per_gpu_else_two(monkeypatch):
     monkeypatch.setattr(launch, "gpus", lambda: ["A", "B", "C"])
     assert launch.default_ranks() == 3
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "0,2")
+    assert launch.default_ranks() == 2
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES")
     monkeypatch.setattr(launch, "gpus", list)
     assert launch.default_ranks() == 2
 

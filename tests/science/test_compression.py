@@ -153,3 +153,8 @@ def test_split_and_joined_are_each_other_s_inverse(gradients):
     tensors = compression.split(gradients, SHAPES)
     assert [tensor.shape for tensor in tensors] == [(3, *shape) for shape in SHAPES]
     np.testing.assert_array_equal(compression.joined(tensors), gradients)
+
+
+def test_power_sgd_takes_matrices_and_vectors_only():
+    with pytest.raises(ValueError, match=r"\(3, 3, 1, 8\)"):
+        PowerSGD(Here(), [(3, 3, 1, 8), (8,)], 2)

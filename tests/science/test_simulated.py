@@ -5,6 +5,7 @@ import threading
 import numpy as np
 import pytest
 
+from course_lib.collectives import simulated
 from course_lib.collectives.simulated import DeadlockError, marked, origin, ring_among, run
 
 
@@ -137,3 +138,15 @@ def test_a_ring_among_some_ranks_is_their_sum_and_the_others_are_not_asked(ranks
             np.testing.assert_array_equal(result, total if rank in members else values[rank])
             assert result.dtype == dtype
         assert outcome.trace.rounds == 2 * (ranks - 1)
+
+
+def test_ranks_that_exchange_messages_for_ever_are_ended(monkeypatch):
+    monkeypatch.setattr(simulated, "MOST_MESSAGES", 100)
+
+    def program(me, x):
+        while True:
+            me.send(x, 1 - me.rank)
+            x = me.receive(1 - me.rank)
+
+    with pytest.raises(simulated.EndlessError, match="does its loop come to an end"):
+        run(program, [np.zeros(1)] * 2)

@@ -32,6 +32,7 @@ def test_welchs_interval_is_that_of_scipy():
     low, high = ttest_ind(ours, theirs, equal_var=False).confidence_interval(0.95)
     assert statistics.welch(ours, theirs) == pytest.approx(((low + high) / 2, (high - low) / 2))
     assert statistics.welch([1, 3], [2, 4]) == pytest.approx(statistics.unpaired([1, 3], [2, 4]))
+    assert statistics.welch([0.9, 0.9], [0.8, 0.8]) == pytest.approx((0.1, 0.0))
 
 
 def test_nineteen_of_twenty_intervals_hold_what_they_promise():

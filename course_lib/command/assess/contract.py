@@ -88,7 +88,7 @@ class Contract:
 
         Raises CourseError (code 2) for an unknown name.
         """
-        name = name or os.environ.get("COURSE_PROFILE") or ("gpu" if launch.gpus() else "cpu")
+        name = name or os.environ.get("COURSE_PROFILE") or ("gpu" if launch.visible_gpus() else "cpu")
         if name not in self.profiles:
             raise CourseError(f"There is no profile {name!r}: the contract has {', '.join(self.profiles)}.", code=2)
         return self.profiles[name]

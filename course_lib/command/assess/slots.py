@@ -10,7 +10,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import functools
-import itertools
 import os
 import platform
 import threading
@@ -22,8 +21,9 @@ from typing import IO
 from course_lib.ranks import launch
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
-from course_lib.system.gpus import listing
+from course_lib.system.gpus import visible
 
+count = launch.visible_gpus
 POLL_INTERVAL_S = 0.1
 _SHARED = Path("/tmp/one-model-many-gpus")  # not TMPDIR, which a job or an account may have for itself
 
@@ -44,7 +44,7 @@ def take(
     """
     if gpus and ranks > gpus:
         raise CourseError(f"{ranks} ranks need {ranks} GPUs, and this host has {gpus}: ask for fewer ranks.", code=2)
-    kind, places_ = ("GPU", _visible(gpus)[:gpus]) if gpus else ("core", sorted(os.sched_getaffinity(0)))
+    kind, places_ = ("GPU", visible(gpus)[:gpus]) if gpus else ("core", sorted(os.sched_getaffinity(0)))
     wanted = min(ranks, len(places_))
     told = False
     with contextlib.ExitStack() as held:
@@ -84,29 +84,6 @@ def on_cores(taken: list[int], gpus: int) -> Iterator[None]:
         yield
     finally:
         os.sched_setaffinity(0, before)
-
-
-def count() -> int:
-    """GPUs of this host that CUDA_VISIBLE_DEVICES leaves."""
-    there = range(len(launch.gpus()))
-    return len(list(itertools.takewhile(lambda number: number in there, _visible(len(there)))))
-
-
-def _visible(gpus: int) -> list[int]:
-    """The numbers of the GPUs that CUDA_VISIBLE_DEVICES names, in its order; of all `gpus` where it is not set."""
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return list(range(gpus))
-    names = [name.strip() for name in chosen.split(",") if name.strip()]
-    names = list(itertools.takewhile(lambda name: not name.startswith("-"), names))  # as CUDA does: -1 ends the list
-    lines = [] if all(map(str.isdecimal, names)) else listing()
-    numbers = [
-        int(name)
-        if name.isdecimal()
-        else next((number for number, line in enumerate(lines) if f"UUID: {name}" in line), place)
-        for place, name in enumerate(names)
-    ]
-    return list(dict.fromkeys(numbers))
 
 
 def _open(name: str) -> IO[str]:

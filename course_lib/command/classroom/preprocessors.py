@@ -60,6 +60,8 @@ def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str
     if errors:
         if errors[0].ename == "NeedsALook":
             return None, _ended_in(errors[0])
+        if errors[0].ename == "NotJudged":
+            return None, errors[0].evalue
         ending = _ENDINGS.get(errors[0].ename, _ended_in(errors[0]))
         return 0.0, f"{said} {ending}".strip()
     results = [out.data.get("text/plain", "") for out in outputs if out.output_type == "execute_result"]

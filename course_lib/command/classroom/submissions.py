@@ -66,6 +66,9 @@ def _of_learner(folder: Path, known: dict[str, Master]) -> Iterator[Submission]:
     if name != folder.name:
         yield Submission(name, folder, None, "The folder's name has bytes that are no characters: rename it.")
         return
+    if not os.access(folder, os.R_OK | os.X_OK):
+        yield Submission(folder.name, folder, None, "The folder cannot be read: mend its permissions.")
+        return
     graded = {name for name, master in known.items() if master.script}  # by a script, with or without the notebook
     paths = [path for place in ("*", "[!.]*/*") for path in sorted(folder.glob(place)) if path.is_file()]
     paths = [path for path in paths if path.suffix == ".ipynb" or (path.suffix == ".py" and graded)]

@@ -62,7 +62,7 @@ class Progress:
         return max(0.0, (self.total - self.position) * pace)
 
     def images_per_second(self, overall: bool = False) -> float | None:
-        """The pace of the last seconds, or of the whole training without its first measured batch."""
+        """The pace of the last seconds, or of the whole last fit without its first measured batch."""
         if not self.first or not self.recent:
             return None
         began, before = (self.first[0], self.first[2]) if overall else self.recent[0]

@@ -86,8 +86,8 @@ def _segment_forwards(in_segments: Callable) -> None:
 def _segment_memory(in_segments: Callable) -> None:
     for layers in (16, 30, 100):
         chain, _ = _run(in_segments, layers)
-        most = 1 + min(-(-layers // length) + length - 2 for length in range(1, layers + 1))  # one to spare
-        if chain.kept <= most:
+        most = min(-(-layers // length) + length - 2 for length in range(1, layers + 1))
+        if chain.kept <= most + 1:  # one to spare
             continue
         told = f"{layers} layers: {chain.kept} arrays are kept at a time, where {most} would do"
         if chain.kept >= layers - 1:

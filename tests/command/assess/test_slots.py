@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.command.assess import slots
+from course_lib.system import gpus
 from course_lib.system.errors import CourseError
 
 
@@ -93,7 +94,7 @@ def test_more_ranks_than_cores_get_all_cores_and_more_than_gpus_are_refused():
 )
 def test_only_gpus_that_cuda_may_see_are_given_out(monkeypatch, chosen, left):
     lines = [f"GPU {number}: NVIDIA H200 (UUID: GPU-{name})" for number, name in enumerate(("a9", "b1", "c2"))]
-    monkeypatch.setattr(slots, "listing", lambda: lines)
+    monkeypatch.setattr(gpus, "listing", lambda: lines)
     monkeypatch.setattr(slots.launch, "gpus", lambda: ["NVIDIA H200"] * 3)
     assert slots.count() == 3
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)

@@ -478,6 +478,8 @@ class TestAgain:
         assert summary.rows == graded[1].rows
 
     def test_what_failed_or_changed_is_run(self, again):
+        from nbgrader.api import Gradebook
+
         directory, runs = again
         (directory / "full" / "lab0_tiny" / "script.py").write_text("print(43)\n")
         hand_in(directory, "broken", notebook())
@@ -485,6 +487,9 @@ class TestAgain:
         assert len(runs) == 2  # full and broken
         assert [row["reason"] for row in summary.rows if row["learner"] == "full"] == ["It was run."]
         assert not (summary.results / "feedback" / "full" / "lab0_tiny" / f"{NAME}.html").exists()
+        with Gradebook(f"sqlite:///{summary.results / 'gradebook.db'}") as book:
+            assert book.find_submission("lab0_tiny", "full").score == 0  # no longer what was handed in before
+            assert book.find_submission("lab0_tiny", "partial").score == 3
 
     def test_a_score_set_by_hand_stands(self, again):
         from nbgrader.api import Gradebook

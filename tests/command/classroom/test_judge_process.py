@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+import nbformat
 import pytest
 
 from course_lib.command.assess.sandbox import bubblewrap
-from course_lib.command.classroom import conversions, masters
+from course_lib.command.classroom import conversions, masters, preprocessors
 from course_lib.command.classroom.grading import judge, judge_process
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
@@ -64,6 +65,14 @@ def test_a_cell_that_ends_its_process_gets_nothing(ending):
 def test_that_it_needs_a_look_is_not_the_learner_s_to_say():
     (output,) = judge_process.run("raise type('NeedsALook', (Exception,), {})('as I say')\n1", {})
     assert output == judge_process.error("Exception", "as I say")
+
+
+def test_what_the_course_can_not_judge_is_no_mark_and_not_the_learner_s_to_say():
+    fails = "from course_lib.system.errors import CourseError\nraise CourseError('Horovod does not load.')\n1"
+    (output,) = judge_process._of_the_course(judge_process.run(fails, {}))
+    assert preprocessors.judge([nbformat.from_dict(output)], 2.0) == (None, "Horovod does not load.")
+    (output,) = judge_process.run("raise type('NotJudged', (Exception,), {})('as I say')\n1", {})
+    assert preprocessors.judge([nbformat.from_dict(output)], 2.0)[0] == 0.0
 
 
 def test_what_is_no_character_is_spelled_out():

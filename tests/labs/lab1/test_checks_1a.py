@@ -16,6 +16,7 @@ VERDICT = 'return "converged" if len(quiet) == patience and quiet.all() else ""'
 
 # Exercise, edits of its solution, the points of 12 that remain, a word of the reason.
 MISTAKES = {
+    "diverged from the smallest loss": ("stop", [("losses[0]", "min(losses)")], 8.4, "[5.0, 0.001, 3.0] ends below"),
     "a day without its seconds": ("years", [(DAY, "seconds = work * 1e15 / rate")], 0, "seconds of the day"),
     "days in place of years": ("years", [("seconds / day / 365", "seconds / day")], 0, "number of days"),
     "tera in place of peta": ("years", [("1e15", "1e12")], 0, "10¹²"),

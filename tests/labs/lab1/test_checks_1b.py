@@ -129,6 +129,7 @@ MISTAKES = [
     ("adam", [("(1 - beta1) * g", "g")], "enters m whole"),
     ("adam", [(MOVED, MOVED.replace("w -", "w +"))], "up the slope"),
     ("heavy_ball", [("root**2", "0.9")], "a smaller β would do"),
+    ("heavy_ball", [("4 / (high + low) ** 2, root**2", "root**2, 4 / (high + low) ** 2")], "η comes first"),
     ("heavy_ball", [("root**2", "0.0")], "gradient descent"),
     ("heavy_ball", [("root**2", "root")], "square it"),
     ("heavy_ball", [("root**2", "0.5658")], "λ from 1 to 10"),

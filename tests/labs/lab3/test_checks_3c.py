@@ -28,6 +28,9 @@ IS_KERNEL = 'name.endswith("kernel:0")'
 SIGMA = "np.sqrt(batch / base - 1)"
 DRAW = "rng.normal(1.0, sigma, batch)"
 WRONG = {
+    "a layer called kernel": (
+        "decayed_gradients", [('name.endswith("kernel:0")', '"kernel" in name')], "kernel_head/bias:0",
+    ),
     "the whole batch": ("ghost_batch_norm", [(GHOSTS, "x.reshape(-1, len(x), *x.shape[1:])")], "whole batch"),
     "a number of ghosts": ("ghost_batch_norm", [(GHOSTS, "x.reshape(ghost, -1, *x.shape[1:])")],
                            "not the number of ghost batches"),

@@ -19,6 +19,7 @@ def test_the_solution_gets_full_points(answer, exercise):
 RING, HIERARCHICAL, CROSSING, HALVE = "ring_seconds", "hierarchical_all_reduce", "crossing", "halve"
 
 WRONG = {
+    "halved without end": (HALVE, [("distance *= 2", "pass")], "does its loop come to an end?"),
     "half a ring": (RING, [("2 * (ranks - 1)", "(ranks - 1)")], "reduce-scatter alone"),
     "whole tensors go round": (RING, [("nbytes / ranks", "nbytes")], "n/N bytes"),
     "a round too many": (RING, [("(ranks - 1)", "ranks")], "one round fewer"),

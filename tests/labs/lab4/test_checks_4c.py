@@ -25,6 +25,11 @@ def test_a_number_of_numpys_is_a_number():
 
 
 WRONG = {
+    "the last message only behind a short queue": (
+        "step_seconds",
+        [("max(backward + last, communication)", "(backward + last if communication <= backward else communication)")],
+        "the last message is missing",
+    ),
     "overlap counted as a sum": (
         "step_seconds",
         [("max(backward + last, communication)", "backward + communication")],

@@ -40,6 +40,11 @@ DISTANCE = "spacing / 2 / rate"
 DRAW = "np.floor(wide / spacing + random.random(wide.shape)) * spacing"
 PLAN = "2 * max(maxima[-8:])"
 WRONG = {
+    "the scale doubled before it is used": (
+        "scaled_step",
+        [(VELOCITY, "0.9 * velocity + gradient / (scale * 2 if clean + 1 == patience else scale)")],
+        "without a scale the first weight would be",
+    ),
     "cut off": ("quantise", [(NEAREST, "np.trunc(wide / spacing) * spacing")], "cut off towards 0"),
     "ties up": (
         "quantise", [(NEAREST, "np.copysign(np.floor(np.abs(wide) / spacing + 0.5), wide) * spacing")], "even mantissa",

@@ -27,6 +27,11 @@ ONE_ALL_ZERO = "if largest == 0:\n    return 1.0"
 NUMBERS = '{"ring": 2 * (ranks - 1) / ranks, "twice": 2 * (ranks - 1) / ranks, "once": ranks - 1}'
 BEST = "min(affordable, key=lambda choice: error(*choice))"
 WRONG = {
+    "two numbers": (
+        "factor",
+        [(f"largest_of_all({LARGEST})", "max(largest_of_all(gradient.max()), largest_of_all(-gradient.min()))")],
+        "each rank sends one number",
+    ),
     "parts not cast": ("mean_of_all", [(CAST, "result = x.copy()")], "whatever travels has to be `cast`"),
     "the mean not cast": ("mean_of_all", [(MEAN, "total / np.float32(me.size)")], "whatever travels has to be `cast`"),
     "the sum cast": ("mean_of_all", [(MEAN, "cast(total) / np.float32(me.size)")], "whatever travels"),

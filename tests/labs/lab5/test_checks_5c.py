@@ -37,6 +37,9 @@ BEST = "min((j + cheapest(layers - j, kept - 1)[0] + cheapest(j, kept)[0], j) fo
 
 # exercise, edits of its solution, the points of 10 that remain, a word of the reason
 MISTAKES = {
+    "segments a little too long": (
+        "in_segments", [(LENGTH, "round(1.4 * math.sqrt(chain.layers))")], 7, "Choose the length",
+    ),
     "one segment": ("in_segments", [(LENGTH, "chain.layers")], 7, "the input of every layer is kept"),
     "segments of two": ("in_segments", [(LENGTH, "2")], 7, "Choose the length"),
     "too few segments": ("in_segments", [(LENGTH, "math.ceil(chain.layers / 3)")], 7, "Two numbers add up"),

@@ -18,6 +18,7 @@ CENTRE = "centre + pulled.sum(axis=0)"
 PULLED = "rate * spring * (weights - centre)"
 FOUND = "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]"
 WRONG = {
+    "one more, always": ("period", [(H, H.replace("math.ceil(", "1 + math.floor("))], "one more than is needed"),
     "share of the computing": ("period", [(H, "return max(1, math.ceil(meeting / (share * computing)))")], "all the"),
     "numbers for bytes": ("period", [("4 * numbers", "numbers")], "4 bytes"),
     "half a ring": (

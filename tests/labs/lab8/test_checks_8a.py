@@ -127,3 +127,7 @@ def test_the_power_is_that_of_simulated_experiments(runs, spread, difference):
 
 def test_the_curve_reaches_the_target_where_it_says():
     assert noisy_curve.accuracy(noisy_curve.reached(0.8)) == pytest.approx(0.8)
+
+
+def test_welchs_interval_is_right_too(answer):
+    assert points(answer(NOTEBOOK, "ratio_interval", (LOGARITHMS, LOGARITHMS.replace("unpaired", "welch"))), 3) == 3.0

@@ -42,6 +42,7 @@ def test_each_report_has_another_trick_and_its_claim_is_outside_of_what_is_hones
 
 
 WRONG_VERDICTS = {
+    "the trick turned round": ({"C": ("threshold", 0.75)}, "factor"),
     "a trick where there is none": ({"B": ("best run", 1.27)}, "suspicion is no evidence"),
     "none where there is one": ({"A": ("none", 1.0)}, "which columns does each side's number add up"),
     "start for best run": ({"D": ("start", 0.9)}, "the same seconds are counted on both sides"),
@@ -63,6 +64,7 @@ def test_a_wrong_verdict_gets_its_reason(changes, words):
 
 def test_right_verdicts_and_a_missing_report():
     assert points(verdicts_of(truth()), 6) == 6.0
+    assert points(verdicts_of(truth(D=("best run", 1.0))), 6) == 6.0  # both sides are the same training
     found = truth()
     del found["C"]
     assert "the keys A, B, C" in str(check(verdicts_of(found)))
@@ -73,6 +75,10 @@ def test_five_right_of_six_get_most_of_the_points():
 
 
 WRONG_RULES = {
+    "any time that is long enough": (
+        ('abs(get("reported", math.inf) - median) <= 0.051', 'get("reported", -1) >= median - 0.4'),
+        "breaks the rule",
+    ),
     "the mean of the runs": (("np.median(seconds)", "np.mean(seconds)"), "breaks the rule"),
     "failed runs left out": (
         (

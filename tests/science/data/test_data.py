@@ -818,3 +818,14 @@ def test_impossible_shards_are_refused(arguments: dict, sentence: str) -> None:
 def test_loading_needs_no_tensorflow() -> None:
     code = "import sys, course_lib.data; sys.exit('tensorflow' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_folder_that_this_account_cannot_read_is_said(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = put(directory / "fashion-mnist", fashion_files())
+
+    def is_file(path: Path) -> bool:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "is_file", is_file)  # root, which may run the tests, can read everything
+    with pytest.raises(CourseError, match=f"{folder} can't be read \\(Permission denied\\)"):
+        data.load("fashion_mnist")

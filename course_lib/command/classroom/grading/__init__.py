@@ -27,6 +27,7 @@ from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, SpinnerColumn, Task, TextColumn
 from rich.text import Text
 
+from course_lib import data
 from course_lib.command import console
 from course_lib.command.assess import notebook_points
 from course_lib.command.assess.sandbox import bubblewrap
@@ -75,6 +76,7 @@ def grade(
         raise CourseError(f"--runs must be {class_leaderboard.RUNS} or more: fewer have no interval of 95 %.", code=2)
     if rerun_top and slurm:
         raise CourseError("Runs that are compared are made on one host: give --rerun-top without --slurm.", code=2)
+    data.images_limit()  # a bad setting is no learner's fault
     if slurm:
         cluster.check()
     directory, root = directory.resolve(), root.resolve()
@@ -104,10 +106,7 @@ def _rank(
     if not any("outcome" in result for _, result in graded):
         return
 
-    def script(one: Submission) -> bytes:
-        return submissions.scripts(one, masters.source(one.master), [])[one.master.script]
-
-    passed = class_leaderboard.found(graded, functools.partial(_memory, results=results), script)
+    passed = class_leaderboard.found(graded, functools.partial(_memory, results=results))
 
     def follow(text: str) -> Callable[[Event], None]:
         print(text, file=sys.stderr)
@@ -175,7 +174,8 @@ def _grade_all(
     slurm: bool,
     accept: Sequence[str],
 ) -> list[tuple[Submission, dict[str, Any]]]:
-    """(submission, result) for each; a result is that of one_submission, or {"problem": sentence}."""
+    """(submission, result) for each; a result is that of one_submission, with the script that it is of, or
+    {"problem": sentence}."""
     if strangers := set(accept) - {one.learner for one in found}:
         raise CourseError(
             f"Nothing was handed in by {min(strangers)!r}: --accept takes a learner's folder name.", code=2
@@ -183,6 +183,7 @@ def _grade_all(
     accepted = _accepted(results)
     told: dict[int, dict[str, Any]] = {}
     todo: dict[int, Work] = {}
+    scripts: dict[int, bytes] = {}
     for number, one in enumerate(found):
         try:
             work = _taken(one, released)
@@ -192,27 +193,31 @@ def _grade_all(
         except Unusable as problem:
             told[number] = _refuse(one, results, problem)
             continue
+        if one.master.script:
+            scripts[number] = work.files[one.master.script]
         before = _remembered(_memory(one, results))
         if before and before["digest"] == work.digest:
             told[number] = before
         else:
             todo[number] = work
     write(results / ACCEPTED, json.dumps(sorted(accepted), indent=1).encode())
-    scripts = any(work.one.master.script for work in todo.values())
+    waits = MAX_WAITS if scripts.keys() & todo.keys() else 0
     if slurm:
         jobs = jobs or max(1, min(len(todo), MAX_JOBS))
-        performing = slurm_jobs.Jobs(blank, results, MAX_WAITS * notebook_points.longest() if scripts else 0)
+        performing = slurm_jobs.Jobs(blank, results, waits * notebook_points.longest() if waits else 0)
     else:
         if todo and (weakness := bubblewrap.available()):
             print(f"What learners wrote is not confined here: {weakness}", file=sys.stderr)
         jobs = jobs or 1
         # Whoever waits for cores or GPUs waits for as many others as there are jobs.
-        extra = jobs * notebook_points.longest() if scripts else 0
+        extra = jobs * notebook_points.longest() if waits else 0
         perform = functools.partial(runner.perform, blank=blank, extra=extra, below=blank.parent)
         performing = contextlib.nullcontext(perform)
     with performing as perform_one:
         run = functools.partial(_grade_one, perform_one=perform_one, results=results)
         told.update(_in_parallel(run, todo, jobs))
+    for number, script in scripts.items():
+        told[number]["script"] = script
     return [(one, told[number]) for number, one in enumerate(found)]
 
 

@@ -129,14 +129,13 @@ def _pseudonyms(path: Path, learners: Sequence[str]) -> dict[str, str]:
 def found(
     graded: Iterable[tuple[Submission, dict[str, Any]]],
     place: Callable[[Submission], Path],
-    script: Callable[[Submission], bytes],
 ) -> list[Passed]:
-    """Those who passed; `place` says where a submission's result is kept, `script` what was handed in."""
+    """Those who passed; `place` says where a submission's result is kept."""
     passed = []
     for one, result in graded:
         if "outcome" in result:
             outcome = counted(Outcome.from_json(result["outcome"]), result["accepted"])
             if outcome.passed:
-                kept = (result["digest"], result["accepted"], place(one), script(one))
+                kept = (result["digest"], result["accepted"], place(one), result["script"])
                 passed.append(Passed(one, outcome, *kept))
     return passed

@@ -70,6 +70,7 @@ def record(
             if "problem" in result:
                 rows.append({**who, "reason": result["problem"]})
                 problems.append({**who, "reason": result["problem"]})
+                _withdraw(book, one)
                 continue
             place = (one.notebook, one.assignment, one.learner)
             book.update_or_create_student(one.learner)
@@ -90,6 +91,16 @@ def record(
                 book.find_comment(name, *place).auto_comment = text
             book.db.commit()
     return rows, problems
+
+
+def _withdraw(book: Any, one: Submission) -> None:
+    """Take out the scores of an earlier submission; what the instructor set by hand stands."""
+    from nbgrader.api import MissingEntry
+
+    for cell in one.master.cells if one.master else ():
+        with contextlib.suppress(MissingEntry):
+            book.find_grade(cell.id, one.notebook, one.assignment, one.learner).auto_score = None
+    book.db.commit()
 
 
 @contextlib.contextmanager

@@ -76,10 +76,10 @@ class Judge(NbGraderPreprocessor):
             spec.write_text(json.dumps({**settings, "memory": int(limits.memory * 2**30), "cells": cells}))
             readable = {spec: spec, self.folder: self.folder, **{path: path for path in _lessons(self.master)}}
             env = {**environment.TENSORFLOW, "MPLBACKEND": "agg"}
-            if images := os.environ.get(environment.SLICE):
-                env[environment.SLICE] = images
+            if images := data.images_limit():
+                env[environment.SLICE] = str(images)
             for name in (name for name in PUBLISHED if name in text):
-                bundle = data.bundle(name, place, limit=int(images) if images else None)
+                bundle = data.bundle(name, place, limit=images)
                 readable.update(bundle.files)
                 env.update(bundle.env)
             command = bubblewrap.command(

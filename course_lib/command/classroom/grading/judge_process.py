@@ -34,8 +34,10 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.system import supervise
+from course_lib.system.errors import CourseError
 
 LOOK = "NeedsALook"  # the name of the error of a test whose cells somebody has to look at first
+NOT_JUDGED = "NotJudged"  # of a test in which the course, not a learner's cell, could not go on
 MAX_OUTPUT = 10_000  # characters of a test that are kept
 MAX_ANSWER_BYTES = 2**17
 MAX_FILES = 2**12  # open ones that a child can have inherited
@@ -80,7 +82,7 @@ def serve(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
         elif needed:
             outputs = _in_a_child(lambda: _judge(test, needed, course, learner), seconds)  # noqa: B023
         else:
-            outputs = _within(lambda: run(test.source, course), seconds)  # noqa: B023
+            outputs = _within(lambda: _of_the_course(run(test.source, course)), seconds)  # noqa: B023
         yield {"id": test.id, "outputs": outputs}
 
 
@@ -111,7 +113,12 @@ def error(name: str, value: str) -> dict[str, Any]:
 def _ended_in(raised: BaseException) -> dict[str, Any]:
     """The output of a cell that raised this; that it needs a look is not the learner's to say."""
     name = type(raised).__name__
-    return error("Exception" if name == LOOK else _plain(name), _plain(str(raised)[:MAX_OUTPUT]))
+    return error("Exception" if name in (LOOK, NOT_JUDGED) else _plain(name), _plain(str(raised)[:MAX_OUTPUT]))
+
+
+def _of_the_course(outputs: Outputs) -> Outputs:
+    """The outputs of a test in which no cell of the learner's runs: a CourseError in it says nothing of the learner."""
+    return [{**one, "ename": NOT_JUDGED} if one.get("ename") == CourseError.__name__ else one for one in outputs]
 
 
 def _plain(text: str) -> str:

@@ -27,13 +27,19 @@ def slots(host: Host) -> Iterator[Line]:
     """Two assessments at a time get GPUs (or cores) of their own, or the second waits for the first."""
     kind, gpus = ("GPU", gpu_slots.count()) if host.visible else ("core", 0)
     got: list[list[int]] = []
+    problems: list[CourseError] = []
     first, release, waited = threading.Event(), threading.Event(), threading.Event()
 
     def hold(ranks: int) -> None:
-        with gpu_slots.take(ranks, gpus=gpus, waiting=lambda sentence: waited.set()) as taken:
-            got.append(taken)
+        try:
+            with gpu_slots.take(ranks, gpus=gpus, waiting=lambda sentence: waited.set()) as taken:
+                got.append(taken)
+                first.set()
+                release.wait(SLOT_S)
+        except CourseError as error:
+            problems.append(error)
             first.set()
-            release.wait(SLOT_S)
+            waited.set()
 
     ranks = max(1, gpus)
     threads = [threading.Thread(target=hold, args=(ranks,), daemon=True) for _ in range(2)]
@@ -41,11 +47,15 @@ def slots(host: Host) -> Iterator[Line]:
     if not first.wait(SLOT_S):
         yield untested("Slots", f"Another assessment holds this host's {kind}s: try again when it has ended.")
         return
+    if problems:
+        raise problems[0]
     threads[1].start()
     apart = waited.wait(SLOT_S) if host.visible else True
     release.set()
     for thread in threads:
         thread.join(SLOT_S)
+    if problems:
+        raise problems[0]
     yield judged(
         "Slots",
         apart and len(got) == 2,

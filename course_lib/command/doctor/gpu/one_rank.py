@@ -136,10 +136,11 @@ def memory(host: Host) -> Iterator[Line]:
     with tf.device(_device()):
         tf.reduce_sum(tf.matmul(tf.ones((512, 512)), tf.ones((512, 512)))).numpy()
     after = memory_used()
-    if not before or len(after) != len(before):
+    whole = min(gpu.memory for gpu in host.gpus)
+    if not before or len(after) != len(before) or not whole:
         yield untested("Memory growth", "The driver does not say how much of its GPUs' memory is in use.")
         return
-    taken, whole = max(b - a for a, b in zip(before, after)), min(gpu.memory for gpu in host.gpus)
+    taken = max(b - a for a, b in zip(before, after))
     yield judged(
         "Memory growth",
         taken < whole / 2,
