@@ -136,7 +136,7 @@ def memory(host: Host) -> Iterator[Line]:
     with tf.device(_device()):
         tf.reduce_sum(tf.matmul(tf.ones((512, 512)), tf.ones((512, 512)))).numpy()
     after = memory_used()
-    whole = min(gpu.memory for gpu in host.gpus)
+    whole = min((gpu.memory for gpu in host.gpus), default=0)
     if not before or len(after) != len(before) or not whole:
         yield untested("Memory growth", "The driver does not say how much of its GPUs' memory is in use.")
         return
