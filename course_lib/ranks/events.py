@@ -116,7 +116,6 @@ def on_training_steps(
     inside = threading.local()
     trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # compiled function → model
     in_graphs: weakref.WeakSet = weakref.WeakSet()  # graphs of compiled functions that call a model already
-    trains: weakref.WeakSet = weakref.WeakSet()  # models that have had weights to train
     innermost: weakref.WeakKeyDictionary[object, weakref.ref] = weakref.WeakKeyDictionary()  # model → see `network_of`
 
     def network_of(model: object) -> object:
@@ -156,10 +155,8 @@ def on_training_steps(
         once that is done."""
 
         def listener(*measured: np.ndarray) -> None:
-            if model not in trains:
-                if not model.trainable_variables:
-                    return  # it changes images only
-                trains.add(model)
+            if not model.trainable_variables:
+                return  # it changes images only
             step(model, *measured[1:])
             if sceptic and compiled:
                 sceptic.compiled(int(measured[0]))

@@ -421,8 +421,7 @@ diagnosis_points(diagnosis, 4)
 #
 # The recorded experiment: 16 emulated ranks, at most 400 updates, and a target of 0.8 on the validation images, which
 # are looked at after every tenth update. As above, judged is the mean of all ranks. (Elastic averaging is judged by its
-# centre.) Every setting chose its
-# learning rate out of the same seven with two seeds; five other seeds make the tables.
+# centre.) Every setting chose its learning rate out of the same seven with two seeds; five other seeds make the tables.
 # `course reproduce fewer_meetings` makes it again; it took about 14 minutes on one core that had other work, too.
 #
 # ### Predict
