@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import functools
 import os
@@ -41,8 +42,24 @@ def _watch_init(recorder: Recorder, patches: Patches) -> None:
         before = _threads()
         outcome = original(*args, **kwargs)
         _let_others_first(_threads() - before)
+        atexit.register(write_all)  # after Horovod's own shutdown was registered, so before it
         recorder.note("init", **{name: getattr(mpi_ops, name)() for name in _NAMES})
         return outcome
+
+    stop_timeline, is_initialized = mpi_ops.stop_timeline, mpi_ops.is_initialized
+
+    def write_all() -> None:
+        """Wait until the timeline is written: what its thread has not yet written when Horovod ends is lost."""
+        if is_initialized():
+            stop_timeline()
+
+    def leave(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def shutdown() -> None:
+            write_all()
+            original()
+
+        return shutdown
 
     def join(original: Callable) -> Callable:
         @functools.wraps(original)
@@ -52,12 +69,13 @@ def _watch_init(recorder: Recorder, patches: Patches) -> None:
 
         return joined
 
-    joined = join(mpi_ops.join)
+    joined, shutdown = join(mpi_ops.join), leave(mpi_ops.shutdown)
     for module in (hvd, mpi_ops):
         patches.put(module, "join", lambda _: joined)
     for module in (hvd, hvd_keras, mpi_ops):
         patches.put(module, "init", lambda _: init)
-        patches.guard(module, *_NAMES, "shutdown", "is_initialized", "allreduce", "broadcast", "broadcast_variables")
+        patches.put(module, "shutdown", lambda _: shutdown)
+        patches.guard(module, *_NAMES, "is_initialized", "allreduce", "broadcast", "broadcast_variables")
         patches.guard(module, "_allreduce", "_grouped_allreduce", "DistributedOptimizer", "DistributedGradientTape")
 
 
