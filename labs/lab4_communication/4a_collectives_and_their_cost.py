@@ -482,7 +482,7 @@ def with_hosts(alpha, bandwidth, group, faster, exponent, far_first=True, among=
     inner = Link(link.latency / faster, link.bandwidth * faster)
     return communication.winners(
         link, group, inner, among=among, hosts=True, at=2**exponent, far_first=far_first,
-        caption=f"α = {alpha:.3g} µs, 1/β = {bandwidth:.3g} GB/s a host of {group}; inside {faster:.3g} times faster",
+        caption=f"α = {alpha:.3g} µs, 1/β = {bandwidth:.3g} GB/s, hosts of {group}; inside {faster:.3g} times faster",
     )  # fmt: skip
 
 
