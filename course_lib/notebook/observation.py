@@ -82,4 +82,4 @@ def _since_the_last(moments: Sequence[Moment]) -> tuple[np.ndarray, np.ndarray, 
         return np.zeros(0), np.zeros(0), np.zeros((0, 0))
     times = np.array([moment.time for moment in moments[1:]])
     spoken = np.diff([float(moment.traffic) for moment in moments])
-    return times, spoken, np.maximum(np.diff([moment.cpu_seconds for moment in moments], axis=0), 0)
+    return times, spoken, np.maximum(np.diff([moment.computed for moment in moments], axis=0), 0)

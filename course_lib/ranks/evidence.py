@@ -115,11 +115,11 @@ class Collectives:
 @dataclass(frozen=True)
 class Moment:
     """What was seen of the ranks from outside: seconds since the start; bytes that they have sent each other and CPU
-    seconds that each has used until then."""
+    seconds that each has computed until then, without the kernel's."""
 
     time: float
     traffic: int
-    cpu_seconds: tuple[float, ...]
+    computed: tuple[float, ...]
 
 
 @dataclass(frozen=True)

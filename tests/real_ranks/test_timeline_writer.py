@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import time
 
 import pytest
 
+from course_lib.command.assess.sandbox.resource_monitor import ProcessTree
 from course_lib.ranks import launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
@@ -56,3 +58,18 @@ def test_it_alone_waits_for_the_others_and_writes_all(end, busy, tmp_path):
     assert said == {0: "patient threads: 1", 1: "patient threads: 0"}
     written = [event.get("name") for event in json.loads(timeline.read_text()) if event.get("ph") == "B"]
     assert written.count("ALLREDUCE") == 4000
+
+
+def test_what_it_spends_of_the_core_is_not_what_the_rank_computes(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text("import time\nimport horovod.tensorflow as hvd\n\nhvd.init()\nprint('ready')\ntime.sleep(60)\n")
+    with launch.start(script, ranks=1, timeout=60, env={"HOROVOD_TIMELINE": str(tmp_path / "timeline.json")}) as run:
+        assert any(event.data.get("text") == "ready" for event in run)
+        tree = ProcessTree(run.pid, namespace=False)
+        before = now = tree.usage(100)
+        while run.running and now.cpu_seconds < before.cpu_seconds + 1:
+            time.sleep(0.1)
+            now = tree.usage(100)
+        assert now.cpu_seconds >= before.cpu_seconds + 1
+        assert now.user_seconds - before.user_seconds < 0.5
+        run.stop()

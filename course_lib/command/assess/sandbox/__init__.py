@@ -274,8 +274,8 @@ class Sandbox:
             use = sum(uses.values(), Usage())
             counts = [count for tree in trees.values() if (count := tree.traffic()) is not None]
             if counts and not self._address:
-                cpu_seconds = tuple(uses[rank].cpu_seconds if rank in uses else 0.0 for rank in self._numbers)
-                self._use.append(Moment(time.monotonic() - began, max(counts), cpu_seconds))
+                computed = tuple(uses[rank].user_seconds if rank in uses else 0.0 for rank in self._numbers)
+                self._use.append(Moment(time.monotonic() - began, max(counts), computed))
             reason = ""
             if use.processes > processes or use.threads > processes * THREADS_PER_PROCESS:
                 reason = f"It started more than {limits.processes} processes for each rank."

@@ -27,12 +27,15 @@ class Usage:
         processes, threads: how many there are.
         memory: bytes; what several processes share counts for each.
         cpu_seconds: of all cores, with what those that have ended had used when they were last seen.
+        user_seconds: of these, what they used themselves, not the kernel for them. Horovod's thread that writes rank
+            0's timeline never sleeps, and spends what is left of the core on asking the kernel who wants it.
     """
 
     processes: int = 0
     threads: int = 0
     memory: int = 0
     cpu_seconds: float = 0.0
+    user_seconds: float = 0.0
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other))))
@@ -73,7 +76,7 @@ class ProcessTree:
     def __init__(self, root: int, namespace: bool) -> None:
         self._root, self._namespace = root, namespace
         self._first: psutil.Process | None = None
-        self._cpu_seconds: dict[int, float] = {}
+        self._ticks: dict[int, tuple[int, int]] = {}  # of the process and of the kernel for it
 
     def usage(self, max_processes: int) -> Usage:
         """What they use; where there are more than `max_processes`, only how many there are."""
@@ -91,8 +94,9 @@ class ProcessTree:
                 threads += found.get("Threads", 0)
                 memory += 1024 * (found.get("RssAnon", 0) + found.get("RssShmem", 0))
                 after_name = (proc / str(number) / "stat").read_text(errors="replace").rpartition(")")[2].split()
-                self._cpu_seconds[number] = (int(after_name[11]) + int(after_name[12])) / TICKS_PER_S
-        return Usage(len(numbers), threads, memory, sum(self._cpu_seconds.values()))
+                self._ticks[number] = int(after_name[11]), int(after_name[12])
+        user, system = (sum(ticks) / TICKS_PER_S for ticks in zip((0, 0), *self._ticks.values()))
+        return Usage(len(numbers), threads, memory, user + system, user)
 
     def memory(self) -> int:
         """Bytes that they use, where what several share counts once. This costs milliseconds for each process."""
