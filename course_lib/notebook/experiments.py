@@ -75,7 +75,7 @@ def reproduce(name: str, root: Path = ROOT) -> Path:
             raise CourseError(f"A process of the experiment failed: {last_line(error.stderr, 'no message')}") from None
         except subprocess.TimeoutExpired as error:
             raise CourseError(
-                f"A process of the experiment was not done after {error.timeout:.3g} seconds: end what else computes "
+                f"A process of the experiment was not done after {error.timeout:.0f} seconds: end what else computes "
                 "on this machine."
             ) from None
         for made in Path(draft).iterdir():
