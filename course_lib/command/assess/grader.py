@@ -27,7 +27,7 @@ from course_lib.command.assess import calibration, criteria, slots
 from course_lib.command.assess import contract as contracts
 from course_lib.command.assess.contract import Contract
 from course_lib.command.assess.evaluator import Evaluator
-from course_lib.command.assess.sandbox import Sandbox, slot_holder
+from course_lib.command.assess.sandbox import Sandbox, bubblewrap, slot_holder
 from course_lib.command.assess.sandbox.host_sandboxes import HostSandboxes
 from course_lib.data import marks
 from course_lib.data.published import PUBLISHED
@@ -275,6 +275,8 @@ class _Assessment:
         if not self._script.is_file():
             raise CannotGrade(f"There is no script {self._script}: give the path of a Python file.")
         controllers = launch.controllers()
+        if self._gpus and not bubblewrap.available() and (problem := bubblewrap.cuda_problem()):
+            raise CannotGrade(problem)
         data.locate(self._contract.data)
         where = tempfile.gettempdir()
         if (free := shutil.disk_usage(where).free) < MIN_FREE_BYTES:

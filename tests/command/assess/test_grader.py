@@ -56,6 +56,13 @@ def test_no_horovod(script, monkeypatch):
     assert refused(script) == "Horovod is not installed in this environment: run `course setup`."
 
 
+def test_no_cuda_in_the_sandbox_is_told_before_anything_runs(script, monkeypatch):
+    monkeypatch.setattr(grader.slots, "count", lambda: 1)
+    monkeypatch.setattr(grader.bubblewrap, "available", lambda: "")
+    monkeypatch.setattr(grader.bubblewrap, "cuda_problem", lambda: "CUDA does not start in the sandbox (error 304).")
+    assert refused(script) == "CUDA does not start in the sandbox (error 304)."
+
+
 def test_no_disk(script, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda _: shutil._ntuple_diskusage(2**40, 2**40, 2**20))
     assert "Only 1 MB are free in" in refused(script)

@@ -386,6 +386,63 @@ class TestCommand:
         assert subprocess.run(words, capture_output=True, text=True).stdout == "['images'] False\n"
 
 
+NAMES_A_THREAD = """
+import os, threading, errno
+def outcome(path):
+    try:
+        os.close(os.open(path, os.O_WRONLY))
+    except OSError as error:
+        return error.errno
+    return 0
+def of_no_process():
+    for folder, folders, files in os.walk("/proc"):
+        if folder == "/proc":
+            folders[:] = [name for name in folders if not name.isdigit()]
+        yield from (os.path.join(folder, name) for name in files)
+kept = {path: outcome(path) for path in of_no_process() if not os.path.islink(path)}
+print(outcome(f"/proc/self/task/{threading.get_native_id()}/comm"))
+print(kept["/proc/sys/kernel/core_pattern"] == errno.EROFS, sorted(path for path, code in kept.items() if code == 0))
+"""
+
+
+@confined
+class TestGpus:
+    """As on a host with GPUs; the device that is bound here is no GPU."""
+
+    def test_a_rank_names_its_threads_and_changes_nothing_of_the_kernel(self, monkeypatch):
+        monkeypatch.setattr(bubblewrap, "gpu_devices", lambda: ["/dev/null"])
+        done = bubblewrap._tried(NAMES_A_THREAD)
+        assert (done.stdout, done.stderr) == ("0\nTrue []\n", "")
+
+    def test_without_gpus_all_of_proc_is_for_reading(self, monkeypatch):
+        monkeypatch.setattr(bubblewrap, "gpu_devices", list)
+        assert bubblewrap._tried(NAMES_A_THREAD).stdout == f"{errno.EROFS}\nTrue []\n"
+
+    @pytest.mark.parametrize(
+        ("python", "said"),
+        [
+            ("", ""),
+            ("import sys; sys.exit('error 304')", "CUDA does not start in the sandbox (error 304), so that the ranks"),
+            ("import time; time.sleep(60)", "CUDA does not start in the sandbox (no answer within 1 s)"),
+        ],
+    )
+    def test_cuda_is_tried_in_the_sandbox(self, python, said, monkeypatch):
+        monkeypatch.setattr(bubblewrap, "_START_CUDA", python)
+        monkeypatch.setattr(bubblewrap, "TRIAL_LIMIT_S", 1 if "sleep" in python else 60)
+        problem = bubblewrap.cuda_problem.__wrapped__()
+        assert problem.startswith(said) and bool(problem) == bool(said)
+
+    @pytest.mark.skipif(bool(launch.gpus()), reason="This host has GPUs.")
+    def test_a_host_without_cuda_says_what_is_missing(self):
+        assert "libcuda.so.1" in bubblewrap.cuda_problem.__wrapped__()
+
+    def test_who_is_no_rank_gets_no_gpu(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(bubblewrap, "gpu_devices", lambda: ["/dev/zero"])
+        options = bubblewrap.rank_options(1000, [], {}, {})
+        assert options[options.index("--dev-bind") :][:3] == ["--dev-bind", "/dev/zero", "/dev/zero"]
+        assert "--dev-bind" not in bubblewrap.command(["true"], {}, {}, tmp_path)
+
+
 def test_a_folder_that_was_left_behind_goes_with_the_next_start(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / "script.py").write_text("")

@@ -7,7 +7,7 @@ import time
 import psutil
 import pytest
 
-from course_lib.command.doctor.gpu import all_ranks, grading, machine, one_rank, ranked
+from course_lib.command.doctor.gpu import all_ranks, grading, machine, one_rank, peaks, ranked
 from course_lib.command.doctor.gpu.host import Host
 from course_lib.command.doctor.gpu.lines import FAILED, PASSED, UNTESTED
 from course_lib.command.doctor.gpu.steps import STEPS
@@ -29,6 +29,22 @@ def test_the_machine():
     lines = found(machine.first_use(HOST))
     assert 0 < lines["First training step"].values["first process s"] < machine.FIRST_USE_S
     assert lines["Kernels"].state == UNTESTED
+
+
+@pytest.mark.parametrize(
+    ("tflops", "name", "state", "said"),
+    [
+        (52, "NVIDIA H100 80GB HBM3", PASSED, "78% of the 67 published. Not on the tensor cores"),
+        (400, "NVIDIA H100 80GB HBM3", PASSED, "81% of the 494 published. On the tensor cores, in TF32."),
+        (10, "NVIDIA H100 80GB HBM3", FAILED, "15% of the 67 published: the GPU is throttled or shared"),
+        (7, "Tesla T4", PASSED, "86% of the 8.1 published."),
+        (7, "Some GPU", PASSED, "the course knows no published peak for it."),
+    ],
+)
+def test_products_in_float32_with_and_without_tensor_cores(tflops, name, state, said):
+    line = one_rank.float32_products(tflops * 1e12, peaks.published(name), Host(visible=1))
+    assert line.state == state and said in line.text
+    assert line.text.endswith(".") and ("tensor cores" in line.text) == ("H100" in name)
 
 
 def test_one_rank():

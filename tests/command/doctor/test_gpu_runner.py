@@ -106,6 +106,11 @@ def test_what_builds_on_a_failure_is_not_tested(step):
     assert found[1] == ("Step works", UNTESTED, "It builds on “Step fails”, which failed.")
 
 
+def test_nor_is_what_builds_on_that(step):
+    found = examined(step("fails"), step("works", after=("fails",)), step("hangs", after=("works",)))
+    assert found[2] == ("Step hangs", UNTESTED, "It builds on “Step fails”, which failed.")
+
+
 def test_without_a_gpu_a_step_for_gpus_is_not_tested(step):
     [(_, state, text)] = examined(step("works", on_cpu=""), host=Host())
     assert state == UNTESTED and "no NVIDIA GPU" in text

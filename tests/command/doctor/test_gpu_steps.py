@@ -428,6 +428,8 @@ def grader(monkeypatch):
 
         monkeypatch.setattr(grading.grader, "assess", assess)
         monkeypatch.setattr(grading.data, "locate", lambda name: "cache")
+        monkeypatch.setattr(grading.bubblewrap, "available", lambda: "")
+        monkeypatch.setattr(grading.bubblewrap, "cuda_problem", lambda: "")
         return asked
 
     return make
@@ -448,7 +450,7 @@ def test_the_calibration(monkeypatch, tmp_path, error, state):
     monkeypatch.setattr(grading.calibration, "measure", measure)
     [line] = grading.calibrate(FOUR)
     assert line.state == state
-    assert ("40,000 images/s: time limits are multiplied by 1.00" in line.text) == (error is None)
+    assert ("ranks train 40,000 images/s: time limits are multiplied by 1.00" in line.text) == (error is None)
 
 
 def test_a_calibration_that_fails_is_a_failure(monkeypatch, tmp_path):
@@ -470,11 +472,23 @@ def test_the_reference_passes_in_the_profile_of_the_gpus(grader):
     assert asked[1] == (grading.REFERENCE.read_text(), "short")
 
 
-def test_a_reference_that_does_not_pass_says_why(grader):
+def test_a_reference_that_loses_points_says_which(grader):
     grader(outcome(False, sandbox="none", weaknesses=("No sandbox: bwrap is missing.",)))
     first, second = grading.reference(FOUR)
-    assert first.state == FAILED and "not passed: Averages: Nobody averages." in first.text
+    assert first.state == FAILED and "180 s; lost: Averages: Nobody averages." in first.text
     assert second.state == FAILED and "bwrap is missing" in second.text
+    device = Verdict("device", "One device", 0.0, 5.0, "Every rank sees all GPUs.")
+    grader(outcome(True, score=95.0, verdicts=(device,)))  # it passes all the same
+    assert next(grading.reference(FOUR)).text.endswith("180 s; lost: One device: Every rank sees all GPUs.")
+
+
+def test_without_cuda_in_the_sandbox_nothing_is_graded(grader, monkeypatch):
+    asked = grader(outcome(True))
+    monkeypatch.setattr(grading.bubblewrap, "cuda_problem", lambda: "CUDA does not start in the sandbox (error 304).")
+    assert [(line.title, line.state, line.text) for line in grading.reference(FOUR)] == [
+        ("Sandbox", FAILED, "CUDA does not start in the sandbox (error 304).")
+    ]
+    assert asked == []
 
 
 def test_the_starter_must_not_pass(grader):
@@ -505,7 +519,7 @@ def test_a_second_assessment_waits_for_the_gpus_of_the_first(monkeypatch, tmp_pa
     monkeypatch.setattr(grading.gpu_slots, "count", lambda: 4)
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     [line] = grading.slots(FOUR)
-    assert line.state == PASSED and "waits for the first" in line.text
+    assert line.state == PASSED and "waits until the first has ended" in line.text
     with grading.gpu_slots.take(4, gpus=4):
         monkeypatch.setattr(grading, "SLOT_S", 0.5)
         [line] = grading.slots(FOUR)

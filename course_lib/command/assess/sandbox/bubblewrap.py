@@ -21,6 +21,7 @@ PACKAGE = ROOT / "course_lib"
 WORK = Path("/sandbox")
 GB = 2**30
 TRIAL_LIMIT_S = 60.0  # on a busy host
+_START_CUDA = "import ctypes, sys; code = ctypes.CDLL('libcuda.so.1').cuInit(0); sys.exit(code and f'error {code}')"
 
 _WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK)
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "openmpi")
@@ -41,11 +42,8 @@ def available() -> str:
     """
     if lacking := [name for name in ("bwrap", "unshare") if not shutil.which(name)]:
         return f"{lacking[0]} is not installed: `apt-get install bubblewrap util-linux`."
-    trial = [sys.executable, "-c", "import psutil, course_lib.command.assess.sandbox.outbox"]
-    confined = [program(), *rank_options(1000, [], {}, passed_environment()), "--", *trial]
-    words = [*own_network(), *confined]
     try:
-        done = subprocess.run(words, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=TRIAL_LIMIT_S)
+        done = _tried("import psutil, course_lib.command.assess.sandbox.outbox")
     except subprocess.TimeoutExpired:
         raise CourseError(f"bubblewrap does not answer within {TRIAL_LIMIT_S:.0f} s: try again.", code=2) from None
     if done.returncode == 0:
@@ -87,7 +85,7 @@ def command_line(command: Sequence[str], readable: Mapping[Path, Path], env: Map
     words += ["--clearenv", *_set(env)]
     sized = ["--size", str(GB)] if "--size" in _options() else []
     writable = [word for folder in _WRITABLE for word in (*sized, "--tmpfs", str(folder))]
-    return [*words, *_view(writable, readable), "--", *command]
+    return [*words, *_view(writable, readable), *_remounted("/", "/dev", "/proc"), "--", *command]
 
 
 def rank_options(
@@ -97,14 +95,69 @@ def rank_options(
     env: Mapping[str, str],
     hostname: str = "",
 ) -> list[str]:
-    """bwrap's options for a rank: it has the environment, the network and the System V memory of what starts it.
+    """bwrap's options for a rank: it has the environment, the network, the System V memory of what starts it, and
+    the GPUs.
 
     `writable` are folders that it can write to, and where they are seen; `env` is added to its environment.
     """
     words = ["--unshare-user", "--uid", str(uid), "--gid", str(uid), "--unshare-pid", "--unshare-uts"]
     words += ["--unshare-cgroup-try", "--hostname", hostname or "localhost", *_set(env)]
     bound = [word for host, place in writable for word in ("--bind", str(host), str(place))]
-    return [*words, *_view(bound, readable)]
+    words += _view(bound, readable)
+    devices = gpu_devices()
+    for device in devices:
+        words += ["--dev-bind", device, device]
+    if not devices:
+        return [*words, *_remounted("/", "/dev", "/proc")]
+    # NCCL looks up in /sys how the GPUs are connected. CUDA names its threads, in /proc/self/task/*/comm, and does not
+    # start where it can't (error 304, drivers from 570 on): so only what belongs to no process is kept from writing.
+    words += _read_only("/sys")
+    for entry in kernel_settings():
+        words += _read_only(entry)
+    return [*words, *_remounted("/", "/dev")]
+
+
+def gpu_devices() -> list[str]:
+    """The devices of NVIDIA's driver."""
+    return sorted(map(str, Path("/dev").glob("nvidia*")))
+
+
+def kernel_settings() -> list[str]:
+    """What of /proc belongs to no process and may be written: by who is root outside, even without any rights."""
+    entries = [entry for entry in Path("/proc").iterdir() if not (entry.name.isdigit() or entry.is_symlink())]
+    return sorted(str(entry) for entry in entries if entry.is_dir() or entry.stat().st_mode & 0o222)
+
+
+@functools.cache
+def cuda_problem() -> str:
+    """Empty where CUDA starts in a rank's sandbox, else the sentence that says why not; tried once, as `available`.
+
+    TensorFlow takes the processor, without a word, where it can't start CUDA.
+    """
+    try:
+        done = _tried(_START_CUDA)
+    except subprocess.TimeoutExpired:
+        reason = f"no answer within {TRIAL_LIMIT_S:.0f} s"
+    else:
+        if done.returncode == 0:
+            return ""
+        reason = last_line(done.stderr, f"exit code {done.returncode}")
+    return (
+        f"CUDA does not start in the sandbox ({reason}), so that the ranks would train on the processor: look at "
+        "`course doctor --gpu`, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1)."
+    )
+
+
+def _tried(python: str) -> subprocess.CompletedProcess[str]:
+    """How this code ends in a rank's sandbox. Raises TimeoutExpired."""
+    words = [*rank_options(1000, [], {}, passed_environment()), "--", sys.executable, "-c", python]
+    return subprocess.run(
+        [*own_network(), program(), *words],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        timeout=TRIAL_LIMIT_S,
+    )
 
 
 def program() -> str:
@@ -151,17 +204,16 @@ def _view(writable: Sequence[str], readable: Mapping[Path, Path]) -> list[str]:
         if folder.is_dir() and any(Path(library) in folder.parents for library in ("/usr", *libraries)):
             words += ["--tmpfs", str(folder)]
     words += _read_only(PACKAGE)
-    devices = sorted(map(str, Path("/dev").glob("nvidia*")))
-    for device in devices:
-        words += ["--dev-bind", device, device]
-    # Where Open MPI looks up the cores, and NCCL how the GPUs are connected.
-    words += ["--ro-bind-try", *(["/sys"] if devices else ["/sys/devices/system"]) * 2]
+    words += ["--ro-bind-try", *["/sys/devices/system"] * 2]  # where Open MPI looks up the cores
     for host, place in readable.items():
         words += _read_only(Path(host).absolute(), place)
-    # /proc too: to /proc/sys may write who is root outside, even without any rights.
-    for folder in (*own, "/", "/dev", "/proc"):
-        words += ["--remount-ro", folder]
-    return [*words, "--chdir", "/"]
+    return [*words, *_remounted(*own), "--chdir", "/"]
+
+
+def _remounted(*folders: str) -> list[str]:
+    """Options that keep these from writing, once everything is in its place. /proc is among them because to /proc/sys
+    may write who is root outside, even without any rights."""
+    return [word for folder in folders for word in ("--remount-ro", folder)]
 
 
 def _read_only(host: str | Path, place: str | Path | None = None) -> list[str]:

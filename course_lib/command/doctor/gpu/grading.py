@@ -11,8 +11,9 @@ from pathlib import Path
 from course_lib import data
 from course_lib.command.assess import calibration, contract, grader
 from course_lib.command.assess import slots as gpu_slots
+from course_lib.command.assess.sandbox import bubblewrap
 from course_lib.command.doctor.gpu.host import Host, missing
-from course_lib.command.doctor.gpu.lines import Line, judged, passed, untested
+from course_lib.command.doctor.gpu.lines import Line, failed, judged, passed, untested
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
@@ -59,7 +60,7 @@ def slots(host: Host) -> Iterator[Line]:
     yield judged(
         "Slots",
         apart and len(got) == 2,
-        f"A second assessment of {ranks} {kind}{'s' * (ranks > 1)} waits for the first, then has them."
+        f"A second assessment of {ranks} {kind}{'s' * (ranks > 1)} waits until the first has ended."
         if host.visible
         else "Two assessments at a time have had cores.",
         f"Two assessments hold the same {kind}s at a time: please report it.",
@@ -84,13 +85,17 @@ def calibrate(host: Host) -> Iterator[Line]:
     factor = calibration.factor(speed, contract.read().images_per_second)
     yield passed(
         "Calibration",
-        f"{ranks} rank{'s' * (ranks > 1)} train {speed:,.0f} images/s: time limits are multiplied by {factor:.2f}.",
+        f"{ranks} rank{'s train' if ranks > 1 else ' trains'} {speed:,.0f} images/s: time limits are multiplied by "
+        f"{factor:.2f}.",
         **{"images/s": speed, "factor": factor},
     )
 
 
 def reference(host: Host) -> Iterator[Line]:
-    """The converted script gets full marks."""
+    """The converted script gets full marks, in a sandbox in which CUDA starts."""
+    if host.visible and not bubblewrap.available() and (problem := bubblewrap.cuda_problem()):
+        yield failed("Sandbox", problem)
+        return
     yield from _assessed(host, "The reference", REFERENCE, honest=True)
 
 
@@ -123,15 +128,15 @@ def _assessed(host: Host, title: str, path: Path, honest: bool) -> Iterator[Line
     told += f" in {outcome.seconds:.0f} of {outcome.limit:.0f} s" if outcome.seconds else ""
     values = {"points": outcome.score, "seconds": outcome.seconds, "test accuracy": outcome.test_accuracy}
     values |= {"training accuracy": outcome.train_accuracy, "ranks": outcome.ranks, "sandbox": outcome.sandbox}
-    good = outcome.passed == honest
-    reason = f"{told}, {'not passed' if honest else 'passed'}: {lost[0] if lost else 'nothing was lost'}"
+    good = outcome.score == outcome.max_score if honest else not outcome.passed
+    reason = f"{told}; lost: {lost[0]}" if honest and lost else f"{told}, passed"
     right = f"{told}." if honest else f"It does not pass, as it must not: {told}."
     yield judged(title, good, right, f"{reason.rstrip('.')}.", **values)
     if honest:
         yield judged(
             "Sandbox",
             outcome.sandbox == "bubblewrap",
-            "Bubblewrap confines the ranks" + (", which have their GPUs and shared memory." if host.visible else "."),
+            "Bubblewrap confines the ranks" + (", and CUDA starts there." if host.visible else "."),
             " ".join(outcome.weaknesses[:1]) or "There was none.",
         )
     if data.locate("cifar10") == "stand-in":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import tensorflow as tf
@@ -157,24 +158,35 @@ def speed(host: Host) -> Iterator[Line]:
     peak = peaks.published(name) if host.visible else None
     size = 8192 if host.visible else 1024
     flops = {kind: matmul_flops(size, kind) for kind in (tf.float32, tf.float16) if host.visible or kind == tf.float32}
-    published_ = {tf.float32: (peak.tf32 or peak.float32) if peak else None, tf.float16: peak.float16 if peak else None}
-    if not host.visible:
-        published_[tf.float32] = roofline.measure_peak(1024, repeats=3)
-    for kind, achieved in flops.items():
-        yield _share(f"Products in {kind.name}", achieved, published_[kind], 1e12, "TFLOP/s", host)
+    if host.visible:
+        yield float32_products(flops[tf.float32], peak, host)
+        yield _share("Products in float16", flops[tf.float16], peak and peak.float16, 1e12, "TFLOP/s", host)
+    else:
+        measured = roofline.measure_peak(1024, repeats=3)
+        yield _share("Products in float32", flops[tf.float32], measured, 1e12, "TFLOP/s", host)
     rate = copy_bandwidth(2**30 if host.visible else 2**27)
     yield _share("Memory", rate, peak.bandwidth if peak else None, 1e9, "GB/s", host)
     for batch in (BATCH, 8 * BATCH):
         images = images_per_second(batch)
         achieved = images * TRAINING_FLOPS
-        share = (
-            f", {achieved / published_[tf.float32]:.1%} of the peak" if host.visible and published_[tf.float32] else ""
-        )
+        share = f", {achieved / peak.float32:.1%} of the float32 peak" if peak else ""
         yield passed(
             f"Training, batch {batch}",
             f"{images:,.0f} images/s of the assessment's network: {achieved / 1e12:.2g} TFLOP/s{share}.",
             **{"images/s": images, "FLOP/s": achieved},
         )
+
+
+def float32_products(achieved: float, peak: peaks.Peak | None, host: Host) -> Line:
+    """The line on products in float32 of `achieved` FLOP/s: whether they are made on the tensor cores, in TF32, is the
+    framework's choice."""
+    on_tensor_cores = bool(peak and peak.tf32 and achieved > peak.float32)
+    of = peak and (peak.tf32 if on_tensor_cores else peak.float32)
+    line = _share("Products in float32", achieved, of, 1e12, "TFLOP/s", host)
+    if not (peak and peak.tf32):
+        return line
+    how = "On the tensor cores, in TF32" if on_tensor_cores else "Not on the tensor cores, in TF32, but outside of them"
+    return replace(line, text=f"{line.text} {how}.")
 
 
 MIN_SHARE = 0.25  # of a published peak that a large product and a copy reach on any sound GPU

@@ -45,6 +45,7 @@ def examine(
         broken = [fallen[name] for name in step.after if name in fallen]
         if broken:
             reason = f"It builds on “{broken[0]}”, which failed."
+            fallen[step.name] = broken[0]
         elif not step.on_cpu and not host.visible:
             reason = missing(host)
         elif limit < min(MIN_STEP_S, step.seconds):
