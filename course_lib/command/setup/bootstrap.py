@@ -16,7 +16,7 @@ already: `.venv` sees them, the other packages are those of requirements-given.l
 Each step that is done is noted in `.venv/course-setup.json` together with what it was done for, so that a
 set-up that was interrupted, or whose ground has changed, is repaired by running it again.
 
-Everything about GPUs is untested on hardware.
+The set-up of a host with GPUs is untested on hardware.
 """
 
 from __future__ import annotations

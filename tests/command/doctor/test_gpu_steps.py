@@ -529,7 +529,8 @@ def test_a_second_assessment_waits_for_the_gpus_of_the_first(monkeypatch, tmp_pa
 # docs/hardware
 
 
-GUIDE = (ROOT / "docs" / "hardware" / "README.md").read_text()
+HARDWARE = ROOT / "docs" / "hardware"
+GUIDE = (HARDWARE / "README.md").read_text()
 
 
 def test_the_profiles_derivation_is_right():
@@ -562,9 +563,23 @@ def test_the_profiles_targets_stand_below_what_was_reached():
         assert f"{value:.3f}" in GUIDE and f"{value:.3f}" in comment
 
 
+@pytest.mark.parametrize("report", sorted(HARDWARE.glob("[!R]*.md")), ids=lambda path: path.stem)
+def test_each_number_of_a_report_was_printed(report):
+    said = report.read_text()
+    printed = report.with_suffix(".txt").read_text()
+    assert f"]({report.name})" in GUIDE and f"]({report.stem}.txt)" in said
+    proven, _, refuted = said.partition("## What it proves")[2].partition("## What it refuted")
+    told = re.findall(r"(?<![\w.])(\d[\d,]*\.\d+|\.\d+|\d+e-\d+|[\d,]*\d,\d{3}|\d+%)", proven + refuted)
+    assert len(told) > 20
+    for number in told:
+        exact = re.search(rf"(?<![\d,.]){re.escape(number.lstrip('.'))}|0{re.escape(number)}", printed)
+        rounded = "e-" in number and any(
+            float(f"{float(one):.2e}") == float(number) for one in re.findall(r"\d\.\d+e-\d+", printed)
+        )
+        assert exact or rounded, number
+
+
 def test_the_guide_says_what_is_true_of_the_command():
-    reports = list((ROOT / "docs" / "hardware").glob("*.json"))
-    assert ("**No report has been made yet:**" in GUIDE) == (not reports)
     [table] = re.findall(r"^\| step \| what passes \|\n\|---\|---\|\n((?:\|.+\n)+)", GUIDE, re.MULTILINE)
     rows = [row.split(" | ")[0].strip("| ") for row in table.splitlines()]
     told = [name for row in rows for name in (row.split(", ") if row.startswith(("slots", "reference")) else [row])]
