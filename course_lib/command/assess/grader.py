@@ -275,7 +275,7 @@ class _Assessment:
         if not self._script.is_file():
             raise CannotGrade(f"There is no script {self._script}: give the path of a Python file.")
         controllers = launch.controllers()
-        if self._gpus and not bubblewrap.available() and (problem := bubblewrap.cuda_problem()):
+        if self._gpus and (problem := bubblewrap.cuda_problem()):
             raise CannotGrade(problem)
         data.locate(self._contract.data)
         where = tempfile.gettempdir()

@@ -58,7 +58,6 @@ def test_no_horovod(script, monkeypatch):
 
 def test_no_cuda_in_the_sandbox_is_told_before_anything_runs(script, monkeypatch):
     monkeypatch.setattr(grader.slots, "count", lambda: 1)
-    monkeypatch.setattr(grader.bubblewrap, "available", lambda: "")
     monkeypatch.setattr(grader.bubblewrap, "cuda_problem", lambda: "CUDA does not start in the sandbox (error 304).")
     assert refused(script) == "CUDA does not start in the sandbox (error 304)."
 

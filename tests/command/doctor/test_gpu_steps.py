@@ -428,7 +428,6 @@ def grader(monkeypatch):
 
         monkeypatch.setattr(grading.grader, "assess", assess)
         monkeypatch.setattr(grading.data, "locate", lambda name: "cache")
-        monkeypatch.setattr(grading.bubblewrap, "available", lambda: "")
         monkeypatch.setattr(grading.bubblewrap, "cuda_problem", lambda: "")
         return asked
 

@@ -104,16 +104,14 @@ def rank_options(
     words += ["--unshare-cgroup-try", "--hostname", hostname or "localhost", *_set(env)]
     bound = [word for host, place in writable for word in ("--bind", str(host), str(place))]
     words += _view(bound, readable)
-    devices = gpu_devices()
+    if not (devices := gpu_devices()):
+        return [*words, *_remounted("/", "/dev", "/proc")]
     for device in devices:
         words += ["--dev-bind", device, device]
-    if not devices:
-        return [*words, *_remounted("/", "/dev", "/proc")]
     # NCCL looks up in /sys how the GPUs are connected. CUDA names its threads, in /proc/self/task/*/comm, and does not
     # start where it can't (error 304, drivers from 570 on): so only what belongs to no process is kept from writing.
-    words += _read_only("/sys")
-    for entry in kernel_settings():
-        words += _read_only(entry)
+    for place in ("/sys", *_kernel_settings()):
+        words += _read_only(place)
     return [*words, *_remounted("/", "/dev")]
 
 
@@ -122,7 +120,7 @@ def gpu_devices() -> list[str]:
     return sorted(map(str, Path("/dev").glob("nvidia*")))
 
 
-def kernel_settings() -> list[str]:
+def _kernel_settings() -> list[str]:
     """What of /proc belongs to no process and may be written: by who is root outside, even without any rights."""
     entries = [entry for entry in Path("/proc").iterdir() if not (entry.name.isdigit() or entry.is_symlink())]
     return sorted(str(entry) for entry in entries if entry.is_dir() or entry.stat().st_mode & 0o222)
@@ -130,10 +128,13 @@ def kernel_settings() -> list[str]:
 
 @functools.cache
 def cuda_problem() -> str:
-    """Empty where CUDA starts in a rank's sandbox, else the sentence that says why not; tried once, as `available`.
+    """Empty where CUDA starts in a rank's sandbox, or where there is no sandbox, else the sentence that says why not;
+    tried once, as `available`.
 
     TensorFlow takes the processor, without a word, where it can't start CUDA.
     """
+    if available():
+        return ""
     try:
         done = _tried(_START_CUDA)
     except subprocess.TimeoutExpired:
