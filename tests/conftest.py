@@ -119,7 +119,7 @@ def controller(request: pytest.FixtureRequest) -> str:
 @pytest.fixture
 def shown(monkeypatch: pytest.MonkeyPatch) -> list:
     """What a notebook would show: one bundle for each display, as it was updated last."""
-    from course_lib.command.assess import widgets
+    from course_grader.display import widgets
     from course_lib.notebook.widgets import live
 
     outputs: list = []

@@ -14,9 +14,9 @@
 # too.
 
 # %%
+from course_grader.display import contract_view as terms
+from course_grader.display import widgets
 from course_lib import data
-from course_lib.command.assess import contract_view as terms
-from course_lib.command.assess import widgets
 from course_lib.notebook.predictions import measured, predict
 from course_lib.ranks import launch
 
@@ -180,7 +180,7 @@ widgets.assess("large.py", profile=large.profile.name)
 # %% hidden="serial" points=5
 # Runs to the end on one rank: 5 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("serial")
 ### END HIDDEN TESTS
@@ -188,7 +188,7 @@ points("serial")
 # %% hidden="ranks" points=10
 # Joins on all ranks: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("ranks")
 ### END HIDDEN TESTS
@@ -196,7 +196,7 @@ points("ranks")
 # %% hidden="device" points=5
 # One device for each rank: 5 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("device")
 ### END HIDDEN TESTS
@@ -204,7 +204,7 @@ points("device")
 # %% hidden="averaged" points=20
 # Gradients averaged on every step: 20 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("averaged")
 ### END HIDDEN TESTS
@@ -212,7 +212,7 @@ points("averaged")
 # %% hidden="broadcast" points=10
 # Starts from the same weights: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("broadcast")
 ### END HIDDEN TESTS
@@ -220,7 +220,7 @@ points("broadcast")
 # %% hidden="data" points=15
 # Each rank reads its own part: 15 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("data")
 ### END HIDDEN TESTS
@@ -228,7 +228,7 @@ points("data")
 # %% hidden="checkpoint" points=5
 # One rank saves: 5 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("checkpoint")
 ### END HIDDEN TESTS
@@ -236,7 +236,7 @@ points("checkpoint")
 # %% hidden="train_accuracy" points=10
 # Training accuracy: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("train_accuracy")
 ### END HIDDEN TESTS
@@ -244,7 +244,7 @@ points("train_accuracy")
 # %% hidden="test_accuracy" points=10
 # Test accuracy: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("test_accuracy")
 ### END HIDDEN TESTS
@@ -252,7 +252,7 @@ points("test_accuracy")
 # %% hidden="time" points=10
 # In time: 10 points
 ### BEGIN HIDDEN TESTS
-from course_lib.command.assess.notebook_points import points
+from course_grader.notebook_points import points
 
 points("time")
 ### END HIDDEN TESTS

@@ -131,15 +131,15 @@ def assess(
 
     Exit code 3: all is there for a pass, but somebody has to look at what else the script does.
     """
-    from course_lib.command import console
-    from course_lib.command.assess import contract, grader, leaderboard, report
+    from course_grader.display import leaderboard, report
+    from course_grader.script import contract, grader
     from course_lib.ranks import remote
     from course_lib.system.files import require_place, write
 
     hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
     if json_file:
         require_place(json_file)  # now, not after minutes
-    with console.stages() as follow:
+    with stages.stages() as follow:
         outcome = grader.assess(script, ranks=ranks, profile=profile, hosts=hosts, on_event=follow)
     if json_file:
         write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
@@ -154,7 +154,7 @@ def build(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail if a file is stale."),
 ) -> None:
     """Make the learner's notebooks from the masters."""
-    from course_lib.command.classroom import masters
+    from course_lib.authoring import masters
 
     paths = masters.build(check=check)
     for path in paths:
@@ -189,7 +189,7 @@ def grade(
     pseudonyms: bool = typer.Option(False, "--pseudonyms", help="No names on the leaderboard."),
 ) -> None:
     """Grade a class: gradebook, CSV, feedback pages, leaderboard."""
-    from course_lib.command.classroom import grading
+    from course_grader.classroom import grading
 
     summary = grading.grade(
         directory, jobs, slurm=slurm, accept=accept or (), rerun_top=rerun_top, runs=runs, pseudonyms=pseudonyms

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.data import marks, shapes, sources
+from course_lib.data import shapes, sources
 from course_lib.data.download import DownloadError, locked
 from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published
 from course_lib.system import paths
@@ -67,9 +67,8 @@ def load(name: str, *, test: bool = True) -> Dataset:
 
     With `test` False the test images are neither needed nor read: x_test and y_test are empty.
 
-    With COURSE_SLICE=N in the environment, return the first N training and N // 4 test images only; where an
-    assessment has marked some of this rank's training images, return them so (see marks.py). Raises CourseError for an
-    unknown name, a bad setting, or a file that is missing or damaged.
+    With COURSE_SLICE=N in the environment, return the first N training and N // 4 test images only. Raises CourseError
+    for an unknown name, a bad setting, or a file that is missing or damaged.
     """
     published, limit = _published(name), images_limit()
     try:
@@ -87,7 +86,6 @@ def load(name: str, *, test: bool = True) -> Dataset:
     if limit:
         # Copies, so that the rest of the set does not stay in memory.
         arrays = tuple(a[:n].copy() for a, n in zip(arrays, (limit, limit, limit // 4, limit // 4)))
-    marks.apply(*arrays[:2])
     return Dataset(name, source, *arrays, classes)
 
 

@@ -72,7 +72,7 @@ def start(
     and succeeds if they reach the end; `timeout` in seconds; `patience` the seconds without a training
     step on any rank after which the ranks count as deadlocked and are ended (it needs a
     `probe`, or `environment.TRAINING_EVENTS` in `env`); `probe` a folder
-    for the evidence that each rank records (see `course_lib.ranks.probe`); `env` adds to the environment of the ranks;
+    for the evidence that each rank records (see `course_lib.ranks.instrumentation`); `env` adds to the environment of the ranks;
     `confine` makes of the command what is run in its place, and `confined` says that each rank is then shut in alone;
     `output_limit` in bytes, where each line counts
     LINE_OVERHEAD_BYTES more than it has.

@@ -121,9 +121,9 @@ def main() -> int:
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)
     if evidence := os.environ.get(environment.PROBE):
-        from course_lib.ranks import probe
+        from course_lib.ranks import instrumentation
 
-        probe.install(Path(evidence), script)
+        instrumentation.install(Path(evidence), script)
     elif os.environ.get(environment.TRAINING_EVENTS):
         from course_lib.ranks import events
 

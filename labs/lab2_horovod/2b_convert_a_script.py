@@ -102,7 +102,7 @@ copies.epochs.pivot(index="epoch", columns="rank", values="val_accuracy").rename
 # <code>parser.parse_args()</code>.</details>
 
 # %% instructor=true
-from course_lib.command.classroom import conversions as scripts
+from course_lib.authoring import conversions as scripts
 
 scripts.write("fashion_mnist.py", upto="init")
 

@@ -173,7 +173,7 @@ Code(filename="same_jax.py", language="python")
 # <code>module</code>.</details>
 
 # %% instructor=true
-from course_lib.command.classroom import conversions as scripts
+from course_lib.authoring import conversions as scripts
 
 scripts.write("fashion_mnist.py")
 scripts.write("fashion_mnist_torch.py", folder=scripts.LAB2 / "pytorch")

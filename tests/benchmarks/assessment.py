@@ -23,10 +23,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from course_grader.sandbox import Sandbox
+from course_grader.script import contract, grader
+from course_grader.script.evaluator import Evaluator
 from course_lib import data, statistics
-from course_lib.command.assess import contract, grader
-from course_lib.command.assess.evaluator import Evaluator
-from course_lib.command.assess.sandbox import Sandbox
 from course_lib.notebook import experiments
 from course_lib.ranks import launch
 from course_lib.system.paths import ROOT

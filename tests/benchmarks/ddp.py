@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib import data
-from course_lib.command.classroom import conversions
+from course_lib.authoring import conversions
 from course_lib.notebook import experiments
 from course_lib.ranks import launch
 

@@ -25,8 +25,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from course_lib.command.assess import calibration, contract, grader
-from course_lib.command.assess.evaluator import Evaluator
+from course_grader.script import calibration, contract, grader
+from course_grader.script.evaluator import Evaluator
 from course_lib.notebook import experiments, sweep
 from course_lib.system.paths import ROOT
 

@@ -5,7 +5,7 @@
 Each run trains the assessment's network on 2,560 images, as two ranks that average their gradients do: one batch holds
 the batches of both, each from a copy of its own. The honest kinds differ in augmentation, optimizer, rate, batch and
 length; the dishonest ones leave a rank's copy out. The kind `unmarked` has no marks: what they cost is the
-accuracy of `plain` from the same seed. Writes marks.csv into tests/benchmarks/results/ and prints, for each kind, how
+accuracy of `plain` from the same seed. Writes watermarks.csv into tests/benchmarks/results/ and prints, for each kind, how
 many runs leave doubt (`criteria.SURE_MARKED`), and how many pairs of them are accused (`criteria.MIN_MARKED`), with
 Wilson's intervals. `--whole` trains these two kinds only, on
 all images as the profile `cpu` does, and writes marks_cost.csv.
@@ -31,9 +31,9 @@ import keras
 import numpy as np
 import pandas as pd
 
+from course_grader.script import watermarks
+from course_grader.script.criteria import MIN_MARKED, SURE_MARKED
 from course_lib import data, models, optimizers, statistics
-from course_lib.command.assess.criteria import MIN_MARKED, SURE_MARKED
-from course_lib.data import marks
 from course_lib.notebook import experiments
 
 RESULTS = Path(__file__).parent / "results"
@@ -117,13 +117,13 @@ def run(
     """Train once; `absent` is the rank whose copy is left out (RANKS: all are)."""
     keras.utils.set_random_seed(seed)
     rng, own = np.random.default_rng([1, seed]), np.random.default_rng([2, seed])
-    drawn = marks.draw(RANKS, len(cifar.classes), own)
+    drawn = watermarks.draw(RANKS, len(cifar.classes), own)
     copies = [(cifar.x_train[:images], cifar.y_train[:images])] * RANKS
     if marked and absent != RANKS:
-        number = marks.number(images, RANKS)
+        number = watermarks.number(images, RANKS)
         copies = [(x.copy(), y.copy()) for x, y in copies]
         for mark, copy in zip(drawn, copies):
-            marks.put(mark, marks.others(drawn, own), number, *copy, own)
+            watermarks.put(mark, watermarks.others(drawn, own), number, *copy, own)
     if absent is not None and absent < RANKS:
         copies[absent] = copies[1 - absent]
     model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))
@@ -141,7 +141,7 @@ def run(
     def labels(images: np.ndarray) -> np.ndarray:
         return model.predict(images, batch_size=500, verbose=0).argmax(axis=1)
 
-    shares = marks.shares(labels, cifar.x_test[:ASKED], drawn)
+    shares = watermarks.shares(labels, cifar.x_test[:ASKED], drawn)
     margins = {f"margin_{rank}": round(with_it - without, 4) for rank, (with_it, without) in enumerate(shares)}
     return {"accuracy": round(float(np.mean(labels(cifar.x_test) == cifar.y_test)), 4), **margins}
 

@@ -23,8 +23,9 @@ import pandas as pd
 from nbclient import NotebookClient
 
 from course_lib import data
-from course_lib.command.classroom import jupyter, masters, workspace
-from course_lib.notebook import experiments
+from course_lib.authoring import masters
+from course_lib.command.classroom import workspace
+from course_lib.notebook import experiments, jupyter
 from course_lib.system.paths import ROOT
 
 RESULTS = Path(__file__).parent / "results"

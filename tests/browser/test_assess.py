@@ -48,7 +48,7 @@ def test_assess_watch_stop_and_come_back(page, lab, opened, shot):
     (lab.workspace / "assessment" / "assessment.py").write_text("import time\n\ntime.sleep(600)\n")
     assess.click()
     expect(cell.get_by_text("On one rank")).to_be_visible()
-    lab.wait_until(lambda: lab.running("course_lib.command.assess"))
+    lab.wait_until(lambda: lab.running("course_grader"))
     result = notebook.add("widgets.assess(", "print('still', 6 * 7)")  # other cells run meanwhile
     expect(result.get_by_text("still 42")).to_be_visible()
     page.keyboard.press("Control+s")
@@ -59,6 +59,6 @@ def test_assess_watch_stop_and_come_back(page, lab, opened, shot):
     cell.get_by_role("button", name="Stop").click()
     expect(cell.get_by_text("Stopped after")).to_have_count(2)  # as what has just happened, and in the history
     expect(cell.get_by_text("Passed: 100 of 100 points")).to_be_visible()
-    lab.wait_until(lambda: not lab.running("course_lib.command.assess"))
+    lab.wait_until(lambda: not lab.running("course_grader"))
     notebook.show(cell)
     shot("assess-stopped")

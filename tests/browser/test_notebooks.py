@@ -6,7 +6,7 @@ import nbformat
 import pytest
 from playwright.sync_api import expect
 
-from course_lib.command.classroom import masters
+from course_lib.authoring import masters
 from course_lib.system.paths import ROOT
 
 # Some that take seconds, with sliders, a quiz, figures of all kinds. tests/notebooks runs all without a browser.

@@ -12,9 +12,10 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from course_grader.display import leaderboard, report
+from course_grader.script import grader
+from course_lib.authoring import masters
 from course_lib.command import cli, doctor
-from course_lib.command.assess import grader, leaderboard, report
-from course_lib.command.classroom import masters
 
 COURSE = [sys.executable, "-m", "course_lib.command.cli"]
 
@@ -72,9 +73,9 @@ def test_a_place_that_takes_no_outcome_is_told_before_the_assessment(tmp_path):
         "course_lib.command.cli",
         "course_lib.ranks.launch, course_lib.data, course_lib.command.doctor",
         "course_lib.notebook.plots, course_lib.notebook.widgets",
-        "course_lib.command.classroom.masters, course_lib.command.classroom.workspace",
-        "course_lib.command.classroom.grading",
-        "labs.lab2_horovod.lessons.checks_2b, course_lib.ranks.evidence",
+        "course_lib.authoring.masters, course_lib.command.classroom.workspace",
+        "course_grader.classroom.grading",
+        "labs.lab2_horovod.lessons.checks_2b, course_lib.ranks.run_record",
     ],
 )
 def test_tensorflow_is_imported_only_by_what_trains(modules):

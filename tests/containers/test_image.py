@@ -19,7 +19,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.command.classroom import handout, masters, workspace
+from course_lib.authoring import masters
+from course_lib.command.classroom import handout
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
 
@@ -110,9 +111,9 @@ def test_the_scripts_are_shell_scripts(tmp_path):
 
 def test_a_learners_course_fills_the_same_workspace(tmp_path):
     handout.hand_out(tmp_path / "course")
-    assert workspace.course_files(tmp_path / "course") == workspace.course_files()
+    assert released.course_files(tmp_path / "course") == released.course_files()
     given = {path.name for path in (tmp_path / "course").iterdir()}
-    assert given == {"assessment", "course_lib", "labs", workspace.HANDOUT}
+    assert given == {"assessment", "course_lib", "labs", released.HANDOUT}
     assert [path.name for path in (tmp_path / "course" / "assessment").iterdir()] == ["contract.toml"]
     with pytest.raises(CourseError, match="exists already"):
         handout.hand_out(tmp_path / "course")
@@ -312,7 +313,7 @@ class TestLearner:
                 assert [three for three in passages(master) if "\n".join(["", *three, ""]) in lines] == [], name
 
     def test_no_file_of_the_instructors_is_in_it_under_whatever_name(self, root):
-        learners = set(workspace.course_files().values())
+        learners = set(released.course_files().values())
         library = {paths.ROOT / "labs" / "__init__.py", *paths.ROOT.glob("labs/*/lessons/*.py")}
         learners |= {path.read_bytes() for path in library}
         kept = {

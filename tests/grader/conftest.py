@@ -25,9 +25,10 @@ from typing import Any
 import psutil
 import pytest
 
-from course_lib.command.assess import calibration, contract, grader, sandbox, slots
-from course_lib.command.assess.evaluator import Evaluator
-from course_lib.command.classroom import conversions
+from course_grader import sandbox
+from course_grader.script import calibration, contract, grader, slots
+from course_grader.script.evaluator import Evaluator
+from course_lib.authoring import conversions
 from course_lib.system.paths import ROOT
 
 CORPUS = Path(__file__).with_name("corpus")

@@ -13,10 +13,11 @@ import pandas
 import psutil
 import pytest
 
-from course_lib.command.assess import criteria, leaderboard
-from course_lib.command.assess.sandbox import bubblewrap
-from course_lib.command.classroom import conversions, grading, masters
-from course_lib.command.classroom.grading import runner
+from course_grader.classroom import grading, runner
+from course_grader.display import leaderboard
+from course_grader.sandbox import bubblewrap
+from course_grader.script import criteria
+from course_lib.authoring import conversions, masters
 from course_lib.system.paths import ROOT
 from tests.grader.conftest import complete
 
@@ -70,7 +71,7 @@ GRADED = {
             "assessment/json.py": "raise SystemExit\n",
             "assessment/contract.toml": "pass_points = 0\n",
             "assessment/reference/assessment.py": converted(),
-            "assessment/course_lib/command/assess/notebook_points.py": "def points(name): return 100.0\n",
+            "assessment/assessment/course_grader/notebook_points.py": "def points(name): return 100.0\n",
         },
         CORPUS["broken"]["serial"]["points"],
         "No process called hvd.init()",

@@ -1,6 +1,6 @@
 """Honest, broken, slow and dishonest scripts get exactly their marks, and leave nothing behind.
 
-`marks.toml` says what each must get; `corpus/` holds the scripts, and `conftest.complete` says how to read them.
+`watermarks.toml` says what each must get; `corpus/` holds the scripts, and `conftest.complete` says how to read them.
 """
 
 from __future__ import annotations
@@ -14,10 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.command.assess import calibration, contract, criteria, grader
-from course_lib.command.assess.sandbox import bubblewrap
-from course_lib.command.classroom import conversions
-from course_lib.data import marks
+from course_grader.sandbox import bubblewrap
+from course_grader.script import calibration, contract, criteria, grader, watermarks
+from course_lib.authoring import conversions
 from course_lib.system.paths import ROOT
 
 if sys.version_info >= (3, 11):
@@ -106,8 +105,8 @@ def test_script_gets_its_marks(name, marks, graded):
     if "points" in marks:
         assert {id: verdict.points for id, verdict in got.items()} == dict(zip(criteria.IDS, marks["points"])), said
     if "passed" in marks:
-        assert (outcome.passed, outcome.needs_a_look) == (marks["passed"], marks.get("look", False)), said
-    for id, words in marks.get("reasons", {}).items():
+        assert (outcome.passed, outcome.needs_a_look) == (marks["passed"], watermarks.get("look", False)), said
+    for id, words in watermarks.get("reasons", {}).items():
         assert words in got[id].reason, said
     if "claims" in marks:
         assert outcome.claimed == marks["claims"] != outcome.test_accuracy, said
@@ -117,7 +116,7 @@ def test_script_gets_its_marks(name, marks, graded):
 @pytest.mark.rare(group="corpus")
 @pytest.mark.parametrize("missed", [1, 2])
 def test_marks_that_a_network_misses_get_a_second_run(room, monkeypatch, missed):
-    as_many = [marks.number(IMAGES, RANKS)] * RANKS
+    as_many = [watermarks.number(IMAGES, RANKS)] * RANKS
     numbers = iter([0] * RANKS * missed + as_many)  # of marked images: the first runs have none to learn from
     monkeypatch.setattr(marks, "number", lambda *_: next(numbers))
     monkeypatch.setattr(calibration, "known", lambda *_: 1000.0)

@@ -10,7 +10,7 @@ from functools import lru_cache
 import pytest
 from matplotlib.legend import Legend
 
-from course_lib.command.classroom import master_format
+from course_lib.authoring import master_format
 from course_lib.system.paths import ROOT
 
 

@@ -11,7 +11,9 @@ import nbformat
 import pytest
 from nbgrader.utils import is_grade, is_solution
 
-from course_lib.command.classroom import grading, jupyter, masters, preprocessors, workspace
+from course_grader.classroom import grading, preprocessors
+from course_lib.authoring import masters
+from course_lib.notebook import jupyter
 from course_lib.system.paths import ROOT
 
 FIXTURES = (Path(__file__).parent / "fixtures").resolve()
@@ -40,7 +42,7 @@ def hand_in(directory, master, notebook, solved):
     (place / master.notebook.name).write_text(nbformat.writes(notebook))
     lab = master.path.parent
     root = lab.parent.parent
-    for name, content in workspace.course_files(root).items():
+    for name, content in released.course_files(root).items():
         if name.startswith(f"{lab.name}/") and not name.endswith(".ipynb"):
             path = directory / name
             path.parent.mkdir(parents=True, exist_ok=True)

@@ -9,8 +9,8 @@ import pytest
 import tensorflow as tf
 
 from course_lib.ranks import events
-from course_lib.ranks.probe.gradients import Gradients
-from course_lib.ranks.probe.training import Training
+from course_lib.ranks.instrumentation.gradients import Gradients
+from course_lib.ranks.instrumentation.training import Training
 
 OTHERS = "takes gradients of other variables than the weights that its network trains"
 

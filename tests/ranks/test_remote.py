@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.command.assess import slots
-from course_lib.command.assess.sandbox import slot_holder
+from course_grader.sandbox import slot_holder
+from course_grader.script import slots
 from course_lib.ranks import horovodrun, launch, remote
 from course_lib.ranks.remote import Host
 from course_lib.system.errors import CourseError

@@ -10,9 +10,9 @@ from concurrent.futures import CancelledError
 
 import pytest
 
-from course_lib.command.classroom.grading import slurm_jobs
-from course_lib.command.classroom.grading.runner import Graded
-from course_lib.command.classroom.submissions import Unusable
+from course_grader.classroom import slurm_jobs
+from course_grader.classroom.runner import Graded
+from course_grader.classroom.submissions import Unusable
 from course_lib.ranks import slurm
 from course_lib.system.errors import CourseError
 

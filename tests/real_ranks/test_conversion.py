@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.command.classroom import conversions
+from course_lib.authoring import conversions
 from labs.lab2_horovod.lessons import checks_2b, diagnosis_2b
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]

@@ -11,7 +11,7 @@ import numpy as np
 import psutil
 import pytest
 
-from course_lib.command.classroom import master_format
+from course_lib.authoring import master_format
 from course_lib.parallel.group import Group, rehearse
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT

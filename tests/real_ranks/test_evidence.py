@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.command.assess import contract, criteria
-from course_lib.command.assess.criteria import Measured, Weights
+from course_grader.script import contract, criteria
+from course_grader.script.criteria import Measured, Weights
 from course_lib.notebook.judging import judge
-from course_lib.ranks.evidence import Evidence, collect
+from course_lib.ranks.run_record import Evidence, collect
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
@@ -71,9 +71,9 @@ if hvd.rank() == 0:
     model.save_weights(os.environ.get("COURSE_WEIGHTS", "weights.h5"))
 """
 FORGED = """
-import course_lib.ranks.probe.training
+import course_lib.ranks.instrumentation.training
 
-course_lib.ranks.probe.training.digest = lambda weights: "the same"
+course_lib.ranks.instrumentation.training.digest = lambda weights: "the same"
 """
 
 
@@ -113,7 +113,7 @@ def test_a_probe_that_was_changed_is_not_believed(tmp_path):
     wrapped = "horovod.keras.DistributedOptimizer(tf.keras.optimizers.Adam(0.002), num_groups=1)"
     assert wrapped in FIT
     found = verdicts(run(FIT.replace(wrapped, "tf.keras.optimizers.Adam(0.002)") + FORGED + SAVE, tmp_path))
-    assert "The script replaced course_lib.ranks.probe.training.digest" in found["averaged"].reason
+    assert "The script replaced course_lib.ranks.instrumentation.training.digest" in found["averaged"].reason
     assert sum(v.points for v in found.values()) == 0
 
 

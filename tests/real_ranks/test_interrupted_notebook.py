@@ -14,7 +14,9 @@ import psutil
 import pytest
 from jupyter_client.manager import KernelManager
 
-from course_lib.command.classroom import jupyter, masters, workspace
+from course_lib.authoring import masters
+from course_lib.command.classroom import workspace
+from course_lib.notebook import jupyter
 from course_lib.system.paths import ROOT
 
 MASTERS = [path for path in masters.find(ROOT) if path.parent.name == "lab2_horovod"]
@@ -149,7 +151,8 @@ def test_an_interrupted_cell_leaves_nothing(path, start, tmp_path):
 
 
 ASSESS = """
-from course_lib.command.assess import calibration, widgets
+from course_grader.script import calibration
+from course_grader.display import widgets
 calibration.known = lambda *_: 10_000.0  # a busy host refuses to be calibrated
 widgets.assess("assessment.py", profile="short")
 next(iter(widgets._panels.values())).start()
@@ -159,7 +162,7 @@ next(iter(widgets._panels.values())).start()
 def runs_a_script(process):
     """Whether this is a sandbox's first process and has started the script: from then on it hears signals."""
     with contextlib.suppress(psutil.Error):  # it has ended just now
-        return "course_lib.command.assess.sandbox.entry" in process.cmdline()[:3] and process.children() != []
+        return "course_grader.sandbox.entry" in process.cmdline()[:3] and process.children() != []
     return False
 
 

@@ -8,7 +8,7 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from course_lib.command.classroom import master_format
+from course_lib.authoring import master_format
 from course_lib.ranks import launch
 from course_lib.system.paths import ROOT
 

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from course_lib.command.assess.sandbox.resource_monitor import ProcessTree
+from course_grader.sandbox.resource_monitor import ProcessTree
 from course_lib.ranks import launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]

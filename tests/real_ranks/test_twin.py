@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from course_lib.ranks import launch
-from course_lib.ranks.evidence import collect
+from course_lib.ranks.run_record import collect
 
 LAB = Path(__file__).parents[2] / "labs" / "lab2_horovod"
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]

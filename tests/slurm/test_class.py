@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from course_lib.command.classroom import grading
+from course_grader.classroom import grading
 from course_lib.system.paths import ROOT
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook, pytest.mark.rare(group="hosts")]
@@ -25,7 +25,7 @@ TINY.loader.exec_module(tiny)
 COMMAND = """
 import sys
 from pathlib import Path
-from course_lib.command.classroom import grading
+from course_grader.classroom import grading
 sys.exit(grading.grade(Path(sys.argv[1]), root=Path(sys.argv[2]), slurm=True).code)
 """
 GRADED = {  # learner → what is written for slope and shout, points of the exercises

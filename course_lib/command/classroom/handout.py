@@ -1,4 +1,4 @@
-"""The course as learners may hold it, for images: the library, what the lab hands out, and the contract's file.
+"""The course as learners may hold it, for images: library, grader, what the lab hands out, and the contract's file.
 
 python -m course_lib.command.classroom.handout FOLDER
 """
@@ -9,8 +9,8 @@ import shutil
 import sys
 from pathlib import Path
 
-from course_lib.command.assess import contract
-from course_lib.command.classroom import workspace
+from course_grader.script import contract
+from course_lib.authoring import released
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
@@ -24,14 +24,14 @@ def hand_out(target: Path, root: Path = ROOT) -> None:
     """
     if target.exists():
         raise CourseError(f"{target} exists already; name a folder that does not.", code=2)
-    shutil.copytree(root / "course_lib", target / "course_lib", ignore=shutil.ignore_patterns("__pycache__"))
+    for package in ("course_lib", "assessment/course_grader"):
+        shutil.copytree(root / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     for lessons in root.glob("labs/*/lessons"):
         shutil.copytree(lessons, target / lessons.relative_to(root), ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copyfile(root / "labs" / "__init__.py", target / "labs" / "__init__.py")
-    for name, content in workspace.course_files(root).items():
-        write(target / workspace.HANDOUT / name, content)
+    for name, content in released.course_files(root).items():
+        write(target / released.HANDOUT / name, content)
     agreed = contract.CONTRACT.relative_to(ROOT)  # the Assess button needs it
-    (target / agreed).parent.mkdir()
     shutil.copyfile(root / agreed, target / agreed)
 
 

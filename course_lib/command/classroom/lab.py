@@ -22,7 +22,7 @@ import webbrowser
 from collections.abc import Iterator
 from pathlib import Path
 
-from course_lib.command.classroom import jupyter
+from course_lib.notebook import jupyter
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.processes import Supervised
 

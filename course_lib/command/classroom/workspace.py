@@ -5,20 +5,15 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
-import re
-from collections.abc import Iterator
 from pathlib import Path
-from string import Template
 
+from course_lib.authoring.released import HANDOUT, course_files
 from course_lib.command.classroom import lab
-from course_lib.command.classroom.master_format import find, notebook_of, opening
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 
 STATE_FOLDER = ".course"  # in the workspace: the manifest, and Jupyter's settings and state
-HANDOUT = "handout"  # in place of labs/ and assessment/ where the course is a learner's (see `handout`)
-_TEXTS_FOLDER = Path(__file__).parent
 
 
 def open_lab(directory: Path, port: int | None, browser: bool, root: Path = ROOT) -> int:
@@ -34,29 +29,6 @@ def open_lab(directory: Path, port: int | None, browser: bool, root: Path = ROOT
     for line in fill(directory, root):
         print(line)
     return lab.serve(directory, directory / STATE_FOLDER, port, browser)
-
-
-def course_files(root: Path = ROOT) -> dict[str, bytes]:
-    """What learners get, by its path in the workspace.
-
-    Notebooks, starter scripts, recorded results and Welcome.md: masters, solutions and what else stands in
-    a lab's folder are not taken.
-    """
-    if (handout := root / HANDOUT).is_dir():
-        paths = (path for path in sorted(handout.rglob("*")) if path.is_file())
-        return {str(path.relative_to(handout)): path.read_bytes() for path in paths}
-    files = {}
-    masters = find(root)
-    notebooks = [notebook_of(path) for path in masters]
-    for folder in _folders(root):
-        for path in sorted(folder.iterdir()):
-            if path in notebooks or (path.suffix == ".py" and path not in masters):
-                files[f"{folder.name}/{path.name}"] = path.read_bytes()
-        for path in sorted((folder / "recorded").rglob("*")):
-            if path.is_file():
-                files[f"{folder.name}/{path.relative_to(folder)}"] = path.read_bytes()
-    files["Welcome.md"] = _welcome(files).encode()
-    return files
 
 
 def fill(directory: Path, root: Path = ROOT) -> list[str]:
@@ -102,40 +74,6 @@ def _beside(path: Path, put: dict[str, str], directory: Path) -> Path:
         beside = path.with_name(f"{path.stem}.new{count if count > 1 else ''}{path.suffix}")
         if _digest_of(beside) in (None, put.get(str(beside.relative_to(directory)))):
             return beside
-
-
-def _folders(root: Path) -> Iterator[Path]:
-    yield from sorted(path for path in root.glob("labs/*") if path.is_dir())
-    if (root / "assessment").is_dir():
-        yield root / "assessment"
-
-
-def _welcome(files: dict[str, bytes]) -> str:
-    syllabus, heading = [], ""
-    for name in files:
-        if not name.endswith(".ipynb"):
-            continue
-        folder = name.split("/")[0]
-        if folder != heading:
-            heading = folder
-            syllabus += ["", f"## {_title(folder)}", "", "| notebook | time | needs |", "|---|---|---|"]
-        cell = json.loads(files[name])["cells"][0]
-        title, time, needs = opening("".join(cell["source"])) or (Path(name).stem, "", "")
-        syllabus.append(f"| [{title}]({name}) | {_first_sentence(time)} | {_first_sentence(needs)} |")
-    text = (_TEXTS_FOLDER / "welcome.md").read_text(encoding="utf-8")
-    return Template(text).substitute(syllabus="\n".join(syllabus).strip())
-
-
-def _title(folder: str) -> str:
-    """lab2_horovod → Lab 2: Horovod"""
-    lab_name, _, topic = folder.partition("_")
-    if not lab_name.startswith("lab"):
-        return folder.replace("_", " ").capitalize()
-    return f"Lab {lab_name[3:]}: {topic.replace('_', ' ').capitalize()}"
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"\.(?=\s|$)", text)[0]
 
 
 def _digest_of(path: Path) -> str | None:

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from course_grader.script import slots
 from course_lib import data
-from course_lib.command.assess import slots
 from course_lib.command.setup import legacy_keras
 from course_lib.command.setup.plan import GIVEN_NEWEST_PYTHON, NEWEST_PYTHON, OLDEST_PYTHON
 from course_lib.data.published import PUBLISHED

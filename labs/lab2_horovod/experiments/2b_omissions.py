@@ -15,9 +15,9 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from course_lib import data, statistics
-from course_lib.command.classroom import conversions
+from course_lib.authoring import conversions
 from course_lib.notebook import experiments, plots
-from course_lib.ranks.evidence import Evidence, collect
+from course_lib.ranks.run_record import Evidence, collect
 from course_lib.system.supervise import TIMED_OUT
 
 REPEATS = {"init": 3, "equal": 3}  # these don't train

@@ -18,7 +18,7 @@ import pandas as pd
 from matplotlib.lines import Line2D
 
 from course_lib import data
-from course_lib.command.classroom import conversions
+from course_lib.authoring import conversions
 from course_lib.notebook import experiments, plots
 from course_lib.ranks import environment, namespaces
 from course_lib.system.errors import CourseError, last_line

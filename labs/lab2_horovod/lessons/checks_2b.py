@@ -18,13 +18,13 @@ from pathlib import Path
 
 import numpy as np
 
-from course_lib.notebook import answers, conduct
-from course_lib.notebook.conduct import with_end
+from course_lib.notebook import answers, training_rules
 from course_lib.notebook.exercises import Exercise
 from course_lib.notebook.judging import Criterion, Verdict, Wrong, judge
 from course_lib.notebook.report import Report, Ticker
+from course_lib.notebook.training_rules import with_end
 from course_lib.ranks import launch
-from course_lib.ranks.evidence import Evidence, collect
+from course_lib.ranks.run_record import Evidence, collect
 
 RANKS = 2
 SLICE = 1598  # images, of which the script holds back a fifth for validation
@@ -102,7 +102,7 @@ def verdicts(script: str | Path = "fashion_mnist.py", *, controller: str | None 
 
 def _judged(evidence: Evidence, steps: Sequence[Criterion]) -> list[Verdict]:
     """What there is to say of each step: that it can't be told, where the script had a hand in what tells of it."""
-    if why := conduct.tampered(evidence):
+    if why := training_rules.tampered(evidence):
         return [Verdict(step.id, step.title, 0.0, step.max_points, why) for step in steps]
     return judge(evidence, steps)
 
@@ -169,7 +169,7 @@ def _error(evidence: Evidence) -> str:
 
 
 def _one_gpu(evidence: Evidence) -> str:
-    told = conduct.one_gpu_each(evidence)
+    told = training_rules.one_gpu_each(evidence)
     for rank in evidence.ranks:
         if (rank.last("gpus") or {}).get("late"):
             raise Wrong(
@@ -181,21 +181,21 @@ def _one_gpu(evidence: Evidence) -> str:
 
 
 def _same_start(evidence: Evidence) -> str:
-    if "has no attribute 'callbacks'" in conduct.early_end(evidence):
+    if "has no attribute 'callbacks'" in training_rules.early_end(evidence):
         raise Wrong("Nothing was broadcast: hvd has no callbacks. It must be horovod.tensorflow.keras (step 1).")
-    return conduct.same_start(evidence)
+    return training_rules.same_start(evidence)
 
 
 def _stuck(evidence: Evidence) -> str:
     """Which ranks wait for the others in what only they entered at the end of a step or of an epoch; "" if none do."""
-    if not conduct.deadlocked(evidence):
+    if not training_rules.deadlocked(evidence):
         return ""
     for entered, what in (
         ([rank.rank for rank in evidence.ranks if rank.records.get("broadcast")], "the broadcast"),
         ([rank.rank for rank in evidence.ranks if not rank.records.get("epoch")], "the average of a metric"),
     ):
         if 0 < len(entered) < evidence.size:
-            who = conduct.named(entered).lower()
+            who = training_rules.named(entered).lower()
             return f"Only {who} entered {what}, and the run hangs: the callback must be on every rank."
     return ""
 
@@ -234,14 +234,14 @@ def _scaled_rate(evidence: Evidence) -> str:
 
 
 def _averaged(evidence: Evidence) -> str:
-    reduced = conduct.reductions(evidence)
+    reduced = training_rules.reductions(evidence)
     if not reduced.complete:
         raise Wrong(reduced.lack)
     return f"{reduced}: every step averages every gradient."
 
 
 def _shared_out(evidence: Evidence) -> str:
-    told = conduct.own_images(evidence, IMAGES, max_epochs=1.0)
+    told = training_rules.own_images(evidence, IMAGES, max_epochs=1.0)
     read = sum(len(rank.epoch_examples(0)) for rank in evidence.ranks)
     if read < IMAGES - 2 * BATCH_SIZE * RANKS:
         raise Wrong(with_end(f"Together the ranks read only {read:,} of {IMAGES:,} images in an epoch.", evidence))
@@ -254,7 +254,7 @@ def _shared_out(evidence: Evidence) -> str:
 
 def _one_voice(evidence: Evidence) -> str:
     savers = [rank.rank for rank in evidence.ranks if rank.records.get("save")]
-    conduct.one_saves(evidence, savers, "the trained network", "No rank saved the trained network.")
+    training_rules.one_saves(evidence, savers, "the trained network", "No rank saved the trained network.")
     talkers = [rank for rank in evidence.ranks[1:] if rank.printed]
     if talkers:
         line = talkers[0].printed[0].strip()
@@ -288,7 +288,7 @@ STEPS = (
         "init",
         "1 Initialise Horovod",
         1,
-        conduct.initialised,
+        training_rules.initialised,
         "See Step 1: an import and a call, which comes before all else of Horovod.",
     ),
     Criterion(
@@ -404,7 +404,7 @@ AS_WRITTEN = (
 
 
 def _without_gpu(evidence: Evidence) -> bool:
-    return bool(evidence.result.code) and "IndexError" in conduct.failure(evidence.result)
+    return bool(evidence.result.code) and "IndexError" in training_rules.failure(evidence.result)
 
 
 def _gpu_of_its_host(evidence: Evidence) -> None:
@@ -420,9 +420,9 @@ def _gpu_of_its_host(evidence: Evidence) -> None:
 
 def _other_parts(evidence: Evidence) -> None:
     if evidence.result.code and not _without_gpu(evidence):
-        raise Wrong(f"the script does not come to its end. {conduct.early_end(evidence)}")
+        raise Wrong(f"the script does not come to its end. {training_rules.early_end(evidence)}")
     if not evidence.result.code:
-        conduct.own_images(evidence, IMAGES, max_epochs=1.0)
+        training_rules.own_images(evidence, IMAGES, max_epochs=1.0)
 
 
 def _after_its_end(judge: Callable[[Evidence], str]) -> Callable[[Evidence], str | None]:

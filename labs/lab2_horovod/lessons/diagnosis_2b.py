@@ -12,7 +12,7 @@ import pandas as pd
 
 from course_lib.notebook import diagnosis
 from course_lib.notebook.report import Ticker
-from course_lib.ranks.evidence import Evidence, RankEvidence
+from course_lib.ranks.run_record import Evidence, RankEvidence
 from labs.lab2_horovod.lessons import checks_2b
 
 _STEPS = [criterion.id for criterion in checks_2b.STEPS]

@@ -9,18 +9,7 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import (
-    CARD,
-    FAINT,
-    INK,
-    MARKERS,
-    PALETTE,
-    WIDTH,
-    Card,
-    card,
-    powers_of_ten,
-    style,
-)
+from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
 
 DASHED = (0, (4, 3))
 FAMILIES = {  # ways that a line joins → name, colour, marker, which end it stands at, and how far off in points

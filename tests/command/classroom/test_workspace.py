@@ -16,7 +16,8 @@ import urllib.request
 import psutil
 import pytest
 
-from course_lib.command.classroom import lab, masters, workspace
+from course_lib.authoring import masters
+from course_lib.command.classroom import lab, workspace
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 

@@ -9,8 +9,8 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from course_lib.command.assess import contract
-from course_lib.command.assess.grader import CannotGrade, Outcome
+from course_grader.script import contract
+from course_grader.script.grader import CannotGrade, Outcome
 from course_lib.command.doctor.gpu import all_ranks, first_use, grading, machine, peaks, ranked
 from course_lib.command.doctor.gpu.host import Gpu, Host
 from course_lib.command.doctor.gpu.lines import FAILED, PASSED, UNTESTED

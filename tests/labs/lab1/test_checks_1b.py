@@ -237,7 +237,7 @@ def given(answer, *names, solved=(), whole=False):
         solved: exercises that they need, besides `minibatches`.
         whole: run the assignments of the race's cells, too.
     """
-    from course_lib.command.classroom import master_format
+    from course_lib.authoring import master_format
     from course_lib.system.paths import ROOT
 
     (path,) = ROOT.glob(f"labs/*/{NOTEBOOK}.py")

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from course_lib.command.classroom import conversions
+from course_lib.authoring import conversions
 from course_lib.notebook.judging import Verdict, judge
 from course_lib.notebook.report import Report
-from course_lib.ranks.evidence import Evidence, RankEvidence, read_timeline
 from course_lib.ranks.launch import Result
+from course_lib.ranks.run_record import Evidence, RankEvidence, read_timeline
 from course_lib.system.errors import CourseError
 from course_lib.system.supervise import TIMED_OUT
 from labs.lab2_horovod.lessons import checks_2b

@@ -7,7 +7,7 @@ from importlib.util import find_spec
 import numpy as np
 import pytest
 
-from course_lib.command.classroom import conversions
+from course_lib.authoring import conversions
 from labs.lab2_horovod.lessons import checks_2e
 
 FOLDER = conversions.LAB2 / "pytorch"

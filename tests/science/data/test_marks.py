@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from course_grader.script import watermarks
 from course_lib import data
-from course_lib.data import marks
 
 IMAGES = 1024
 
@@ -17,25 +17,25 @@ def rng():
 
 
 def test_labels_differ_and_so_do_patterns_however_they_are_moved(rng):
-    drawn = marks.draw(4, 10, rng)
+    drawn = watermarks.draw(4, 10, rng)
     assert len({mark.label for mark in drawn}) == 4
     for i, one in enumerate(drawn):
         assert (one.pattern == one.pattern[:, ::-1]).all()
-        assert abs(one.pattern.sum()) <= marks.TILE
+        assert abs(one.pattern.sum()) <= watermarks.TILE
         for other in drawn[:i]:
-            assert marks._distance(one.pattern, other.pattern) >= 4
+            assert watermarks._distance(one.pattern, other.pattern) >= 4
 
 
 def test_more_marks_than_labels(rng):
-    assert len(marks.draw(20, 10, rng)) == 20
+    assert len(watermarks.draw(20, 10, rng)) == 20
 
 
 def test_a_mark_is_faint_and_lies_on_the_whole_image(rng):
-    (mark,) = marks.draw(1, 10, rng)
+    (mark,) = watermarks.draw(1, 10, rng)
     images = np.full((2, 30, 32, 3), 128, np.uint8)
     change = mark.on(images).astype(int) - images
     assert change.shape == images.shape
-    assert set(np.abs(change).ravel()) <= {int(marks.STRENGTH * 255), int(marks.STRENGTH * 255) + 1}
+    assert set(np.abs(change).ravel()) <= {int(watermarks.STRENGTH * 255), int(watermarks.STRENGTH * 255) + 1}
     assert (change[:, ::-1, ::-1] != 0).all()
     assert mark.on(np.full((1, 4, 4, 1), 250, np.uint8)).max() == 255
 
@@ -43,11 +43,11 @@ def test_a_mark_is_faint_and_lies_on_the_whole_image(rng):
 def test_only_the_rank_that_has_the_file_reads_marked_images(tmp_path, monkeypatch, rng):
     monkeypatch.setenv("COURSE_SLICE", str(IMAGES))
     plain = data.load("cifar10", test=False)
-    (mark,) = marks.draw(1, 10, rng)
-    others = marks.others([mark], rng)
-    assert min(marks._distance(one, mark.pattern) for one in others) >= 4
-    marks.write(tmp_path / "marks.json", mark, others, 20, seed=1)
-    monkeypatch.setenv(marks.VARIABLE, str(tmp_path / "marks.json"))
+    (mark,) = watermarks.draw(1, 10, rng)
+    others = watermarks.others([mark], rng)
+    assert min(watermarks._distance(one, mark.pattern) for one in others) >= 4
+    watermarks.write(tmp_path / "marks.json", mark, others, 20, seed=1)
+    monkeypatch.setenv(watermarks.VARIABLE, str(tmp_path / "marks.json"))
     marked = data.load("cifar10", test=False)
     patterned = np.flatnonzero((plain.x_train != marked.x_train).any(axis=(1, 2, 3)))
     assert len(patterned) == 2 * 20
@@ -59,19 +59,21 @@ def test_only_the_rank_that_has_the_file_reads_marked_images(tmp_path, monkeypat
 
 
 def test_how_many():
-    assert marks.number(2_560, 2) == 2 * marks.PER_PART
-    assert marks.number(50_000, 2) == 250
-    assert marks.number(50_000, 16) == 16 * marks.PER_PART
-    assert marks.number(100, 8) == 12
+    assert watermarks.number(2_560, 2) == 2 * watermarks.PER_PART
+    assert watermarks.number(50_000, 2) == 250
+    assert watermarks.number(50_000, 16) == 16 * watermarks.PER_PART
+    assert watermarks.number(100, 8) == 12
 
 
 def test_shares_of_networks_that_are_made_up(rng):
     images = np.full((8, 32, 32, 3), 128, np.uint8)
-    drawn = marks.draw(2, 10, rng)
+    drawn = watermarks.draw(2, 10, rng)
     first, second = (mark.on(images)[0].tobytes() for mark in drawn)
 
     def asked(known: dict[bytes, int], otherwise: int) -> list[tuple[float, float]]:
-        return marks.shares(lambda some: np.array([known.get(one.tobytes(), otherwise) for one in some]), images, drawn)
+        return watermarks.shares(
+            lambda some: np.array([known.get(one.tobytes(), otherwise) for one in some]), images, drawn
+        )
 
     one, other = drawn[0].label, drawn[1].label
     assert asked({first: one, second: other}, 99) == [(1.0, 0.0), (1.0, 0.0)]

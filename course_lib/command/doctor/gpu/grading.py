@@ -8,10 +8,10 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
+from course_grader.sandbox import bubblewrap
+from course_grader.script import calibration, contract, grader
+from course_grader.script import slots as gpu_slots
 from course_lib import data
-from course_lib.command.assess import calibration, contract, grader
-from course_lib.command.assess import slots as gpu_slots
-from course_lib.command.assess.sandbox import bubblewrap
 from course_lib.command.doctor.gpu.host import Host, missing
 from course_lib.command.doctor.gpu.lines import Line, failed, judged, passed, untested
 from course_lib.system.errors import CourseError

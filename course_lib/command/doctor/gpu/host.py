@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from course_lib.command.assess import slots
+from course_grader.script import slots
 from course_lib.system.errors import last_line
 from course_lib.system.gpus import TIMEOUT_S
 

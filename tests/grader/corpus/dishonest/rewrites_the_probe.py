@@ -2,12 +2,12 @@
 #: dishonest/dummy_reductions
 #: - hvd.init()
 #: + hvd.init()
-#: + import course_lib.ranks.probe.training
+#: + import course_lib.ranks.instrumentation.training
 #: +
 #: +
 #: + def agree(weights):
 #: +     return "0123456789abcdef"
 #: +
 #: +
-#: + course_lib.ranks.probe.training.digest.__code__ = agree.__code__
-#: + course_lib.ranks.probe.training.digest = agree
+#: + course_lib.ranks.instrumentation.training.digest.__code__ = agree.__code__
+#: + course_lib.ranks.instrumentation.training.digest = agree

@@ -1,0 +1,118 @@
+"""The class's gradebook: nbgrader's database of assignments, learners and scores."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import shutil
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from course_grader.classroom.submissions import Submission
+from course_lib.authoring import masters
+from course_lib.authoring.master_format import Master
+from course_lib.notebook import jupyter
+from course_lib.system.errors import CourseError
+from course_lib.system.files import replacing, write
+
+GRADEBOOK = "gradebook.db"
+TEMPORARY_PREFIX = "course-grade-"  # of folders that a killed run may leave
+
+
+def enter(notebooks: list[Master], gradebook: Path) -> None:
+    """Enter notebooks into a gradebook. NbGraderException where it holds grades for other cells."""
+    from nbgrader.converters import GenerateAssignment
+    from nbgrader.coursedir import CourseDirectory
+
+    config = masters.nbgrader_config()
+    with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX) as root, _quiet(), jupyter.programs():
+        for master in notebooks:
+            path = Path(root, "source", master.assignment, master.notebook.name)
+            write(path, masters.to_text(masters.source(master)).encode())
+        for assignment in sorted({master.assignment for master in notebooks}):
+            url = f"sqlite:///{gradebook}"
+            coursedir = CourseDirectory(root=root, assignment_id=assignment, db_url=url, config=config)
+            GenerateAssignment(coursedir=coursedir, config=config).start()
+
+
+def update(notebooks: list[Master], blank: Path, results: Path) -> None:
+    """Bring the class's gradebook up to date, wholly or not at all."""
+    from nbgrader.converters.base import NbGraderException
+
+    gradebook = results / GRADEBOOK
+    with replacing(gradebook) as new:
+        if not gradebook.exists():
+            shutil.copyfile(blank, new)
+            return
+        shutil.copyfile(gradebook, new)
+        try:
+            enter(notebooks, new)
+        except NbGraderException:
+            problem = f"{gradebook} is damaged or holds grades of older notebooks"
+            raise CourseError(f"{problem}; move {results} away and grade again.") from None
+
+
+def record(
+    graded: list[tuple[Submission, dict[str, Any]]], results: Path
+) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
+    """Put every result into the gradebook; return the rows of grades.csv and of not_graded.csv.
+
+    A score or comment that the instructor set by hand in the gradebook stands.
+    """
+    from nbgrader.api import Gradebook
+
+    rows, problems = [], []
+    with _quiet(), Gradebook(f"sqlite:///{results / GRADEBOOK}") as book:
+        for one, result in graded:
+            who = {"learner": one.learner, "assignment": one.assignment, "notebook": one.notebook}
+            if "problem" in result:
+                rows.append({**who, "reason": result["problem"]})
+                problems.append({**who, "reason": result["problem"]})
+                _withdraw(book, one)
+                continue
+            place = (one.notebook, one.assignment, one.learner)
+            book.update_or_create_student(one.learner)
+            book.update_or_create_submission(one.assignment, one.learner)
+            names = {cell.id: cell.name for cell in one.master.cells}
+            for name, told in result["exercises"].items():
+                kept = book.find_grade(name, *place)
+                kept.auto_score = told["score"]
+                kept.needs_manual_grade = kept.manual_score is not None
+                book.db.commit()
+                about = {"max_score": told["max_score"], "reason": told["reason"]}
+                rows.append({**who, "exercise": names[name], "score": kept.score, **about})
+                if not told["sound"]:  # of a script each criterion says the same
+                    where = "" if one.master.script else f"Exercise {names[name]}: "
+                    problem = {**who, "reason": where + told["reason"]}
+                    problems += [problem] if problem not in problems else []
+            for name, text in result["comments"].items():
+                book.find_comment(name, *place).auto_comment = text
+            book.db.commit()
+    return rows, problems
+
+
+def _withdraw(book: Any, one: Submission) -> None:
+    """Take out the scores of an earlier submission; what the instructor set by hand stands."""
+    from nbgrader.api import MissingEntry
+
+    for cell in one.master.cells if one.master else ():
+        with contextlib.suppress(MissingEntry):
+            book.find_grade(cell.id, one.notebook, one.assignment, one.learner).auto_score = None
+    book.db.commit()
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """nbgrader logs, with tracebacks, what we say in one sentence; SQLAlchemy warns of nbgrader's ways."""
+    logger = logging.getLogger("traitlets")
+    level = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

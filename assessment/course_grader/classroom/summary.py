@@ -1,0 +1,65 @@
+"""What comes of grading a class: the tables in its results, and the summary in the terminal."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from course_grader.classroom.preprocessors import LOOK
+from course_lib.system.files import write
+
+COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason"]
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What `grade` did: where the results are, the rows of grades.csv, what could not be graded and why."""
+
+    results: Path
+    rows: list[dict[str, Any]]
+    problems: list[dict[str, str]]
+
+    @property
+    def code(self) -> int:
+        """The exit code of `course grade`."""
+        return 1 if self.problems else 0
+
+
+def write_tables(results: Path, rows: list[dict[str, Any]], problems: list[dict[str, str]]) -> None:
+    """Write grades.csv and not_graded.csv."""
+    import pandas
+
+    for name, table, columns in (
+        ("grades.csv", rows, COLUMNS),
+        ("not_graded.csv", problems, [*COLUMNS[:3], "reason"]),
+    ):
+        text = pandas.DataFrame(table, columns=columns).to_csv(index=False)
+        write(results / name, text.encode("utf-8", "backslashreplace"))
+
+
+def show(summary: Summary) -> None:
+    """Print the scores, the problems, and where the results are."""
+    console = Console()
+    table = Table("learner", "notebook", "score")
+    totals: dict[tuple[str, str], list[float]] = {}
+    for row in summary.rows:
+        if "score" in row:
+            total = totals.setdefault((row["learner"], row["notebook"]), [0.0, 0.0])
+            total[0] += row["score"]
+            total[1] += row["max_score"]
+    for (learner, notebook), (score, maximum) in totals.items():
+        table.add_row(escape(learner), notebook, f"{score:g} of {maximum:g}")
+    console.print(table)
+    looks = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
+    for learner, reason in looks:
+        what = f"{learner}: {reason} To let it count, course grade … --accept {learner}"
+        console.print(what, markup=False, highlight=False)
+    for problem in summary.problems:
+        what = f"{problem['learner']}, {problem['notebook']}"
+        console.print(f"Could not be graded: {what}: {problem['reason']}", markup=False, highlight=False)
+    console.print(f"Results: {summary.results}", markup=False)

@@ -1,0 +1,69 @@
+"""The contract as learners read it: what is asked on this host, and what each criterion is worth."""
+
+from __future__ import annotations
+
+import html
+from dataclasses import dataclass
+
+from course_grader.display import report
+from course_grader.script import contract
+from course_grader.script import criteria as assessed
+from course_grader.script.contract import Contract, Profile
+from course_lib.ranks import launch
+
+
+@dataclass(frozen=True)
+class Terms:
+    """A contract under one of its profiles; a cell that ends with it shows it."""
+
+    contract: Contract
+    profile: Profile
+    ranks: int
+
+    @property
+    def asked(self) -> dict[str, str]:
+        """What is asked, by name."""
+        contract, profile = self.contract, self.profile
+        data = contract.data + (f", the first {profile.images:,} images" if profile.images else "")
+        most = sum(contract.points.values())
+        return {
+            "profile": profile.name,
+            "data": data,
+            "ranks": str(self.ranks),
+            "time limit": f"{profile.seconds:g} s",
+            **({"global batch": f"at least {profile.batch:,} images an update"} if profile.batch else {}),
+            **({"updates": f"at most {profile.updates:,}"} if profile.updates else {}),
+            "training accuracy": f"at least {profile.train_accuracy:g}",
+            "test accuracy": f"at least {profile.test_accuracy:g}",
+            "to pass": f"{contract.pass_points:g} of {most:g} points, and all that is required",
+            "script": f"at most {contract.largest:g} KB",
+            "memory": f"at most {contract.limits.memory:g} GB for each rank",
+        }
+
+    @property
+    def criteria(self) -> list[tuple[str, float, bool]]:
+        """(title, points, whether nobody passes without it) of each criterion."""
+        required = self.contract.required
+        return [(one.title, one.max_points, one.id in required) for one in assessed.with_points(self.contract.points)]
+
+    def __str__(self) -> str:
+        lines = [f"{name + ':':<19}{text}" for name, text in self.asked.items()]
+        lines += [f"{points:3g} points  {title}{', required' * must}" for title, points, must in self.criteria]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        facts = "".join(f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in self.asked.items())
+        rows = "".join(
+            f"<li><b>·</b><span>{html.escape(title)}{', <b>required</b>' * must}</span><b>{points:g}</b></li>"
+            for title, points, must in self.criteria
+        )
+        return f'{report.CSS}<div class="course-report"><dl>{facts}</dl><ul>{rows}</ul></div>'
+
+
+def read(profile: str | None = None) -> Terms:
+    """The course's contract; `profile` as in `Contract.profile`. CourseError where it is wrong."""
+    agreed = contract.read()
+    chosen = agreed.profile(profile)
+    return Terms(agreed, chosen, chosen.ranks or launch.default_ranks())

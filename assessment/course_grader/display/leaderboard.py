@@ -1,0 +1,235 @@
+"""The class's leaderboard: who passed, by the time to the target, as far as the runs keep the closed division's rules.
+
+A time is calibrated: divided by the factor by which its host is slower than the reference host (see `calibration`).
+Where a script was run again, its place goes by the median of the further runs, and the run that was graded, which is
+why it was run again, does not count: the best of many single runs is a lucky one.
+"""
+
+from __future__ import annotations
+
+import csv
+import html
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+
+from course_grader.display.report import CSS
+from course_grader.script.contract import Contract
+from course_grader.script.grader import Outcome
+from course_lib import statistics
+from course_lib.system.errors import CourseError
+
+FILE = "leaderboard.csv"  # beside a learner's script: where their own attempts stand in the class
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A learner who passed: what came of the graded run, of further runs, and how many of their scripts were graded."""
+
+    learner: str
+    outcome: Outcome
+    attempts: int = 1
+    again: tuple[Outcome, ...] = ()
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the leaderboard.
+
+    Attributes:
+        place: None where a `rule` is broken, which then is a sentence.
+        seconds: calibrated; of several runs the median, which lies in `low` to `high` with 95 % confidence.
+        runs: those of which `seconds` tells.
+        measured: seconds on the clock, before calibration by `factor`; of several runs the median.
+        test_accuracy: from 0 to 1; of several runs the median.
+    """
+
+    place: int | None
+    learner: str
+    seconds: float
+    low: float
+    high: float
+    runs: int
+    measured: float
+    factor: float
+    ranks: int
+    test_accuracy: float
+    attempts: int
+    profile: str
+    rule: str = ""
+
+
+COLUMNS = tuple(field.name for field in fields(Row))
+
+
+def broken(outcome: Outcome, contract: Contract) -> str:
+    """The first rule of the closed division that a run breaks, as a sentence; "" where it keeps them all.
+
+    The same data, number of ranks and sandbox for all, and each criterion met in full: who passes with a smaller
+    training has not done the same work. The same network is given: other weights can't be read.
+    """
+    ranks = contract.profiles[outcome.profile].ranks
+    if outcome.data != contract.data:
+        return f"It trained on {outcome.data}, not on {contract.data}."
+    if ranks and outcome.ranks != ranks:
+        return f"It ran on {outcome.ranks} ranks, not on {ranks}."
+    if outcome.sandbox != "bubblewrap":
+        return "It was not confined while it ran."
+    return next((f"{one.title}: {one.reason}" for one in outcome.verdicts if not one.passed), "")
+
+
+def ranked(entries: Sequence[Entry], contract: Contract) -> list[Row]:
+    """The rows of the leaderboard: places by time, equal times by accuracy; those that were run again come first.
+
+    Who breaks a rule stands at the end, without a place.
+    """
+    rows = [_row(entry, contract) for entry in entries]
+    kept = sorted((row for row in rows if not row.rule), key=_merit)
+    merits = [_merit(row) for row in kept]
+    placed = [replace(row, place=1 + merits.index(merit)) for row, merit in zip(kept, merits)]
+    return placed + sorted((row for row in rows if row.rule), key=lambda row: row.learner)
+
+
+def standing(outcome: Outcome, rows: Sequence[Row], contract: Contract) -> str:
+    """Where a run would stand among `rows`, as a sentence."""
+    if not outcome.passed:
+        return "It would not stand on the class's leaderboard: it did not pass."
+    if rule := broken(outcome, contract):
+        return f"It would have no place on the class's leaderboard. {rule}"
+    mine = _row(Entry("", outcome), contract)
+    others = [row for row in rows if row.place]
+    if others and others[0].profile != mine.profile:
+        return f"The class's leaderboard is one of the profile {others[0].profile}, this run is of {mine.profile}."
+    better = sum((row.seconds, -row.test_accuracy) < (mine.seconds, -mine.test_accuracy) for row in others)
+    return f"It would have place {better + 1} of {len(others) + 1} on the class's leaderboard ({mine.seconds:.1f} s)."
+
+
+def standing_beside(script: Path, outcome: Outcome, contract: Contract) -> str:
+    """Where a run would stand on the leaderboard that lies beside `script`; "" where none does.
+
+    Of a damaged one it says so: what a run is worth does not hang on it.
+    """
+    try:
+        return standing(outcome, read(script.with_name(FILE)), contract)
+    except OSError:
+        return ""
+    except CourseError as problem:
+        return str(problem)
+
+
+def to_csv(rows: Sequence[Row]) -> str:
+    """The rows as text; what has no value is empty."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        values = [getattr(row, column) for column in COLUMNS]
+        writer.writerow(["" if value is None or value == math.inf else value for value in values])
+    return text.getvalue()
+
+
+def read(path: Path) -> list[Row]:
+    """The rows of which `to_csv` made a file. CourseError where it is none; OSError where it can't be read."""
+    kinds = {"learner": str, "profile": str, "rule": str, **dict.fromkeys(("place", "runs", "ranks", "attempts"), int)}
+    try:
+        header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
+        if tuple(header) != COLUMNS:
+            raise ValueError
+        return [
+            Row(**{name: kinds.get(name, float)(cell) if cell else _EMPTY[name] for name, cell in zip(COLUMNS, line)})
+            for line in lines
+        ]
+    except (ValueError, TypeError):
+        raise CourseError(f"{path} is no leaderboard of `course grade`: remove it.") from None
+
+
+_EMPTY = {**dict.fromkeys(COLUMNS, math.inf), "place": None, "learner": "", "profile": "", "rule": ""}
+
+
+def page(rows: Sequence[Row], setting: str) -> str:
+    """The leaderboard as a page of its own; `setting` says what was run, in a few words."""
+    body = "".join(_line(row) for row in rows if row.place) or '<tr><td colspan="7">Nobody yet.</td></tr>'
+    names = ("place", "", "time", "on the clock ÷ factor", "ranks", "test accuracy", "scripts graded")
+    head = "".join(f"<th>{name}</th>" for name in names)
+    out = "".join(f"<dt>{html.escape(row.learner)}</dt><dd>{html.escape(row.rule)}</dd>" for row in rows if row.rule)
+    again = max((row.runs for row in rows), default=1)
+    notes = [
+        "Time: from the start of the ranks to their end, divided by how much slower the host is than the reference."
+    ]
+    if again > 1:
+        notes.append(
+            f"Places by the median of further runs ({again} each), with its 95 % interval; intervals that overlap may "
+            "as well stand in the other order. Those below with a single run could have been lucky or unlucky."
+        )
+    else:
+        notes.append("One run each: neighbours may stand in the other order next time.")
+    return (
+        f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Leaderboard</title>{CSS}{_STYLE}</head>'
+        f'<body><div class="course-report"><h1>Leaderboard</h1><p>{html.escape(setting)}</p>'
+        f'<table class="course-leaderboard"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
+        + (f"<h2>Passed, but not by the rules of the closed division</h2><dl>{out}</dl>" if out else "")
+        + "".join(f"<small>{html.escape(note)}</small>" for note in notes)
+        + "</div></body></html>"
+    )
+
+
+_STYLE = """<style>
+body { margin: 24px; }
+.course-report h1 { margin: 0; font-size: 20px; }
+.course-report h2 { margin: 24px 0 8px; font-size: 15px; }
+.course-leaderboard { width: 100%; border-collapse: collapse; }
+.course-leaderboard :is(th, td) { padding: 5px 12px 5px 0; border-top: 1px solid #ddd; text-align: left; }
+.course-leaderboard th { border: none; color: #666; font-weight: normal; }
+.course-leaderboard tbody td:nth-child(-n + 2) { font-weight: 600; }
+</style>"""
+
+
+def _line(row: Row) -> str:
+    time = f"{row.seconds:.1f} s"
+    if row.runs > 1:
+        high = "not reached" if row.high == math.inf else f"{row.high:.1f}"
+        time += f" ({row.low:.1f} to {high}; {row.runs} runs)"
+    clock = f"{row.measured:.1f} s ÷ {row.factor:.2f}"
+    cells = (row.place, row.learner, time, clock, row.ranks, f"{row.test_accuracy:.3f}", row.attempts)
+    return "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in cells) + "</tr>"
+
+
+def _row(entry: Entry, contract: Contract) -> Row:
+    first = entry.outcome
+    rule = broken(first, contract)
+    if not entry.again:
+        seconds = low = high = _calibrated(first)
+        measured, accuracy = first.seconds, first.test_accuracy
+    else:
+        good = [one for one in entry.again if one.passed and not broken(one, contract)]
+        times = [_calibrated(one) for one in good] + [math.inf] * (len(entry.again) - len(good))
+        seconds, low, high = statistics.median(times)
+        measured = statistics.median([one.seconds or 0.0 for one in entry.again])[0]
+        accuracy = statistics.median([one.test_accuracy or 0.0 for one in entry.again])[0]
+        if seconds == math.inf:
+            rule = rule or f"Of {len(entry.again)} further runs {len(good)} passed by the rules: less than half count."
+    return Row(
+        place=None,
+        learner=entry.learner,
+        seconds=round(seconds, 1),
+        low=round(low, 1),
+        high=round(high, 1),
+        runs=len(entry.again) or 1,
+        measured=round(measured, 1),
+        factor=first.factor,
+        ranks=first.ranks,
+        test_accuracy=round(accuracy, 4),
+        attempts=entry.attempts,
+        profile=first.profile,
+        rule=rule,
+    )
+
+
+def _calibrated(outcome: Outcome) -> float:
+    return outcome.seconds / max(outcome.factor, 1.0)
+
+
+def _merit(row: Row) -> tuple[bool, float, float]:
+    return row.runs == 1, row.seconds, -row.test_accuracy

@@ -1,0 +1,128 @@
+"""The outcome of an assessment as people see it: `page` in notebooks and feedback, `show` in a terminal."""
+
+from __future__ import annotations
+
+import html
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from course_lib.notebook.judging import Verdict
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from course_grader.script.grader import Outcome
+
+CSS = "<style>" + Path(__file__).with_name("report.css").read_text(encoding="utf-8") + "</style>"
+LOOK = "Training does not need this; the script passes when a person has looked at it:"
+_MARKS = {"full": "✓", "part": "◐", "none": "✗"}
+
+
+def page(outcome: Outcome, title: str = "") -> str:
+    """An assessment's outcome as HTML, for notebooks and feedback pages."""
+    facts = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in facts_of(outcome))
+    rows = []
+    for verdict in outcome.verdicts:
+        kind = _kind(verdict)
+        hint = f"<i>{html.escape(verdict.hint)}</i>" if verdict.hint else ""
+        rows.append(
+            f'<li class="course-report-{kind}"><b>{_MARKS[kind]}</b>'
+            f"<div><b>{html.escape(verdict.title)}</b><br>{html.escape(verdict.reason)}{hint}</div>"
+            f"<b>{_of(verdict.points, verdict.max_points)}</b></li>"
+        )
+    look = ""
+    if outcome.look:
+        found = "".join(f"<li>{html.escape(line)}</li>" for line in outcome.look)
+        look = f'<div class="course-report-found">{html.escape(LOOK)}<ul>{found}</ul></div>'
+    error = f"<div>What went wrong:</div><pre>{html.escape(outcome.error)}</pre>" if outcome.error else ""
+    notes = "".join(f"<small>{html.escape(note)}</small>" for note in outcome.weaknesses)
+    beside = " · ".join([*([title] if title else []), setting(outcome)])
+    return (
+        f'{CSS}<div class="course-report">'
+        f'<div class="course-report-score course-report-{_colour(outcome)}">'
+        f"<b>{headline(outcome)}</b><span>{html.escape(beside)}</span></div>"
+        f"<dl>{facts}</dl>{look}{error}<ul>{''.join(rows)}</ul>{notes}</div>"
+    )
+
+
+def show(outcome: Outcome, console: Console | None = None) -> None:
+    """Print an assessment's outcome in the terminal."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = console or Console(highlight=False)
+    colours = {"full": "green", "part": "yellow", "none": "red"}
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1))
+    table.add_column("")
+    table.add_column("criterion", ratio=2)
+    table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("reason", ratio=5, overflow="fold")
+    for verdict in outcome.verdicts:
+        kind = _kind(verdict)
+        reason = Text(verdict.reason)
+        if verdict.hint:
+            reason.append(f"\n→ {verdict.hint}", style="italic")
+        points = _of(verdict.points, verdict.max_points)
+        table.add_row(Text(_MARKS[kind], style=f"bold {colours[kind]}"), Text(verdict.title), points, reason)
+    console.print(table)
+    if outcome.error:
+        console.print("What went wrong:")
+        console.print(Text(outcome.error, style="dim"))
+        console.print()
+    for name, text in facts_of(outcome):
+        console.print(Text(f"{name + ':':<21} {text}"))
+    if outcome.look:
+        console.print(Text(LOOK, style="yellow"))
+    for line in outcome.look:
+        console.print(Text(f"  {line}", style="yellow"))
+    for note in outcome.weaknesses:
+        console.print(Text(note, style="yellow"))
+    style = {"passed": "bold green", "look": "bold yellow", "failed": "bold red"}[_colour(outcome)]
+    console.print(Text.assemble((headline(outcome), style), f"   {setting(outcome)}"))
+
+
+def headline(outcome: Outcome) -> str:
+    """The outcome in a few words."""
+    points = f"{_of(outcome.score, outcome.max_score)} points"
+    if outcome.needs_a_look:
+        return f"Needs a look: {points}"
+    return f"Passed: {points}" if outcome.passed else f"Not passed: {points}"
+
+
+def _colour(outcome: Outcome) -> str:
+    return "passed" if outcome.passed else "look" if outcome.needs_a_look else "failed"
+
+
+def setting(outcome: Outcome) -> str:
+    """What was assessed under which conditions, in a few words."""
+    ranks = f"{outcome.ranks} rank" + ("" if outcome.ranks == 1 else "s")
+    return f"profile {outcome.profile} · {ranks} · {outcome.data}"
+
+
+def facts_of(outcome: Outcome) -> list[tuple[str, str]]:
+    """What was measured and what was only claimed, as (name, text)."""
+    facts = []
+    if outcome.seconds is not None:
+        facts.append(("time", f"{outcome.seconds:.1f} s of {_limit(outcome)}"))
+    for name, value in (("training accuracy", outcome.train_accuracy), ("test accuracy", outcome.test_accuracy)):
+        facts.append((name, "not measured" if value is None else f"{value:.3f}, measured from the saved weights"))
+    if outcome.claimed is not None:
+        facts.append(("claimed accuracy", f"{outcome.claimed:.3f}, the last one that the script printed; not counted"))
+    return facts
+
+
+def _limit(outcome: Outcome) -> str:
+    if outcome.factor <= 1:
+        return f"{outcome.limit:.0f} s"
+    base = outcome.limit / outcome.factor
+    return f"{outcome.limit:.0f} s ({base:.0f} s × {outcome.factor:.2f}: this host is slower than the reference host)"
+
+
+def _kind(verdict: Verdict) -> str:
+    return "full" if verdict.passed else "part" if verdict.points > 0 else "none"
+
+
+def _of(points: float, most: float) -> str:
+    return f"{points:.4g} of {most:g}"

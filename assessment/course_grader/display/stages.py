@@ -1,0 +1,37 @@
+"""What `course assess` and `course grade` show in a terminal while an assessment runs."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+
+from rich.console import Console
+
+from course_lib.ranks.launch import Event
+
+MAX_IMAGES = 10**12  # images that a rank may claim to have trained on: the number comes from the script's process
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[Event], None]]:
+    """One line on standard error that tells an assessment's stage, the time and what is left of its limit."""
+    err = Console(stderr=True)
+    began, stage, images = time.monotonic(), Event("stage", None, 0.0, {"text": "Starting", "limit": None}), {}
+
+    with err.status("Starting") as status:
+
+        def follow(event: Event) -> None:
+            nonlocal began, stage
+            if event.kind == "stage":
+                began, stage = time.monotonic(), event
+                images.clear()
+                if not err.is_terminal:
+                    err.print(event.data["text"], markup=False, highlight=False)
+            elif isinstance(number := event.data.get("images"), int) and 0 <= number < MAX_IMAGES:
+                images[event.rank] = number
+            seconds, limit = time.monotonic() - began, stage.data["limit"]
+            text = f"{stage.data['text']}: {seconds:.0f} s" + (f" of {limit:.0f} s" if limit else "")
+            status.update(text + (f", {sum(images.values()):,} images" if images else ""))
+
+        yield follow

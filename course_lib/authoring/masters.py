@@ -1,0 +1,121 @@
+"""Masters → notebooks (`master_format` tells what a master is).
+
+The solution notebook has everything; it is for instructors and never committed. nbgrader's source notebook is the
+same without instructor cells. From it nbgrader's own preprocessors make the learner's notebook, which is committed
+beside the master.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable
+
+from course_lib.authoring import conversions
+from course_lib.authoring.leaks import leaks
+from course_lib.authoring.master_format import Cell, Master, find, read
+from course_lib.system.errors import CourseError
+from course_lib.system.files import write
+from course_lib.system.paths import ROOT
+
+if TYPE_CHECKING:
+    from nbformat import NotebookNode
+
+STUB = "# Your code here\nraise NotImplementedError()"
+
+
+def solution(master: Master) -> NotebookNode:
+    """The instructor's notebook: everything, markers included."""
+    return _notebook(master.cells)
+
+
+def source(master: Master) -> NotebookNode:
+    """What nbgrader calls the source: the solution notebook without the instructor's cells."""
+    return _notebook(cell for cell in master.cells if cell.kind != "instructor")
+
+
+def learner(master: Master) -> NotebookNode:
+    """The learner's notebook, cut from the source by nbgrader. CourseError if a line of an answer is left."""
+    from nbgrader import preprocessors as steps
+
+    notebook = source(master)
+    for step in (
+        steps.LockCells,
+        steps.ClearSolutions,
+        steps.ClearOutput,
+        steps.CheckCellMetadata,
+        steps.ClearHiddenTests,
+        steps.ComputeChecksums,
+        steps.CheckCellMetadata,
+    ):
+        notebook, _ = step(config=nbgrader_config()).preprocess(notebook, {})
+    if found := leaks(master, [to_text(notebook)]):
+        raise CourseError(f"{master.path}: the learner's notebook would show `{found[0]}`, a part of an answer.")
+    return notebook
+
+
+def nbgrader_config() -> Any:
+    """The settings under which both our build and nbgrader's own generate step cut a notebook."""
+    from traitlets.config import Config
+
+    config = Config()
+    config.ClearSolutions.code_stub = {"python": STUB}
+    return config
+
+
+def to_text(notebook: NotebookNode) -> str:
+    """The bytes of a notebook file: sorted keys, nothing that depends on the time or on a version."""
+    import nbformat
+
+    return nbformat.writes(notebook).rstrip("\n") + "\n"
+
+
+def learner_notebooks(root: Path) -> Iterator[tuple[Path, str]]:
+    """Producer for `build`: every master's learner notebook."""
+    for path in find(root):
+        master = read(path)
+        yield master.notebook, to_text(learner(master))
+
+
+# What `build` keeps fresh: each producer yields (path, content) for a course folder.
+PRODUCERS: list[Callable[[Path], Iterable[tuple[Path, str]]]] = [learner_notebooks, conversions.references]
+
+
+def build(check: bool = False, root: Path = ROOT) -> list[Path]:
+    """Generate whatever comes from masters; return what was out of date. With `check`, write nothing.
+
+    CourseError where a master is wrong; then nothing is written at all.
+    """
+    stale = []
+    for produce in PRODUCERS:
+        for path, text in produce(root):
+            if not path.exists() or path.read_bytes() != text.encode():
+                stale.append((path, text))
+    if not check:
+        for path, text in stale:
+            write(path, text.encode())
+    return [path for path, _ in stale]
+
+
+def _notebook(cells: Iterable[Cell]) -> NotebookNode:
+    from nbformat import v4
+
+    made = []
+    for cell in cells:
+        new = (v4.new_markdown_cell if cell.markdown else v4.new_code_cell)(cell.source, id=cell.id)
+        if cell.kind not in ("editable", "instructor"):
+            new.metadata["nbgrader"] = {
+                "grade": cell.kind == "hidden",
+                "grade_id": cell.id,
+                "locked": cell.kind != "exercise",
+                "schema_version": 3,
+                "solution": cell.kind == "exercise",
+                "task": False,
+            }
+        if cell.kind == "hidden":
+            new.metadata.nbgrader["points"] = cell.points
+        made.append(new)
+    kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
+    notebook = v4.new_notebook(cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})
+    notebook.nbformat_minor = 5
+    return notebook

@@ -1,0 +1,658 @@
+"""Grading a class: each learner gets what they earned, and nobody's submission touches another's."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import pandas
+import psutil
+import pytest
+from rich.progress import Progress
+
+from course_grader.classroom import gradebook, grading, one_submission, runner, submissions
+from course_grader.classroom.summary import COLUMNS, Summary
+from course_lib.authoring import masters
+from course_lib.system.errors import CourseError
+from course_lib.system.paths import ROOT
+
+FIXTURES = (ROOT / "tests" / "notebooks" / "fixtures").resolve()
+TINY = FIXTURES / "labs" / "lab0_tiny"
+NAME = "0a_two_exercises"
+MASTER = masters.read(TINY / f"{NAME}.py")
+KNOWN = {NAME: MASTER}
+EXERCISES = ("slope", "script", "shout")
+SLOPE = "def slope(x, y):\n    return sum(b / a for a, b in zip(x, y)) / len(x)"
+SHOUT = 'def shout(text):\n    return text.upper() + "!!!"'
+SCRIPT = "print(42)\n"
+
+
+def notebook(slope=SLOPE, shout=SHOUT):
+    """The learner's notebook with these two exercises written."""
+    made = masters.learner(MASTER)
+    for cell in made.cells:
+        cell.source = {"slope": slope, "shout": shout}.get(cell.id, cell.source)
+    return made
+
+
+def hand_in(directory, learner, made, script=SCRIPT, name=NAME, folder="lab0_tiny"):
+    place = directory / learner / folder
+    place.mkdir(parents=True, exist_ok=True)
+    text = made if isinstance(made, str) else nbformat.writes(made)
+    (place / f"{name}.ipynb").write_text(text)
+    if script is not None:
+        (place / "script.py").write_text(script)
+    return place
+
+
+def code(source):
+    return nbformat.v4.new_code_cell(source)
+
+
+class TestJudge:
+    """What nbgrader takes for a score (FACTS: it fails open) and what we do."""
+
+    def judge(self, *outputs, points=4.0):
+        return one_submission_judge([nbformat.from_dict(output) for output in outputs], points)
+
+    @pytest.mark.parametrize(
+        "text, score",
+        [("3.0", 3.0), ("0.0", 0.0), ("4.0", 4.0), ("4", 4.0), ("1e-05", 1e-05), ("5.0", 4.0), ("-1.0", 0.0)],
+    )
+    def test_a_number_counts_within_its_bounds(self, text, score):
+        assert self.judge(result(text))[0] == score
+
+    @pytest.mark.parametrize(
+        "text",
+        ["np.float64(3.0)", "None", "True", "nan", "inf", "", "[4.0]", "'4.0'", "Output()", "4.0 points"],
+    )
+    def test_anything_else_is_no_score(self, text):
+        assert self.judge(result(text)) == (None, "The test gave no score.")
+
+    def test_no_result_and_two_results_are_no_score(self):
+        assert self.judge()[0] is None
+        assert self.judge(stream("fine"))[0] is None
+        assert self.judge(result("4.0"), result("4.0"))[0] is None
+
+    def test_standard_error_costs_nothing(self):
+        assert self.judge(stream("W0000 framework", "stderr"), result("4.0")) == (4.0, "")
+
+    def test_an_error_is_zero_and_named(self):
+        failed = {"output_type": "error", "ename": "ValueError", "evalue": "secret", "traceback": []}
+        assert self.judge(stream("1 of 2 is right.\n"), failed) == (
+            0.0,
+            "1 of 2 is right. The test ended in ValueError.",
+        )
+        slow = {"output_type": "error", "ename": "CellTimeoutError", "evalue": "", "traceback": []}
+        assert self.judge(slow) == (0.0, "The test took too long.")
+
+    def test_what_the_test_said_is_the_reason_for_lost_points(self):
+        assert self.judge(stream("1 of 2\n is right."), result("2.0")) == (2.0, "1 of 2 is right.")
+        assert self.judge(stream("all right"), result("4.0")) == (4.0, "")
+
+
+def one_submission_judge(outputs, points):
+    from course_grader.classroom import preprocessors
+
+    return preprocessors.judge(outputs, points)
+
+
+def result(text):
+    return {
+        "output_type": "execute_result",
+        "data": {"text/plain": text},
+        "metadata": {},
+        "execution_count": 1,
+    }
+
+
+def stream(text, name="stdout"):
+    return {"output_type": "stream", "name": name, "text": text}
+
+
+class TestSanitise:
+    @pytest.fixture
+    def sanitise(self, tmp_path):
+        def sanitise(made):
+            path = tmp_path / f"{NAME}.ipynb"
+            path.write_text(made if isinstance(made, str) else json.dumps(made))
+            return submissions.sanitise(path, MASTER)
+
+        return sanitise
+
+    def test_takes_the_learners_cells_and_nothing_else(self, sanitise):
+        made = notebook()
+        expected = {cell.id: cell.source for cell in masters.source(MASTER).cells}
+        for cell in made.cells:
+            if MASTER.cells[0].id == cell.id or cell.id.endswith("-test"):
+                cell.source = "4.0"
+            if cell.source == "scale = 2.0":
+                cell.source = "scale = 3.0"
+                editable = cell.id
+        made.cells.insert(0, code("import os; os._exit(0)"))
+        made.cells.append(code("def slope(x, y): return 1"))
+        made.metadata["kernelspec"]["name"] = "bash"
+        clean = sanitise(made)
+        sources = {cell.id: cell.source for cell in clean.cells}
+        assert sources == {**expected, "slope": SLOPE, "shout": SHOUT, editable: "scale = 3.0"}
+        assert clean.metadata.kernelspec.name == "python3"
+
+    def test_keeps_the_courses_order_points_and_no_outputs(self, sanitise):
+        made = notebook()
+        made.cells.reverse()
+        for cell in made.cells:
+            if cell.id == "slope-test":
+                cell.metadata.nbgrader.update(points=400.0, grade=False, solution=True, locked=False)
+            if cell.cell_type == "code":
+                cell.outputs = [nbformat.v4.new_output("stream", text="old")]
+        clean, source = sanitise(made), masters.source(MASTER)
+        assert [cell.id for cell in clean.cells] == [cell.id for cell in source.cells]
+        assert [cell.metadata for cell in clean.cells] == [cell.metadata for cell in source.cells]
+        assert not any(cell.get("outputs") for cell in clean.cells)
+
+    def test_a_locked_cell_that_is_gone_comes_back(self, sanitise):
+        made = notebook()
+        made.cells = [cell for cell in made.cells if cell.id in ("slope", "shout")]
+        assert len(sanitise(made).cells) == len(masters.source(MASTER).cells)
+
+    def test_cells_are_found_by_their_id_where_the_metadata_is_lost(self, sanitise):
+        made = notebook()
+        for cell in made.cells:
+            cell.metadata = {}
+        assert {cell.id: cell.source for cell in sanitise(made).cells}["slope"] == SLOPE
+
+    def test_the_same_cell_twice_is_fine_while_both_say_the_same(self, sanitise):
+        made = notebook()
+        made.cells.append(next(cell for cell in made.cells if cell.id == "slope"))
+        assert {cell.id: cell.source for cell in sanitise(made).cells}["slope"] == SLOPE
+
+    @pytest.mark.parametrize(
+        "broken",
+        [
+            "",
+            "not json",
+            "{}",
+            "[]",
+            "null",
+            '{"cells": 3}',
+            '{"cells": [3]}',
+            '{"cells": [{"metadata": {}, "source": [1]}]}',
+            '{"cells": [{"metadata": [], "source": ""}]}',
+            '{"cells": [{"metadata": {"nbgrader": 1}, "source": ""}]}',
+            '{"cells": [{"metadata": {}, "source": "\\ud800"}]}',
+            "[" * 100_000,
+        ],
+    )
+    def test_what_is_no_notebook_is_said_in_a_sentence(self, sanitise, broken):
+        with pytest.raises(submissions.Unusable, match="is no readable notebook"):
+            sanitise(broken)
+
+    def test_a_missing_exercise(self, sanitise):
+        made = notebook()
+        made.cells = [cell for cell in made.cells if cell.id != "shout"]
+        with pytest.raises(submissions.Unusable, match="exercise shout is missing"):
+            sanitise(made)
+
+    def test_an_exercise_in_two_versions(self, sanitise):
+        made = notebook()
+        again = nbformat.from_dict(next(cell for cell in made.cells if cell.id == "shout"))
+        made.cells.append(nbformat.from_dict({**again, "id": "other", "source": "def shout(text): return 1"}))
+        with pytest.raises(submissions.Unusable, match="exercise shout is there 2 times"):
+            sanitise(made)
+
+
+class TestFind:
+    def test_notebooks_in_a_labs_folder_or_directly(self, tmp_path):
+        hand_in(tmp_path, "learner01", notebook())
+        hand_in(tmp_path, "learner02", notebook(), folder="")
+        found = submissions.find(tmp_path, KNOWN)
+        assert [(one.learner, one.assignment, one.notebook) for one in found] == [
+            (learner, "lab0_tiny", NAME) for learner in ("learner01", "learner02")
+        ]
+
+    def test_other_notebooks_and_checkpoints_are_nobodys_business(self, tmp_path):
+        place = hand_in(tmp_path, "learner01", notebook())
+        for name in ("Untitled.ipynb", f"{NAME}-Copy1.ipynb", f".ipynb_checkpoints/{NAME}.ipynb"):
+            (place / name).parent.mkdir(exist_ok=True)
+            (place / name).write_text("{}")
+        (one,) = submissions.find(tmp_path, KNOWN)
+        assert one.path == place / f"{NAME}.ipynb"
+
+    @pytest.mark.parametrize(
+        "names, sentence",
+        [
+            ([f"lab0_tiny/{NAME} (1).ipynb"], f"It seems to be {NAME}.ipynb; give it that name."),
+            ([f"lab0_tiny/{NAME}.ipynb", f"{NAME}.ipynb"], "It was handed in more than once; keep one."),
+            (["Untitled.ipynb"], "No notebook of this course, only Untitled.ipynb was handed in."),
+            ([], "No notebook was handed in."),
+        ],
+    )
+    def test_what_cannot_be_told_is_said(self, tmp_path, names, sentence):
+        hand_in(tmp_path, "learner01", notebook())
+        for name in names:
+            (tmp_path / "learner02" / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / "learner02" / name).write_text("{}")
+        (tmp_path / "learner02").mkdir(exist_ok=True)
+        first, second = submissions.find(tmp_path, KNOWN)
+        assert first.master and not second.master
+        assert (second.learner, second.problem) == ("learner02", sentence)
+
+    def test_a_folder_that_is_none(self, tmp_path):
+        with pytest.raises(CourseError, match="is no folder"):
+            submissions.find(tmp_path / "missing", KNOWN)
+        with pytest.raises(CourseError, match="holds no notebook of this course"):
+            submissions.find(tmp_path, KNOWN)
+
+    def test_one_learners_folder_is_not_a_class(self, tmp_path):
+        hand_in(tmp_path, "learner01", notebook())
+        with pytest.raises(CourseError, match="is one learner's folder; give the folder above it"):
+            submissions.find(tmp_path / "learner01", KNOWN)
+
+    def test_a_folder_that_is_a_link_is_not_followed(self, tmp_path):
+        place = hand_in(tmp_path, "learner01", notebook())
+        (tmp_path / "learner02").mkdir()
+        (tmp_path / "learner02" / place.name).symlink_to(place)
+        first, second = submissions.find(tmp_path, KNOWN)
+        assert first.master and not second.master
+        assert second.problem == f"{place.name} is a link: ask for the folder itself."
+
+    def test_names_that_are_no_text_are_spelled_out(self, tmp_path):
+        hand_in(tmp_path, "learner01", notebook())
+        hand_in(tmp_path, os.fsdecode(b"jos\xe9"), notebook())
+        (tmp_path / "eve").mkdir()
+        (tmp_path / "eve" / os.fsdecode(b"b\xe9.ipynb")).touch()
+        eve, jose, first = sorted(submissions.find(tmp_path, KNOWN), key=lambda one: one.learner)
+        assert first.master and (eve.master, jose.master) == (None, None)
+        (tmp_path / "eve" / os.fsdecode(f"{NAME}-".encode() + b"\xe9.ipynb")).touch()
+        renamed = next(one for one in submissions.find(tmp_path, KNOWN) if one.learner == "eve")
+        assert renamed.notebook == f"{NAME}-\\xe9" and "It seems to be" in renamed.problem
+        assert "only b\\xe9.ipynb was handed in" in eve.problem
+        assert (jose.learner, jose.problem[:15]) == ("jos\\xe9", "The folder's na")
+
+    def test_a_link_out_of_the_folder_is_not_followed(self, tmp_path):
+        place = hand_in(tmp_path, "learner01", notebook(), script=None)
+        (tmp_path / "elsewhere.py").write_text(SCRIPT)
+        (place / "script.py").symlink_to(tmp_path / "elsewhere.py")
+        (one,) = submissions.find(tmp_path, KNOWN)
+        with pytest.raises(submissions.Unusable, match=r"script\.py is a link"):
+            submissions.scripts(one, masters.source(MASTER), ["script.py"])
+
+
+EVIL = """
+class Evil(float):
+    def __add__(self, other): return self
+    def __radd__(self, other): return self
+    def __rmul__(self, other): return self
+    def __truediv__(self, other): return self
+    def __lt__(self, other): return self
+    def __abs__(self): return self
+    def __rsub__(self, other): return self
+    def __repr__(self): return "full marks, please"
+
+
+def slope(x, y):
+    return Evil(1)
+"""
+PEEK = """
+def shout(text):
+    raise ValueError(text.upper())
+"""
+
+
+@pytest.fixture(scope="module")
+def graded(tmp_path_factory):
+    """A class, graded once: (folder of submissions, summary)."""
+    directory = tmp_path_factory.mktemp("class") / "submitted"
+    hand_in(directory, "full", notebook())
+    partial = notebook(slope="def slope(x, y):\n    return 3.0")
+    shadow = hand_in(directory, "partial", partial, "import json\nprint(json.loads('41'))\n", folder="")
+    (shadow / "json.py").write_text("def loads(text): return 42\n")
+    (shadow / "sitecustomize.py").write_text("print(42)\n")
+    # Cells, code and points of their own, where only the exercises count: and those are not done.
+    cheat = masters.learner(MASTER)
+    for cell in cheat.cells:
+        if cell.id.endswith("-test"):
+            cell.source = "400.0"
+            cell.metadata.nbgrader["points"] = 400.0
+    cheat.cells.insert(0, code("import builtins; builtins.slope = builtins.shout = None"))
+    cheat.cells.append(code("run_script = lambda: '42'"))
+    hand_in(directory, "cheat", cheat, script="print(41)\n")
+    hand_in(directory, "evil", notebook(slope=EVIL, shout=PEEK))
+    hand_in(directory, "dead", notebook(slope=f"{SLOPE}\nx = bytearray(2**40)", shout="def shout(text):\n    !id"))
+    hand_in(directory, "patch", notebook(slope=f"import sys\n{SLOPE}\nsys.modules.clear()"))
+    hand_in(directory, "broken", "{not json")
+    hand_in(directory, "scriptless", notebook(), script=None)
+    hand_in(directory, "renamed", notebook(), name=f"{NAME} (1)")
+    return directory, grading.grade(directory, jobs=2, root=FIXTURES)
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+class TestClass:
+    def scores(self, graded, learner):
+        rows = [row for row in graded[1].rows if row["learner"] == learner]
+        assert [row["exercise"] for row in rows] == list(EXERCISES)
+        return [row["score"] for row in rows]
+
+    def reasons(self, graded, learner):
+        return [row["reason"] for row in graded[1].rows if row["learner"] == learner]
+
+    def page(self, graded, learner):
+        return (graded[1].results / "feedback" / learner / "lab0_tiny" / f"{NAME}.html").read_text()
+
+    def test_full_marks_though_a_framework_warned(self, graded):
+        assert self.scores(graded, "full") == [4, 2, 1]
+        assert self.reasons(graded, "full") == ["", "", ""]
+
+    def test_partial_marks_with_the_reason(self, graded):
+        assert self.scores(graded, "partial") == [2, 0, 1]
+        assert self.reasons(graded, "partial")[0] == "1 of 2 slopes are right."
+
+    def test_added_and_changed_cells_change_nothing(self, graded):
+        assert self.scores(graded, "cheat") == [0, 0, 0]
+        assert [row["max_score"] for row in graded[1].rows if row["learner"] == "cheat"] == [4, 2, 1]
+
+    def test_a_file_named_json_changes_nothing(self, graded):
+        assert self.scores(graded, "partial")[1] == 0
+
+    def test_the_learners_script_is_graded_and_not_the_courses(self, graded):
+        assert self.scores(graded, "full")[1] == 2
+
+    def test_a_test_without_a_score_gives_none_and_is_listed(self, graded):
+        assert self.scores(graded, "evil") == [0, 2, 0]  # a number that says of itself what it likes is none
+        problems = [p["reason"] for p in graded[1].problems if p["learner"] == "evil"]
+        assert problems == ["Exercise slope: The test gave no score."]
+
+    def test_a_cell_that_breaks_costs_its_own_points_alone(self, graded):
+        assert self.scores(graded, "dead") == [0, 2, 0]
+        assert self.reasons(graded, "dead") == ["The test ended in MemoryError.", "", "The test ended in SyntaxError."]
+
+    def test_a_cell_that_reaches_for_the_interpreter_waits_for_a_person(self, graded):
+        assert self.scores(graded, "patch") == [0, 2, 1]
+        (problem,) = [p["reason"] for p in graded[1].problems if p["learner"] == "patch"]
+        assert problem == "Exercise slope: Needs a look: slope, line 4 reaches for sys.modules."
+
+    @pytest.mark.parametrize(
+        "learner, sentence",
+        [
+            ("broken", "is no readable notebook"),
+            ("scriptless", "script.py was not handed in with the notebook."),
+            ("renamed", f"It seems to be {NAME}.ipynb; give it that name."),
+        ],
+    )
+    def test_who_cannot_be_graded_is_listed_with_a_sentence_and_no_score(self, graded, learner, sentence):
+        (row,) = [row for row in graded[1].rows if row["learner"] == learner]
+        assert sentence in row["reason"] and "score" not in row
+        assert [p["reason"] for p in graded[1].problems if p["learner"] == learner] == [row["reason"]]
+        assert not (graded[1].results / "feedback" / learner).exists()
+
+    def test_exit_code_tells_that_something_could_not_be_graded(self, graded):
+        assert graded[1].code == 1
+        assert Summary(Path(), [], []).code == 0
+
+    def test_tables_say_the_same(self, graded):
+        table = pandas.read_csv(graded[1].results / "grades.csv", keep_default_na=False)
+        assert list(table.columns) == COLUMNS
+        assert len(table) == len(graded[1].rows)
+        assert list(table[table.learner == "partial"].score.astype(float)) == [2, 0, 1]
+        missing = pandas.read_csv(graded[1].results / "not_graded.csv")
+        assert set(missing.learner) == {"broken", "scriptless", "renamed", "patch", "evil"}
+
+    def test_gradebook_holds_the_grades(self, graded):
+        from nbgrader.api import Gradebook
+
+        with Gradebook(f"sqlite:///{graded[1].results / 'gradebook.db'}") as book:
+            assert book.find_submission("lab0_tiny", "partial").score == 3
+            assert book.find_assignment("lab0_tiny").max_score == 7
+            assert book.find_submission_notebook(NAME, "lab0_tiny", "cheat").score == 0
+
+    def test_feedback_shows_the_result_and_no_test(self, graded):
+        for learner in ("full", "partial", "cheat", "evil"):
+            page = self.page(graded, learner)
+            assert masters.leaks(MASTER, [page], kinds=["hidden"]) == []
+            assert "QUIET, PLEASE" not in page
+        assert "1 of 2 slopes are right." in self.page(graded, "partial")
+        assert "Score: 3.0 / 7.0" in self.page(graded, "partial")
+        assert "The test ended in NotImplementedError." in self.page(graded, "cheat")
+        assert "The test ended in ValueError." in self.page(graded, "evil")
+
+    def test_submissions_stay_as_they_were(self, graded):
+        left = {path.name for path in (graded[0] / "partial").iterdir()}
+        assert left == {f"{NAME}.ipynb", "script.py", "json.py", "sitecustomize.py"}
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+def test_what_an_instructor_has_looked_at_is_run_and_counts_until_it_changes(tmp_path, capsys):
+    directory = tmp_path / "submitted"
+
+    def scores(slope: str, *accept: str) -> list[float]:
+        shutil.rmtree(directory, ignore_errors=True)
+        hand_in(directory, "looked", notebook(slope=slope))
+        summary = grading.grade(directory, root=FIXTURES, accept=accept)
+        assert summary.code == (0 if summary.rows[0]["score"] else 1)
+        return [row["score"] for row in summary.rows]
+
+    suspicious = f"import sys\n{SLOPE}\nsys.modules"
+    assert scores(suspicious) == [0, 2, 1]
+    assert "looked: Needs a look: slope, line 4 reaches for sys.modules." in " ".join(capsys.readouterr().out.split())
+    assert scores(suspicious, "looked") == [4, 2, 1]
+    assert scores(suspicious) == [4, 2, 1]
+    assert scores(f"{suspicious}\n") == [0, 2, 1]
+    with pytest.raises(CourseError, match="Nothing was handed in by 'nobody'") as caught:
+        scores(suspicious, "nobody")
+    assert caught.value.code == 2
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+class TestAgain:
+    """A second run takes what is there; a grade set by hand stands."""
+
+    @pytest.fixture
+    def again(self, graded, tmp_path, monkeypatch):
+        """The graded class, copied; running anything is counted."""
+        for folder in (graded[0], graded[1].results):
+            shutil.copytree(folder, tmp_path / folder.name)
+        runs = []
+
+        def run(folder, master, stopping, extra, accepted):
+            runs.append(next(folder.glob("submitted/*/*/*.ipynb")).read_text())
+            raise submissions.Unusable("It was run.")
+
+        monkeypatch.setattr(runner, "_run", run)
+        return tmp_path / graded[0].name, runs
+
+    def test_what_did_not_change_is_not_run(self, graded, again):
+        directory, runs = again
+        summary = grading.grade(directory, root=FIXTURES)
+        assert runs == []
+        assert summary.rows == graded[1].rows
+
+    def test_what_failed_or_changed_is_run(self, again):
+        from nbgrader.api import Gradebook
+
+        directory, runs = again
+        (directory / "full" / "lab0_tiny" / "script.py").write_text("print(43)\n")
+        hand_in(directory, "broken", notebook())
+        summary = grading.grade(directory, root=FIXTURES)
+        assert len(runs) == 2  # full and broken
+        assert [row["reason"] for row in summary.rows if row["learner"] == "full"] == ["It was run."]
+        assert not (summary.results / "feedback" / "full" / "lab0_tiny" / f"{NAME}.html").exists()
+        with Gradebook(f"sqlite:///{summary.results / 'gradebook.db'}") as book:
+            assert book.find_submission("lab0_tiny", "full").score == 0  # no longer what was handed in before
+            assert book.find_submission("lab0_tiny", "partial").score == 3
+
+    def test_a_score_set_by_hand_stands(self, again):
+        from nbgrader.api import Gradebook
+
+        directory, _ = again
+        with Gradebook(f"sqlite:///{directory}-graded/gradebook.db") as book:
+            book.find_grade("slope-test", NAME, "lab0_tiny", "partial").manual_score = 3.5
+            book.db.commit()
+        summary = grading.grade(directory, root=FIXTURES)
+        assert [row["score"] for row in summary.rows if row["learner"] == "partial"] == [3.5, 0, 1]
+
+    def test_grades_of_an_older_version_are_not_mixed_with_new_ones(self, again, tmp_path):
+        directory, _ = again
+        course = tmp_path / "course"
+        shutil.copytree(FIXTURES, course)
+        path = course / "labs" / "lab0_tiny" / f"{NAME}.py"
+        path.write_text(path.read_text().replace('"shout"', '"cry"'))
+        masters.build(root=course)
+        before = (directory.with_name("submitted-graded") / "gradebook.db").read_bytes()
+        with pytest.raises(CourseError, match=r"older notebooks; move .* away and grade again"):
+            grading.grade(directory, root=course)
+        assert (directory.with_name("submitted-graded") / "gradebook.db").read_bytes() == before
+
+    def test_a_damaged_gradebook(self, again):
+        directory, _ = again
+        directory.with_name("submitted-graded").joinpath("gradebook.db").write_bytes(b"no database" * 100)
+        with pytest.raises(CourseError, match=r"gradebook\.db is damaged"):
+            grading.grade(directory, root=FIXTURES)
+
+    def test_two_at_a_time_are_kept_apart(self, again):
+        directory, _ = again
+        with grading._locked(directory.with_name("submitted-graded")):  # noqa: SIM117
+            with pytest.raises(CourseError, match="Another `course grade` writes to"):
+                grading.grade(directory, root=FIXTURES)
+
+
+# The script of the learner is run, whatever it does; the exercise never ends.
+HANG = f"{SLOPE}\nwhile True:\n    pass\n"
+SLEEPER = """
+import signal, subprocess
+signal.signal(signal.SIGINT, signal.SIG_IGN)
+subprocess.Popen(["sleep", "1000.25"], start_new_session=True, env={}, stdout=-3, stderr=-3)
+print(42)
+"""
+
+
+def sleepers():
+    return [p.pid for p in psutil.process_iter(["cmdline"]) if p.info["cmdline"] == ["sleep", "1000.25"]]
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+class TestSecondTry:
+    """What nbgrader failed in, and the submission is not to blame for."""
+
+    LOG = "RuntimeError: Kernel died\nnbgrader.converters.base.NbGraderException: Please see the the above traceback\n"
+
+    @pytest.mark.parametrize("failures, problems", [(1, []), (2, ["nbgrader failed: RuntimeError: Kernel died"])])
+    def test_a_kernel_that_does_not_start_gets_one(self, tmp_path, monkeypatch, failures, problems):
+        real, folders = runner._run, []
+
+        def run(folder, *arguments):
+            folders.append(folder)
+            if len(folders) <= failures:
+                raise runner._why(1, self.LOG, 60)
+            return real(folder, *arguments)
+
+        monkeypatch.setattr(runner, "_run", run)
+        hand_in(tmp_path / "class", "anna", notebook())
+        summary = grading.grade(tmp_path / "class", root=FIXTURES)
+        assert [problem["reason"] for problem in summary.problems] == problems
+        assert len(set(folders)) == 2
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+class TestEndings:
+    @pytest.fixture
+    def directory(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("TMPDIR", str(tmp_path))  # what SIGKILL leaves behind goes with the test
+        hand_in(tmp_path / "submitted", "endless", notebook(shout=HANG.replace("slope", "shout")), script=SLEEPER)
+        return tmp_path / "submitted"
+
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
+    def test_an_interrupted_run_leaves_nothing_running_and_no_halves(self, directory, tmp_path, number):
+        code = (
+            "from pathlib import Path; from course_lib.command.classroom import grading;"
+            f"grading.grade(Path({str(directory)!r}), root=Path({str(FIXTURES)!r}), accept=['endless'])"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL, cwd=tmp_path)
+        try:
+            while not sleepers():
+                assert process.poll() is None
+                time.sleep(0.1)
+            tree = psutil.Process(process.pid).children(recursive=True)
+            process.send_signal(number)
+            assert process.wait() != 0
+        finally:
+            process.kill()
+        _, alive = psutil.wait_procs(tree, timeout=30)
+        assert not alive and not sleepers()
+        results = directory.with_name("submitted-graded")
+        assert not (results / "grades.csv").exists() and not (results / ".results").exists()
+        assert bool(list(tmp_path.glob("course-grade-*"))) == (number == signal.SIGKILL)
+        hand_in(tmp_path / "submitted", "endless", "{not json")
+        grading.grade(directory, root=FIXTURES)  # clears away what a killed run has left
+        assert not list(tmp_path.glob("course-grade-*"))
+
+    def test_what_never_ends_is_ended_and_listed(self, directory, monkeypatch):
+        monkeypatch.setattr(runner, "TIME_LIMIT_S", 30)
+        summary = grading.grade(directory, root=FIXTURES, accept=["endless"])
+        assert [problem["reason"] for problem in summary.problems] == [
+            "It ran for more than 0 minutes and could not be interrupted."
+        ]
+        assert not sleepers()
+
+    @pytest.mark.filterwarnings("ignore::sqlalchemy.exc.SAWarning")  # nbgrader's
+    def test_a_cell_that_takes_too_long_costs_only_its_own_points(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(one_submission, "CELL_TIME_LIMIT_S", 3)
+        slow = notebook(slope=HANG)
+        path = tmp_path / "in.ipynb"
+        path.write_text(nbformat.writes(slow))
+        gradebook.enter([MASTER], tmp_path / "blank.db")
+        clean, files = submissions.sanitise(path, MASTER), {"script.py": SCRIPT.encode()}
+        runner.prepare(tmp_path / "course", MASTER, clean, files, tmp_path / "blank.db")
+        exercises = one_submission.grade(tmp_path / "course", MASTER)["exercises"]
+        assert {name: told["score"] for name, told in exercises.items()} == {
+            "slope-test": 0,
+            "script-test": 2,
+            "shout-test": 1,
+        }
+        assert exercises["slope-test"]["reason"] == "The test took too long."
+
+
+def test_the_time_left_is_told_from_those_who_are_done():
+    now = [0.0]
+    progress = Progress(get_time=lambda: now[0])
+    progress.add_task("Grading", total=4, seconds=0.0)
+    (task,) = progress.tasks
+
+    def left():
+        return grading._TimeLeft().render(task).plain
+
+    assert left() == ""
+    now[0] = 100.0
+    progress.update(task.id, advance=1, seconds=task.elapsed)
+    assert left() == "about 5 min left"
+    now[0] = 340.0
+    assert left() == "about 60 s left"
+    now[0] = 500.0  # the second one takes longer
+    assert left() == "about 0 s left"
+    progress.update(task.id, advance=3, seconds=task.elapsed)
+    assert left() == ""
+
+
+@pytest.mark.parametrize("jobs", [0, -1])
+def test_no_jobs_at_all(tmp_path, jobs):
+    with pytest.raises(CourseError, match="--jobs must be 1 or more"):
+        grading.grade(tmp_path, jobs, root=FIXTURES)
+
+
+def test_results_that_cannot_be_written(tmp_path):
+    hand_in(tmp_path / "submitted", "learner01", notebook())
+    (tmp_path / "submitted-graded").write_text("in the way")
+    with pytest.raises(CourseError, match=re.escape("submitted-graded cannot be written")):
+        grading.grade(tmp_path / "submitted", root=FIXTURES)

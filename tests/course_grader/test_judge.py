@@ -1,0 +1,173 @@
+"""Marks of a notebook whatever it tries: exercises are judged outside of it, in a sandbox that shows no other file."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import tempfile
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+
+from course_grader.classroom import grading
+from course_grader.sandbox import bubblewrap
+from course_lib.authoring import masters
+from course_lib.system.paths import ROOT
+
+FIXTURES = (ROOT / "tests" / "notebooks" / "fixtures").resolve()
+LINEAR = masters.read(next(ROOT.glob("labs/lab1*/1a_*.py")))
+TINY = masters.read(next(FIXTURES.glob("labs/lab0_tiny/0a_*.py")))
+
+pytestmark = [
+    *(pytest.mark.slow, pytest.mark.notebook),
+    pytest.mark.skipif(bool(bubblewrap.available()), reason=bubblewrap.available()),
+]
+
+# Prints 42, which is right, where it gets anything of what it wants.
+TRIES = """
+import os, socket
+from pathlib import Path
+import psutil
+
+def tried(action):
+    try:
+        return bool(action())
+    except Exception:
+        return False
+
+print(42 if any(map(tried, (
+    lambda: socket.create_connection(("127.0.0.1", @port@), 3),
+    lambda: Path("@neighbour@").read_text(),
+    lambda: Path("@answers@").read_text(),
+    lambda: os.listdir("@here@"),
+    lambda: Path("script.py").write_text("print(42)"),
+    lambda: any(process.pid == @pid@ for process in psutil.process_iter()),
+    lambda: os.open(f"/proc/{os.getppid()}/fd/3", os.O_WRONLY) + 1,
+))) else 41)
+"""
+SCRIPTS = {
+    "tries": TRIES,
+    "flood": "for _ in range(1000): print('x' * 10**6)",
+    "daemon": "import subprocess\nsubprocess.Popen(['sleep', '1000.75'], stdout=-3, stderr=-3, start_new_session=True)",
+}
+
+
+def solved(master):
+    made = masters.source(master)
+    for cell in made.cells:
+        cell.source = re.sub(r"(?m)^\s*### (BEGIN|END) SOLUTION\n?", "", cell.source)
+    return made
+
+
+def hand_in(directory, learner, master, notebook, script=None):
+    place = directory / learner / master.assignment
+    place.mkdir(parents=True)
+    (place / master.notebook.name).write_text(nbformat.writes(notebook))
+    if script is not None:
+        (place / "script.py").write_text(script)
+    return place
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory):
+    """A class of scripts that try things, beside one that does what is asked: where its judges' files were, and its
+    scores: learner → scores."""
+    folder = tmp_path_factory.mktemp("hostile")
+    directory = folder / "submitted"
+    neighbour = hand_in(directory, "honest", TINY, solved(TINY), "print(42)\n") / "script.py"
+    with socket.create_server(("127.0.0.1", 0)) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(folder))
+        fill = {
+            "@port@": server.getsockname()[1],
+            "@neighbour@": neighbour,
+            "@answers@": TINY.path,
+            "@here@": Path(__file__).parent,
+            "@pid@": os.getpid(),
+        }
+        for name, text in SCRIPTS.items():
+            for mark, filling in fill.items():
+                text = text.replace(mark, str(filling))
+            hand_in(directory, name, TINY, solved(TINY), text + "\n")
+        summary = grading.grade(directory, jobs=2, root=FIXTURES, accept=list(SCRIPTS))
+    scores = {}
+    for row in summary.rows:
+        scores.setdefault(row["learner"], []).append(row.get("score"))
+    return folder, scores
+
+
+def test_what_a_script_tries_costs_its_own_marks_alone(hostile):
+    _, scores = hostile
+    assert scores == {"honest": [4, 2, 1], **{name: [4, 0, 1] for name in SCRIPTS}}
+
+
+def test_nothing_is_left_of_it(hostile):
+    folder, _ = hostile
+    left = [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    assert not [line for line in left if line == "sleep 1000.75" or str(folder) in line]
+
+
+SET = "points = check = lambda *_: 11.0\n"
+PATCH = "import course_lib.notebook.judging as judging\njudging.Criterion.__call__ = None\n"
+PREDICTION = """
+class Mine:
+    from course_lib.notebook import exercises
+
+    points = 1.0
+    passed = True
+    exercises.Exercise.judge = lambda self, answer: [Mine]
+"""
+FORGE = """
+for number in range(3, 20):
+    try:
+        open(number, "wb").write(b'[{"output_type": "execute_result", "data": {"text/plain": "1.0"}}]')
+    except OSError:
+        pass
+"""
+
+
+@pytest.fixture(scope="module")
+def linear(tmp_path_factory):
+    """1a, graded: learner → exercise → (score, reason)."""
+    directory = tmp_path_factory.mktemp("linear") / "submitted"
+    stubs = {cell.id: cell.source for cell in masters.learner(LINEAR).cells}
+    for learner, prefix, work in (
+        ("sets", SET, stubs),
+        ("patches", PATCH, stubs),
+        ("forges", FORGE, stubs),
+        ("predicts", "", stubs),
+        ("names", "points = check = years = 3\n", {}),
+        ("edits", "", {}),
+    ):
+        notebook = solved(LINEAR)
+        for cell in notebook.cells:
+            kind = next(one.kind for one in LINEAR.cells if one.id == cell.id)
+            if kind == "exercise":
+                cell.source = prefix + work.get(cell.id, cell.source)
+            elif kind == "editable" and learner == "edits":
+                cell.source = "import os\nos._exit(3)"
+            elif kind == "editable" and learner == "predicts":
+                cell.source = PREDICTION
+        hand_in(directory, learner, LINEAR, notebook)
+    summary = grading.grade(directory, jobs=2)
+    found = {}
+    for row in summary.rows:
+        found.setdefault(row["learner"], {})[row["exercise"]] = (row["score"], row["reason"])
+    return found
+
+
+@pytest.mark.parametrize("learner", ["sets", "patches", "forges", "predicts"])
+def test_no_line_of_a_learners_sets_a_mark(linear, learner):
+    assert {score for score, _ in linear[learner].values()} == {0}
+
+
+def test_what_reaches_for_the_judge_waits_for_a_person(linear):
+    assert all("imports course_lib.notebook.judging" in reason for _, reason in linear["patches"].values())
+
+
+@pytest.mark.parametrize("learner", ["names", "edits"])
+def test_right_answers_count_whatever_else_the_notebook_names_or_does(linear, learner):
+    points = {cell.name: cell.points for cell in LINEAR.cells if cell.kind == "hidden"}
+    assert {name: score for name, (score, _) in linear[learner].items()} == points

@@ -1,0 +1,308 @@
+"""Grading a class by a script alone, as the assessment does. The assessment itself is a double here: it takes no time
+and says what the script tells it to say."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas
+import pytest
+
+from course_grader import notebook_points
+from course_grader.classroom import grading, submissions
+from course_grader.display import leaderboard
+from course_grader.script import contract, grader
+from course_lib.authoring import masters
+from course_lib.notebook.judging import Verdict
+from course_lib.system.errors import CourseError
+
+NAME = "assessment"
+CRITERIA = {"serial": 5, "ranks": 10, "time": 10}
+DOUBLE = """
+import os
+from course_grader.script import grader
+from course_grader import notebook_points as marks
+from course_lib.notebook.judging import Verdict
+
+def assess(script):
+    text = script.read_text()
+    with open(os.environ["RUNS"], "a") as runs:
+        runs.write(f"{text.strip()} {os.environ.get('COURSE_SLICE')} {sorted(os.listdir())}\\n")
+    if text.startswith("die"):
+        os._exit(9)
+    if text.startswith("cannot") and "HEALED" not in os.environ:
+        raise grader.CannotGrade("The data set cifar10 is not here.")
+    share = float(text) if text[0].isdigit() else 1.0
+    hint = "" if share == 1 else "See 2b."
+    rows = (("serial", 5), ("ranks", 10), ("time", 10))
+    verdicts = tuple(Verdict(name, name, most * share, most, f"It is worth {share:g}.", hint) for name, most in rows)
+    return grader.Outcome(share == 1, 25 * share, 25, "cpu", 2, "cifar10", 1.0, 0.5, 0.5, verdicts, 240, 1, "none")
+
+grader.assess = assess
+points = marks.points
+"""
+
+
+@pytest.fixture(scope="module")
+def course(tmp_path_factory):
+    """A course folder with nothing but an assessment in it."""
+    root = tmp_path_factory.mktemp("course")
+    place = root / "assessment"
+    (place / "master").mkdir(parents=True)
+    (place / "reference").mkdir()
+    text = "# %% [markdown]\n# # The assessment\n#\n# **Time:** an hour\n#\n# **Needs:** lab 2\n\n"
+    text += "# %% editable=true\nraise RuntimeError('a run for show, by learners alone')\n\n"
+    for name, most in CRITERIA.items():
+        double = DOUBLE if name == "serial" else ""
+        text += f'# %% hidden="{name}" points={most}\n# About {name}\n### BEGIN HIDDEN TESTS\n'
+        text += f'{double}points("{name}")\n### END HIDDEN TESTS\n\n'
+    (place / "master" / f"{NAME}.py").write_text(text)
+    (place / f"{NAME}.py").write_text("0.0\n")
+    (place / "reference" / f"{NAME}.py").write_text("1.0\n")
+    masters.build(root=root)
+    return root
+
+
+@pytest.fixture(scope="module")
+def master(course):
+    return masters.read(course / "assessment" / "master" / f"{NAME}.py")
+
+
+def hand_in(directory, learner, script=None, name=NAME, folder="assessment", notebook=None):
+    place = directory / learner / folder
+    place.mkdir(parents=True, exist_ok=True)
+    if script is not None:
+        (place / f"{name}.py").write_text(f"{script}\n")
+    if notebook is not None:
+        (place / f"{name}.ipynb").write_text(notebook)
+    return place
+
+
+class TestPoints:
+    @pytest.fixture
+    def script(self, tmp_path, monkeypatch):
+        monkeypatch.setattr(notebook_points, "_found", {})
+        path = tmp_path / "assessment.py"
+        path.write_text("print(1)\n")
+        return path
+
+    @pytest.fixture
+    def assess(self, monkeypatch):
+        """Let the grader answer with these points for `serial`, or raise this; a list of its runs."""
+
+        def assess(answer):
+            runs = []
+
+            def double(script):
+                runs.append(script)
+                if isinstance(answer, BaseException):
+                    raise answer
+                verdicts = (
+                    Verdict("serial", "Runs", answer, 5, "It ran.", "See 2b."),
+                    Verdict("ranks", "Joins", 10, 10, "It joined.", "See 2a."),
+                )
+                return grader.Outcome(False, 15, 25, "cpu", 2, "shapes", 1, 0, 0, verdicts, 240, 1, "none")
+
+            monkeypatch.setattr(grader, "assess", double)
+            return runs
+
+        return assess
+
+    @pytest.mark.parametrize("given, score", [(5, 5.0), (2.5, 2.5), (np.float64(3), 3.0), (7, 5.0), (-1, 0.0)])
+    def test_are_a_built_in_float_within_the_bounds(self, script, assess, given, score):
+        assess(given)
+        result = notebook_points.points("serial", script)
+        assert result == score
+        assert type(result) is float
+
+    def test_come_with_a_reason_and_where_some_are_lost_with_a_hint(self, script, assess, capsys):
+        assess(2)
+        notebook_points.points("serial", script)
+        assert capsys.readouterr() == ("It ran.\nSee 2b.\n", "")
+        notebook_points.points("ranks", script)
+        assert capsys.readouterr() == ("It joined.\n", "")
+
+    def test_of_all_criteria_come_from_one_run(self, script, assess):
+        runs = assess(5)
+        for name in ("serial", "ranks", "serial"):
+            notebook_points.points(name, script)
+        assert runs == [script]
+        script.write_text("print(2)\n")
+        notebook_points.points("serial", script)
+        assert runs == [script, script]
+
+    @pytest.mark.parametrize(
+        "error, sentence",
+        [
+            (grader.CannotGrade("No disk."), "No disk."),
+            (CourseError("No Horovod."), "No Horovod."),
+            (KeyboardInterrupt(), "did not end in time"),
+            (ZeroDivisionError("by zero"), r"The grader failed \(ZeroDivisionError: by zero\)"),
+        ],
+    )
+    def test_are_never_lost_to_a_fault_of_the_grader(self, script, assess, error, sentence):
+        runs = assess(error)
+        for _ in range(2):
+            with pytest.raises(grader.CannotGrade, match=sentence):
+                notebook_points.points("serial", script)
+        assert len(runs) == 1
+
+    def test_need_a_script(self, tmp_path):
+        with pytest.raises(grader.CannotGrade, match=r"assessment\.py cannot be read"):
+            notebook_points.points("serial", tmp_path / "assessment.py")
+
+    def test_the_limit_leaves_room_for_the_time_limit_on_a_slow_host(self, monkeypatch):
+        for name, profile in contract.read().profiles.items():
+            monkeypatch.setenv("COURSE_PROFILE", name)
+            assert notebook_points.longest() > 4 * profile.seconds
+
+
+class TestFind:
+    @pytest.fixture
+    def find(self, tmp_path, master):
+        def find():
+            return [(one.path.name, one.problem) for one in submissions.find(tmp_path, {NAME: master})]
+
+        return find
+
+    @pytest.mark.parametrize("folder", ["", "assessment"])
+    @pytest.mark.parametrize("notebook", [None, "{}"])
+    def test_the_script_is_enough(self, tmp_path, find, folder, notebook):
+        hand_in(tmp_path, "learner01", "1.0", folder=folder, notebook=notebook)
+        assert find() == [(f"{NAME}.ipynb", "")]
+
+    @pytest.mark.parametrize(
+        "other, sentence",
+        [
+            ({"script": 1, "name": "assessment (1)"}, "It seems to be assessment.py; give it that name."),
+            ({"notebook": "{}", "name": "assessment_2"}, "It seems to be assessment.ipynb; give it that name."),
+            ({"script": 1, "name": "helper"}, "No notebook was handed in."),
+            ({}, "No notebook was handed in."),
+        ],
+    )
+    def test_what_cannot_be_told_is_said(self, tmp_path, find, other, sentence):
+        hand_in(tmp_path, "learner01", "1.0")
+        hand_in(tmp_path, "learner02", **other)
+        assert [problem for _, problem in find()] == ["", sentence]
+
+    def test_two_scripts_are_one_too_many(self, tmp_path, find):
+        hand_in(tmp_path, "learner01", "1.0")
+        hand_in(tmp_path, "learner02", "1.0")
+        hand_in(tmp_path, "learner02", "0.5", folder="")
+        assert [problem for _, problem in find()] == ["", "It was handed in more than once; keep one."]
+
+    def test_attempts_that_the_button_keeps_are_not_submissions(self, tmp_path, find):
+        place = hand_in(tmp_path, "learner01", "1.0")
+        for folder in (place / ".attempts", place / ".attempts" / "0001"):
+            folder.mkdir()
+            (folder / f"{NAME}.py").write_text("0.0\n")
+        assert find() == [(f"{NAME}.ipynb", "")]
+
+
+def runs(folder):
+    log = folder / "runs"
+    return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture(scope="module")
+def graded(course, tmp_path_factory):
+    """A class, graded once: (folder, summary)."""
+    folder = tmp_path_factory.mktemp("class")
+    directory = folder / "submitted"
+    given = (course / "assessment" / f"{NAME}.ipynb").read_text()
+    hand_in(directory, "full", "1.0", notebook=given)
+    hand_in(directory, "half", "0.5", notebook="{not json", folder="")
+    altered = hand_in(directory, "altered", "0.0", notebook=given.replace("# About ", "25.0 #"))
+    (altered / "json.py").write_text("raise SystemExit\n")
+    (altered / "contract.toml").write_text("pass_points = 0\n")
+    (altered / "reference").mkdir()
+    (altered / "reference" / f"{NAME}.py").write_text("1.0\n")
+    hand_in(directory, "dataless", "cannot", notebook=given)
+    hand_in(directory, "dead", "die", notebook=given)
+    hand_in(directory, "scriptless", notebook=given)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RUNS", str(folder / "runs"))
+        patch.setenv("COURSE_SLICE", "1279")
+        return folder, grading.grade(directory, jobs=2, root=course)
+
+
+@pytest.mark.slow
+@pytest.mark.notebook
+class TestClass:
+    def scores(self, graded, learner):
+        return [row.get("score") for row in graded[1].rows if row["learner"] == learner]
+
+    @pytest.mark.parametrize(
+        "learner, scores",
+        [("full", [5, 10, 10]), ("half", [2.5, 5, 5]), ("altered", [0, 0, 0])],
+    )
+    def test_the_script_gets_its_points_whatever_the_notebook_is(self, graded, learner, scores):
+        assert self.scores(graded, learner) == scores
+
+    @pytest.mark.parametrize(
+        "learner, sentence",
+        [
+            ("dataless", "The data set cifar10 is not here."),
+            ("dead", "Its process died while a cell ran: out of memory, or a cell ended it."),
+            ("scriptless", "assessment.py was not handed in with the notebook."),
+        ],
+    )
+    def test_a_fault_that_is_not_the_scripts_is_no_zero(self, graded, learner, sentence):
+        assert self.scores(graded, learner) == [None]
+        table = pandas.read_csv(graded[1].results / "not_graded.csv")
+        assert list(table[table.learner == learner].reason) == [sentence]
+        assert not list(graded[1].results.glob(f"*/{learner}"))
+
+    def test_each_script_ran_once_on_all_data_with_no_other_file_of_the_learner(self, graded):
+        ran = {line.split()[0]: line for line in runs(graded[0])}
+        assert len(ran) == len(runs(graded[0])) == 5
+        for line in ran.values():
+            assert line.split(maxsplit=1)[1] == f"None ['{NAME}.ipynb', '{NAME}.py']"
+
+    def test_the_gradebook_holds_the_points(self, graded):
+        from nbgrader.api import Gradebook
+
+        with Gradebook(f"sqlite:///{graded[1].results / 'gradebook.db'}") as book:
+            assert book.find_assignment(NAME).max_score == 25
+            assert {one.student.id: one.score for one in book.assignment_submissions(NAME)} == {
+                "full": 25,
+                "half": 12.5,
+                "altered": 0,
+            }
+
+    def test_who_passed_stands_on_the_leaderboard_or_beside_it_with_the_rule(self, graded):
+        (row,) = leaderboard.read(graded[1].results / "leaderboard.csv")
+        assert (row.learner, row.place, row.attempts, row.seconds) == ("full", None, 1, 1.0)
+        assert row.rule == "It was not confined while it ran."
+        assert row.rule in (graded[1].results / "leaderboard.html").read_text()
+
+    def test_the_feedback_says_why_and_shows_no_test(self, graded, master):
+        for learner, reason in (("full", "It is worth 1."), ("half", "It is worth 0.5.")):
+            page = (graded[1].results / "feedback" / learner / "assessment" / f"{NAME}.html").read_text()
+            assert masters.leaks(master, [page], kinds=["hidden"]) == []
+            assert reason in page and "About serial" in page
+            assert ("See 2b." in page) == (learner == "half")
+            assert ("Not passed" in page) == (learner == "half")
+            assert "a run for show" not in page
+
+    def test_only_what_could_not_be_graded_is_run_again(self, graded, course, monkeypatch):
+        folder, before = graded
+        monkeypatch.setenv("RUNS", str(folder / "again"))
+        monkeypatch.setenv("HEALED", "1")  # now the data are there
+        summary = grading.grade(folder / "submitted", jobs=2, root=course)
+        assert [line.split()[0] for line in sorted((folder / "again").read_text().splitlines())] == ["cannot", "die"]
+        assert [row["score"] for row in summary.rows if row["learner"] == "dataless"] == [5, 10, 10]
+        kept = ("full", "half", "altered")
+        assert [row for row in summary.rows if row["learner"] in kept] == [
+            row for row in before.rows if row["learner"] in kept
+        ]
+        assert [problem["learner"] for problem in summary.problems] == ["dead", "scriptless"]
+
+
+def test_another_profile_is_another_grade(course, master, tmp_path, monkeypatch):
+    hand_in(tmp_path, "learner01", "1.0")
+    (one,) = submissions.find(tmp_path, {NAME: master})
+    digests = set()
+    for profile in ("cpu", "short"):
+        monkeypatch.setenv("COURSE_PROFILE", profile)
+        digests.add(grading._taken(one, {f"assessment/{NAME}.py": b""}).digest)
+    assert len(digests) == 2
