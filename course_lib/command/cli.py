@@ -131,7 +131,7 @@ def assess(
 
     Exit code 3: all is there for a pass, but somebody has to look at what else the script does.
     """
-    from course_grader.display import leaderboard, report
+    from course_grader.display import leaderboard, report, stages
     from course_grader.script import contract, grader
     from course_lib.ranks import remote
     from course_lib.system.files import require_place, write

@@ -82,7 +82,7 @@ def grade(
     directory, root = directory.resolve(), root.resolve()
     known = {path.stem: masters.read(path) for path in masters.find(root)}
     found = submissions.find(directory, known)
-    released = released.course_files(root)
+    starters = released.course_files(root)
     results = results_of(directory)
     assignments = {one.assignment for one in found if one.master}
     with _locked(results, shared=slurm) as temporary:
@@ -90,7 +90,7 @@ def grade(
         notebooks = [master for master in known.values() if master.assignment in assignments]
         gradebook.enter(notebooks, blank)
         gradebook.update(notebooks, blank, results)
-        graded = _grade_all(found, released, blank, results, jobs, slurm, accept)
+        graded = _grade_all(found, starters, blank, results, jobs, slurm, accept)
         rows, problems = gradebook.record(graded, results)
         write_tables(results, rows, problems)
         summary = Summary(results, rows, problems)
