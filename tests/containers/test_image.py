@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib.authoring import masters
+from course_lib.authoring import masters, released
 from course_lib.command.classroom import handout
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
@@ -114,7 +114,7 @@ def test_a_learners_course_fills_the_same_workspace(tmp_path):
     assert released.course_files(tmp_path / "course") == released.course_files()
     given = {path.name for path in (tmp_path / "course").iterdir()}
     assert given == {"assessment", "course_lib", "labs", released.HANDOUT}
-    assert [path.name for path in (tmp_path / "course" / "assessment").iterdir()] == ["contract.toml"]
+    assert [path.name for path in (tmp_path / "course" / "assessment").iterdir()] == ["course_grader", "contract.toml"]
     with pytest.raises(CourseError, match="exists already"):
         handout.hand_out(tmp_path / "course")
 

@@ -12,7 +12,7 @@ import pytest
 from nbgrader.utils import is_grade, is_solution
 
 from course_grader.classroom import grading, preprocessors
-from course_lib.authoring import masters
+from course_lib.authoring import masters, released
 from course_lib.notebook import jupyter
 from course_lib.system.paths import ROOT
 
