@@ -8,13 +8,13 @@ from pathlib import Path
 
 # What the launcher tells each rank (see `rank`).
 EVENTS = "COURSE_EVENTS"  # set where a launcher reads events from the rank's standard error
-PROBE = "COURSE_PROBE"  # the folder for the evidence that the rank records
+RECORD = "COURSE_RECORD"  # the folder that takes the record of the rank's training
 FOLDER = "COURSE_FOLDER"  # the folder that the script runs in
 ARGUMENTS = "COURSE_ARGUMENTS"  # the script's arguments, a JSON list
-TOLD_BY_LAUNCHER = (EVENTS, PROBE, FOLDER, ARGUMENTS)
+TOLD_BY_LAUNCHER = (EVENTS, RECORD, FOLDER, ARGUMENTS)
 
 # What else a rank may be told.
-TRAINING_EVENTS = "COURSE_TRAINING_EVENTS"  # set where a view wants to know how training goes on; PROBE tells it too
+TRAINING_EVENTS = "COURSE_TRAINING_EVENTS"  # set where a view wants to know how training goes on; RECORD reports it too
 CORES = "COURSE_CORES"  # the cores of the ranks, which are all on this host, one for each: "0,1"
 WEIGHTS = "COURSE_WEIGHTS"  # the file that an assessed script saves its weights to
 MARKS = "COURSE_MARKS"  # the file that says which of this rank's images carry a mark (see `data.marks`)
@@ -45,14 +45,14 @@ SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # not even these
 TENSORFLOW = {**QUIET, "TF_ENABLE_ONEDNN_OPTS": "1"}  # the same kernels on every processor
 
 
-def of_ranks(local_ranks: int, probe: Path | None = None, extra: Mapping[str, str] | None = None) -> dict[str, str]:
+def of_ranks(local_ranks: int, record: Path | None = None, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of ranks of which this host has `local_ranks`, which share its cores.
 
-    `probe` is the folder for their evidence. What this process has set itself comes before the course's settings, and
+    `record` is the folder for the record of their training. What this process has set itself comes before the course's settings, and
     `extra` before both.
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // local_ranks))
     env = {**OPEN_MPI, **dict.fromkeys(THREADS, threads), **TENSORFLOW, **os.environ, EVENTS: "1"}
-    if probe is not None:
-        env[PROBE] = str(Path(probe).absolute())
+    if record is not None:
+        env[RECORD] = str(Path(record).absolute())
     return {**env, **(extra or {})}

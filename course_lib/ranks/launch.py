@@ -57,7 +57,7 @@ def start(
     min_ranks: int | None = None,
     timeout: float | None = None,
     patience: float = float("inf"),
-    probe: Path | None = None,
+    record: Path | None = None,
     env: Mapping[str, str] | None = None,
     cwd: str | Path | None = None,
     confine: Confine | None = None,
@@ -71,8 +71,8 @@ def start(
     `min_ranks` makes the run elastic: it goes on while so many ranks are left,
     and succeeds if they reach the end; `timeout` in seconds; `patience` the seconds without a training
     step on any rank after which the ranks count as deadlocked and are ended (it needs a
-    `probe`, or `environment.TRAINING_EVENTS` in `env`); `probe` a folder
-    for the evidence that each rank records (see `course_lib.ranks.instrumentation`); `env` adds to the environment of the ranks;
+    `record`, or `environment.TRAINING_EVENTS` in `env`); `record` a folder for what each rank records of its training
+    (see `course_lib.ranks.instrumentation`); `env` adds to the environment of the ranks;
     `confine` makes of the command what is run in its place, and `confined` says that each rank is then shut in alone;
     `output_limit` in bytes, where each line counts
     LINE_OVERHEAD_BYTES more than it has.
@@ -87,7 +87,7 @@ def start(
     _check_numbers(ranks, timeout)
     used = remote.first(named, ranks) if named else ()
     hosts = remote.written(used if min_ranks is None else named) or None  # an elastic run may move to the others
-    variables = environment.of_ranks(_local_ranks(ranks, hosts), probe, env)
+    variables = environment.of_ranks(_local_ranks(ranks, hosts), record, env)
     if min_ranks is not None:
         _check_elastic(ranks, min_ranks)
         controller, hosts = "gloo", hosts or _one_rank_each(ranks)

@@ -486,7 +486,7 @@ def words(errors):
 if "gloo" in CONTROLLERS:
     with tempfile.TemporaryDirectory() as folder:
         ended, errors = train(
-            "--images", 2561, controller="gloo", env=impatient, patience=8, probe=Path(folder), timeout=60
+            "--images", 2561, controller="gloo", env=impatient, patience=8, record=Path(folder), timeout=60
         )
     print(words(errors), ended.message, sep="\n")
     measured(

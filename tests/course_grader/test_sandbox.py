@@ -38,7 +38,7 @@ class Ran:
         mark = uuid.uuid4().hex
         script = folder / "learner.py"
         script.write_text(SAVE + text)
-        env = {"COURSE_PROBE": "", "MARK": mark, **settings.pop("env", {})}  # without the probe: TensorFlow is slow
+        env = {"COURSE_RECORD": "", "MARK": mark, **settings.pop("env", {})}  # without a record: TensorFlow is slow
         with Sandbox(script, settings.pop("limits", LIMITS), np, env=env, seconds=seconds, **settings) as box:
             self.kind, self.weaknesses = box.kind, box.weaknesses
             with box.start(np, patience=patience) as run:
@@ -291,7 +291,7 @@ class TestEnds:
         program = (
             "import sys\nfrom pathlib import Path\nfrom course_grader.script.contract import Limits\n"
             "from course_grader.sandbox import Sandbox\n"
-            f"box = Sandbox(Path(sys.argv[1]), {LIMITS!r}, 1, env={{'COURSE_PROBE': '', 'MARK': {mark!r}}})\n"
+            f"box = Sandbox(Path(sys.argv[1]), {LIMITS!r}, 1, env={{'COURSE_RECORD': '', 'MARK': {mark!r}}})\n"
             "run = box.start(1, patience=60)\nnext(event for event in run if event.kind == 'output')\n"
             "print(box._private, flush=True)\nrun.wait()"
         )
@@ -308,7 +308,7 @@ class TestEnds:
     def test_stop_by_the_user(self, tmp_path):
         script = tmp_path / "script.py"
         script.write_text("import time\nprint('up')\ntime.sleep(60)")
-        with Sandbox(script, LIMITS, 1, env={"COURSE_PROBE": ""}) as box:
+        with Sandbox(script, LIMITS, 1, env={"COURSE_RECORD": ""}) as box:
             run = box.start(1, patience=60)
             next(event for event in run if event.kind == "output")
         assert run.wait().message == "Stopped."
@@ -321,7 +321,7 @@ class TestFullDisk:
     def test_what_this_host_cannot_hold_is_no_fault_of_the_script(self, tmp_path):
         script = tmp_path / "script.py"
         script.write_text("open('evidence/rank-0.jsonl', 'a').write('a record')")
-        with Sandbox(script, LIMITS, 1, env={"COURSE_PROBE": ""}, seconds=20) as box:
+        with Sandbox(script, LIMITS, 1, env={"COURSE_RECORD": ""}, seconds=20) as box:
             evidence = box._private / "taken" / "evidence"
             evidence.mkdir(parents=True)
             (evidence / "rank-0.jsonl").symlink_to("/dev/full")

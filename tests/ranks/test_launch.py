@@ -211,7 +211,7 @@ class TestRuns:
     def test_ranks_that_wait_for_each_other_are_ended(self, script, tmp_path):
         body = "from course_lib.ranks import channel as here\nhere.tell('batch', step=0)\ntime.sleep(60)"
         path = script(body)
-        with launch.start(path, patience=2, env={"COURSE_PROBE": ""}) as run:
+        with launch.start(path, patience=2, env={"COURSE_RECORD": ""}) as run:
             assert [e.kind for e in run if e.kind != "output"] == ["batch", "batch", "exit"]
         assert run.wait().code == 124
         assert "No rank made a step for 2 s" in run.wait().message

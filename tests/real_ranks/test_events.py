@@ -49,7 +49,7 @@ def told(request, tmp_path):
     def tell(text: str) -> list[tuple[str, dict]]:
         script, evidence = tmp_path / "script.py", tmp_path / "evidence"
         script.write_text(text)
-        asked = {"env": {environment.TRAINING_EVENTS: "1"}} if request.param == "watched" else {"probe": evidence}
+        asked = {"env": {environment.TRAINING_EVENTS: "1"}} if request.param == "watched" else {"record": evidence}
         with launch.start(script, ranks=1, timeout=120, **asked) as run:
             told = [(event.kind, event.data) for event in run if event.kind not in ("output", "exit")]
         assert run.wait().code == 0

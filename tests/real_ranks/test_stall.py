@@ -27,7 +27,7 @@ def run(controller, images, env, **settings):
 def test_with_gloo_the_ranks_wait_without_a_word(tmp_path, marked):
     if "gloo" not in launch.controllers():
         pytest.skip("Horovod was built without Gloo")
-    result, said = run("gloo", 65, marked, patience=6, probe=tmp_path)
+    result, said = run("gloo", 65, marked, patience=6, record=tmp_path)
     assert "the ranks wait for each other" in result.message
     assert "Missing ranks" not in said  # Horovod 0.28.1 with Gloo does not know which ranks there are
 

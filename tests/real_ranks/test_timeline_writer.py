@@ -51,7 +51,7 @@ def busy():
 def test_it_alone_waits_for_the_others_and_writes_all(end, busy, tmp_path):
     script, timeline = tmp_path / "script.py", tmp_path / "timeline.json"
     script.write_text(SCRIPT + ENDS[end])
-    asked = {"probe": tmp_path / "evidence", "env": {"HOROVOD_TIMELINE": str(timeline)}}
+    asked = {"record": tmp_path / "evidence", "env": {"HOROVOD_TIMELINE": str(timeline)}}
     with launch.start(script, ranks=2, timeout=120, **asked) as run:
         said = {event.rank: event.data["text"] for event in run if "patient" in event.data.get("text", "")}
     assert run.wait().code == 0

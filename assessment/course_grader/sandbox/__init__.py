@@ -138,7 +138,7 @@ class Sandbox:
                 ranks=ranks,
                 timeout=self._seconds,
                 patience=patience,
-                probe=self.work / outbox.EVIDENCE,
+                record=self.work / outbox.EVIDENCE,
                 cwd=self.work,
                 hosts=self._hosts,
                 confine=confine,
