@@ -48,8 +48,8 @@ TENSORFLOW = {**QUIET, "TF_ENABLE_ONEDNN_OPTS": "1"}  # the same kernels on ever
 def of_ranks(local_ranks: int, record: Path | None = None, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of ranks of which this host has `local_ranks`, which share its cores.
 
-    `record` is the folder for the record of their training. What this process has set itself comes before the course's settings, and
-    `extra` before both.
+    `record` is the folder for the record of their training. What this process has set itself comes before the course's
+    settings, and `extra` before both.
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // local_ranks))
     env = {**OPEN_MPI, **dict.fromkeys(THREADS, threads), **TENSORFLOW, **os.environ, EVENTS: "1"}
