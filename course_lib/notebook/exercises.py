@@ -5,12 +5,14 @@ The check that a learner sees and the hidden test that gives the points ask the 
 
 from __future__ import annotations
 
+import sys
 import traceback
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from course_lib.notebook.judging import Criterion, Verdict
+from course_lib.notebook.judging import CheckFailed, Criterion, Verdict, learners_place, said
 from course_lib.notebook.report import Report
-from course_lib.system.errors import CourseError
 
 
 class Exercise:
@@ -23,12 +25,15 @@ class Exercise:
     def report(self, answer: Any) -> Report:
         """What the check shows: a verdict of each criterion; of a stub only that it is not written yet."""
         try:
-            return Report(self.judge(answer))
+            return Report([self._told(criterion, answer) for criterion in self.criteria])
         except NotImplementedError as error:
             return Report([Verdict("written", "Not written yet", 0.0, 1.0, self._not_written(error))])
 
     def points(self, answer: Any, maximum: float) -> float:
-        """Points between 0 and `maximum`; where some are lost, print the reasons. A stub gets none."""
+        """Points between 0 and `maximum`; where some are lost, print the reasons. A stub gets none.
+
+        Raises CheckFailed where a criterion fails, and nothing else.
+        """
         try:
             verdicts = self.judge(answer)
         except NotImplementedError as error:
@@ -42,21 +47,32 @@ class Exercise:
         return float(min(maximum, round(maximum * share, 2)))
 
     def judge(self, answer: Any) -> list[Verdict]:
-        """A verdict of each criterion. A stub's NotImplementedError passes through."""
+        """A verdict of each criterion. A stub's NotImplementedError passes through, as does CheckFailed."""
         return [self._ask(criterion, answer) for criterion in self.criteria]
+
+    def _told(self, criterion: Criterion, answer: Any) -> Verdict:
+        """As `_ask`; a criterion that fails is a verdict, too."""
+        try:
+            return self._ask(criterion, answer)
+        except CheckFailed as failed:
+            *_, place = traceback.extract_tb((failed.__cause__ or failed).__traceback__)
+            what = f"{said(failed.__cause__ or failed)}, line {place.lineno} of {Path(place.filename).name}"
+            reason = f"This check failed; your answer was not judged. Please report it ({what})."
+            return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
 
     def _ask(self, criterion: Criterion, answer: Any) -> Verdict:
         try:
             return criterion(answer)
-        except NotImplementedError:
+        except (NotImplementedError, CheckFailed):
             raise
-        except Exception as error:
-            reason = f"`{self.name}` raised {type(error).__name__}: {error}"
+        except (Exception, SystemExit) as error:
+            place = learners_place(error)
+            reason = f"`{self.name}` raised {said(error)}" + (f" ({place[1]})" if place else "")
             return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
 
     def _not_written(self, error: NotImplementedError) -> str:
         """One sentence on the stub: the exercise's own, one of its methods', or that of an exercise before it."""
-        stub = traceback.extract_tb(error.__traceback__)[-1].name
+        stub, _ = learners_place(error) or (self.name, "")
         which = (
             f"`{self.name}`" if stub == self.name or not stub.isidentifier() else f"`{stub}`, which `{self.name}` uses,"
         )
@@ -71,17 +87,39 @@ class Exercises:
     def __init__(self, *exercises: Exercise) -> None:
         self._exercises = {exercise.name: exercise for exercise in exercises}
 
+    def __iter__(self) -> Iterator[Exercise]:
+        return iter(self._exercises.values())
+
     def check(self, answer: Any) -> Report:
-        """Report, criterion by criterion, on what the learner wrote. Raises CourseError for what is no exercise."""
-        return self._of(answer).report(answer)
+        """Report, criterion by criterion, on what the learner wrote; in one sentence on what is no exercise."""
+        exercise = self._of(answer, sys._getframe(1).f_globals)
+        if exercise is None:
+            return Report([Verdict("exercise", "No exercise", 0.0, 1.0, self._no_exercise())])
+        return exercise.report(answer)
 
     def points(self, answer: Any, maximum: float) -> float:
-        """Points between 0 and `maximum`; where some are lost, print the reasons. A stub gets none."""
-        return self._of(answer).points(answer, maximum)
+        """Points between 0 and `maximum`; where some are lost, print the reasons. A stub, or no exercise, gets none.
 
-    def _of(self, answer: Any) -> Exercise:
-        name = getattr(answer, "__name__", "")
-        if name not in self._exercises:
-            known = ", ".join(f"`{known}`" for known in self._exercises)
-            raise CourseError(f"This is none of the notebook's exercises: hand over one of {known}, as it is.")
-        return self._exercises[name]
+        Raises CheckFailed where a criterion fails, and nothing else.
+        """
+        exercise = self._of(answer, sys._getframe(1).f_globals)
+        if exercise is None:
+            print(self._no_exercise())
+            return 0.0
+        return exercise.points(answer, maximum)
+
+    def _of(self, answer: Any, names: Mapping[str, Any]) -> Exercise | None:
+        """The exercise that an answer is to: by its own name, or, as a lambda has none, by that in the notebook."""
+        if not callable(answer):
+            return None
+        try:
+            name = answer.__name__
+        except Exception:
+            name = None
+        if isinstance(name, str) and name in self._exercises:
+            return self._exercises[name]
+        return next((one for name, one in self._exercises.items() if name in names and names[name] is answer), None)
+
+    def _no_exercise(self) -> str:
+        known = ", ".join(f"`{known}`" for known in self._exercises)
+        return f"This is none of the notebook's exercises: hand over one of {known}, as it is, without calling it."

@@ -2,30 +2,54 @@
 
 The subject is what a learner wrote in a cell (`exercises`), or what a script's run on ranks left behind (notebook 2b
 and the assessment). What kind of subject it takes is settled between a criterion and whoever asks it.
+
+A learner loses points only by `Wrong`, or by an error that the learner's own code raises. Whatever else is raised is a
+fault of the course, `CheckFailed`.
 """
 
 from __future__ import annotations
 
+import re
+import sysconfig
+import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
 from typing import Any
+
+_STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ", "<__array_function__ ")
+_INSTALLED = ("site-packages", "dist-packages")
+_OURS = re.compile(r"(course_lib|course_grader|labs\.\w+\.lessons)\b")
+_OTHER_ARGUMENTS = re.compile(r"\S+\(\) (takes|missing|got) ")  # how Python says that a function can't be called so
+MOST_CHARACTERS = 600  # of a reason
 
 
 class Wrong(Exception):
     """What a judge raises: one sentence that points to the mistake, and the share of the points that is left.
 
-    A `hint` takes the place of the criterion's, where the cause that was seen is not the usual one.
+    A `hint` takes the place of the criterion's, where the cause that was seen is not the usual one. `rests_on`: see
+    `Verdict`.
     """
 
-    def __init__(self, sentence: str, share: float = 0.0, hint: str | None = None) -> None:
+    def __init__(
+        self, sentence: str, share: float = 0.0, hint: str | None = None, *, rests_on: str | None = None
+    ) -> None:
         super().__init__(sentence)
         self.share = min(1.0, max(0.0, float(share)))
-        self.hint = hint
+        self.hint, self.rests_on = hint, rests_on
+
+
+class CheckFailed(Exception):
+    """A criterion failed, not the answer, which nobody has judged: a fault of the course. The cause is `__cause__`."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one criterion says of one subject."""
+    """What one criterion says of one subject.
+
+    `rests_on` says what decided, in an assessment: "host", what was seen from outside, or "script", what it said.
+    """
 
     id: str
     title: str
@@ -33,6 +57,7 @@ class Verdict:
     max_points: float
     reason: str
     hint: str = ""
+    rests_on: str = ""
 
     @property
     def passed(self) -> bool:
@@ -44,25 +69,77 @@ class Verdict:
 class Criterion:
     """A question to a subject: `judge` raises `Wrong`, or returns what is right in a sentence (None: "Right.").
 
-    `hint` is for those who lose points.
+    It may return a pair, the sentence and what it rests on. `hint` is for those who lose points.
     """
 
     id: str
     title: str
     max_points: float
-    judge: Callable[[Any], str | None]
+    judge: Callable[[Any], str | tuple[str, str] | None]
     hint: str = ""
 
     def __call__(self, subject: Any) -> Verdict:
+        """The verdict. Raises what code of the learner's raised, and CheckFailed where the criterion fails."""
         try:
-            reason, share, hint = self.judge(subject) or "Right.", 1.0, ""
+            judged = self.judge(subject)
         except Wrong as wrong:
-            reason, share = str(wrong), wrong.share
-            hint = self.hint if wrong.hint is None else wrong.hint
-        points = self.max_points * share
-        return Verdict(self.id, self.title, points, self.max_points, reason, "" if share >= 1 else hint)
+            hint = (self.hint if wrong.hint is None else wrong.hint) if wrong.share < 1 else ""
+            return self._verdict(wrong.share, str(wrong), hint, wrong.rests_on or "")
+        except CheckFailed:
+            raise
+        except (Exception, SystemExit) as error:
+            if is_learners(error):
+                raise
+            raise CheckFailed(f"{self.title}: this check failed, not what it judges ({said(error)}).") from error
+        reason, rests_on = judged if isinstance(judged, tuple) else (judged, "")
+        return self._verdict(1.0, reason or "Right.", "", rests_on)
+
+    def _verdict(self, share: float, reason: str, hint: str, rests_on: str) -> Verdict:
+        return Verdict(self.id, self.title, share * self.max_points, self.max_points, one_line(reason), hint, rests_on)
 
 
 def judge(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
-    """Ask every criterion."""
+    """Ask every criterion. Raises as a criterion does."""
     return [criterion(subject) for criterion in criteria]
+
+
+def is_learners(error: BaseException) -> bool:
+    """Whether an error is a learner's: their code raised it, or it can't be called with the arguments that it gets."""
+    called_otherwise = isinstance(error, TypeError) and bool(_OTHER_ARGUMENTS.match(message(error)))
+    return called_otherwise or learners_place(error) is not None
+
+
+def learners_place(error: BaseException) -> tuple[str, str] | None:
+    """The innermost function of a learner's that an error passed, and where in it, as "line 3 of your cell"."""
+    place = None
+    for frame, line in traceback.walk_tb(error.__traceback__):
+        if _is_learners_code(frame):
+            file = Path(frame.f_code.co_filename)
+            place = frame.f_code.co_name, f"line {line} of {file.name if file.is_file() else 'your cell'}"
+    return place
+
+
+def _is_learners_code(frame: FrameType) -> bool:
+    """It belongs to no module of the course, and to none that is installed."""
+    file = frame.f_code.co_filename
+    installed = file.startswith(_STANDARD_LIBRARY) or any(folder in Path(file).parts for folder in _INSTALLED)
+    return not installed and not _OURS.match(str(frame.f_globals.get("__name__")))
+
+
+def said(error: BaseException) -> str:
+    """An error's type and message, in one line."""
+    return f"{type(error).__name__}: {message(error)}".removesuffix(": ")
+
+
+def message(error: BaseException) -> str:
+    """An error's message in one line, whatever its class makes of it."""
+    try:
+        return one_line(str(error))
+    except Exception:
+        return ""
+
+
+def one_line(text: str) -> str:
+    """The text in one line, cut where it is long."""
+    text = re.sub(r"\s*\n\s*", " ", text.strip())
+    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 2] + " …"

@@ -1,10 +1,11 @@
 from __future__ import annotations
 
+import functools
+
 import pytest
 
 from course_lib.notebook.exercises import Exercise, Exercises
-from course_lib.notebook.judging import Criterion, Wrong
-from course_lib.system.errors import CourseError
+from course_lib.notebook.judging import CheckFailed, Criterion, Wrong
 
 
 def doubles(small, sentence):
@@ -38,7 +39,7 @@ def named(function, name="double"):
         (
             lambda x: x / 0 if x < 9 else 1000,
             3.0,
-            "Small numbers: `double` raised ZeroDivisionError: division by zero\n",
+            "Small numbers: `double` raised ZeroDivisionError: division by zero (line 40 of test_exercises.py)\n",
         ),
         (
             lambda x: None,
@@ -91,10 +92,67 @@ def test_the_check_tells_each_criterion():
     assert report.splitlines() == ["✓ Small numbers: Right.", "· Large numbers: 500 should become 1,000."]
 
 
-@pytest.mark.parametrize("answer", [3, named(lambda x: x, "halve")])
-def test_what_is_no_exercise_is_an_error_that_names_them(answer):
-    with pytest.raises(CourseError, match="one of `double`, `triple`, as it is"):
-        EXERCISES.check(answer)
+@pytest.mark.parametrize("answer", [3, None, "double", pytest, named(lambda x: x, "halve")])
+def test_what_is_no_exercise_is_said_in_one_sentence_that_names_them(answer, capsys):
+    sentence = (
+        "This is none of the notebook's exercises: hand over one of `double`, `triple`, as it is, without calling it."
+    )
+    assert str(EXERCISES.check(answer)) == f"· No exercise: {sentence}"
+    assert EXERCISES.points(answer, 4) == 0.0
+    assert capsys.readouterr().out == f"{sentence}\n"
+
+
+def test_an_answer_without_a_name_of_its_own_goes_by_that_in_the_notebook():
+    names = {"points": EXERCISES.points, "check": EXERCISES.check, "partial": functools.partial}
+    exec("double = lambda x: x + x\ntriple = partial(pow, 3)\nother = lambda x: x", names)
+    assert eval("points(double, 4)", names) == eval("points(triple, 4)", names) == 4.0
+    assert "none of the notebook's exercises" in str(eval("check(other)", names))
+
+
+def test_what_raises_in_a_cell_is_told_with_its_line_and_an_exit_too():
+    names = {}
+    exec(compile("import sys\n\ndef double(x):\n    sys.exit('enough')", "/tmp/ipykernel_1/2.py", "exec"), names)
+    report = EXERCISES.check(names["double"])
+    assert report.verdicts[0].reason == "`double` raised SystemExit: enough (line 4 of your cell)"
+
+
+def test_a_message_that_cant_be_made_or_has_many_lines_is_one_line():
+    class Odd(Exception):
+        def __str__(self):
+            raise ValueError
+
+    def double(x):
+        raise Odd if x == 2 else KeyError("a\nb")
+
+    reasons = [verdict.reason for verdict in EXERCISES.check(double).verdicts]
+    assert reasons[0].startswith("`double` raised Odd (line")
+    assert reasons[1].startswith("`double` raised KeyError: 'a\\nb' (line")
+    assert not any("\n" in reason for reason in reasons)
+
+
+def test_a_check_that_fails_blames_no_answer(of_the_course):
+    exercises = Exercises(
+        Exercise(
+            "double",
+            Criterion("failing", "Fails", 0.5, of_the_course("def judge(answer):\n    return {}[answer(3)]")),
+            Criterion("well", "Works", 0.5, lambda answer: None),
+        )
+    )
+    with pytest.raises(CheckFailed, match="Fails: this check failed") as failed:
+        exercises.points(named(lambda x: 2 * x), 4)
+    assert isinstance(failed.value.__cause__, KeyError)
+    assert str(exercises.check(named(lambda x: 2 * x))).splitlines() == [
+        "· Fails: This check failed; your answer was not judged. Please report it (KeyError: 6, line 2 of <string>).",
+        "✓ Works: Right.",
+    ]
+    with pytest.raises(CheckFailed):
+        exercises.points(named(lambda x: NotImplemented), 4)
+
+
+def test_a_check_that_raises_not_implemented_does_not_call_the_answer_a_stub(of_the_course):
+    judge = of_the_course("def judge(answer):\n    raise NotImplementedError")
+    exercises = Exercises(Exercise("double", Criterion("all", "All", 1.0, judge)))
+    assert "This check failed" in str(exercises.check(named(lambda x: x)))
 
 
 def test_points_are_never_above_the_maximum():

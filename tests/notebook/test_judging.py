@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 
-from course_lib.notebook.judging import Criterion, Wrong, judge
+from course_lib.notebook.judging import CheckFailed, Criterion, Wrong, judge, learners_place
 
 
 def positive(number):
@@ -45,9 +47,49 @@ def test_a_judge_may_have_a_hint_of_its_own():
     assert [criterion(hint).hint for hint in (None, "another", "")] == ["usual", "another", ""]
 
 
-def test_other_errors_are_no_verdicts():
+def test_what_raises_in_a_learners_code_passes_and_what_raises_in_the_course_is_a_failed_check(of_the_course):
     with pytest.raises(ZeroDivisionError):
         Criterion("one", "One", 1.0, lambda subject: 1 / subject)(0)
+    asked = Criterion("one", "One", 1.0, of_the_course("def judge(answer):\n    return answer(3) + 1"))
+    with pytest.raises(ZeroDivisionError):
+        asked(lambda x: x / 0)
+    with pytest.raises(CheckFailed, match=r"One: this check failed, .* \(TypeError: can only") as failed:
+        asked(lambda x: "odd")
+    assert isinstance(failed.value.__cause__, TypeError)
+
+
+@pytest.mark.parametrize("answer", [lambda: 0, lambda x, y: 0, lambda *, x: 0, type("Empty", (), {})])
+def test_an_answer_that_cant_be_called_so_is_no_failed_check(answer, of_the_course):
+    asked = Criterion("one", "One", 1.0, of_the_course("def judge(answer):\n    return answer(3)"))
+    with pytest.raises(TypeError):
+        asked(answer)
+
+
+def test_a_library_that_raises_within_a_learners_code_is_the_learners():
+    def odd(x):
+        return json.loads("{")
+
+    with pytest.raises(ValueError) as error:
+        odd(1)
+    name, line = learners_place(error.value)
+    assert (name, line.partition(" of ")[2]) == ("odd", "test_judging.py")
+
+
+def test_a_judge_may_say_what_its_verdict_rests_on():
+    def judge(subject):
+        if subject < 0:
+            raise Wrong("no", rests_on="script")
+        return "yes", "host"
+
+    criterion = Criterion("one", "One", 1.0, judge)
+    assert [(criterion(n).reason, criterion(n).rests_on) for n in (1, -1)] == [("yes", "host"), ("no", "script")]
+    assert POSITIVE(1).rests_on == POSITIVE(-1).rests_on == ""
+
+
+def test_a_reason_is_one_line_of_moderate_length():
+    criterion = Criterion("one", "One", 1.0, lambda text: (_ for _ in ()).throw(Wrong(text)))
+    assert criterion("a\n   b").reason == "a b"
+    assert len(criterion("long" * 1000).reason) == 600
 
 
 def test_every_criterion_is_asked_in_order():
