@@ -12,22 +12,24 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from course_grader.sandbox import seccomp
 from course_lib.ranks import environment
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.paths import ROOT
 
-PACKAGE = ROOT / "course_lib"
+PACKAGES = (ROOT / "course_lib", Path(__file__).resolve().parents[1])  # all that is seen of the course
 # No folder in which the course or Python may be: what lies below WORK could be changed.
 WORK = Path("/sandbox")
 GB = 2**30
 TRIAL_LIMIT_S = 60.0  # on a busy host
 _START_CUDA = "import ctypes, sys; code = ctypes.CDLL('libcuda.so.1').cuInit(0); sys.exit(code and f'error {code}')"
 
+OPTIONS_FD, FILTER_FD = 3, 4  # from which bubblewrap reads a rank's options, and the filter of `seccomp`
 _WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK)
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "openmpi")
 PASSED_VARIABLES = (  # of our own environment
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
-    *("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS", "TF_FORCE_GPU_ALLOW_GROWTH"),
+    *("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"),
     *environment.TOLD_BY_LAUNCHER,
     *environment.THREADS,
     *environment.OPEN_MPI,
@@ -43,7 +45,7 @@ def available() -> str:
     if lacking := [name for name in ("bwrap", "unshare") if not shutil.which(name)]:
         return f"{lacking[0]} is not installed: `apt-get install bubblewrap util-linux`."
     try:
-        done = _tried("import psutil, course_grader.sandbox.outbox")
+        done = _tried("import psutil, course_grader, course_lib.ranks")
     except subprocess.TimeoutExpired:
         raise CourseError(f"bubblewrap does not answer within {TRIAL_LIMIT_S:.0f} s: try again.", code=2) from None
     if done.returncode == 0:
@@ -52,21 +54,29 @@ def available() -> str:
     return f"bubblewrap does not work here ({last}): in a container, user namespaces and /proc must be allowed."
 
 
-def command(command: list[str], readable: Mapping[Path, Path], env: Mapping[str, str], links: Path) -> list[str]:
+def command(command: Sequence[str], readable: Mapping[Path, Path], env: Mapping[str, str], folder: Path) -> list[str]:
     """What runs `command` without network, with nothing to read but Python, the course and `readable`.
 
     `readable` maps what is bound read-only (files or folders of this host) to where it is seen; `env` adds to a
-    small environment. Where there is no bubblewrap, only the environment is cleaned, and what is `readable` is seen
-    below the folder `links`.
+    small environment. `folder` is a private one, for what this takes. Where there is no bubblewrap, only the
+    environment is cleaned, and what is `readable` is seen below `folder`.
     """
-    if not available():
-        return command_line(command, readable, {**passed_environment(), **env})
-    env = {**passed_environment(), "HOME": tempfile.gettempdir(), **linked(env, readable, links)}
-    return [shutil.which("env") or "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items()), *command]
+    env = {**passed(os.environ), **env}
+    if available():
+        env = {"HOME": tempfile.gettempdir(), **linked(env, readable, folder)}
+        words = [shutil.which("env") or "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items())]
+        return [*words, *command]
+    words = [program(), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "localhost"]
+    words += ["--clearenv", *_set(env)]
+    sized = ["--size", str(GB)] if "--size" in _options() else []
+    writable = [word for place in _WRITABLE for word in (*sized, "--tmpfs", str(place))]
+    words += [*_view(writable, readable), *_remounted("/", "/dev", "/proc"), "--", *command]
+    return _filtered(words, folder)
 
 
-def passed_environment() -> dict[str, str]:
-    return {name: os.environ[name] for name in PASSED_VARIABLES if name in os.environ}
+def passed(env: Mapping[str, str]) -> dict[str, str]:
+    """Of an environment, what goes into a sandbox; there TensorFlow takes of a GPU's memory what it needs."""
+    return {name: env[name] for name in PASSED_VARIABLES if name in env} | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 def linked(env: Mapping[str, str], files: Mapping[Path, Path], root: Path) -> dict[str, str]:
@@ -79,13 +89,17 @@ def linked(env: Mapping[str, str], files: Mapping[Path, Path], root: Path) -> di
     return {name: f"{root}{value}" if value in places else value for name, value in env.items()}
 
 
-def command_line(command: Sequence[str], readable: Mapping[Path, Path], env: Mapping[str, str]) -> list[str]:
-    """The bwrap command for a process that nothing is shared with; `readable` and `env` as in `command`."""
-    words = [program(), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "localhost"]
-    words += ["--clearenv", *_set(env)]
-    sized = ["--size", str(GB)] if "--size" in _options() else []
-    writable = [word for folder in _WRITABLE for word in (*sized, "--tmpfs", str(folder))]
-    return [*words, *_view(writable, readable), *_remounted("/", "/dev", "/proc"), "--", *command]
+def _filtered(words: Sequence[str], folder: Path) -> list[str]:
+    """What runs these words, in which bwrap reads the filter of `seccomp`; its file is put into `folder`."""
+    return ["/bin/sh", "-c", f'exec "$@" {FILTER_FD}< "$0"', str(write_filter(folder)), *words]
+
+
+def write_filter(folder: Path) -> Path:
+    """Write the filter of `seccomp` into a folder, which is made; return its file."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "filter"
+    path.write_bytes(seccomp.program())
+    return path
 
 
 def rank_options(
@@ -93,7 +107,6 @@ def rank_options(
     writable: Sequence[tuple[Path, Path]],
     readable: Mapping[Path, Path],
     env: Mapping[str, str],
-    hostname: str = "",
 ) -> list[str]:
     """bwrap's options for a rank: it has the environment, the network, the System V memory of what starts it, and
     the GPUs.
@@ -101,7 +114,7 @@ def rank_options(
     `writable` are folders that it can write to, and where they are seen; `env` is added to its environment.
     """
     words = ["--unshare-user", "--uid", str(uid), "--gid", str(uid), "--unshare-pid", "--unshare-uts"]
-    words += ["--unshare-cgroup-try", "--hostname", hostname or "localhost", *_set(env)]
+    words += ["--unshare-cgroup-try", "--hostname", "localhost", *_set(env)]
     bound = [word for host, place in writable for word in ("--bind", str(host), str(place))]
     words += _view(bound, readable)
     if not (devices := gpu_devices()):
@@ -151,14 +164,15 @@ def cuda_problem() -> str:
 
 def _tried(python: str) -> subprocess.CompletedProcess[str]:
     """How this code ends in a rank's sandbox. Raises TimeoutExpired."""
-    words = [*rank_options(1000, [], {}, passed_environment()), "--", sys.executable, "-c", python]
-    return subprocess.run(
-        [*own_network(), program(), *words],
-        capture_output=True,
-        text=True,
-        stdin=subprocess.DEVNULL,
-        timeout=TRIAL_LIMIT_S,
-    )
+    words = [*rank_options(1000, [], {}, passed(os.environ)), "--", sys.executable, "-c", python]
+    with tempfile.TemporaryDirectory(prefix="course-") as folder:
+        return subprocess.run(
+            _filtered([*own_network(), program(), *words], Path(folder)),
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=TRIAL_LIMIT_S,
+        )
 
 
 def program() -> str:
@@ -166,20 +180,21 @@ def program() -> str:
     return shutil.which("bwrap") or "bwrap"
 
 
-def own_network(network: bool = True) -> list[str]:
-    """What runs a command with file systems, System V memory and, with `network`, a network of its own. It is root
-    there, without any right outside, so that it can mount file systems and start the ranks' sandboxes."""
-    return ["unshare", "--user", "--map-root-user", "--mount", "--ipc", *["--net"] * network, "--"]
+def own_network() -> list[str]:
+    """What runs a command with file systems, System V memory and a network of its own. It is root there, without any
+    right outside, so that it can mount file systems and start the ranks' sandboxes."""
+    return ["unshare", "--user", "--map-root-user", "--mount", "--ipc", "--net", "--"]
 
 
 def python_environment() -> dict[str, str]:
     """What Python needs to find the course and its packages, here as in the sandbox."""
     user = {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {"PYTHONNOUSERSITE": "1"}
-    return {"PYTHONPATH": str(PACKAGE.parent), "PYTHONDONTWRITEBYTECODE": "1", **user}
+    path = os.pathsep.join(str(package.parent) for package in PACKAGES)
+    return {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **user}
 
 
 def _set(env: Mapping[str, str]) -> list[str]:
-    variables = {"HOME": "/tmp", **python_environment(), **env}
+    variables = {"HOME": "/tmp", **python_environment(), **environment.BY_LOOPBACK, **env}
     return [word for name, value in variables.items() for word in ("--setenv", name, str(value))]
 
 
@@ -187,6 +202,7 @@ def _view(writable: Sequence[str], readable: Mapping[Path, Path]) -> list[str]:
     """Options on what can be seen: the system, Python, the course and `readable`; of it only `writable` can change."""
     words = ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
     words += ["--disable-userns"] if "--disable-userns" in _options() else []
+    words += ["--seccomp", str(FILTER_FD)] if seccomp.refused() else []
     words += ["--proc", "/proc", "--dev", "/dev", *writable]
     for folder in _system():
         words += ["--symlink", os.readlink(folder), folder] if os.path.islink(folder) else _read_only(folder)
@@ -195,20 +211,18 @@ def _view(writable: Sequence[str], readable: Mapping[Path, Path]) -> list[str]:
     for file in (Path(__file__).parent / "etc").iterdir():
         words += _read_only(file, f"/etc/{file.name}")
     libraries = python_folders()
-    # Its folder is on Python's path; it may lie in one that can be written to, as below /tmp.
-    own = [] if any(Path(folder) in PACKAGE.parents for folder in ("/usr", *libraries)) else [str(PACKAGE.parent)]
-    for folder in own:
-        words += ["--tmpfs", folder]
-    for folder in libraries:
-        words += _read_only(folder)
-    for folder in (ROOT / name for name in ("assessment", "labs", "tests")):
-        if folder.is_dir() and any(Path(library) in folder.parents for library in ("/usr", *libraries)):
-            words += ["--tmpfs", str(folder)]
-    words += _read_only(PACKAGE)
+    within = any(Path(folder) in (ROOT, *ROOT.parents) for folder in ("/usr", *libraries))
+    # The course's folder is on Python's path; it may lie in one that can be written to, as below /tmp.
+    hidden = [ROOT / name for name in ("assessment", "labs", "tests") if (ROOT / name).is_dir()] if within else [ROOT]
+    hide = [word for folder in hidden for word in ("--tmpfs", str(folder))]
+    bind = [word for folder in libraries for word in _read_only(folder)]
+    words += [*bind, *hide] if within else [*hide, *bind]
+    for package in PACKAGES:
+        words += _read_only(package)
     words += ["--ro-bind-try", *["/sys/devices/system"] * 2]  # where Open MPI looks up the cores
     for host, place in readable.items():
         words += _read_only(Path(host).absolute(), place)
-    return [*words, *_remounted(*own), "--chdir", "/"]
+    return [*words, *_remounted(*map(str, hidden)), "--chdir", "/"]
 
 
 def _remounted(*folders: str) -> list[str]:

@@ -1,20 +1,17 @@
 """Stands between the grader and the ranks' sandboxes: `python -m …sandbox.entry SPEC COMMAND [ARG …]`.
 
 No learner's code runs in this process or in the COMMAND, Horovod's launcher, that it starts: the ranks below that are
-shut in, each by bubblewrap. Where `shared` is set, this process has namespaces of its own for network and files
-(`unshare` gave it them): here it makes the folders that the ranks share, of limited size, and one for what each rank
-records. It sets the limits that processes hand down, takes the records as they come, runs the command, ends what is
-left of it, and puts the weights and the evidence where the grader reads them (see `outbox`). SIGTERM ends the command
-early. SPEC is a JSON object:
+shut in, each by bubblewrap. This process sets the limits that processes hand down, runs the command, ends what is left
+of it, and copies the weights and the record to where the grader reads them. Where there are `mounts`, `unshare` gave it
+a network and file systems of its own. SIGTERM ends the command early. SPEC is a JSON object:
 
     work     the folder that the scripts work in
-    taken    where weights and evidence go; at most `most` bytes of them
-    problem  the place of a link that says, by the number of the error, that this host can't hold what comes out
-    shared   folders that need a file system of their own, of `file` bytes each; []: none
-    network  true where the network has to be made
-    records  one folder for what each rank records, by rank; `keys`: with what each signs it
-    data     bytes of memory of its own for each process; 0: as many as there are
-    file     bytes that a file may have
+    records  for each rank the folder of its record
+    taken    where weights and records go (see `outbox`); where this host can't hold them, a link beside it, `problem`,
+             says why, by the number of the error: on a full disk nothing can be written
+    mounts   folders that need a file system of their own; []: none
+    memory   bytes of memory of its own for each process; 0: as many as there are
+    disk     bytes that a file, and a file system, may have
     cores    the cores that everything runs on; []: all
 """
 
@@ -43,33 +40,36 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 def main() -> int:
     """Entry point."""
     spec = json.loads(sys.argv[1])
-    work, taken = Path(spec["work"]), Path(spec["taken"])
-    records = {int(rank): Path(folder) for rank, folder in spec["records"].items()}
+    work, records, taken = Path(spec["work"]), [Path(folder) for folder in spec["records"]], Path(spec["taken"])
     if spec["cores"]:
         os.sched_setaffinity(0, spec["cores"])
-    if spec["network"]:
+    _limit(resource.RLIMIT_CORE, 0)
+    _limit(resource.RLIMIT_FSIZE, spec["disk"])
+    if spec["memory"]:
+        _limit(resource.RLIMIT_DATA, spec["memory"])
+    if spec["mounts"]:
         _loopback_up()
-    for folder in spec["shared"]:
-        options = f"size={spec['file']},mode=0700"
+    for folder in spec["mounts"]:
+        options = f"size={spec['disk']},mode=0700"
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
-    for name in ("home", "tmp", outbox.EVIDENCE):
-        (work / name).mkdir(parents=True, exist_ok=True)
-    for rank, folder in records.items():
+    for folder in (work / "home", work / "tmp", work / outbox.RECORD, *records):
         folder.mkdir(parents=True, exist_ok=True)
-        if key := spec["keys"].get(str(rank)):
-            (folder / f"rank-{rank}.key").write_text(key)
     adopt_orphans()
     ending: list[float] = []
     signal.signal(signal.SIGTERM, lambda *_: ending.append(time.monotonic()))
-    with outbox.Records(records, taken, spec["most"]) as coming:
-        code = _run(sys.argv[2:], ending, spec)
-        end_tree(GRACE_S if ending else 0.0)
+    code = _run(sys.argv[2:], ending)
+    end_tree(GRACE_S if ending else 0.0)
     try:
-        coming.check()
-        outbox.hand_out(work, records, taken, spec["most"])
+        outbox.copy_out(work, records, taken, 2 * spec["disk"])
     except OSError as error:
-        Path(spec["problem"]).symlink_to(str(error.errno))  # on a full disk nothing can be written
+        (taken.parent / "problem").symlink_to(str(error.errno))
     return code
+
+
+def _limit(kind: int, limit: int) -> None:
+    _, hard = resource.getrlimit(kind)
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(kind, (limit, limit))
 
 
 def _loopback_up() -> None:
@@ -79,18 +79,9 @@ def _loopback_up() -> None:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
 
 
-def _limit(spec: dict) -> None:
-    limits = {"RLIMIT_CORE": 0, "RLIMIT_FSIZE": spec["file"], "RLIMIT_DATA": spec["data"] or resource.RLIM_INFINITY}
-    for name, limit in limits.items():
-        kind = getattr(resource, name)
-        _, hard = resource.getrlimit(kind)
-        limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(kind, (limit, limit))
-
-
-def _run(command: list[str], ending: list[float], spec: dict) -> int:
+def _run(command: list[str], ending: list[float]) -> int:
     """Run the command until it ends or, once `ending` holds when its end was asked for, GRACE_S later."""
-    process = subprocess.Popen(command, preexec_fn=lambda: _limit(spec))
+    process = subprocess.Popen(command)
     while process.poll() is None:
         if ending:
             process.terminate()

@@ -27,8 +27,7 @@ class Usage:
         processes, threads: how many there are.
         memory: bytes; what several processes share counts for each.
         cpu_seconds: of all cores, with what those that have ended had used when they were last seen.
-        user_seconds: of these, what they used themselves, not the kernel for them. Horovod's thread that writes rank
-            0's timeline never sleeps, and spends what is left of the core on asking the kernel who wants it.
+        user_seconds: of these, what they used themselves, not the kernel for them: that grows with waiting, too.
     """
 
     processes: int = 0
@@ -39,6 +38,21 @@ class Usage:
 
     def __add__(self, other: Usage) -> Usage:
         return Usage(*(mine + its for mine, its in zip(astuple(self), astuple(other))))
+
+
+@dataclass(frozen=True)
+class ResourceSample:
+    """What the ranks of a run have used up to a moment, as it is seen from outside.
+
+    Attributes:
+        time: seconds since the start of the run.
+        traffic: bytes that the ranks have sent each other over the loopback device.
+        user_seconds: CPU seconds of each rank, without the kernel's for it.
+    """
+
+    time: float
+    traffic: int
+    user_seconds: tuple[float, ...]
 
 
 def disk_bytes(folder: Path) -> int:
@@ -128,6 +142,12 @@ class ProcessTree:
             if found := _RECEIVED.search(Path(f"/proc/{self._first.pid}/net/dev").read_text(errors="replace")):
                 return int(found.group(1))
         return None
+
+    def pids(self) -> set[int]:
+        """Their numbers on this host, with that of `root`."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return {self._root, *(child.pid for child in psutil.Process(self._root).children(recursive=True))}
+        return set()
 
     def kill(self) -> None:
         """End a namespace at once, however many processes it has."""

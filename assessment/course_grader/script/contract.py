@@ -53,12 +53,16 @@ class Profile:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the sandbox allows: GB of memory and number of processes for each rank, MB of files, MB of output."""
+    """What the sandbox allows: GB of memory and number of processes for each rank, MB of files, MB of output.
+
+    `gpu_memory` takes the place of `memory` where the ranks train on GPUs.
+    """
 
     memory: float
     processes: int
     disk: int
     output: int
+    gpu_memory: float = 24.0
 
 
 @dataclass(frozen=True)
