@@ -12,6 +12,7 @@ from pathlib import Path
 
 from course_grader.display import report
 from course_grader.script import calibration, contract, grader
+from course_grader.script.outcome import CannotGrade, Outcome
 from course_lib.ranks import environment
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
@@ -23,7 +24,7 @@ class NeedsALook(Exception):
     """The script does what training does not need: NeedsALook(findings)."""
 
 
-_found: dict[str, grader.Outcome | grader.CannotGrade] = {}
+_found: dict[str, Outcome | CannotGrade] = {}
 
 
 def points(criterion: str, script: str | Path = "assessment.py") -> float:
@@ -46,37 +47,35 @@ def longest() -> float:
     """Seconds that an assessment takes at most, on the slowest host that gets more time for its slowness."""
     asked = contract.read()
     limit = asked.profile().seconds * (1 + asked.tolerance)
-    return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + 2 * limit) + OVERHEAD_S
+    return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + grader.MAX_RUNS * limit) + OVERHEAD_S
 
 
-def _outcome(script: Path) -> grader.Outcome:
+def _outcome(script: Path) -> Outcome:
     try:
         key = f"{script}:{os.environ.get('COURSE_PROFILE')}:{hashlib.sha256(script.read_bytes()).hexdigest()}"
     except OSError as error:
-        raise grader.CannotGrade(f"{script.name} cannot be read ({error.strerror}).") from None
+        raise CannotGrade(f"{script.name} cannot be read ({error.strerror}).") from None
     if key not in _found:
         _found[key] = _assess(script)
-        if isinstance(_found[key], grader.Outcome):
+        if isinstance(_found[key], Outcome):
             _show(_found[key])
             if kept := os.environ.get(environment.OUTCOME):
                 write(Path(kept), json.dumps(_found[key].as_json()).encode())
-    if isinstance(_found[key], grader.CannotGrade):
+    if isinstance(_found[key], CannotGrade):
         raise _found[key]
     return _found[key]
 
 
-def _assess(script: Path) -> grader.Outcome | grader.CannotGrade:
+def _assess(script: Path) -> Outcome | CannotGrade:
     try:
         return grader.assess(script)
     except CourseError as problem:
-        return grader.CannotGrade(str(problem))
+        return CannotGrade(str(problem))
     except KeyboardInterrupt:
-        return grader.CannotGrade("The assessment did not end in time, so that it was interrupted.")
-    except Exception as error:  # a fault of ours must not cost the learner a point
-        return grader.CannotGrade(f"The grader failed ({type(error).__name__}: {error}).")
+        return CannotGrade("The assessment did not end in time, so that it was interrupted.")
 
 
-def _show(outcome: grader.Outcome) -> None:
+def _show(outcome: Outcome) -> None:
     from IPython import get_ipython
     from IPython.display import HTML, display
 

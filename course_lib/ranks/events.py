@@ -2,7 +2,7 @@
 script that has its own loop.
 
 `rank` installs this before the script starts, where the launcher is asked for it (`environment.TRAINING_EVENTS`); the
-script needs no change. It counts steps and images, and keeps nothing. What is to be judged takes more: see `probe`.
+script needs no change. It counts steps and images only; `instrumentation` logs more.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ import functools
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
-from typing import Protocol
+from collections.abc import Callable
 
 import numpy as np
 
@@ -79,60 +78,21 @@ def flush_for_ever(progress: Progress) -> None:
     threading.Thread(target=flush, daemon=True).start()
 
 
-class Sceptic(Protocol):
-    """Who does not take a step's word for it that it trains."""
-
-    def look(self, what: str) -> None:
-        """A way to train that escapes whoever watches steps."""
-
-    def begins(self, model: object, measured: object) -> None:
-        """The call of a model that is a step begins; in a graph: is traced. `measured` is the first thing that was
-        measured of its examples, None where XLA compiles it."""
-
-    def ends(self) -> None:
-        """It ends."""
-
-    def compiled(self, examples: int) -> None:
-        """A function that XLA has compiled has run a step on so many examples."""
-
-
 def on_training_steps(
-    tf: object,
-    replace: Replace,
-    measure: Callable[[object, object], list],
-    step: Callable[..., None],
-    sceptic: Sceptic | None = None,
+    tf: object, replace: Replace, measure: Callable[[object, object], list], step: Callable[..., None]
 ) -> None:
     """Before each call of a model under a gradient tape, which is a training step, call `step(model, *measured)`.
 
-    Of models in models it is the innermost that has all weights which are trained: what is around it may compute
-    nothing. `measure` makes, of the model and the tensor of the step's examples (of several inputs the largest), the
-    tensors whose values are `measured`. A function that XLA compiles cannot call Python: where a model is called in
-    one, its own call is the step, and the largest of its arguments has the examples.
+    A model that another one calls is a part of its step. `measure` makes, of the model and the tensor of the step's
+    examples (of several inputs the largest), the tensors whose values are `measured`. A function that XLA compiles
+    cannot call Python: where a model is called in one, the call of the function is the step, and the largest of its
+    arguments has the examples.
     """
     from tensorflow.python.eager import record
     from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
 
     inside = threading.local()
     trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # compiled function → model
-    in_graphs: weakref.WeakSet = weakref.WeakSet()  # graphs of compiled functions that call a model already
-    innermost: weakref.WeakKeyDictionary[object, weakref.ref] = weakref.WeakKeyDictionary()  # model → see `network_of`
-
-    def network_of(model: object) -> object:
-        """The innermost model that has all weights which `model` trains."""
-        if model in innermost and (found := innermost[model]()) is not None:
-            return found
-        others = [one for one in model.submodules if isinstance(one, tf.keras.Model) and one.built]
-        weights = {one: {id(variable) for variable in one.trainable_variables} for one in others}
-        try:
-            trained = {id(variable) for variable in model.trainable_variables}
-        except ValueError:  # before its first batch it knows of none
-            trained = set().union(*weights.values())
-        whole = [one for one in others if trained and trained <= weights[one]]
-        found = min(whole, key=lambda one: len(one.submodules), default=model)
-        if model.built:
-            innermost[model] = weakref.ref(found)
-        return found
 
     def batches(*given: object) -> list:
         """The tensors among arguments."""
@@ -145,104 +105,51 @@ def on_training_steps(
         """The same tensors, once the operation is done."""
 
         def then(one: object) -> object:
-            return with_mask_of(one, tf.identity(one)) if isinstance(one, tf.Tensor) else one
+            return _with_mask_of(one, tf.identity(one)) if isinstance(one, tf.Tensor) else one
 
         with tf.control_dependencies([operation]):
             return tf.nest.map_structure(then, tensors)
 
-    def note(model: object, tensors: list, compiled: bool = False) -> Callable[[object], object]:
-        """Measure a step's examples; returns a function that has the step told and gives its argument back, in a graph
+    def note(model: object, tensors: list) -> Callable[[object], object]:
+        """Measure a step's examples. Returns a function that reports the step and gives its argument back, in a graph
         once that is done."""
 
         def listener(*measured: np.ndarray) -> None:
-            if not model.trainable_variables:
-                return  # it changes images only
-            step(model, *measured[1:])
-            if sceptic and compiled:
-                sceptic.compiled(int(measured[0]))
+            if model.trainable_variables:  # else it changes images only
+                step(model, *measured)
 
-        def told(outcome: object) -> object:
+        def reported(outcome: object) -> object:
             if tf.executing_eagerly():
                 listener(*(one.numpy() for one in measured))
                 return outcome
             return after(tf.numpy_function(listener, measured, [], stateful=True), outcome)
 
-        examples = max(tensors, key=size)
         with record.stop_recording():
-            measured = [tf.shape(examples)[0], *measure(model, examples)]
-        if sceptic and not compiled:
-            sceptic.begins(model, next(iter(measured[1:]), None))
-        return told
-
-    def tap(model: object, inputs: object) -> Callable[[object], object]:
-        if not in_xla(tf):
-            return note(model, tf.nest.flatten(inputs))
-        graph = tf.compat.v1.get_default_graph()
-        if sceptic:
-            sceptic.begins(model, None)
-        if compiled := getattr(inside, "compiled", None):
-            if sceptic and (graph in in_graphs or type(graph).__name__ == "WhileBodyFuncGraph"):
-                sceptic.look("calls its network more than once in a compiled step")
-            trained_by[compiled] = model
-            in_graphs.add(graph)
-        elif sceptic:
-            sceptic.look("calls its network as if XLA compiled it")
-        return lambda inputs: inputs
+            measured = measure(model, max(tensors, key=size))
+        return reported
 
     def tapped(original: Callable) -> Callable:
         @functools.wraps(original)
         def __call__(self: object, *args: object, **kwargs: object) -> object:
             if not args and "inputs" in kwargs:
                 args = (kwargs.pop("inputs"),)
-            step_of = getattr(inside, "network", None)
-            if record.could_possibly_record() and args and batches(tf.nest.flatten(args[0])[:1]):
-                step_of = network_of(self) if step_of is None else step_of
-                if step_of is not self:
-                    with within(step_of):
-                        return original(self, *args, **kwargs)
-                require_one_batch(args[0])
-                told = tap(self, args[0])
-                later = tf.executing_eagerly() and not self.built  # its weights are made by this very call
-                if not later:  # before any of them change
-                    args = (told(args[0]), *args[1:])
-                try:
-                    with within(inside):  # what is called from now on is part of it
-                        outcome = original(self, *args, **kwargs)
-                    return told(outcome) if later else outcome
-                finally:
-                    if sceptic:
-                        sceptic.ends()
-            return original(self, *args, **kwargs)
-
-        return __call__
-
-    def require_one_batch(*given: object) -> None:
-        *_, second, largest = 0, *sorted(map(size, batches(*given)))
-        if sceptic and 2 * second > largest:
-            sceptic.look("gives its network, or a compiled step, more than one batch of examples")
-
-    @contextlib.contextmanager
-    def within(network: object) -> Iterator[None]:
-        """In the call of a model; `network` is the one whose own call is a step, if that is known."""
-        before = getattr(inside, "network", None), getattr(inside, "depth", 0)
-        inside.network, inside.depth = network, before[1] + 1
-        try:
-            yield
-        finally:
-            inside.network, inside.depth = before
-
-    def by_itself(original: Callable) -> Callable:
-        @functools.wraps(original)
-        def __call__(self: object, *args: object, **kwargs: object) -> object:
-            if (
-                not getattr(inside, "depth", 0)
-                and record.could_possibly_record()
-                and batches(args)
-                and not isinstance(self, tf.keras.Model)
-                and self.trainable_weights
-            ):
-                sceptic.look("trains a layer by itself, outside of its network")
-            return original(self, *args, **kwargs)
+            trains = record.could_possibly_record() and args and batches(tf.nest.flatten(args[0])[:1])
+            if not trains or getattr(inside, "step", False):
+                return original(self, *args, **kwargs)
+            reported = None
+            if not in_xla(tf):
+                reported = note(self, tf.nest.flatten(args[0]))
+            elif compiled := getattr(inside, "compiled", None):
+                trained_by[compiled] = self
+            later = tf.executing_eagerly() and not self.built  # its weights are made by this very call
+            if reported and not later:  # before any of them change
+                args = (reported(args[0]), *args[1:])
+            inside.step = True
+            try:
+                outcome = original(self, *args, **kwargs)
+            finally:
+                inside.step = False
+            return reported(outcome) if reported and later else outcome
 
         return __call__
 
@@ -257,16 +164,11 @@ def on_training_steps(
             finally:
                 inside.compiled = None
             tensors = batches(args, kwargs)
-            if self in trained_by and tensors:
-                require_one_batch(tensors)
-                return note(trained_by[self], tensors, compiled=True)(outcome)
-            return outcome
+            return note(trained_by[self], tensors)(outcome) if self in trained_by and tensors else outcome
 
         return __call__
 
     replace(tf.keras.Model, "__call__", tapped)
-    if sceptic:
-        replace(tf.keras.layers.Layer, "__call__", by_itself)
     replace(Function, "__call__", compiled)
 
 
@@ -278,7 +180,7 @@ def in_xla(tf: object) -> bool:
     return not tf.executing_eagerly() and control_flow_util.GraphOrParentsInXlaContext(graph)
 
 
-def with_mask_of(tensor: object, other: object) -> object:
+def _with_mask_of(tensor: object, other: object) -> object:
     """`other`, with the mask that Keras has put on `tensor`, if it has."""
     if hasattr(tensor, "_keras_mask"):
         other._keras_mask = tensor._keras_mask

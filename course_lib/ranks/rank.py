@@ -3,8 +3,8 @@
 The script runs as `python SCRIPT` would run it, in the folder and with the arguments that the launcher names in
 `COURSE_FOLDER` and `COURSE_ARGUMENTS` (a JSON list). Beside it, the rank tells the launcher in JSON lines how it
 ended and, where `COURSE_TRAINING_EVENTS` asks for it, how it trains (see `events`). The lines travel through the rank's
-standard error, so they cross hosts wherever the output does. Where `COURSE_PROBE` names a folder, the rank records
-evidence there (see `probe`).
+standard error, so they cross hosts wherever the output does. Where `COURSE_RECORD` names a folder, the rank logs its
+training there (see `instrumentation`).
 """
 
 from __future__ import annotations
@@ -120,10 +120,10 @@ def main() -> int:
     end_with_the_launcher()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)
-    if evidence := os.environ.get(environment.PROBE):
-        from course_lib.ranks import instrumentation
+    if folder := os.environ.get(environment.RECORD):
+        from course_lib.ranks.instrumentation.install import install
 
-        instrumentation.install(Path(evidence), script)
+        install(Path(folder))
     elif os.environ.get(environment.TRAINING_EVENTS):
         from course_lib.ranks import events
 

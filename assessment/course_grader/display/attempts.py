@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-from course_grader.script.grader import Outcome
+from course_grader.script.outcome import Outcome
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 

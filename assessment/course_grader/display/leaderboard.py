@@ -17,7 +17,7 @@ from pathlib import Path
 
 from course_grader.display.report import CSS
 from course_grader.script.contract import Contract
-from course_grader.script.grader import Outcome
+from course_grader.script.outcome import Outcome
 from course_lib import statistics
 from course_lib.system.errors import CourseError
 

@@ -11,7 +11,7 @@ from course_lib.notebook.judging import Verdict
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from course_grader.script.grader import Outcome
+    from course_grader.script.outcome import Outcome
 
 CSS = "<style>" + Path(__file__).with_name("report.css").read_text(encoding="utf-8") + "</style>"
 LOOK = "Training does not need this; the script passes when a person has looked at it:"

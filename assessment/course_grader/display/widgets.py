@@ -21,6 +21,7 @@ from ipywidgets import HTML, Button, HBox, VBox
 from course_grader.display import leaderboard, report
 from course_grader.display.attempts import FOLDER, Attempt, Attempts
 from course_grader.script import contract, grader
+from course_grader.script.outcome import Stopped
 from course_lib.notebook.widgets import live, train
 from course_lib.notebook.widgets.live import LiveState, duration
 from course_lib.ranks import launch
@@ -319,12 +320,10 @@ class Panel:
                 attempt.script, ranks=self._ranks, profile=self._profile, on_event=put, stopping=self._stopping
             )
             self.state.live.data = outcome.data
-        except grader.Stopped:
+        except Stopped:
             problem = f"Stopped after {duration(self.state.seconds)}."
         except CourseError as error:
             problem = f"This could not be graded: {error}"
-        except Exception as error:  # a fault of ours, which nobody would read in this thread
-            problem = f"The grader failed ({type(error).__name__}: {error}). Your script is not to blame."
         try:
             self._attempts.finish(attempt, outcome, problem)
         except OSError as error:

@@ -34,21 +34,21 @@ def factor(images_per_second: float, reference: float) -> float:
     return min(MAX_FACTOR, max(1.0, reference / images_per_second))
 
 
-def known(ranks: int, hosts: str | None = None) -> float | None:
-    """Images per second of all ranks together, if it has been measured on this host (or on `hosts`); else None."""
+def known(ranks: int) -> float | None:
+    """Images per second of all ranks together, if it has been measured on this host; else None."""
     try:
-        return json.loads(_memory().read_text()).get(_key(ranks, hosts))
+        return json.loads(_memory().read_text()).get(_key(ranks))
     except (OSError, ValueError, AttributeError):
         return None
 
 
-def measure(ranks: int, env: dict[str, str] | None = None, hosts: str | None = None) -> float:
+def measure(ranks: int, env: dict[str, str] | None = None) -> float:
     """Train on `ranks` ranks for some seconds; return, and keep, images per second of all ranks together.
 
     Raises CourseError as `launch.call` does, and (code 2) where other programs kept the cores busy meanwhile.
     """
-    # Of other hosts, and of what GPUs do, the clock of these cores says nothing.
-    cores = [] if hosts or slots.count() else sorted(os.sched_getaffinity(0))
+    # Of what GPUs do, the clock of these cores says nothing.
+    cores = [] if slots.count() else sorted(os.sched_getaffinity(0))
 
     def train() -> tuple[float, float, float, float | None]:
         """Images per second; then, of the time that this was measured in, seconds in all, those for which this rank
@@ -94,13 +94,12 @@ def measure(ranks: int, env: dict[str, str] | None = None, hosts: str | None = N
         return BATCH_SIZE * hvd.size() * steps / min(blocks), seconds, own, computed
 
     env = {**launch.ONE_THREAD, **(env or {})}
-    controller = "gloo" if hosts else None  # as the assessment's own runs
     for _ in range(ATTEMPTS):
-        measured = launch.call(train, ranks, controller=controller, hosts=hosts, env=env, timeout=300)
+        measured = launch.call(train, ranks, env=env, timeout=300)
         speeds, seconds, own, computed = zip(*measured)
         others = (computed[0] - sum(own)) / (len(cores) * seconds[0]) if computed[0] is not None else 0.0
         if others <= MAX_OTHERS:
-            _keep(_key(ranks, hosts), min(speeds))
+            _keep(_key(ranks), min(speeds))
             return min(speeds)
     raise CourseError(
         f"This host is too busy to be calibrated, other programs had {others:.0%} of the time of its cores: end them, "
@@ -119,7 +118,7 @@ def _keep(key: str, speed: float) -> None:
         write(path, json.dumps({**everything, key: round(speed, 1)}, indent=1).encode())
     except OSError as error:
         raise CourseError(
-            f"{path.parent} cannot be written ({error.strerror}): mend its permissions.", code=2
+            f"{path.parent} cannot be written ({error.strerror}): correct its permissions.", code=2
         ) from None
 
 
@@ -127,7 +126,7 @@ def _memory() -> Path:
     return paths.cache() / "calibration.json"
 
 
-def _key(ranks: int, hosts: str | None) -> str:
+def _key(ranks: int) -> str:
     """What the speed depends on. The host's name too: a home may be shared by the hosts of a cluster."""
     versions = [f"{name} {metadata.version(name)}" for name in ("horovod", "keras", "numpy")]
     library = paths.ROOT / "course_lib"
@@ -135,5 +134,4 @@ def _key(ranks: int, hosts: str | None) -> str:
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
     gpus = launch.gpus() if slots.count() else []
     parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *gpus, f"{ranks} ranks", *versions]
-    parts += [f"hosts {hosts}"] if hosts else []
     return ", ".join([*parts, code.hexdigest()[:8]])

@@ -17,7 +17,7 @@ from matplotlib.lines import Line2D
 from course_lib import data, statistics
 from course_lib.authoring import conversions
 from course_lib.notebook import experiments, plots
-from course_lib.ranks.run_record import Evidence, collect
+from course_lib.ranks.run_record import RunRecord, collect
 from course_lib.system.supervise import TIMED_OUT
 
 REPEATS = {"init": 3, "equal": 3}  # these don't train
@@ -47,18 +47,18 @@ def variant(name: str) -> str:
     return conversions.converted([step for step in conversions.steps() if step != name])
 
 
-def run(name: str, folder: Path) -> Evidence:
+def run(name: str, folder: Path) -> RunRecord:
     script = folder / conversions.script().name
     script.write_text(variant(name), encoding="utf-8")
     return collect(script, ARGUMENTS, 2, cwd=folder, patience=20, env={"COURSE_SLICE": str(SLICE)})
 
 
-def row(name: str, repeat: int, evidence: Evidence) -> dict:
-    logs = [rank.last("epoch") for rank in evidence.ranks]
-    done = evidence.result.code == 0
-    differ = evidence.weights_differ() if done else None
-    error = next((line for line in reversed(evidence.result.tail) if line.strip()), "")
-    outcome = "runs" if done else "hangs" if evidence.result.code == TIMED_OUT else "stops"
+def row(name: str, repeat: int, record: RunRecord) -> dict:
+    logs = [rank.last("epoch") for rank in record.ranks]
+    done = record.result.code == 0
+    differ = record.weights_differ() if done else None
+    error = next((line for line in reversed(record.result.tail) if line.strip()), "")
+    outcome = "runs" if done else "hangs" if record.result.code == TIMED_OUT else "stops"
     return {
         "left out": LABELS[name],
         "run": repeat + 1,
@@ -68,8 +68,8 @@ def row(name: str, repeat: int, evidence: Evidence) -> dict:
         },
         "images read by each rank": logs[0]["images"] if done else None,
         "weights differ by": differ if differ is None else float(f"{differ:.3g}"),
-        "ranks that save": ", ".join(str(r.rank) for r in evidence.ranks if r.records.get("save")) if done else "",
-        "last words": "" if done else (error or evidence.result.message)[:120],
+        "ranks that save": ", ".join(str(r.rank) for r in record.ranks if r.records.get("save")) if done else "",
+        "last words": "" if done else (error or record.result.message)[:120],
     }
 
 

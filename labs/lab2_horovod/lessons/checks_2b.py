@@ -1,6 +1,6 @@
 """Checks of notebook 2b: the eight steps that turn a serial Keras script into a Horovod script, and its two partitions.
 
-The steps are judged by the evidence of one short run of the learner's script on two ranks (`gather`), with settings
+The steps are judged by the record of one short run of the learner's script on two ranks (`gather`), with settings
 under which each omission shows: first weights differ between ranks, the number of images does not divide evenly, and
 there are as many GPUs as ranks (pretended ones, so that a laptop can check the choice of GPU). Where all is well, the
 text of the script is read for what no run on two ranks shows, and it runs once more, on three ranks of two pretended
@@ -12,7 +12,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from course_lib.notebook.judging import Criterion, Verdict, Wrong, judge
 from course_lib.notebook.report import Report, Ticker
 from course_lib.notebook.training_rules import with_end
 from course_lib.ranks import launch
-from course_lib.ranks.run_record import Evidence, collect
+from course_lib.ranks.run_record import RunRecord, collect
 
 RANKS = 2
 SLICE = 1598  # images, of which the script holds back a fifth for validation
@@ -54,7 +54,7 @@ ONE_HOST = Run(RANKS, 2, str(RANKS))
 TWO_HOSTS = Run(3, 1, "0,0,1", "localhost:2,127.0.0.1:1")
 TOLD_OF_TWO_HOSTS = "with ranks 0 and 1 on one host and rank 2 on another"
 
-_gathered: dict[tuple, Evidence] = {}
+_gathered: dict[tuple, RunRecord] = {}
 
 
 def gather(
@@ -63,7 +63,7 @@ def gather(
     *,
     controller: str | None = None,
     on_event: Callable[[launch.Event], None] | None = None,
-) -> Evidence:
+) -> RunRecord:
     """Run `script` on a small slice of the data; a script that did not change is not run again.
 
     Raises CourseError where there is no such script or no Horovod.
@@ -93,18 +93,11 @@ def gather(
 
 def verdicts(script: str | Path = "fashion_mnist.py", *, controller: str | None = None) -> list[Verdict]:
     """What there is to say of each step. Raises CourseError as `gather` does."""
-    first = _judged(gather(script, controller=controller), STEPS)
+    first = judge(gather(script, controller=controller), STEPS)
     found = _replaced(first, judge(_parsed(script), AS_WRITTEN))
     if _needs_two_hosts(first):
-        found = _replaced(found, _judged(gather(script, TWO_HOSTS, controller="gloo"), ON_TWO_HOSTS))
+        found = _replaced(found, judge(gather(script, TWO_HOSTS, controller="gloo"), ON_TWO_HOSTS))
     return found
-
-
-def _judged(evidence: Evidence, steps: Sequence[Criterion]) -> list[Verdict]:
-    """What there is to say of each step: that it can't be told, where the script had a hand in what tells of it."""
-    if why := training_rules.tampered(evidence):
-        return [Verdict(step.id, step.title, 0.0, step.max_points, why) for step in steps]
-    return judge(evidence, steps)
 
 
 def _replaced(found: list[Verdict], later: list[Verdict]) -> list[Verdict]:
@@ -134,11 +127,11 @@ def check(step: str | None = None, script: str | Path = "fashion_mnist.py") -> R
     if _untouched(Path(script)):
         return Report([Verdict("script", "Not changed yet", 0.0, 1.0, UNTOUCHED.format(Path(script).name))])
     with Ticker(f"{Path(script).name} runs on {RANKS} ranks, {IMAGES:,} images") as ticker:
-        evidence = gather(script, on_event=ticker.follow)
-    if _needs_two_hosts(_judged(evidence, STEPS)):
+        record = gather(script, on_event=ticker.follow)
+    if _needs_two_hosts(judge(record, STEPS)):
         with Ticker(f"all eight are there; {Path(script).name} runs on three ranks of two hosts") as ticker:
-            evidence = gather(script, TWO_HOSTS, controller="gloo", on_event=ticker.follow)
-    return Report(verdicts(script), focus=step, error=_error(evidence))
+            record = gather(script, TWO_HOSTS, controller="gloo", on_event=ticker.follow)
+    return Report(verdicts(script), focus=step, error=_error(record))
 
 
 def _untouched(script: Path) -> bool:
@@ -157,9 +150,9 @@ def points(step: str, script: str | Path = "fashion_mnist.py") -> float:
     return float(verdict.points)
 
 
-def _error(evidence: Evidence) -> str:
+def _error(record: RunRecord) -> str:
     """What went wrong with the run as a whole, with the last lines of the rank that failed first."""
-    result = evidence.result
+    result = record.result
     if not result.code:
         return ""
     return "\n".join([result.message, *result.tail[-8:]])
@@ -168,9 +161,9 @@ def _error(evidence: Evidence) -> str:
 # The steps that are this notebook's own; the others are the rules of `conduct`
 
 
-def _one_gpu(evidence: Evidence) -> str:
-    told = training_rules.one_gpu_each(evidence)
-    for rank in evidence.ranks:
+def _one_gpu(record: RunRecord) -> str:
+    told = training_rules.one_gpu_each(record)
+    for rank in record.ranks:
         if (rank.last("gpus") or {}).get("late"):
             raise Wrong(
                 f"Rank {rank.rank} hides GPUs after TensorFlow has begun to use its devices: real ones can't be hidden "
@@ -180,106 +173,106 @@ def _one_gpu(evidence: Evidence) -> str:
     return told
 
 
-def _same_start(evidence: Evidence) -> str:
-    if "has no attribute 'callbacks'" in training_rules.early_end(evidence):
+def _same_start(record: RunRecord) -> str:
+    if "has no attribute 'callbacks'" in training_rules.early_end(record.result):
         raise Wrong("Nothing was broadcast: hvd has no callbacks. It must be horovod.tensorflow.keras (step 1).")
-    return training_rules.same_start(evidence)
+    return training_rules.broadcast(record)
 
 
-def _stuck(evidence: Evidence) -> str:
+def _stuck(record: RunRecord) -> str:
     """Which ranks wait for the others in what only they entered at the end of a step or of an epoch; "" if none do."""
-    if not training_rules.deadlocked(evidence):
+    if not training_rules.deadlocked(record.result):
         return ""
     for entered, what in (
-        ([rank.rank for rank in evidence.ranks if rank.records.get("broadcast")], "the broadcast"),
-        ([rank.rank for rank in evidence.ranks if not rank.records.get("epoch")], "the average of a metric"),
+        (training_rules.broadcasters(record), "the broadcast"),
+        ([rank.rank for rank in record.ranks if not rank.records.get("epoch")], "the average of a metric"),
     ):
-        if 0 < len(entered) < evidence.size:
+        if 0 < len(entered) < record.size:
             who = training_rules.named(entered).lower()
             return f"Only {who} entered {what}, and the run hangs: the callback must be on every rank."
     return ""
 
 
-def _unless_stuck(judge: Callable[[Evidence], str]) -> Callable[[Evidence], str]:
+def _unless_stuck(judge: Callable[[RunRecord], str]) -> Callable[[RunRecord], str]:
     """What is wrong with the run, unless it got stuck in another step: then that."""
 
-    def told(evidence: Evidence) -> str:
+    def told(record: RunRecord) -> str:
         try:
-            return judge(evidence)
+            return judge(record)
         except Wrong:
-            if stuck := _stuck(evidence):
+            if stuck := _stuck(record):
                 raise Wrong(stuck) from None
             raise
 
     return told
 
 
-def _scaled_rate(evidence: Evidence) -> str:
-    _require_joined(evidence)
-    ends = [rank.last("fit-end") for rank in evidence.ranks]
+def _scaled_rate(record: RunRecord) -> str:
+    _require_joined(record)
+    ends = [rank.last("fit-end") for rank in record.ranks]
     if not all(ends):
-        raise Wrong(with_end("No learning rate was seen: training did not start on every rank.", evidence))
+        raise Wrong(with_end("No learning rate was seen: training did not start on every rank.", record))
     rates = [end["learning_rate"] for end in ends]
-    scaled = LEARNING_RATE * evidence.size
+    scaled = LEARNING_RATE * record.size
     if np.allclose(rates, scaled, rtol=1e-4):
-        return f"The learning rate is {scaled:g}: {LEARNING_RATE:g} times {evidence.size} ranks."
+        return f"The learning rate is {scaled:g}: {LEARNING_RATE:g} times {record.size} ranks."
     if np.allclose(rates, LEARNING_RATE, rtol=1e-4):
-        larger = f"each step averages over {evidence.size} times as many images."
+        larger = f"each step averages over {record.size} times as many images."
         raise Wrong(f"The learning rate is still {LEARNING_RATE:g} (the check passes it with --lr), but {larger}")
     if not np.allclose(rates, rates[0], rtol=1e-4):
         told = ", ".join(f"{rate:g}" for rate in rates)
         raise Wrong(f"The ranks train with different learning rates: {told}.")
-    rule = f"linear scaling makes it {LEARNING_RATE:g} × {evidence.size} = {scaled:g}."
+    rule = f"linear scaling makes it {LEARNING_RATE:g} × {record.size} = {scaled:g}."
     raise Wrong(f"The learning rate is {rates[0]:g}; {rule}")
 
 
-def _averaged(evidence: Evidence) -> str:
-    reduced = training_rules.reductions(evidence)
+def _averaged(record: RunRecord) -> str:
+    reduced = training_rules.reductions(record)
     if not reduced.complete:
-        raise Wrong(reduced.lack)
+        raise Wrong(f"Only {reduced}.")
     return f"{reduced}: every step averages every gradient."
 
 
-def _shared_out(evidence: Evidence) -> str:
-    told = training_rules.own_images(evidence, IMAGES, max_epochs=1.0)
-    read = sum(len(rank.epoch_examples(0)) for rank in evidence.ranks)
+def _shared_out(record: RunRecord) -> str:
+    told = training_rules.own_images(record, IMAGES, max_epochs=1.0)
+    read = sum(len(rank.epoch_examples(0)) for rank in record.ranks)
     if read < IMAGES - 2 * BATCH_SIZE * RANKS:
-        raise Wrong(with_end(f"Together the ranks read only {read:,} of {IMAGES:,} images in an epoch.", evidence))
-    again = [np.isin(rank.epoch_examples(1), rank.epoch_examples(0)) for rank in evidence.ranks]
+        raise Wrong(with_end(f"Together the ranks read only {read:,} of {IMAGES:,} images in an epoch.", record))
+    again = [np.isin(rank.epoch_examples(1), rank.epoch_examples(0)) for rank in record.ranks]
     if all(len(known) and known.mean() > MAX_KEPT for known in again):
         kept = "Each rank reads the same images in every epoch, in another order."
         raise Wrong(f"{kept} Cut what has been shuffled: shard after the shuffle.", 0.5)
     return told
 
 
-def _one_voice(evidence: Evidence) -> str:
-    savers = [rank.rank for rank in evidence.ranks if rank.records.get("save")]
-    training_rules.one_saves(evidence, savers, "the trained network", "No rank saved the trained network.")
-    talkers = [rank for rank in evidence.ranks[1:] if rank.printed]
+def _one_voice(record: RunRecord) -> str:
+    savers = [rank.rank for rank in record.ranks if rank.records.get("save")]
+    training_rules.one_saves(record, savers, "the trained network", "No rank saved the trained network.")
+    talkers = [rank for rank in record.ranks[1:] if rank.printed]
     if talkers:
         line = talkers[0].printed[0].strip()
         raise Wrong(f"Only rank 0 saves, but rank {talkers[0].rank} prints too: “{line}”.", 0.5)
     return "Only rank 0 saves and prints."
 
 
-def _averaged_metrics(evidence: Evidence) -> str:
-    _require_joined(evidence)
-    logs = [[record["logs"] for record in rank.records.get("epoch", ())] for rank in evidence.ranks]
+def _averaged_metrics(record: RunRecord) -> str:
+    _require_joined(record)
+    logs = [[record["logs"] for record in rank.records.get("epoch", ())] for rank in record.ranks]
     if not all(logs):
-        raise Wrong(with_end("No epoch's metrics were seen on every rank.", evidence))
+        raise Wrong(with_end("No epoch's metrics were seen on every rank.", record))
     for epoch, told in enumerate(zip(*logs)):
         for name in told[0]:
             if len({metrics.get(name) for metrics in told}) > 1:
                 values = " and ".join(f"{metrics.get(name, float('nan')):.4f}" for metrics in told)
                 where = f"{name} after epoch {epoch + 1}"
                 raise Wrong(f"The ranks report different values of {where} ({values}): each knows only its own part.")
-    if not any("grad" not in tensor for tensor in evidence.operations.get("ALLREDUCE", ())):
+    if not any(rank.total("collective", "values", operation="allreduce", values=1) for rank in record.ranks):
         raise Wrong("No metric was averaged over the ranks.")
     return "Every rank reports the same metrics, averaged over all ranks."
 
 
-def _require_joined(evidence: Evidence) -> None:
-    if not evidence.joined:
+def _require_joined(record: RunRecord) -> None:
+    if not record.joined:
         raise Wrong("The ranks do not know of each other yet: begin with step 1.")
 
 
@@ -403,37 +396,37 @@ AS_WRITTEN = (
 # What is judged by a run on two hosts, of a script to which a run on one is no trial
 
 
-def _without_gpu(evidence: Evidence) -> bool:
-    return bool(evidence.result.code) and "IndexError" in training_rules.failure(evidence.result)
+def _without_gpu(record: RunRecord) -> bool:
+    return bool(record.result.code) and "IndexError" in training_rules.failure(record.result)
 
 
-def _gpu_of_its_host(evidence: Evidence) -> None:
-    rank = evidence.result.failed_rank
-    if _without_gpu(evidence) and rank == 2:
+def _gpu_of_its_host(record: RunRecord) -> None:
+    rank = record.result.failed_rank
+    if _without_gpu(record) and rank == 2:
         raise Wrong("rank 2 looks for a third GPU on a host that has one: its number there is its local rank.")
-    if _without_gpu(evidence):
+    if _without_gpu(record):
         raise Wrong(f"rank {rank} takes a GPU on a host that has none, and ends with an IndexError: see `if gpus:`.")
-    kept = [[str(name) for name in (rank.last("gpus") or {}).get("visible", ())] for rank in evidence.ranks]
-    if not evidence.result.code and [len(names) for names in kept] != [0, 0, 1]:
+    kept = [[str(name) for name in (rank.last("gpus") or {}).get("visible", ())] for rank in record.ranks]
+    if not record.result.code and [len(names) for names in kept] != [0, 0, 1]:
         raise Wrong("only rank 2 has a GPU, and should keep it; the others should set nothing.")
 
 
-def _other_parts(evidence: Evidence) -> None:
-    if evidence.result.code and not _without_gpu(evidence):
-        raise Wrong(f"the script does not come to its end. {training_rules.early_end(evidence)}")
-    if not evidence.result.code:
-        training_rules.own_images(evidence, IMAGES, max_epochs=1.0)
+def _other_parts(record: RunRecord) -> None:
+    if record.result.code and not _without_gpu(record):
+        raise Wrong(f"the script does not come to its end. {training_rules.early_end(record.result)}")
+    if not record.result.code:
+        training_rules.own_images(record, IMAGES, max_epochs=1.0)
 
 
-def _after_its_end(judge: Callable[[Evidence], str]) -> Callable[[Evidence], str | None]:
+def _after_its_end(judge: Callable[[RunRecord], str]) -> Callable[[RunRecord], str | None]:
     """What it says of a run that came to its end. What ended another is told of by step 2 or 6."""
-    return lambda evidence: None if evidence.result.code else judge(evidence)
+    return lambda record: None if record.result.code else judge(record)
 
 
-def _on_two_hosts(judge: Callable[[Evidence], str | None]) -> Callable[[Evidence], str | None]:
-    def told(evidence: Evidence) -> str | None:
+def _on_two_hosts(judge: Callable[[RunRecord], str | None]) -> Callable[[RunRecord], str | None]:
+    def told(record: RunRecord) -> str | None:
         with answers.case(TOLD_OF_TWO_HOSTS):
-            return judge(evidence)
+            return judge(record)
 
     return told
 

@@ -12,7 +12,7 @@ import pandas as pd
 
 from course_lib.notebook import diagnosis
 from course_lib.notebook.report import Ticker
-from course_lib.ranks.run_record import Evidence, RankEvidence
+from course_lib.ranks.run_record import RankRecord, RunRecord
 from labs.lab2_horovod.lessons import checks_2b
 
 _STEPS = [criterion.id for criterion in checks_2b.STEPS]
@@ -63,15 +63,15 @@ def examine(patient: str, script: str | Path = "fashion_mnist.py") -> pd.DataFra
         print(f"{Path(script).name} has to be converted first. It lacks: {', '.join(lacking)}.")
         return None
     path = Path(script).absolute()
-    evidence = _seen(patient, path, path.read_bytes())
-    for rank in evidence.ranks:
+    record = _seen(patient, path, path.read_bytes())
+    for rank in record.ranks:
         for line in rank.printed:
             print(f"[{rank.rank}] {line.strip()}")
-    return pd.DataFrame({f"rank {rank.rank}": _findings(rank) for rank in evidence.ranks})
+    return pd.DataFrame({f"rank {rank.rank}": _findings(rank) for rank in record.ranks})
 
 
 @functools.cache
-def _seen(patient: str, script: Path, _content: bytes) -> Evidence:
+def _seen(patient: str, script: Path, _content: bytes) -> RunRecord:
     """A run of the script with this content; one that did not change is not run again."""
     with tempfile.TemporaryDirectory(prefix="patient-") as folder, Ticker(f"{patient} runs on two ranks") as ticker:
         wrapper = Path(folder) / f"patient_{patient}.py"
@@ -80,7 +80,7 @@ def _seen(patient: str, script: Path, _content: bytes) -> Evidence:
         return checks_2b.gather(wrapper, on_event=ticker.follow)
 
 
-def _findings(rank: RankEvidence) -> dict[str, str]:
+def _findings(rank: RankRecord) -> dict[str, str]:
     logs = (rank.last("epoch") or {}).get("logs", {})
     return {
         "images read in an epoch": f"{len(rank.epoch_examples(0)):,}",

@@ -1,0 +1,85 @@
+"""Log who joins, and which collectives a rank enters."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from course_lib.ranks.instrumentation.log import Log, replace
+
+_NUMBERS = ("rank", "size", "local_rank", "local_size")
+
+
+def watch(tf: object, log: Log) -> None:
+    """Patch Horovod.
+
+    A collective that is called eagerly is logged each time, one in a graph when the graph is traced: its record says
+    that every step of this graph enters it.
+    """
+    import horovod.tensorflow as hvd
+    import horovod.tensorflow.functions as functions
+    import horovod.tensorflow.keras as hvd_keras
+    from horovod.tensorflow import mpi_ops
+
+    def initialised(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def init(*args: object, **kwargs: object) -> object:
+            outcome = original(*args, **kwargs)
+            log.note("init", **{name: getattr(mpi_ops, name)() for name in _NUMBERS})
+            return outcome
+
+        return init
+
+    def joined(original: Callable) -> Callable:
+        @functools.wraps(original)
+        def join(*args: object, **kwargs: object) -> object:
+            log.note("join")
+            return original(*args, **kwargs)
+
+        return join
+
+    def entered(operation: str) -> Callable[[Callable], Callable]:
+        def wrap(original: Callable) -> Callable:
+            @functools.wraps(original)
+            def collective(tensors: object, *args: object, **kwargs: object) -> object:
+                several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+                log.note("collective", operation=operation, graph=not tf.executing_eagerly(), **_sizes(several))
+                return original(tensors, *args, **kwargs)
+
+            return collective
+
+        return wrap
+
+    init, join = initialised(hvd.init), joined(mpi_ops.join)
+    for module in (hvd, hvd_keras, mpi_ops):
+        replace(module, "init", lambda _: init)
+    for module in (hvd, mpi_ops):
+        replace(module, "join", lambda _: join)
+    for name, operation in (
+        ("_allreduce", "allreduce"),
+        ("_grouped_allreduce", "allreduce"),
+        ("allgather", "allgather"),
+        ("alltoall", "alltoall"),
+        ("_reducescatter", "reducescatter"),
+        ("broadcast", "broadcast"),
+        ("broadcast_", "broadcast"),
+    ):
+        one = entered(operation)(getattr(mpi_ops, name))
+        for module in (hvd, mpi_ops, functions):
+            if hasattr(module, name):
+                replace(module, name, lambda _, one=one: one)
+
+
+def _sizes(tensors: Iterable[object]) -> dict[str, int]:
+    """How many numbers the tensors hold, how many of them are of floating point, and how many bytes they take."""
+    values = floating = octets = 0
+    for tensor in tensors:
+        shape = getattr(tensor, "shape", None)
+        elements = shape.num_elements() if hasattr(shape, "num_elements") else int(np.size(tensor))
+        kind = getattr(tensor, "dtype", None)
+        values += elements or 0
+        floating += (elements or 0) * bool(getattr(kind, "is_floating", False))
+        octets += (elements or 0) * getattr(kind, "size", 4)
+    return {"values": values, "floating": floating, "bytes": octets}

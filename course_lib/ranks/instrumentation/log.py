@@ -1,0 +1,51 @@
+"""Writes one rank's log into a folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+Wrap = Callable[[Callable], Callable]
+_RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+
+
+class Log:
+    """The files of one rank. Any thread may call it."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.rank = int(next((os.environ[name] for name in _RANK_VARIABLES if name in os.environ), "0"))
+        self._weights = folder / f"rank-{self.rank}.npz"
+        self._lines = (folder / f"rank-{self.rank}.jsonl").open("a", buffering=1)
+        self._steps = (folder / f"rank-{self.rank}.steps").open("ab", buffering=0)
+        self._examples = (folder / f"rank-{self.rank}.examples").open("ab", buffering=0)
+        self._lock = threading.Lock()
+
+    def note(self, kind: str, **data: object) -> None:
+        """Append one record."""
+        with self._lock:
+            self._lines.write(json.dumps({"kind": kind, **data}) + "\n")
+
+    def append(self, steps: Sequence[np.ndarray]) -> None:
+        """Append training steps: of each the brightness of its examples, float32 [examples]."""
+        if steps:
+            with self._lock:  # sizes last: a kill in between leaves examples that belong to no step
+                self._examples.write(np.concatenate(steps).astype("<f4").tobytes())
+                self._steps.write(np.array([len(step) for step in steps], "<i4").tobytes())
+
+    def save_weights(self, weights: Sequence[np.ndarray], trainable: Sequence[bool]) -> None:
+        """Replace the weights of this rank's network that were written before."""
+        part = self._weights.with_suffix(".part")
+        with self._lock, part.open("wb") as file:
+            np.savez(file, trainable=np.array(trainable, bool), **{f"w{i:04}": w for i, w in enumerate(weights)})
+        part.replace(self._weights)
+
+
+def replace(owner: object, name: str, wrap: Wrap) -> None:
+    """Put what `wrap` makes of `owner.name` in its place."""
+    setattr(owner, name, wrap(getattr(owner, name)))
