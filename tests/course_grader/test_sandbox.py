@@ -6,7 +6,9 @@ import contextlib
 import errno
 import json
 import os
+import platform
 import socket
+import struct
 import subprocess
 import sys
 import tempfile
@@ -17,15 +19,19 @@ from pathlib import Path
 import psutil
 import pytest
 
-from course_grader import sandbox
-from course_grader.sandbox import Sandbox, bubblewrap, outbox, system_calls
+from course_grader.sandbox import Sandbox, bubblewrap, limits, outbox, seccomp
 from course_grader.script.contract import Limits
 from course_lib.ranks import launch, run
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
-LIMITS = Limits(memory=0.25, processes=10, disk=16, output=1)
+LIMITS = Limits(memory=0.25, gpu_memory=0.5, processes=10, disk=16, output=1)
+TOO_MUCH = (
+    "It used more than 0.25 GB of memory, 0.25 GB for each rank: what its processes hold in the host's memory counts, "
+    "not the files that they read nor a GPU's memory."
+)
 SAVE = "import os, sys, time, signal\nsave = lambda: open(os.environ['COURSE_WEIGHTS'], 'w').write('saved')\n"
+DEADLINE_S = 60  # for what only has to come
 
 confined = pytest.mark.skipif(bool(bubblewrap.available()), reason=bubblewrap.available())
 ranks = [pytest.mark.alone, pytest.mark.ranks, pytest.mark.slow]  # within limits of seconds
@@ -34,42 +40,59 @@ ranks = [pytest.mark.alone, pytest.mark.ranks, pytest.mark.slow]  # within limit
 class Ran:
     """A script that has run in a sandbox, and what came out."""
 
-    def __init__(self, text: str, folder: Path, seconds: float, np: int, patience: float, **settings: object) -> None:
+    def __init__(
+        self, text: str, folder: Path, seconds: float = 20, np: int = 1, patience: float = 60, **settings: object
+    ) -> None:
         mark = uuid.uuid4().hex
         script = folder / "learner.py"
         script.write_text(SAVE + text)
-        env = {"COURSE_RECORD": "", "MARK": mark, **settings.pop("env", {})}  # without a record: TensorFlow is slow
-        with Sandbox(script, settings.pop("limits", LIMITS), np, env=env, seconds=seconds, **settings) as box:
+        settings = {"files": {}, "limits": LIMITS, **settings}
+        # Without a record, for which TensorFlow would be loaded.
+        settings["env"] = {"COURSE_RECORD": "", "MARK": mark, **settings.get("env", {})}
+        with Sandbox(script, settings.pop("limits"), np, seconds=seconds, **settings) as box:
             self.kind, self.weaknesses = box.kind, box.weaknesses
             with box.start(np, patience=patience) as run:
                 self.said = [event.data["text"] for event in run if event.kind == "output"]
             self.result = run.wait()
-            self.ended_by, self.use, self.others = box.ended_by, box.use, box.others
-            self.came = {
-                str(path.relative_to(box.folder)): path.read_bytes() for path in box.folder.rglob("*") if path.is_file()
-            }
+            self.ended_by, self.samples, self.others = box.ended_by, box.samples, box.others
+            self.device_processes = box.device_processes
+            self.came = came(box.folder)
             private = box._private
         assert not private.exists()
-        assert not [pid for pid in psutil.pids() if mark in marks(pid)]
+        assert not [pid for pid in psutil.pids() if mark in environment(pid)]
 
 
-def marks(pid: int) -> str:
+def came(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def environment(pid: int) -> str:
     try:
         return Path(f"/proc/{pid}/environ").read_text(errors="replace")
     except OSError:
         return ""
 
 
+def wait_until(condition) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
 @pytest.fixture
 def ran(tmp_path):
-    def run(text: str, seconds: float = 20, np: int = 1, patience: float = 60, **settings) -> Ran:
-        return Ran(text, tmp_path, seconds, np, patience, **settings)
-
-    return run
+    return lambda text, **settings: Ran(text, tmp_path, **settings)
 
 
-PROBES = """
-import contextlib, json, pathlib, shutil, socket
+@pytest.fixture
+def no_bubblewrap(monkeypatch):
+    monkeypatch.setattr(bubblewrap, "available", lambda: "bubblewrap is not installed.")
+
+
+TRIES = """
+import contextlib, ctypes, json, pathlib, shutil, socket, subprocess, threading
+import course_lib
 def outcome(action, *args):
     try:
         return action(*args)
@@ -87,8 +110,15 @@ def fill(folder):
             filled += file.write(b"x" * 2**20)
     shutil.rmtree(folder)
     return filled
-import course_lib, ctypes
-libc = ctypes.CDLL(None, use_errno=True)
+libc, parent = ctypes.CDLL(None, use_errno=True), os.getpid()
+def call(number, first=0):
+    ended = libc.syscall(number, first, 0, 0, 0, 0)
+    if os.getpid() != parent:
+        os._exit(0)
+    return ctypes.get_errno() if ended == -1 else 0
+thread = threading.Thread(target=save)
+thread.start()
+thread.join()
 report = {
     "files": {path: outcome(os.listdir, path) for path in LISTED},
     "read": {path: outcome(lambda p: open(p).read(9), path) for path in READ},
@@ -101,76 +131,84 @@ report = {
     "cores": sorted(os.sched_getaffinity(0)), "environment": dict(os.environ),
     "data": open("/data/set/images").read(), "change": outcome(write, "/data/set/images"),
     "settings": outcome(os.open, "/proc/sys/kernel/core_pattern", os.O_WRONLY),
-    "calls": {name: (libc.syscall(number, 0, 0, 0, 0, 0), ctypes.get_errno())[1] for name, number in CALLS.items()},
+    "calls": {name: call(number) for name, number in CALLS.items()},
+    "clone": call(CLONE, CLONE_NEWUSER | signal.SIGCHLD), "clone3": call(CLONE3),
+    "unshare": subprocess.run(["unshare", "--user", "true"], capture_output=True, text=True).stderr,
     "memory": outcome(lambda: len(bytearray(2**30))), "core": __import__("resource").getrlimit(4),
 }
-os.chdir("/sandbox/evidence")
+os.chdir("/sandbox/record")
 os.symlink("/etc/passwd", "rank-0.link")
+os.symlink("/dev/zero", "rank-0.device")
 os.mkfifo("rank-0.fifo")
 os.mkdir("rank-0.folder")
 write("rank-0.BAD name"), write("rank-1.jsonl"), write("other.json")
 pathlib.Path("rank-0.report").write_text(json.dumps(report))
-open("rank-0.jsonl", "a").write("a record")
-save()
+"""
+SECOND = """
+print("own:", open("/data/own").read())
+if os.environ["HOROVOD_RANK"] == "1":  # waits, so that the two do not fill the disk at the same time
+    print("record:", os.listdir("/sandbox/record"))
+    open("/sandbox/record/rank-1.jsonl", "w").write("of rank 1")
+    time.sleep(1)
+    raise SystemExit
 """
 
 
 @pytest.fixture(scope="module")
 def inside(tmp_path_factory):
-    """One script on two ranks that tries everything; rank 0 reports."""
+    """A script on two ranks that tries everything; rank 0 reports."""
     folder = tmp_path_factory.mktemp("sandbox")
     (folder / "images").write_text("pixels")
     (folder / "secret").write_text("secret")
-    listed = [str(ROOT / name) for name in ("assessment", "tests", "labs")] + [str(Path.home()), str(folder)]
-    written = ["/x", "/usr/x", "/etc/x", "/dev/x", "/script/x", "/script/assessment.py", str(bubblewrap.PACKAGE / "x")]
+    own = [folder / f"own-{rank}" for rank in range(2)]
+    for path in own:
+        path.write_text(path.name)
+    course = [str(ROOT / name) for name in ("course_lib", "assessment")]
+    places = ["/", "/usr", "/etc", "/dev", "/script", *course]
     with contextlib.ExitStack() as stack:
         server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # of the host
         names = {
-            "LISTED": listed,
+            "LISTED": [*(str(ROOT / name) for name in ("assessment", "tests", "labs")), str(Path.home()), str(folder)],
             "READ": [str(folder / "secret"), "/etc/shadow", str(ROOT / "pyproject.toml")],
-            "WRITTEN": written,
-            "CALLS": system_calls.calls(),
+            "WRITTEN": ["/script/assessment.py", *(f"{place}/x" for place in places)],
+            "CALLS": seccomp.refused(),
+            "CLONE": seccomp.clone(),
+            "CLONE3": seccomp.CLONE3,
+            "CLONE_NEWUSER": seccomp.CLONE_NEWUSER,
             "HOST": "127.0.0.1",
             "PORT": server.getsockname()[1],
         }
-        text = "\n".join(f"{name} = {value!r}" for name, value in names.items()) + PROBES
-        # The second rank waits, so that the two do not fill the disk at the same time.
-        second = "rank = os.environ.get('HOROVOD_RANK')\nif rank == '1': print(os.listdir('/sandbox/evidence'), "
-        second += "open('/marks.json').read()); time.sleep(1); raise SystemExit\n"
-        text = second + text
-        marks = [folder / f"marks-{rank}" for rank in range(2)]
-        for path in marks:
-            path.write_text(f"those of {path.name}")
-        patch = stack.enter_context(pytest.MonkeyPatch.context())
-        patch.setenv("SECRET", "1")
+        text = SECOND + "\n".join(f"{name} = {value!r}" for name, value in names.items()) + TRIES
+        stack.enter_context(pytest.MonkeyPatch.context()).setenv("SECRET", "1")
         done = Ran(
             text,
             folder,
-            30,
-            2,
-            60,
+            seconds=30,
+            np=2,
             files={folder / "images": Path("/data/set/images")},
+            own_files=[{path: Path("/data/own")} for path in own],
             env={"EXTRA": "1"},
-            marks=marks,
         )
     assert done.result.code == 0, done.said
-    return done, json.loads(done.came["evidence/rank-0.report"])
+    return done, json.loads(done.came["record/rank-0.report"])
 
 
 @confined
 class TestInside:
     pytestmark = ranks
 
-    def test_nothing_of_the_course_but_its_library_and_nothing_of_the_user_is_there(self, inside):
+    def test_nothing_of_the_course_but_its_packages_and_nothing_of_the_user_is_there(self, inside):
         _, report = inside
+        seen = [*bubblewrap.python_folders(), *map(str, bubblewrap.PACKAGES)]
         for path, found in report["files"].items():
             # Where Python itself lies below a folder, that folder is there, with nothing else in it.
             assert found == "FileNotFoundError" or all(
-                any(str(Path(path) / name) in (library, *map(str, Path(library).parents)) for library in seen())
+                any(str(Path(path) / name) in (library, *map(str, Path(library).parents)) for library in seen)
                 for name in found
             ), path
+        assert report["files"][str(ROOT / "assessment")] == ["course_grader"]
         assert set(report["read"].values()) == {"FileNotFoundError"}
-        assert report["course"] == str(bubblewrap.PACKAGE / "__init__.py")
+        assert report["course"] == str(ROOT / "course_lib" / "__init__.py")
 
     def test_no_network_not_even_this_host(self, inside):
         _, report = inside
@@ -185,8 +223,10 @@ class TestInside:
 
     def test_calls_that_no_training_makes_are_refused(self, inside):
         _, report = inside
-        assert {"ptrace", "process_vm_writev", "unshare"} <= set(report["calls"])
+        assert {"ptrace", "process_vm_writev", "unshare", "open_tree", "fsmount"} <= set(report["calls"])
         assert set(report["calls"].values()) == {errno.EPERM}
+        assert (report["clone"], report["clone3"]) == (errno.EPERM, errno.ENOSYS)
+        assert "Operation not permitted" in report["unshare"]  # said by a child process, which starts as ever
 
     def test_disk_and_memory_have_an_end(self, inside):
         _, report = inside
@@ -205,28 +245,21 @@ class TestInside:
 
     def test_only_plain_files_of_known_names_come_out(self, inside):
         done, _ = inside
-        appended = {f"evidence/rank-{rank}.{kind}" for rank in range(2) for kind in outbox.PIPED}
-        assert set(done.came) - {"evidence/timeline.json"} == {"weights.h5", "evidence/rank-0.report", *appended}
-        assert (done.came["weights.h5"], done.came["evidence/rank-0.jsonl"]) == (b"saved", b"a record")
-        assert done.came["evidence/rank-1.jsonl"] == b""  # rank 0 has written into its own folder only
+        assert done.came.keys() == {"weights.h5", "record/rank-0.report", "record/rank-1.jsonl"}
+        assert done.came["weights.h5"] == b"saved"
+        assert done.came["record/rank-1.jsonl"] == b"of rank 1"  # rank 0 has written into its own folder only
         assert (done.kind, done.weaknesses, done.ended_by) == ("bubblewrap", (), "")
 
-    def test_a_rank_has_its_own_marks_and_records(self, inside):
+    def test_a_rank_has_files_and_a_record_of_its_own(self, inside):
         done, _ = inside
-        (said,) = [line for line in done.said if "those of" in line]
-        assert "those of marks-1" in said
-        assert "rank-1.jsonl" in said
-        assert "rank-0" not in said
+        assert sorted(done.said) == ["own: own-0", "own: own-1", "record: []"]
 
     def test_the_host_sees_what_each_rank_computes_and_what_they_say_to_each_other(self, inside):
         done, _ = inside
-        assert done.use[-1].traffic >= 0
-        assert [len(moment.computed) for moment in done.use] == [2] * len(done.use)
-        assert done.use[-1].computed[1] > 0  # rank 0 may be gone before it is looked at
-
-
-def seen() -> list[str]:
-    return [*bubblewrap.python_folders(), str(bubblewrap.PACKAGE)]
+        assert done.samples[-1].traffic >= 0
+        assert [len(sample.user_seconds) for sample in done.samples] == [2] * len(done.samples)
+        assert done.samples[-1].user_seconds[1] > 0  # rank 0 may be gone before it is looked at
+        assert done.device_processes is None  # here no driver lists any
 
 
 @confined
@@ -234,9 +267,10 @@ class TestEnds:
     pytestmark = ranks
 
     def test_at_the_time_limit_what_is_saved_comes_out(self, ran):
-        done = ran("save(); signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('deaf')\ntime.sleep(60)", seconds=2)
+        text = "save(); open('record/rank-0.log', 'w').write('a line')\n"
+        done = ran(text + "signal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(60)", seconds=2)
         assert (done.result.code, done.ended_by) == (launch.TIMED_OUT, "Stopped at the time limit of 2 s.")
-        assert done.came["weights.h5"] == b"saved"
+        assert done.came == {"weights.h5": b"saved", "record/rank-0.log": b"a line"}
 
     def test_ranks_that_wait_for_each_other(self, ran):
         text = "save()\nfrom course_lib.ranks import channel\nchannel.tell('batch', step=0)\ntime.sleep(60)"
@@ -251,7 +285,7 @@ class TestEnds:
     def test_memory_of_all_processes_together(self, ran):
         named = "__import__('ctypes').CDLL(None).prctl(15, b'\\xff\\nRssAnon: 0')\n"  # a name that is hard to read
         done = ran(named + "[os.fork() for _ in range(2)]\nkeep = bytearray(b'x') * (100 * 2**20)\ntime.sleep(60)")
-        assert done.ended_by == "It used more than 0.25 GB of memory."
+        assert done.ended_by == TOO_MUCH
 
     def test_a_flood_of_output(self, ran):
         done = ran("save()\nwhile True: sys.stdout.write('x\\n' * 1000)")
@@ -265,8 +299,7 @@ class TestEnds:
         assert done.result.code in (137, launch.TIMED_OUT)
         assert done.came["weights.h5"] == b"saved"
 
-    def test_a_daemon_is_ended_before_the_weights_are_taken(self, ran, monkeypatch):
-        monkeypatch.setattr(run, "SHUTDOWN_LIMIT_S", 0.5)
+    def test_a_daemon_is_ended_before_the_weights_are_taken(self, ran):
         done = ran(
             "save()\nif os.fork() == 0:\n    os.setsid(); signal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
             "    if os.fork() == 0:\n        time.sleep(600)\n    os._exit(0)"
@@ -275,7 +308,7 @@ class TestEnds:
 
     @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs a core more than ranks")
     def test_one_that_takes_more_cores(self, ran, monkeypatch):
-        monkeypatch.setattr(sandbox, "CORE_CHECK_POLLS", 3)
+        monkeypatch.setattr(limits, "CORE_CHECK_POLLS", 3)
         done = ran("os.sched_setaffinity(0, range(os.cpu_count()))\ntime.sleep(60)")
         assert done.ended_by == "It left the cores that it was given, one for each rank."
 
@@ -291,7 +324,8 @@ class TestEnds:
         program = (
             "import sys\nfrom pathlib import Path\nfrom course_grader.script.contract import Limits\n"
             "from course_grader.sandbox import Sandbox\n"
-            f"box = Sandbox(Path(sys.argv[1]), {LIMITS!r}, 1, env={{'COURSE_RECORD': '', 'MARK': {mark!r}}})\n"
+            f"env = {{'COURSE_RECORD': '', 'MARK': {mark!r}}}\n"
+            f"box = Sandbox(Path(sys.argv[1]), {LIMITS!r}, 1, files={{}}, env=env, seconds=None)\n"
             "run = box.start(1, patience=60)\nnext(event for event in run if event.kind == 'output')\n"
             "print(box._private, flush=True)\nrun.wait()"
         )
@@ -300,65 +334,78 @@ class TestEnds:
             private = Path(grader.stdout.readline().strip())
             assert private.is_dir()
             grader.kill()
-        deadline = time.monotonic() + 30
-        while private.exists() or [pid for pid in psutil.pids() if mark in marks(pid)]:
-            assert time.monotonic() < deadline
-            time.sleep(0.1)
+        wait_until(lambda: not (private.exists() or [pid for pid in psutil.pids() if mark in environment(pid)]))
 
     def test_stop_by_the_user(self, tmp_path):
         script = tmp_path / "script.py"
         script.write_text("import time\nprint('up')\ntime.sleep(60)")
-        with Sandbox(script, LIMITS, 1, env={"COURSE_RECORD": ""}) as box:
+        with Sandbox(script, LIMITS, 1, files={}, env={"COURSE_RECORD": ""}, seconds=None) as box:
             run = box.start(1, patience=60)
             next(event for event in run if event.kind == "output")
         assert run.wait().message == "Stopped."
 
-
-@confined
-class TestFullDisk:
-    pytestmark = ranks
-
     def test_what_this_host_cannot_hold_is_no_fault_of_the_script(self, tmp_path):
         script = tmp_path / "script.py"
-        script.write_text("open('evidence/rank-0.jsonl', 'a').write('a record')")
-        with Sandbox(script, LIMITS, 1, env={"COURSE_RECORD": ""}, seconds=20) as box:
-            evidence = box._private / "taken" / "evidence"
-            evidence.mkdir(parents=True)
-            (evidence / "rank-0.jsonl").symlink_to("/dev/full")
+        script.write_text(SAVE + "save()")
+        with Sandbox(script, LIMITS, 1, files={}, env={"COURSE_RECORD": ""}, seconds=20) as box:
+            (box._private / "taken").symlink_to("/dev/full")
             with box.start(1, patience=60) as run:
                 assert run.wait().code == 0
-            with pytest.raises(OSError, match="No space left") as caught:
+            with pytest.raises(NotADirectoryError):
                 _ = box.folder
-        assert caught.value.errno == errno.ENOSPC
+
+    def test_tensorflow_starts_on_two_ranks_and_they_reach_each_other(self, ran):
+        text = (
+            "import horovod.tensorflow as hvd, tensorflow as tf\nhvd.init()\n"
+            "print('sum', float(hvd.allreduce(tf.ones(1000), op=hvd.Sum)[0]))"
+        )
+        done = ran(text, np=2, seconds=120, limits=Limits(memory=2, processes=64, disk=16, output=1))
+        assert (done.result.code, done.said.count("sum 2.0")) == (0, 2), done.said
+        assert done.samples[-1].traffic > 0
 
 
 class TestFallback:
     pytestmark = ranks
 
-    def test_it_runs_with_what_can_be_done_and_says_what_can_not(self, ran, monkeypatch, tmp_path):
-        monkeypatch.setattr(bubblewrap, "available", lambda: "bubblewrap is not installed.")
+    def test_it_runs_with_what_can_be_done_and_says_what_can_not(self, ran, no_bubblewrap, monkeypatch, tmp_path):
         monkeypatch.setenv("SECRET", "1")
         (tmp_path / "images").write_text("pixels")
         done = ran(
             "print(open(os.environ['DATA'] + '/set/images').read(), os.environ['HOME'] == os.getcwd() + '/home')\n"
-            "print('SECRET' in os.environ, __file__.endswith('/script/assessment.py')); save()",
-            files={tmp_path / "images": Path("/data/set/images")},
+            "print('SECRET' in os.environ, __file__.endswith('/script/assessment.py')); save()\n"
+            "open('record/rank-0.log', 'w').write('a line')",
+            own_files=[{tmp_path / "images": Path("/data/set/images")}],
             env={"DATA": "/data"},
         )
         assert done.said == ["pixels True", "False True"]
-        assert (done.kind, done.result.code, done.use) == ("none", 0, ())
-        assert done.came["weights.h5"] == b"saved"
+        assert (done.kind, done.result.code, done.samples) == ("none", 0, ())
+        assert done.came == {"weights.h5": b"saved", "record/rank-0.log": b"a line"}
         assert done.weaknesses[0] == "No sandbox: bubblewrap is not installed."
         assert any("network" in sentence for sentence in done.weaknesses)
 
-    def test_limits_hold_there_too(self, ran, monkeypatch):
-        monkeypatch.setattr(bubblewrap, "available", lambda: "bubblewrap is not installed.")
+    def test_limits_hold_there_too(self, ran, no_bubblewrap):
         done = ran("save()\nif os.fork() == 0: os.setsid()\ntime.sleep(60)", seconds=2)
         assert (done.ended_by, done.came["weights.h5"]) == ("Stopped at the time limit of 2 s.", b"saved")
         done = ran("[os.fork() for _ in range(2)]\nkeep = bytearray(b'x') * (100 * 2**20)\ntime.sleep(60)")
-        assert done.ended_by == "It used more than 0.25 GB of memory."
+        assert done.ended_by == TOO_MUCH
         done = ran("for i in range(4): open(f'full{i}', 'wb').write(b'x' * 2**23)\ntime.sleep(60)")
         assert done.ended_by == "It wrote more than 16 MB of files."
+
+
+@pytest.mark.parametrize("kind", [pytest.param("bubblewrap", marks=confined), "none"])
+class TestTemporaryFolder:
+    pytestmark = ranks
+
+    def test_its_name_may_have_spaces_and_signs(self, kind, ran, request, monkeypatch, tmp_path):
+        if kind == "none":
+            request.getfixturevalue("no_bubblewrap")
+        folder = tmp_path / """it's a $HOME; "here" """
+        folder.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(folder))
+        rank = "rank = os.environ['HOROVOD_RANK']\n"
+        done = ran(rank + "save(); open(f'record/rank-{rank}.log', 'w').write(rank)", np=2)
+        assert (done.kind, done.result.code) == (kind, 0), done.result
+        assert done.came == {"weights.h5": b"saved", "record/rank-0.log": b"0", "record/rank-1.log": b"1"}
 
 
 class TestCommand:
@@ -366,18 +413,22 @@ class TestCommand:
     def test_another_process_reads_what_it_may_and_speaks_through_its_pipes(self, tmp_path):
         (tmp_path / "inbox").mkdir()
         program = (
-            "import os, sys\nsys.stdin.readline(); print(os.listdir('/inbox'), os.environ['EXTRA'], flush=True)\n"
-            "print(os.path.exists(sys.argv[1]), open('/proc/net/dev').read().count(':'))"
+            "import ctypes, os, sys, course_grader.sandbox.outbox\nsys.stdin.readline()\n"
+            "print(os.listdir('/inbox'), os.environ['EXTRA'], flush=True)\n"
+            "print(os.path.exists(sys.argv[1]), open('/proc/net/dev').read().count(':'), os.listdir(sys.argv[2]))\n"
+            "print(ctypes.CDLL(None, use_errno=True).unshare(0x10000000), ctypes.get_errno())"
         )
-        words = [sys.executable, "-c", program, str(ROOT / "pyproject.toml")]
-        command = bubblewrap.command(words, {tmp_path / "inbox": Path("/inbox")}, {"EXTRA": "1"}, tmp_path)
+        words = [sys.executable, "-c", program, str(ROOT / "pyproject.toml"), str(ROOT / "assessment")]
+        inbox = {tmp_path / "inbox": Path("/inbox")}
+        command = bubblewrap.command(words, inbox, {"EXTRA": "1"}, tmp_path / "a folder")
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
             (tmp_path / "inbox" / "later").write_text("")
             said, _ = process.communicate("go\n", timeout=30)
-        assert said == "['later'] 1\nFalse 1\n"
+        assert said == f"['later'] 1\nFalse 1 ['course_grader']\n-1 {errno.EPERM}\n"
 
-    def test_without_bubblewrap_the_environment_is_clean_and_paths_are_this_host_s(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(bubblewrap, "available", lambda: "bubblewrap is not installed.")
+    def test_without_bubblewrap_the_environment_is_clean_and_paths_are_this_host_s(
+        self, no_bubblewrap, tmp_path, monkeypatch
+    ):
         monkeypatch.setenv("SECRET", "1")
         (tmp_path / "images").write_text("")
         program = "import os; print(os.listdir(os.environ['DATA']), 'SECRET' in os.environ)"
@@ -406,7 +457,7 @@ print(kept["/proc/sys/kernel/core_pattern"] == errno.EROFS, sorted(path for path
 
 
 @confined
-class TestGpus:
+class TestGpuDevices:
     """As on a host with GPUs; the device that is bound here is no GPU."""
 
     def test_a_rank_names_its_threads_and_changes_nothing_of_the_kernel(self, monkeypatch):
@@ -443,57 +494,120 @@ class TestGpus:
         assert "--dev-bind" not in bubblewrap.command(["true"], {}, {}, tmp_path)
 
 
-def test_a_folder_that_was_left_behind_goes_with_the_next_start(tmp_path, monkeypatch):
-    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    (tmp_path / "script.py").write_text("")
-    old, new = tmp_path / "course-sandbox-old", tmp_path / "course-sandbox-new"
-    for folder, age in ((old, 2 * sandbox.STALE_AFTER_S), (new, 60)):
-        folder.mkdir()
-        os.utime(folder, (time.time() - age,) * 2)
-    with Sandbox(tmp_path / "script.py", LIMITS, 1):
-        assert (old.exists(), new.exists()) == (False, True)
+NVIDIA_SMI = """#!/bin/sh
+if [ "$1" = -L ]; then
+    printf 'GPU 0: Pretended (UUID: GPU-a)\\nGPU 1: Pretended (UUID: GPU-b)\\n'
+elif [ "$*" = "--query-compute-apps=pid,gpu_uuid --format=csv,noheader" ]; then
+    cat '{listed}'
+fi
+"""
+
+
+@confined
+class TestPretendedGpus:
+    """As on a host with two GPUs; which processes `nvidia-smi` lists stands in a file."""
+
+    pytestmark = ranks
+
+    @pytest.fixture
+    def listed(self, tmp_path, monkeypatch) -> Path:
+        listed, program = tmp_path / "listed", tmp_path / "bin" / "nvidia-smi"
+        listed.write_text("")
+        program.parent.mkdir()
+        program.write_text(NVIDIA_SMI.format(listed=listed))
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+        monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+        monkeypatch.setattr(limits, "DEVICE_POLL_INTERVAL_S", 0.1)
+        return listed
+
+    def test_the_driver_lists_which_rank_computes_on_which_gpu(self, listed, tmp_path):
+        script, inbox, mark = tmp_path / "script.py", tmp_path / "inbox", uuid.uuid4().hex
+        inbox.mkdir()
+        wait = "while not os.path.exists('/inbox/end'): time.sleep(0.1)"
+        script.write_text(f"import os, time\nchild = os.fork()\nprint('up')\n{wait}\nchild and os.wait()")
+        env = {"COURSE_RECORD": "", "MARK": mark}
+        with Sandbox(script, LIMITS, 2, files={inbox: Path("/inbox")}, env=env, seconds=60) as box:
+            with box.start(2, patience=60) as run:
+                up = (event for event in run if event.data.get("text") == "up")
+                for _ in range(4):  # two processes of each rank
+                    next(up)
+                found = {pid: text for pid in psutil.pids() if mark in (text := environment(pid))}
+                uuids = {pid: "GPU-a" if "HOROVOD_RANK=0" in text else "GPU-b" for pid, text in found.items()}
+                rows = [f"{pid}, {uuid}\n" for pid, uuid in {**uuids, 1: "GPU-b"}.items()]
+                listed.write_text("".join([*rows, f"{max(uuids)}, GPU-a\n", "[N/A], GPU-b\n"]))
+                own = {rank: {"GPU-a" if rank == 0 else "GPU-b"} for rank in range(2)}
+                own[0 if uuids[max(uuids)] == "GPU-a" else 1].add("GPU-a")
+                wait_until(lambda: box._monitor.device_processes == own)
+                listed.write_text("")  # what has been seen stays
+                (inbox / "end").touch()
+                assert run.wait().code == 0
+            assert box.device_processes == own
+
+    def test_memory_on_the_host_has_another_limit_and_no_process_of_the_script_is_known(self, ran, listed):
+        listed.write_text("1, GPU-a\n")
+        take = "keep = bytearray(b'x') * ({} * 2**20)\nprint(os.environ['TF_FORCE_GPU_ALLOW_GROWTH'])\ntime.sleep({})"
+        done = ran(take.format(300, 1))
+        assert (done.result.code, done.said, done.device_processes) == (0, ["true"], None)
+        assert ran(take.format(600, 60)).ended_by == TOO_MUCH.replace("0.25", "0.5")
 
 
 def test_a_script_that_is_not_there_is_one_sentence(tmp_path):
     before = set(Path(tempfile.gettempdir()).glob("course-sandbox-*"))
     with pytest.raises(CourseError, match=r"The script .*nowhere.py cannot be read: No such file") as caught:
-        Sandbox(tmp_path / "nowhere.py", LIMITS, 1)
+        Sandbox(tmp_path / "nowhere.py", LIMITS, 1, files={}, env={}, seconds=None)
     assert caught.value.code == 2
     assert set(Path(tempfile.gettempdir()).glob("course-sandbox-*")) <= before
 
 
-class TestOutbox:
-    def taken(self, folder: Path) -> dict[str, bytes]:
-        return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def test_the_record_has_an_end(tmp_path):
+    work, records, taken = tmp_path / "work", [tmp_path / f"rank-{rank}" for rank in range(2)], tmp_path / "taken"
+    for folder in (work, *records):
+        folder.mkdir()
+    (work / "weights.h5").write_bytes(b"w" * 10)
+    for rank, folder in enumerate(records):
+        for name in ("rank-0.log", "rank-1.log", "rank-1.log.1", "rank-10.log", "rank-.log", "other"):
+            (folder / name).write_bytes(b"%d" % rank)
+    (records[1] / "rank-1.large").write_bytes(b"x" * 10)
+    outbox.copy_out(work, records, taken, most=15)
+    assert came(taken) == {
+        "weights.h5": b"w" * 10,
+        "record/rank-0.log": b"0",
+        "record/rank-1.log": b"1",
+        "record/rank-1.log.1": b"1",
+    }
 
-    def test_what_ranks_append_is_taken_as_it_comes_and_cannot_be_taken_back(self, tmp_path):
-        folders = {rank: tmp_path / f"rank-{rank}" for rank in range(2)}
-        for folder in folders.values():
-            folder.mkdir()
-        taken = tmp_path / "taken"
-        with outbox.Records(folders, taken, most=10):
-            (folders[0] / "rank-0.jsonl").open("a").write("first ")
-            deadline = time.monotonic() + 10
-            while self.taken(taken)["evidence/rank-0.jsonl"] != b"first ":
-                assert time.monotonic() < deadline
-            (folders[0] / "rank-0.jsonl").open("w").write("more than may come")
-            (folders[1] / "rank-1.steps").open("ab").write(b"1234")
-        found = self.taken(taken)
-        assert (found["evidence/rank-0.jsonl"], found["evidence/rank-1.steps"]) == (b"first more", b"1234")
 
-    def test_the_rest_is_copied_at_the_end(self, tmp_path):
-        work, folders = tmp_path / "work", {rank: tmp_path / f"rank-{rank}" for rank in range(2)}
-        for folder in (work, tmp_path / "taken" / "evidence", *folders.values()):
-            folder.mkdir(parents=True)
-        (work / "weights.h5").write_bytes(b"w" * 10)
-        for name in ("rank-0.weights", "rank-1.weights", "timeline.json", "other"):
-            (folders[0] / name).write_bytes(b"0")
-            (folders[1] / name).write_bytes(b"1")
-        (folders[1] / "rank-1.large").write_bytes(b"x" * 10)
-        outbox.hand_out(work, folders, tmp_path / "taken", most=15)
-        assert self.taken(tmp_path / "taken") == {
-            "weights.h5": b"w" * 10,
-            "evidence/rank-0.weights": b"0",
-            "evidence/timeline.json": b"0",
-            "evidence/rank-1.weights": b"1",
-        }
+def answer(program: bytes, machine: int, number: int, argument: int = 0) -> int:
+    """What the filter returns for a call: the kernel's interpreter, as far as the filter needs it."""
+    data, line, word = struct.pack("IIQQ", number, machine, 0, argument), 0, 0
+    while True:
+        code, yes, no, operand = struct.unpack_from("HBBI", program, 8 * line)
+        if code == 0x06:
+            return operand
+        if code == 0x20:
+            (word,) = struct.unpack_from("I", data, operand)
+            yes = no = 0
+        line += 1 + (yes if {0x15: word == operand, 0x35: word >= operand, 0x45: word & operand}.get(code) else no)
+
+
+@pytest.mark.parametrize(
+    ("machine", "audit", "read", "ptrace", "clone"),
+    [("x86_64", 0xC000003E, 0, 101, 56), ("aarch64", 0xC00000B7, 63, 117, 220)],
+)
+def test_the_filter_of_each_machine(machine, audit, read, ptrace, clone, monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: machine)
+    program = seccomp.program()
+    allow, refuse, missing = 0x7FFF0000, 0x50000 | errno.EPERM, 0x50000 | errno.ENOSYS
+    assert answer(program, audit, read) == allow
+    assert {answer(program, audit, number) for number in (ptrace, 428, 429, 430, 431, 432, 433, 442)} == {refuse}
+    assert answer(program, audit, clone, 0x3D0F00) == allow  # a thread
+    assert answer(program, audit, clone, 0x10000011) == refuse  # with a user namespace
+    assert answer(program, audit, 435) == missing
+    assert answer(program, 0x40000003, read) == refuse  # as a program for 32 bits calls
+
+
+def test_a_machine_whose_calls_are_not_known_has_no_filter(monkeypatch):
+    monkeypatch.setattr(platform, "machine", lambda: "riscv64")
+    assert seccomp.program() == b""
+    assert "--seccomp" not in bubblewrap.rank_options(1000, [], {}, {})

@@ -47,10 +47,10 @@ def _copy(source: Path, target: Path, most: int) -> int:
         handle = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return 0
-    with open(handle, "rb") as file:
-        about = os.fstat(handle)
-        if not stat.S_ISREG(about.st_mode) or about.st_size > most:
-            return 0
-        with target.open("xb") as copy:
-            shutil.copyfileobj(file, copy)
+    about = os.fstat(handle)
+    if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+        os.close(handle)
+        return 0
+    with open(handle, "rb") as file, target.open("xb") as copy:
+        shutil.copyfileobj(file, copy)
     return about.st_size
