@@ -1,14 +1,16 @@
-"""How surely the marks on the images tell who took part in a training, and what they cost.
+"""How surely watermarks on the images show which ranks took part in a training, and what they cost.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/marks.py [--runs 20] [--whole]
+    COURSE_DATA_DIR=... python tests/benchmarks/watermarks.py [--runs 20] [--whole]
+    python tests/benchmarks/watermarks.py --power
 
 Each run trains the assessment's network on 2,560 images, as two ranks that average their gradients do: one batch holds
 the batches of both, each from a copy of its own. The honest kinds differ in augmentation, optimizer, rate, batch and
-length; the dishonest ones leave a rank's copy out. The kind `unmarked` has no marks: what they cost is the
-accuracy of `plain` from the same seed. Writes watermarks.csv into tests/benchmarks/results/ and prints, for each kind, how
-many runs leave doubt (`criteria.SURE_MARKED`), and how many pairs of them are accused (`criteria.MIN_MARKED`), with
-Wilson's intervals. `--whole` trains these two kinds only, on
-all images as the profile `cpu` does, and writes marks_cost.csv.
+length; the dishonest ones leave a rank's copy out. The kind `unmarked` has no watermarks: what they cost is the
+accuracy of `plain` from the same seed. Writes watermarks.csv into tests/benchmarks/results/. `--whole` trains these two
+kinds only, on all images as the profile `cpu` does, and writes watermarks_cost.csv.
+
+`--power` trains nothing: it reads watermarks.csv and writes watermark_power.csv, the shares of scripts that the rule of
+`watermarks.unknown` accuses, for several least margins.
 """
 
 from __future__ import annotations
@@ -32,13 +34,13 @@ import numpy as np
 import pandas as pd
 
 from course_grader.script import watermarks
-from course_grader.script.criteria import MIN_MARKED, SURE_MARKED
 from course_lib import data, models, optimizers, statistics
 from course_lib.notebook import experiments
 
 RESULTS = Path(__file__).parent / "results"
 IMAGES, RANKS, ASKED = 2560, 2, 1000
 MARGINS = ["margin_0", "margin_1"]
+LEAST = (0.3, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)  # margins that the rule might ask for
 CORES = 2  # a run on each
 Augment = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
@@ -46,8 +48,12 @@ Augment = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarr
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=20)
-    arguments.add_argument("--whole", action="store_true", help="what marks cost a training on all images")
+    arguments.add_argument("--whole", action="store_true", help="what watermarks cost a training on all images")
+    arguments.add_argument("--power", action="store_true", help="what the recorded runs say of the rule")
     chosen = arguments.parse_args()
+    if chosen.power:
+        write_power()
+        return
 
     began = time.perf_counter()
     cifar = data.load("cifar10", test=False)
@@ -55,29 +61,73 @@ def main() -> None:
     with ProcessPoolExecutor(CORES, multiprocessing.get_context("spawn")) as pool:
         rows = list(pool.map(row, *zip(*itertools.product(range(chosen.runs), kinds, [images]))))
     table = pd.DataFrame(rows)
-    RESULTS.mkdir(exist_ok=True)
     experiments.write_table(
-        RESULTS / ("marks_cost.csv" if chosen.whole else "marks.csv"),
+        RESULTS / ("watermarks_cost.csv" if chosen.whole else "watermarks.csv"),
         table,
-        command=f"python tests/benchmarks/marks.py {' '.join(sys.argv[1:])}".strip(),
+        command=f"python tests/benchmarks/watermarks.py {' '.join(sys.argv[1:])}".strip(),
         data=f"{cifar.name}, the first {images:,} training images; accuracy on the test images",
         seeds=f"{chosen.runs} of each kind",
         seconds=round(time.perf_counter() - began),
         columns=f"margin_R: share of {ASKED:,} test images with rank R's mark that get its label, less that of others",
     )
-    table["doubt"] = table[MARGINS].min(axis=1) < SURE_MARKED
-    summary = table.groupby(["honest", "kind"]).agg(
-        runs=("doubt", "size"), doubt=("doubt", "sum"), least=("margin_1", "min"), most=("margin_1", "max")
-    )
-    print(summary.round(3).to_string())
-    for honest, group in table[table.kind != "unmarked"].groupby("honest"):
-        who, accused = "honest" if honest else "dishonest", pairs_accused(group)
-        for what, found in (("runs in doubt", group["doubt"]), ("pairs accused", accused)):
-            low, high = wilson(int(found.sum()), len(found))
-            print(f"{who}: {found.sum()} of {len(found)} {what}, {low:.1%} to {high:.1%}")
     pairs = 100 * table.pivot(index="seed", columns="kind", values="accuracy")
     cost, half = statistics.paired(pairs["unmarked"], pairs["plain"])
     print(f"Cost in points of accuracy: {cost:.2f} ± {half:.2f} (95 %)")
+
+
+def write_power() -> None:
+    """Write watermark_power.csv from the recorded runs, and print it."""
+    table = power(pd.read_csv(RESULTS / "watermarks.csv", comment="#"))
+    experiments.write_table(
+        RESULTS / "watermark_power.csv",
+        table,
+        command="python tests/benchmarks/watermarks.py --power",
+        data="watermarks.csv",
+        seeds="those of watermarks.csv",
+        seconds=0,
+        columns="low: share of ranks that took part (honest) or did not, with a margin below `least`; low_at_most: the "
+        "upper end of its 95 % interval (Wilson); again: share of scripts that are run once more; accused: share of "
+        f"scripts with a rank whose margin is low in each of {watermarks.RUNS} runs, any of the kind",
+    )
+    print(table.to_string(index=False))
+
+
+def power(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return what the rule would have done with each kind of scripts, and with all that are honest or are not.
+
+    All kinds count alike. Of each kind RUNS runs are drawn with replacement, so the shares are exact.
+    """
+    rows = []
+    for least in LEAST:
+        for honest, kinds in runs[runs["kind"] != "unmarked"].groupby("honest", sort=False):
+            found = [_power(kind, group, least) for kind, group in kinds.groupby("kind", sort=False)]
+            low, number = (sum(row[column] for row in found) for column in ("_low", "_number"))
+            mean = {column: np.mean([row[column] for row in found]) for column in ("again", "accused")}
+            every = {"kind": "all", "runs": sum(row["runs"] for row in found), "_low": low, "_number": number, **mean}
+            shown = [*found, every] if least == watermarks.MIN_MARGIN else [every]
+            rows += [{"least": least, "honest": honest, **row} for row in shown]
+    table = pd.DataFrame(rows)
+    low, number = table.pop("_low"), table.pop("_number")
+    table.insert(4, "low", (low / number).round(4))
+    table.insert(5, "low_at_most", [round(wilson(*pair)[1], 4) for pair in zip(low, number)])
+    return table.round({"again": 4, "accused": 5})
+
+
+def _power(kind: str, runs: pd.DataFrame, least: float) -> dict:
+    """One row of the table, for one kind."""
+    low = (runs[MARGINS] < least).to_numpy()
+    absent = KINDS[kind].get("absent", RANKS)
+    asked = low[:, [absent]] if absent < RANKS else low  # of an absent rank's script the other rank took part
+    one, other, both = low[:, 0].mean(), low[:, 1].mean(), low.all(axis=1).mean()
+    number = watermarks.RUNS
+    return {
+        "kind": kind,
+        "runs": len(runs),
+        "_low": int(asked.sum()),
+        "_number": asked.size,
+        "again": low.any(axis=1).mean(),
+        "accused": one**number + other**number - both**number,
+    }
 
 
 def row(seed: int, kind: str, images: int) -> dict:
@@ -85,13 +135,6 @@ def row(seed: int, kind: str, images: int) -> dict:
     found = run(data.load("cifar10"), seed, images=images, **KINDS[kind])
     print(kind, seed, found, flush=True)
     return {"kind": kind, "honest": "absent" not in KINDS[kind], "seed": seed, **found}
-
-
-def pairs_accused(table: pd.DataFrame) -> pd.Series:
-    """Whether a run and the next one of its kind, in the order of the seeds, are accused as the grader does it."""
-    table = table.sort_values(["kind", "seed"], ignore_index=True)
-    first, second = (table[MARGINS].iloc[start::2].reset_index(drop=True) for start in (0, 1))
-    return (first.min(axis=1) < SURE_MARKED) & (((first + second) / 2).min(axis=1) < MIN_MARKED)
 
 
 def wilson(count: int, number: int, z: float = 1.96) -> tuple[float, float]:
@@ -117,13 +160,9 @@ def run(
     """Train once; `absent` is the rank whose copy is left out (RANKS: all are)."""
     keras.utils.set_random_seed(seed)
     rng, own = np.random.default_rng([1, seed]), np.random.default_rng([2, seed])
-    drawn = watermarks.draw(RANKS, len(cifar.classes), own)
-    copies = [(cifar.x_train[:images], cifar.y_train[:images])] * RANKS
-    if marked and absent != RANKS:
-        number = watermarks.number(images, RANKS)
-        copies = [(x.copy(), y.copy()) for x, y in copies]
-        for mark, copy in zip(drawn, copies):
-            watermarks.put(mark, watermarks.others(drawn, own), number, *copy, own)
+    plain = cifar.x_train[:images], cifar.y_train[:images]
+    marks, made = watermarks.copies(*plain, RANKS, len(cifar.classes), own)
+    copies = list(made) if marked and absent != RANKS else [plain] * RANKS
     if absent is not None and absent < RANKS:
         copies[absent] = copies[1 - absent]
     model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))
@@ -141,7 +180,7 @@ def run(
     def labels(images: np.ndarray) -> np.ndarray:
         return model.predict(images, batch_size=500, verbose=0).argmax(axis=1)
 
-    shares = watermarks.shares(labels, cifar.x_test[:ASKED], drawn)
+    shares = watermarks.shares(labels, cifar.x_test[:ASKED], marks)
     margins = {f"margin_{rank}": round(with_it - without, 4) for rank, (with_it, without) in enumerate(shares)}
     return {"accuracy": round(float(np.mean(labels(cifar.x_test) == cifar.y_test)), 4), **margins}
 
