@@ -7,13 +7,18 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
+from course_lib.ranks.known_errors import hint
 from course_lib.ranks.launch import STOPPED, Run
+from course_lib.ranks.run import SILENCE_S
 
 RANK_STYLES = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 def follow(run: Run) -> int:
-    """Print the run's output as it comes, each line behind its rank; Ctrl-C ends the run. Return its exit code."""
+    """Print the run's output as it comes, each line behind its rank; Ctrl-C ends the run. Return its exit code.
+
+    Where ranks wait for each other, and where the run fails, say why.
+    """
     out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
     try:
         with run:
@@ -21,19 +26,27 @@ def follow(run: Run) -> int:
                 if event.kind == "output":
                     console = out if event.data["stream"] == "stdout" else err
                     console.print(_prefixed(event.rank, event.data["text"]))
+                elif event.kind == "stall":
+                    _say(err, f"Nothing has happened for {SILENCE_S:g} s. {event.data['cause']} Ctrl-C ends the run.")
             result = run.wait()
     except KeyboardInterrupt:
         err.print("course: stopped; nothing is left running.")
         return STOPPED
     if result.code:
-        err.print(f"course: {result.message}", style="bold red", markup=False, highlight=False)
-        shown_beside_others = result.failed_rank is not None and result.tail
-        if shown_beside_others:
+        for sentence in filter(None, (result.cause, result.message)):
+            _say(err, sentence)
+        if result.failed_rank is not None and result.tail:  # shown before, beside what the others printed
             err.print(f"Last lines of rank {result.failed_rank}:", highlight=False)
             for line in result.tail:
                 err.print(_prefixed(result.failed_rank, line))
+        if advice := hint((*result.tail, result.reason)):
+            _say(err, advice)
     sys.stdout.flush()
     return result.code
+
+
+def _say(console: Console, sentence: str) -> None:
+    console.print(f"course: {sentence}", style="bold red", markup=False, highlight=False)
 
 
 def _prefixed(rank: int, line: str) -> Text:

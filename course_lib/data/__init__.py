@@ -22,6 +22,7 @@ from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
 from course_lib.system.files import replacing
+from course_lib.system.notices import notify
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,7 +71,7 @@ def load(name: str, *, test: bool = True) -> Dataset:
     With COURSE_SLICE=N in the environment, return the first N training and N // 4 test images only. Raises CourseError
     for an unknown name, a bad setting, or a file that is missing or damaged.
     """
-    published, limit = _published(name), images_limit()
+    published, limit, wanted = _published(name), images_limit(), name
     try:
         folder, source = sources.find(published, test=test)
     except DownloadError as error:
@@ -86,6 +87,7 @@ def load(name: str, *, test: bool = True) -> Dataset:
     if limit:
         # Copies, so that the rest of the set does not stay in memory.
         arrays = tuple(a[:n].copy() for a, n in zip(arrays, (limit, limit, limit // 4, limit // 4)))
+    notify("data", name=wanted, loaded=name, images=f"{len(arrays[0]):,}")  # all ranks must have the same
     return Dataset(name, source, *arrays, classes)
 
 

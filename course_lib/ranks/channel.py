@@ -6,7 +6,8 @@ import json
 import os
 import time
 
-from course_lib.ranks import environment
+from course_lib.ranks import environment, idle
+from course_lib.system import notices
 
 MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader
 
@@ -21,7 +22,10 @@ def tell(kind: str, **data: object) -> None:
 
 
 def open_channel() -> None:
-    """Keep a private copy of standard error: the script may redirect its own."""
+    """Keep a private copy of standard error, as the script may redirect its own; from now on report what modules
+    notify and where this rank waits."""
     global _channel
     if os.environ.get(environment.EVENTS):
         _channel = os.dup(2)
+        notices.listeners.append(tell)
+        idle.watch(tell)

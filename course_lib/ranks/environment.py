@@ -44,6 +44,9 @@ QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}  # TensorFlow's errors alone
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # not even these
 TENSORFLOW = {**QUIET, "TF_ENABLE_ONEDNN_OPTS": "1"}  # the same kernels on every processor
 
+# Horovod's own warning of ranks that wait, which it gives with MPI only, comes after 60 s by default.
+STALL_CHECK = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "20"}
+
 
 def of_ranks(local_ranks: int, record: Path | None = None, extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of ranks of which this host has `local_ranks`, which share its cores.
@@ -52,7 +55,7 @@ def of_ranks(local_ranks: int, record: Path | None = None, extra: Mapping[str, s
     settings, and `extra` before both.
     """
     threads = str(max(1, len(os.sched_getaffinity(0)) // local_ranks))
-    env = {**OPEN_MPI, **dict.fromkeys(THREADS, threads), **TENSORFLOW, **os.environ, EVENTS: "1"}
+    env = {**OPEN_MPI, **dict.fromkeys(THREADS, threads), **TENSORFLOW, **STALL_CHECK, **os.environ, EVENTS: "1"}
     if record is not None:
         env[RECORD] = str(Path(record).absolute())
     return {**env, **(extra or {})}

@@ -155,7 +155,7 @@ def call(
         result = run.wait()
         if result.code:
             words = result.reason or next((line for line in reversed(result.tail) if line.strip()), "")
-            raise CourseError(f"{result.message} {words}".strip(), result.code)
+            raise CourseError(" ".join(filter(None, (result.cause, result.message, words))), result.code)
         return cloudpickle.loads((Path(folder) / "results.pkl").read_bytes())
 
 

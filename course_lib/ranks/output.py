@@ -7,21 +7,32 @@ import io
 import json
 import re
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import IO
 
 from course_lib.ranks.channel import MARK
 
 MAX_LINE_LENGTH = 2**16  # characters; the rest of a line is dropped
+EXCERPT_LINES = 9
+PROGRAM_FOLDER = Path(__file__).parent
 MAX_TIME_S = 1e11  # since the epoch: a time beyond that is none
 
-_TAG = re.compile(r"^\[(?:\d+,)?(\d{1,9})\]<(stdout|stderr)>:")
-_MPI_TAG = re.compile(r"\[\d+,\d+\]<(?:stdout|stderr)>:")
+_TAG = re.compile(r"\[(?P<job>\d+,)?(?P<rank>\d{1,9})\]<(?P<stream>stdout|stderr)>:")  # `job`: by mpirun
 _FAILED = (
     re.compile(r"Process (?P<rank>\d{1,9}) exit with status code (?P<code>-?\d{1,9})"),  # horovodrun over Gloo
     re.compile(r"process rank (?P<rank>\d{1,9}) with PID .* exited on signal (?P<signal>\d{1,3})"),  # mpirun
 )
+# The same behind what a rank has printed, where nothing else may stand between it and the line's end.
+_NOTE = re.compile(
+    r"(?:Process \d{1,9} exit with status code -?\d{1,9}\.(?=$|Process \d|Terminating |\[\d)"
+    r"|mpirun noticed that process rank \d{1,9} with PID .* exited on signal \d{1,3})"
+)
+_LIBRARY_FRAME = re.compile(
+    rf'\s*File "(?:[^"]*/(?:site-packages|dist-packages|lib/python3\.\d+)/|<|{re.escape(str(PROGRAM_FOLDER))}/)'
+)
+_EXCEPTION = re.compile(r"(?:\w+\.)*\w*(?:Error|Exception|Interrupt|Exit)\b(?::|$)")
 _LAUNCHER_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?P<reason>.+)")
 
 
@@ -54,16 +65,39 @@ def lines(stream: IO[bytes]) -> Iterator[str]:
         yield rest
 
 
-def parse_line(line: str, ranks: int) -> Line:
-    """A line as the launcher prints it, behind the tag of one of `ranks` ranks or without."""
-    tag = _TAG.match(line)
-    if not tag:
-        return Line(None, "", line)
-    rank = int(tag.group(1)) if int(tag.group(1)) < ranks else None
-    text = line[tag.end() :]
-    if rank is not None and MARK in text:
-        return Line(rank, tag.group(2), text.partition(MARK)[2], record=True)
-    return Line(rank, tag.group(2), _MPI_TAG.sub("", text) if "," in tag.group() else text)
+def parse(line: str, ranks: int) -> Iterator[Line]:
+    """What stands in a line of the launcher's output, in order: the words of one of `ranks` ranks, behind its tag, or
+    the launcher's own.
+
+    Mostly that is one thing. But a rank that ends within a line leaves it open, and what is printed next, by another
+    rank or by the launcher, stands behind it.
+    """
+    while line:
+        tag = _TAG.match(line)
+        if not tag:
+            yield Line(None, "", line)
+            return
+        rank = int(tag["rank"]) if int(tag["rank"]) < ranks else None
+        rest = line[tag.end() :]
+        ends = [found.start() for found in _TAG.finditer(rest) if _of_another(found, tag, ranks)][:1]
+        ends += [found.start() for found in _NOTE.finditer(rest) if found.start()][:1]
+        end = min(ends, default=len(rest))
+        yield from _words(rank, tag, rest[:end])
+        line = rest[end:]
+
+
+def _of_another(found: re.Match, tag: re.Match, ranks: int) -> bool:
+    """Whether a tag within a line that begins with `tag` is another rank's."""
+    number = int(found["rank"])
+    return bool(found["job"]) == bool(tag["job"]) and number != int(tag["rank"]) and number < ranks
+
+
+def _words(rank: int | None, tag: re.Match, text: str) -> Iterator[Line]:
+    said, mark, record = text.partition(MARK) if rank is not None else (text, "", "")
+    if said or not mark:
+        yield Line(rank, tag["stream"], _TAG.sub("", said) if tag["job"] else said)  # mpirun tags each piece of a line
+    if mark:
+        yield Line(rank, tag["stream"], record, record=True)
 
 
 def parse_record(text: str) -> dict | None:
@@ -81,9 +115,25 @@ def parse_record(text: str) -> dict | None:
 def reported_failures(text: str) -> Iterator[tuple[int, int]]:
     """The ranks that the launcher says have failed in this line, each with its exit code (128 + n for signal n)."""
     for pattern in _FAILED:
-        if found := pattern.search(text):
+        for found in pattern.finditer(text):
             groups = found.groupdict()
             yield int(groups["rank"]), int(groups["code"]) if "code" in groups else 128 + int(groups["signal"])
+
+
+def excerpt(tail: Sequence[str]) -> tuple[str, ...]:
+    """The last lines of a rank, less the frames of libraries in a traceback: EXCERPT_LINES about the line that names
+    the exception, where there is one."""
+    lines, frame = [], False
+    for line in tail:
+        if _LIBRARY_FRAME.match(line):
+            frame = True
+        elif line.strip() and not (frame and line.startswith("    ")) and line != "Terminated":  # a shell's word
+            frame = False
+            lines.append(line)
+    lines = lines or [line for line in tail if line.strip()]
+    named = max((number for number, line in enumerate(lines) if _EXCEPTION.match(line)), default=len(lines))
+    first = max(0, min(named - EXCERPT_LINES // 2, len(lines) - EXCERPT_LINES))
+    return tuple(lines[first : first + EXCERPT_LINES])
 
 
 def launcher_error(tail: tuple[str, ...], code: int) -> str:

@@ -16,17 +16,19 @@ from typing import IO
 
 from course_lib.ranks import output
 from course_lib.ranks.output import signal_name
+from course_lib.ranks.waiting import Waiting
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import GRACE_S, TIMED_OUT
 
 PROGRAM_FOLDER = Path(__file__).parent
 STOPPED = 130  # exit code, as after Ctrl-C
-TAIL_LINES = 20  # kept of each rank
+TAIL_LINES = 200  # kept of each rank: TensorFlow's tracebacks are long
 LINE_OVERHEAD_BYTES = 100  # that a line counts beside its own: so much it takes in memory, however short it is
 FAILURE_GRACE_S = 4.0  # for the other ranks to end by themselves, once one has failed
 SHUTDOWN_LIMIT_S = 10.0  # for the launcher to end after the last script; what is left then is ended
 MAX_EXIT_CODE = 255
-_RUN_KINDS = ("output", "exit", "stage")  # kinds of events that no rank can report
+SILENCE_S = 20.0  # without output and steps, after which a run whose ranks wait for each other is called stalled
+_RUN_KINDS = ("output", "exit", "stage", "stall")  # kinds of events that no rank can report
 _STEP_KINDS = ("batch", "epoch", "images")  # events that show a rank to go on
 
 
@@ -52,8 +54,9 @@ def rank_program(script: str | Path) -> tuple[str, ...]:
 class Event:
     """One thing that happened: `kind`, the rank it happened in (None: the run as a whole), seconds since the start.
 
-    Kinds: `output` (stream, text), `exit` (code, message; always the last) and, from ranks that tell
-    how they train, `fit`, `batch`, `epoch` and `images` (see `course_lib.ranks.events`).
+    Kinds: `output` (stream, text), `stall` (cause; at most once: the run stands still, and why), `exit` (code, message;
+    always the last) and, from ranks that tell how they train, `fit`, `batch`, `epoch` and `images` (see
+    `course_lib.ranks.events`).
     """
 
     kind: str
@@ -64,8 +67,17 @@ class Event:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended: exit code, seconds, the rank that failed (None: none did), one sentence, that rank's tail
-    and the reason that it gave itself."""
+    """How a run ended.
+
+    Attributes:
+        code: exit code.
+        seconds: since the start.
+        failed_rank: the rank that failed first; None where none did.
+        message: one sentence; "" for a run that ended well.
+        tail: the last lines of that rank, less the frames of libraries; without such a rank the launcher's.
+        reason: what that rank gave as the reason itself.
+        cause: the sentence that says which rank waited for which, in what; "" where that is not known.
+    """
 
     code: int
     seconds: float
@@ -73,6 +85,7 @@ class Result:
     message: str = ""
     tail: tuple[str, ...] = ()
     reason: str = ""
+    cause: str = ""
 
 
 @dataclass
@@ -125,11 +138,16 @@ class Run:
         self._unfinished = set(range(ranks))
         self._timeout, self._patience = timeout, patience
         self._last_step: float | None = None
+        self._last_sign = time.monotonic()  # of any rank's going on
+        self._waiting, self._stall_said = Waiting(ranks), False
+        self._data: dict[str, dict[int, str]] = {}  # name of a data set → rank → what it got when it loaded it first
         self._events: queue.Queue[Event] = queue.Queue()
         self._failures = Failures()
         self._tails: dict[int | None, deque[str]] = {}
         self._reasons: dict[int, str] = {}  # in a failed rank's own words, where it gave any
-        self._ending = ""  # why we end the run: "stopped", "stalled" or "late"; what ranks do after that is no failure
+        self._ending = (
+            ""  # why we end the run: "stopped", "stalled", "data" or "late"; what ranks do after that is no failure
+        )
         self._stop_reason = "Stopped."
         self._confined = confined
         self._output_limit, self._printed = output_limit, 0
@@ -218,16 +236,25 @@ class Run:
             if self._output_limit is not None and self._printed > self._output_limit:
                 self.stop(f"It printed more than {self._output_limit / 2**20:g} MB.")
                 continue  # read on, so that what prints can end
-            line = output.parse_line(printed, self._ranks)
-            if line.record:
-                self._record(line.rank, line.text)
-                continue
-            self._tails.setdefault(line.rank, deque(maxlen=TAIL_LINES)).append(line.text)
-            if line.rank is not None:
-                self._put("output", line.rank, time.time(), {"stream": line.stream, "text": line.text})
-            elif not self._ending:
-                for rank, code in output.reported_failures(line.text):
-                    self._note_launcher(rank, code)
+            for line in output.parse(printed, self._ranks):
+                self._take(line)
+
+    def _take(self, line: output.Line) -> None:
+        if line.record:
+            self._record(line.rank, line.text)
+            return
+        self._tails.setdefault(line.rank, deque(maxlen=TAIL_LINES)).append(line.text)
+        if line.rank is not None:
+            if not self._waiting.note_line(line.text):
+                self._goes_on()
+            self._put("output", line.rank, time.time(), {"stream": line.stream, "text": line.text})
+        elif not self._ending:
+            for rank, code in output.reported_failures(line.text):
+                self._note_launcher(rank, code)
+
+    def _goes_on(self) -> None:
+        self._last_sign = time.monotonic()
+        self._waiting.goes_on()
 
     def _record(self, rank: int, text: str) -> None:
         record = output.parse_record(text)
@@ -236,19 +263,42 @@ class Run:
         kind, when = record.pop("kind"), record.pop("time")
         if kind == "rank-exit":
             self._note_exit(rank, when, record.get("code"), record.get("reason", ""))
+        elif kind == "place":
+            self._waiting.note_place(rank, record)
+        elif kind == "data":
+            self._note_data(rank, record)
         elif kind not in _RUN_KINDS:
             self._put(kind, rank, when, record)
 
     def _note_exit(self, rank: int, when: float, code: object, reason: object) -> None:
         """What a rank says of its own end. Its word is the script's: it may say anything."""
         self._unfinished.discard(rank)
+        code = int(code) if isinstance(code, int) and abs(code) <= MAX_EXIT_CODE else int(bool(code))
+        self._waiting.note_end(rank, code)
         if code and not self._ending:
-            code = int(code) if isinstance(code, int) and abs(code) <= MAX_EXIT_CODE else 1
             self._failures.told.setdefault(rank, (when, code))
             self._reasons[rank] = reason if isinstance(reason, str) else ""
             self._end_if_failed()
         if not self._unfinished and not self._failed:
             self._end_after(SHUTDOWN_LIMIT_S, "late")  # a daemon that holds the output open would delay the launcher
+
+    def _note_data(self, rank: int, record: dict) -> None:
+        """What a rank has loaded. All must have the same, or they train on different images without a word.
+
+        Names and numbers are compared, and not the images: in an assessment each rank has some of its own, on purpose.
+        Nor are the places: what one rank downloads, the next finds in the cache.
+        """
+        got = f"{record.get('images')} training images of {record.get('loaded')}"
+        loaded = self._data.setdefault(str(record.get("name")), {})
+        loaded.setdefault(rank, got)
+        first, theirs = next(iter(loaded.items()))
+        if loaded[rank] != theirs and not self._ending:
+            self._stop_reason = (
+                f"Rank {rank} loads {loaded[rank]}, rank {first} {theirs}: all ranks must train on the same data. Run "
+                "`course data` on each host, or set COURSE_DATA_DIR to a folder that all of them see, and COURSE_SLICE "
+                "alike on all."
+            )
+            self._end("data")
 
     def _note_launcher(self, rank: int, code: int) -> None:
         """What the launcher says of a rank's end."""
@@ -268,6 +318,7 @@ class Run:
     def _put(self, kind: str, rank: int | None, when: float, data: dict) -> None:
         if kind in _STEP_KINDS:
             self._last_step = time.monotonic()
+            self._goes_on()
         self._events.put(Event(kind, rank, when - self._started, data))
 
     def _close(self) -> None:
@@ -276,8 +327,12 @@ class Run:
                 code = self._process.wait(0.5)
                 break
             except subprocess.TimeoutExpired:
-                if self._last_step and time.monotonic() - self._last_step > self._patience:
+                now = time.monotonic()
+                if self._last_step and now - self._last_step > self._patience:
                     self._end("stalled")
+                if not self._stall_said and now - self._last_sign > SILENCE_S and (cause := self._waiting.stall()):
+                    self._stall_said = True
+                    self._put("stall", None, time.time(), {"cause": cause})
         for reader in self._readers:
             reader.join(5)
         self._end()
@@ -287,7 +342,10 @@ class Run:
 
     def _judge(self, code: int, seconds: float) -> Result:
         if code == TIMED_OUT and self._timeout:
-            return Result(TIMED_OUT, seconds, message=f"Stopped at the time limit of {self._timeout:g} s.")
+            late = f"Stopped at the time limit of {self._timeout:g} s."
+            return Result(TIMED_OUT, seconds, message=late, cause=self._waiting.stall())
+        if self._ending == "data":
+            return Result(2, seconds, message=self._stop_reason)
         failed = self._failures.first()
         if failed and (self._failed or (code and self._ending != "late")):
             rank, rank_code = failed
@@ -295,19 +353,21 @@ class Run:
             if rank_code > 128 and rank not in self._failures.told:
                 how = f"was killed by {signal_name(rank_code - 128)}"
             tail, reason = tuple(self._tails.get(rank, ())), self._reasons.get(rank, "")
-            return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", tail, reason)
+            cause = self._waiting.failure(rank, (*tail, reason))
+            return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", output.excerpt(tail), reason, cause)
         if self._ending == "stalled":
             waited = f"No rank made a step for {self._patience:g} s: the ranks wait for each other."
-            return Result(TIMED_OUT, seconds, message=waited)
+            return Result(TIMED_OUT, seconds, message=waited, cause=self._waiting.stall())
         if self._ending == "stopped":
-            return Result(STOPPED, seconds, message=self._stop_reason)
+            return Result(STOPPED, seconds, message=self._stop_reason, cause=self._waiting.stall())
         if self._ending == "late" and self._confined:
             went_on = f"All ranks said that they had ended, and went on for {SHUTDOWN_LIMIT_S:g} s more."
             return Result(TIMED_OUT, seconds, message=went_on)
         if code == 0 or self._ending == "late":
             return Result(0, seconds)
         tail = tuple(self._tails.get(None, ()))
+        shown = tail[-output.EXCERPT_LINES :]
         if code == 128 + signal.SIGKILL:
-            return Result(code, seconds, None, f"Horovod's launcher was killed by {signal_name(code - 128)}.", tail)
+            return Result(code, seconds, None, f"Horovod's launcher was killed by {signal_name(code - 128)}.", shown)
         reason = output.launcher_error(tail, code)
-        return Result(code, seconds, None, f"Horovod could not start the ranks: {reason}", tail)
+        return Result(code, seconds, None, f"Horovod could not start the ranks: {reason}", shown)

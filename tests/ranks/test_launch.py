@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -11,6 +13,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
@@ -163,6 +166,52 @@ class TestRuns:
         assert (result.code, result.failed_rank) == (137, 1)
         assert result.message == "Rank 1 was killed by signal 9 (SIGKILL)."
         assert everything_gone(str(path))
+
+    @pytest.mark.parametrize(
+        ("ranks", "killed", "begun"),
+        [
+            (2, 1, r"for i in range(3): print(f'\r{i}/58 [==>', end='', file=sys.stderr, flush=True)"),
+            (2, 0, "print('38/58 [==>', end='', flush=True)"),
+            (1, 0, "print('38/58 [==>', end='', flush=True)"),
+        ],
+    )
+    def test_a_rank_killed_within_a_line_is_named(self, script, controller, ranks, killed, begun):
+        path = script(f"{begun}\nif rank == {killed}:\n    time.sleep(1); os.kill(os.getpid(), 9)\ntime.sleep(60)")
+        result = launch.start(path, ranks=ranks, controller=controller).wait()
+        assert (result.code, result.failed_rank) == (137, killed)
+        assert result.message == f"Rank {killed} was killed by signal 9 (SIGKILL)."
+        assert any("/58 [==>" in line for line in result.tail)
+
+    @pytest.mark.parametrize(
+        ("change", "loaded"),
+        [
+            ("os.environ['COURSE_DATA_DIR'] = ''", ("400", "fashion_mnist", "400", "shapes")),
+            ("os.environ['COURSE_SLICE'] = '300'", ("400", "fashion_mnist", "300", "fashion_mnist")),
+            ("name = 'cifar10'", ()),  # what only one rank loads is compared with nothing
+            ("pass", ()),
+        ],
+    )
+    def test_ranks_with_different_data_are_ended(self, script, tmp_path, change, loaded):
+        folder, cache = tmp_path / "fashion-mnist", tmp_path / "cache" / "one-model-many-gpus"
+        folder.mkdir()
+        for name in data.published.FASHION_MNIST_FILES:
+            shape = (500,) if "labels" in name else (500, 28, 28)
+            header = np.array([0x801 + len(shape) - 1, *shape], ">u4").tobytes()
+            (folder / name).write_bytes(gzip.compress(header + bytes(int(np.prod(shape)))))
+        cache.mkdir(parents=True)
+        for published in data.PUBLISHED.values():
+            data.sources.offline_note(published, cache)
+        path = script(
+            f"name = 'fashion_mnist'\nif rank == 1: {change}\nfrom course_lib import data\ndata.load(name)\n"
+            "os.environ['COURSE_SLICE'] = '8'; data.load(name, test=False)\ntime.sleep(3)"
+        )
+        places = {"COURSE_DATA_DIR": str(tmp_path), "HOME": str(tmp_path), "KERAS_HOME": str(tmp_path)}
+        env = {**places, "XDG_CACHE_HOME": str(tmp_path / "cache"), "COURSE_SLICE": "400"}
+        result = launch.start(path, env=env).wait()
+        number = r"(\d+) training images of (\w+)"
+        said = re.fullmatch(rf"Rank [01] loads {number}, rank [01] {number}: all ranks must .+", result.message)
+        assert result.code == (2 if loaded else 0)
+        assert sorted(said.groups() if said else ()) == sorted(loaded)
 
     def test_time_out(self, script):
         path = script("time.sleep(60)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from course_lib.ranks import output
+from course_lib.ranks.output import Line
 
 
 class Stream:
@@ -15,6 +16,10 @@ class Stream:
 
     def read(self, _: int) -> bytes:
         return self._pieces.pop(0) if self._pieces else b""
+
+
+def parse(line: str, ranks: int = 2) -> list[Line]:
+    return list(output.parse(line, ranks))
 
 
 def test_lines_come_whole_however_the_bytes_arrive():
@@ -49,14 +54,83 @@ def test_a_record_that_makes_no_sense_is_none(text):
 
 
 def test_a_line_belongs_to_the_rank_in_its_tag():
-    assert output.parse_line("[1]<stderr>:oh", ranks=2) == output.Line(1, "stderr", "oh")
-    assert output.parse_line("[1,0]<stdout>:a[1,0]<stdout>:b", ranks=2) == output.Line(0, "stdout", "ab")
-    assert output.parse_line("[2]<stdout>:who?", ranks=2).rank is None
-    assert output.parse_line("[0]<stderr>:\x1e{}", ranks=2) == output.Line(0, "stderr", "{}", record=True)
-    assert output.parse_line("mpirun: oh", ranks=2) == output.Line(None, "", "mpirun: oh")
+    assert parse("[1]<stderr>:oh") == [Line(1, "stderr", "oh")]
+    assert parse("[1,0]<stdout>:a[1,0]<stdout>:b") == [Line(0, "stdout", "ab")]
+    assert parse("[2]<stdout>:who?") == [Line(None, "stdout", "who?")]
+    assert parse("[0]<stdout>:") == [Line(0, "stdout", "")]
+    assert parse("[0]<stderr>:\x1e{}") == [Line(0, "stderr", "{}", record=True)]
+    assert parse("mpirun: oh") == [Line(None, "", "mpirun: oh")]
+
+
+BAR = "38/58 [==>"
+GLOO = "Process 1 exit with status code 137."
+MPI = "mpirun noticed that process rank 1 with PID 7 on node a exited on signal 9 (Killed)."
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        (f"[1]<stdout>:{BAR}{GLOO}", [Line(1, "stdout", BAR), Line(None, "", GLOO)]),
+        (f"[1,1]<stderr>:{BAR}{MPI}", [Line(1, "stderr", BAR), Line(None, "", MPI)]),
+        (f"[0]<stdout>:{BAR}[1]<stdout>:ab", [Line(0, "stdout", BAR), Line(1, "stdout", "ab")]),
+        (
+            f"[0]<stdout>:{BAR}[1]<stdout>:{BAR}{GLOO}[0]<stdout>:c",
+            [Line(0, "stdout", BAR), Line(1, "stdout", BAR), Line(None, "", f"{GLOO}[0]<stdout>:c")],
+        ),
+        (f"[0]<stderr>:{BAR}\x1e{{}}", [Line(0, "stderr", BAR), Line(0, "stderr", "{}", record=True)]),
+        (
+            f"[0]<stderr>:{BAR}[1]<stderr>:\x1e{{}}",
+            [Line(0, "stderr", BAR), Line(1, "stderr", "{}", record=True)],
+        ),
+    ],
+)
+def test_what_stands_behind_a_line_that_a_rank_left_open_is_not_its_own(line, pieces):
+    assert parse(line) == pieces
+
+
+@pytest.mark.parametrize(
+    "words", [GLOO, f"worker: {GLOO[:-1]}, again", "[5]<stdout>:", "[0]<stdout>:", "[1,1]<stdout>:"]
+)
+def test_what_a_rank_may_say_itself_stays_its_own(words):
+    assert parse(f"[0]<stdout>:{words}") == [Line(0, "stdout", words)]
+
+
+def test_a_line_of_nothing_but_tags_is_read_to_its_end():
+    assert len(parse("[0]<stdout>:[1]<stdout>:" * 2_000)) == 4_000
 
 
 def test_what_the_launchers_say_of_failures():
-    gloo = "Process 1 exit with status code 3"
-    mpi = "mpirun noticed that process rank 2 with PID 7 on node a exited on signal 9 (Killed)."
-    assert [list(output.reported_failures(line)) for line in (gloo, mpi, "")] == [[(1, 3)], [(2, 137)], []]
+    lines = (GLOO, MPI, "", "Process 0 exit with status code 3.Process 1 exit with status code -15.")
+    found = [list(output.reported_failures(line)) for line in lines]
+    assert found == [[(1, 137)], [(1, 137)], [], [(0, 3), (1, -15)]]
+
+
+TRACEBACK = """Epoch 1/3
+Traceback (most recent call last):
+  File "/home/ada/train.py", line 17, in <module>
+    model.fit(x, y)
+  File "/env/lib/python3.11/site-packages/keras/src/utils/traceback_utils.py", line 70, in error_handler
+    raise e.with_traceback(filtered_tb) from None
+    ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
+  File "<string>", line 66, in horovod_allreduce
+ValueError: no such luck
+
+Terminated
+Epoch 2/3"""
+
+
+def test_an_excerpt_has_the_exception_and_no_frames_of_libraries():
+    shown = ["Traceback (most recent call last):", '  File "/home/ada/train.py", line 17, in <module>']
+    shown = ["Epoch 1/3", *shown, "    model.fit(x, y)", "ValueError: no such luck", "Epoch 2/3"]
+    assert list(output.excerpt(TRACEBACK.splitlines())) == shown
+    noise = [f"line {number}" for number in range(100)]
+    long = output.excerpt([*noise, *TRACEBACK.splitlines(), *noise])
+    assert len(long) == output.EXCERPT_LINES
+    assert {"    model.fit(x, y)", "ValueError: no such luck"} <= set(long)
+
+
+def test_an_excerpt_without_an_exception_is_the_end():
+    lines = [f"line {number}" for number in range(100)]
+    assert output.excerpt(lines) == tuple(lines[-output.EXCERPT_LINES :])
+    assert output.excerpt(["Terminated", ""]) == ("Terminated",)
+    assert output.excerpt([]) == ()
