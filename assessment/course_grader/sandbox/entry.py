@@ -17,23 +17,19 @@ a network and file systems of its own. SIGTERM ends the command early. SPEC is a
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import json
 import os
 import resource
-import signal
 import socket
 import struct
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 from course_grader.sandbox import outbox
-from course_lib.system.supervise import adopt_orphans, end_tree
+from course_lib.system.supervise import STDERR, supervise
 
-GRACE_S = 2.0  # between asking processes to end and killing them
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
@@ -54,11 +50,10 @@ def main() -> int:
         subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
     for folder in (work / "home", work / "tmp", work / outbox.RECORD, *records):
         folder.mkdir(parents=True, exist_ok=True)
-    adopt_orphans()
-    ending: list[float] = []
-    signal.signal(signal.SIGTERM, lambda *_: ending.append(time.monotonic()))
-    code = _run(sys.argv[2:], ending)
-    end_tree(GRACE_S if ending else 0.0)
+    try:
+        code = supervise(sys.argv[2:], lease=STDERR)
+    except SystemExit as ended:  # by SIGTERM
+        code = ended.code
     try:
         outbox.copy_out(work, records, taken, 2 * spec["disk"])
     except OSError as error:
@@ -77,20 +72,6 @@ def _loopback_up() -> None:
         request = struct.pack("16sh14x", b"lo", 0)
         flags = struct.unpack("16xh14x", fcntl.ioctl(any_socket, _SIOCGIFFLAGS, request))[0]
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, struct.pack("16sh14x", b"lo", flags | _IFF_UP))
-
-
-def _run(command: list[str], ending: list[float]) -> int:
-    """Run the command until it ends or, once `ending` holds when its end was asked for, GRACE_S later."""
-    process = subprocess.Popen(command)
-    while process.poll() is None:
-        if ending:
-            process.terminate()
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(max(0.0, ending[0] + GRACE_S - time.monotonic()))
-            process.kill()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(0.1)
-    return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
 if __name__ == "__main__":
