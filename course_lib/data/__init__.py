@@ -109,15 +109,31 @@ def bundle(name: str, folder: Path, *, test: bool = True, limit: int | None = No
     try:
         where, source = sources.find(published, test=test)
     except DownloadError:
-        cache, (kept, _) = Path("/data/cache"), _kept(published)
         if not limit:
             _stand_in(published, None)
-        inside = cache / paths.cache().name
-        note = sources.offline_note(published, folder)
-        files = {note: inside / note.name, **({kept: inside / kept.name} if kept.exists() else {})}
-        return Bundle("shapes", "stand-in", files, {"XDG_CACHE_HOME": str(cache)})
-    files = {where / file: Path("/data") / published.folder / file for file in published.needed(test)}
-    return Bundle(name, source, files, {"COURSE_DATA_DIR": "/data"})
+        return _stand_in_bundle(published, folder, _kept(published)[0])
+    return _published_bundle(published, where, source, test)
+
+
+def bundle_of(name: str, folder: Path, x_train: np.ndarray, y_train: np.ndarray) -> Bundle:
+    """Write these training images into `folder`, as the set is published: for a sandbox in which `load(name,
+    test=False)`, and whoever reads the files directly, gets them instead of the set's own.
+
+    Args:
+        folder: an empty one, which has to stay as long as the sandbox.
+        x_train, y_train: images uint8 [n, h, w, c] of the set's shape, n at least 5, and their labels, int [n].
+
+    Raises CourseError for an unknown name, OSError where the files can't be written.
+    """
+    published = _published(name)
+    try:
+        _, source = sources.find(published, test=False)
+    except DownloadError:
+        kept = folder / _kept(published)[0].name
+        np.savez(kept, x_train=x_train, y_train=y_train, x_test=x_train[:0], y_test=y_train[:0])
+        return _stand_in_bundle(published, folder, kept)
+    published.write(folder, x_train, y_train)
+    return _published_bundle(published, folder, source, test=False)
 
 
 def fetch(names: Iterable[str] | None = None) -> list[Fetched]:
@@ -229,6 +245,21 @@ def _fetch(published: Published) -> tuple[Path, str, Arrays]:
             raise  # the user's own files are not ours to replace
         folder, source = sources.fetch(published, patient=True, replace=True)
         return folder, source, _read(published, folder, source)
+
+
+def _published_bundle(published: Published, where: Path, source: str, test: bool) -> Bundle:
+    """The set's files, which lie in the folder `where`."""
+    files = {where / file: Path("/data") / published.folder / file for file in published.needed(test)}
+    return Bundle(published.name, source, files, {"COURSE_DATA_DIR": "/data"})
+
+
+def _stand_in_bundle(published: Published, folder: Path, kept: Path) -> Bundle:
+    """The stand-in in the file `kept`, if it is there, and a note, made in `folder`, that keeps `load` from waiting."""
+    cache = Path("/data/cache")
+    inside = cache / paths.cache().name
+    note = sources.offline_note(published, folder)
+    files = {note: inside / note.name, **({kept: inside / kept.name} if kept.exists() else {})}
+    return Bundle("shapes", "stand-in", files, {"XDG_CACHE_HOME": str(cache)})
 
 
 def _kept(published: Published) -> tuple[Path, str]:

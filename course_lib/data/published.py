@@ -8,7 +8,7 @@ import pickle
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Callable
+from typing import Callable, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ class Published:
     """One data set as its makers and Keras hand it out.
 
     `read(folder, test)` reads the training images and, unless `test` is False, the test images; it raises Damaged or
-    OSError.
+    OSError. `write(folder, images, labels)` writes these training images as the files that hold the published ones.
     """
 
     name: str
@@ -33,6 +33,7 @@ class Published:
     image_shape: tuple[int, int, int]
     classes: tuple[str, ...]
     read: Callable[[Path, bool], Arrays]
+    write: Callable[[Path, np.ndarray, np.ndarray], None]
 
     def needed(self, test: bool) -> tuple[str, ...]:
         """The files to read, with or without the test images."""
@@ -74,6 +75,12 @@ def _read_idx(path: Path, item_shape: tuple[int, ...]) -> np.ndarray:
     return values.reshape(count, *item_shape).copy()  # a buffer's own array can't be written to
 
 
+def _write_fashion_mnist(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    for name, array in zip(FASHION_MNIST_FILES, (images[..., 0], labels)):
+        header = np.array([0x800 + array.ndim, *array.shape], ">u4").tobytes()
+        (folder / name).write_bytes(gzip.compress(header + array.astype(np.uint8).tobytes(), compresslevel=1))
+
+
 def _read_cifar10(folder: Path, test: bool) -> Arrays:
     images, labels = zip(*(_read_batch(folder / name) for name in CIFAR10_FILES[:-1]))
     x_test, y_test = _read_batch(folder / CIFAR10_FILES[-1]) if test else (images[0][:0], labels[0][:0])
@@ -102,6 +109,27 @@ def _read_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
         raise Damaged(path, "does not hold images of 32 x 32 with labels from 0 to 9")
     images = planes.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
     return np.ascontiguousarray(images), np.array(labels, np.int64)
+
+
+def _write_cifar10(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
+    names = CIFAR10_FILES[:-1]
+    if len(images) < len(names):
+        raise ValueError(f"{len(images)} images are too few for {len(names)} files.")
+    for name, some, their in zip(names, np.array_split(images, len(names)), np.array_split(labels, len(names))):
+        planes = np.ascontiguousarray(some.transpose(0, 3, 1, 2)).reshape(len(some), -1)
+        with (folder / name).open("wb") as file:
+            _Python2Pickler(file, protocol=2).dump({b"data": planes, b"labels": their.tolist()})
+
+
+class _Python2Pickler(pickle._Pickler):
+    """Writes bytes as Python 2 did, in whose format CIFAR-10 is published: so any `encoding` reads them."""
+
+    dispatch: ClassVar[dict] = dict(pickle._Pickler.dispatch)
+
+    def save_bytes(self, raw: bytes) -> None:
+        self.write(pickle.BINSTRING + len(raw).to_bytes(4, "little") + raw)
+
+    dispatch[bytes] = save_bytes
 
 
 class _NumPyUnpickler(pickle.Unpickler):
@@ -149,6 +177,7 @@ PUBLISHED = {
             *("sandal", "shirt", "sneaker", "bag", "ankle boot"),
         ),
         read=_read_fashion_mnist,
+        write=_write_fashion_mnist,
     ),
     "cifar10": Published(
         name="cifar10",
@@ -165,5 +194,6 @@ PUBLISHED = {
         image_shape=(32, 32, 3),
         classes=("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"),
         read=_read_cifar10,
+        write=_write_cifar10,
     ),
 }
