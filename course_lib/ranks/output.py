@@ -27,7 +27,7 @@ _FAILED = (
 # The same behind what a rank has printed, where nothing else may stand between it and the line's end.
 _NOTE = re.compile(
     r"(?:Process \d{1,9} exit with status code -?\d{1,9}\.(?=$|Process \d|Terminating |\[\d)"
-    r"|mpirun noticed that process rank \d{1,9} with PID .* exited on signal \d{1,3})"
+    r"|\w+run noticed that process rank \d{1,9} with PID .* exited on signal \d{1,3})"
 )
 _LIBRARY_FRAME = re.compile(
     rf'\s*File "(?:[^"]*/(?:site-packages|dist-packages|lib/python3\.\d+)/|<|{re.escape(str(PROGRAM_FOLDER))}/)'
@@ -48,21 +48,24 @@ class Line:
 
 
 def lines(stream: IO[bytes]) -> Iterator[str]:
-    """The lines of a stream, of each the first MAX_LINE_LENGTH characters."""
-    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=True)
-    rest, cut = "", False
+    """The lines of a stream, of each the first MAX_LINE_LENGTH characters. A carriage return ends a line, too."""
+    decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=False)
+    rest, cut, tag = "", False, ""
     while chunk := stream.read(2**16):
-        *whole, rest = (rest + decoder.decode(chunk)).split("\n")
-        for line in whole:
+        *whole, rest = re.split(r"(\r\n|\r|\n)", rest + decoder.decode(chunk))
+        for line, end in zip(whole[::2], whole[1::2]):
             if not cut:
+                line = line if _TAG.match(line) else tag + line
                 yield line[:MAX_LINE_LENGTH]
+                tags = [found[0] for found in _TAG.finditer(line) if found["job"]] if end == "\r" else []
+                tag = tags[-1] if tags else ""  # mpirun tags what follows a carriage return no more
             cut = False
         if len(rest) > MAX_LINE_LENGTH and not cut:
             yield rest[:MAX_LINE_LENGTH]
             cut = True
         rest = "" if cut else rest
     if rest:
-        yield rest
+        yield rest if _TAG.match(rest) else tag + rest
 
 
 def parse(line: str, ranks: int) -> Iterator[Line]:
@@ -75,8 +78,10 @@ def parse(line: str, ranks: int) -> Iterator[Line]:
     while line:
         tag = _TAG.match(line)
         if not tag:
-            yield Line(None, "", line)
-            return
+            end = min((found.start() for found in _TAG.finditer(line) if int(found["rank"]) < ranks), default=len(line))
+            yield Line(None, "", line[:end])
+            line = line[end:]
+            continue
         rank = int(tag["rank"]) if int(tag["rank"]) < ranks else None
         rest = line[tag.end() :]
         ends = [found.start() for found in _TAG.finditer(rest) if _of_another(found, tag, ranks)][:1]

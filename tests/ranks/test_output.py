@@ -75,7 +75,7 @@ MPI = "mpirun noticed that process rank 1 with PID 7 on node a exited on signal 
         (f"[0]<stdout>:{BAR}[1]<stdout>:ab", [Line(0, "stdout", BAR), Line(1, "stdout", "ab")]),
         (
             f"[0]<stdout>:{BAR}[1]<stdout>:{BAR}{GLOO}[0]<stdout>:c",
-            [Line(0, "stdout", BAR), Line(1, "stdout", BAR), Line(None, "", f"{GLOO}[0]<stdout>:c")],
+            [Line(0, "stdout", BAR), Line(1, "stdout", BAR), Line(None, "", GLOO), Line(0, "stdout", "c")],
         ),
         (f"[0]<stderr>:{BAR}\x1e{{}}", [Line(0, "stderr", BAR), Line(0, "stderr", "{}", record=True)]),
         (
@@ -93,6 +93,19 @@ def test_what_stands_behind_a_line_that_a_rank_left_open_is_not_its_own(line, pi
 )
 def test_what_a_rank_may_say_itself_stays_its_own(words):
     assert parse(f"[0]<stdout>:{words}") == [Line(0, "stdout", words)]
+
+
+def test_what_mpirun_prints_of_bars_of_two_ranks():
+    printed = (
+        b"[1,0]<stderr>:\r0/58 [==>[1,1]<stderr>:\r0/58 [==>\r1/58 [==>[1,0]<stderr>:\r1/58 [==>------------------\n"
+        b"Primary job  terminated normally, but 1 process returned\na non-zero exit code.\n"
+        b"mpirun noticed that process rank 1 with PID 0 on node vm exited on signal 9 (Killed).\n"
+    )
+    pieces = [piece for line in output.lines(Stream(printed)) for piece in output.parse(line, 2)]
+    ranks = {rank: [piece.text for piece in pieces if piece.rank == rank and piece.text] for rank in (0, 1)}
+    assert ranks == {0: ["0/58 [==>", "1/58 [==>------------------"], 1: ["0/58 [==>", "1/58 [==>"]}
+    own = [piece.text for piece in pieces if piece.rank is None]
+    assert len(own) == 3 and [failed for text in own for failed in output.reported_failures(text)] == [(1, 137)]
 
 
 def test_a_line_of_nothing_but_tags_is_read_to_its_end():
