@@ -41,6 +41,7 @@ steps = len(x_train) // BATCH_SIZE  # in one epoch
 rate = tf.keras.optimizers.schedules.CosineDecay(RATE, EPOCHS * steps)
 optimizer = tf.keras.optimizers.SGD(rate, momentum=0.9, nesterov=True)
 
+# The network takes images of 0 to 255, and scales them itself.
 model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 

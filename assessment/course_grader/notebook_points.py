@@ -11,7 +11,7 @@ import os
 from pathlib import Path
 
 from course_grader.display import report
-from course_grader.script import calibration, contract, grader
+from course_grader.script import calibration, contract, grader, watermarks
 from course_grader.script.outcome import CannotGrade, Outcome
 from course_lib.ranks import environment
 from course_lib.system.errors import CourseError
@@ -47,7 +47,7 @@ def longest() -> float:
     """Seconds that an assessment takes at most, on the slowest host that gets more time for its slowness."""
     asked = contract.read()
     limit = asked.profile().seconds * (1 + asked.tolerance)
-    return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + grader.MAX_RUNS * limit) + OVERHEAD_S
+    return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + watermarks.RUNS * limit) + OVERHEAD_S
 
 
 def _outcome(script: Path) -> Outcome:

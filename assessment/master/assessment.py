@@ -40,13 +40,16 @@ asked
 # gets one core, or one GPU. There are no test images in there. To know how you stand, hold training images back, as
 # the script does.
 #
-# **What is measured:** the time, start of the ranks included, by the grader's clock; the accuracy of the saved
-# weights, by the grader itself, the test accuracy on images that no script sees; from Horovod's timeline and a probe
-# in each rank, which gradients were averaged, what was broadcast, which images each rank read, who saved. And whose
-# images trained the weights: in the run on all ranks a few of each rank's images (less than one in a hundred of what
-# `data.load` returns) carry a faint pattern and a label that goes with it, and the weights must have learned it from
-# every rank. They cost no accuracy worth mention; leave them in. So a few labels differ from rank to rank: compute
-# nothing from them that all ranks must agree on, such as a number of batches.
+# **What is measured, from outside:** the time, start of the ranks included, by the grader's clock; the accuracy of the
+# saved weights, by the grader itself, the test accuracy on images that no script sees; the processor seconds of each
+# rank, and the bytes between them; and whose images trained the weights. For that, a few images of each rank's copy
+# (less than one in a hundred) carry a faint pattern, a watermark, and the weights must have learned it from every rank.
+# Watermarks cost no accuracy worth mention; leave them in. They change a few labels, so these differ from rank to rank:
+# compute nothing from labels that all ranks must agree on, such as a number of batches.
+#
+# **What explains it:** each rank keeps a log of its training: which gradients it averages, which images it reads, what it
+# saves. Where the log shows a mistake, it costs points. Each criterion says what it rests on, the host or the script's
+# log.
 #
 # **What is not believed:** whatever the script prints or reports. The accuracy that it claims is shown beside the
 # measured one and counts for nothing.
@@ -60,9 +63,12 @@ asked
 # all ranks together, with averaged gradients. If this host can't grade (no free disk, no Horovod, or the script was
 # late while other programs held its cores), you are told so: that is no verdict on your script.
 #
-# **What needs a look:** a script that does what training does not need, such as starting programs, searching the
-# interpreter or training a second network, does not pass before your instructor has looked at it. The report names the
-# lines, or what was seen.
+# **What needs a look:** a script that would pass, but starts programs, opens connections, changes Horovod or Keras or
+# reads files outside of its folder, does not pass before your instructor has read it. The report names the lines.
+#
+# **Two traps.** The network takes images of 0 to 255 and scales them itself: divide by 255 once more, as most scripts
+# do, and it learns nothing. And `hvd.callbacks.LearningRateWarmupCallback` needs `momentum_correction=False` with the
+# optimizers of this Keras.
 
 # %% [markdown]
 # ## Your own run first
@@ -122,7 +128,7 @@ widgets.assess("assessment.py")
 #
 # ## What next
 #
-# - **A criterion failed?** Its reason says what was seen, its hint where the labs treat it. Mend one thing, assess
+# - **A criterion failed?** Its reason says what was seen, its hint where the labs treat it. Fix one thing, assess
 #   again.
 # - **Accuracy too low?** With N ranks a step averages over N times as many images, and an epoch has N times fewer
 #   steps: see 3b for the learning rate and its warm-up. If the training accuracy that your script prints is far above
@@ -172,10 +178,10 @@ widgets.assess("large.py", profile=large.profile.name)
 #
 # ## Handing in
 #
-# Save `assessment.py` and hand in this folder. For the mark your script is assessed anew; where one run leaves doubt
-# which ranks took part, it runs on all ranks a second time. The cells below turn what came of it into points, one
-# criterion each. There is nothing for you to do here. `large.py` is graded only if your
-# instructor asks for it.
+# Save `assessment.py` and hand in this folder. For the mark your script is assessed anew. Where one run leaves doubt
+# whether all ranks took part, it runs on all ranks again, up to three times. The cells below turn what came of it into
+# points, one criterion each. There is nothing for you to do here. `large.py` is graded only if your instructor asks for
+# it.
 
 # %% hidden="serial" points=5
 # Runs to the end on one rank: 5 points

@@ -52,6 +52,7 @@ rate = tf.keras.optimizers.schedules.CosineDecay(
 optimizer = tf.keras.optimizers.SGD(rate, momentum=0.9, nesterov=True)
 optimizer = hvd.DistributedOptimizer(optimizer)
 
+# The network takes images of 0 to 255, and scales them itself.
 model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 

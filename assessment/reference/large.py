@@ -52,6 +52,7 @@ exclude = ["bias", "batch_normalization"]
 optimizer = optimizers.LARS(rate, nesterov=True, trust_coefficient=0.02, exclude=exclude)
 optimizer = hvd.DistributedOptimizer(optimizer)
 
+# The network takes images of 0 to 255, and scales them itself.
 model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 

@@ -37,7 +37,7 @@ class Terms:
             "test accuracy": f"at least {profile.test_accuracy:g}",
             "to pass": f"{contract.pass_points:g} of {most:g} points, and all that is required",
             "script": f"at most {contract.largest:g} KB",
-            "memory": f"at most {contract.limits.memory:g} GB for each rank",
+            "memory": f"at most {limits.gpu_memory if launch.visible_gpus() else limits.memory:g} GB for each rank",
         }
 
     @property

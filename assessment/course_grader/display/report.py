@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from course_grader.script.outcome import Outcome
 
 CSS = "<style>" + Path(__file__).with_name("report.css").read_text(encoding="utf-8") + "</style>"
-LOOK = "Training does not need this; the script passes when a person has looked at it:"
+LOOK = "The script has all it takes to pass. A person has to read these lines first:"
+RESTS_ON = {"host": "seen by the host", "script": "by the script's own log", "": ""}
 _MARKS = {"full": "✓", "part": "◐", "none": "✗"}
 
 
@@ -27,7 +28,8 @@ def page(outcome: Outcome, title: str = "") -> str:
         hint = f"<i>{html.escape(verdict.hint)}</i>" if verdict.hint else ""
         rows.append(
             f'<li class="course-report-{kind}"><b>{_MARKS[kind]}</b>'
-            f"<div><b>{html.escape(verdict.title)}</b><br>{html.escape(verdict.reason)}{hint}</div>"
+            f"<div><b>{html.escape(verdict.title)}</b> <small>{RESTS_ON[verdict.rests_on]}</small><br>"
+            f"{html.escape(verdict.reason)}{hint}</div>"
             f"<b>{_of(verdict.points, verdict.max_points)}</b></li>"
         )
     look = ""
@@ -58,6 +60,7 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
     table.add_column("")
     table.add_column("criterion", ratio=2)
     table.add_column("points", justify="right", no_wrap=True)
+    table.add_column("rests on", no_wrap=True)
     table.add_column("reason", ratio=5, overflow="fold")
     for verdict in outcome.verdicts:
         kind = _kind(verdict)
@@ -65,7 +68,7 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
         if verdict.hint:
             reason.append(f"\n→ {verdict.hint}", style="italic")
         points = _of(verdict.points, verdict.max_points)
-        table.add_row(Text(_MARKS[kind], style=f"bold {colours[kind]}"), Text(verdict.title), points, reason)
+        table.add_row(Text(_MARKS[kind], style=f"bold {colours[kind]}"), Text(verdict.title), points, verdict.rests_on, reason)
     console.print(table)
     if outcome.error:
         console.print("What went wrong:")

@@ -92,17 +92,22 @@ class Measured:
 
         Who does not reach them gains nothing, and is not accused.
         """
-        updates = max(rank.number("progress", "updates") for rank in self.together.ranks)
         train, test = self.weights.train_accuracy, self.weights.test_accuracy
-        reached = train is not None and train >= self.train_target and test >= self.test_target
-        long_enough = not updates or updates >= watermarks.MIN_UPDATES
-        return bool(self.margins) and not self.together.result.code and reached and long_enough
+        why_not = watermarks.not_judged(
+            self.images,
+            self.together.size,
+            code=self.together.result.code,
+            reached=train is not None and train >= self.train_target and test >= self.test_target,
+            updates=max(rank.number("progress", "updates") for rank in self.together.ranks) or None,
+        )
+        return bool(self.margins) and not why_not
 
     @property
     def in_doubt(self) -> bool:
         """Whether another run has to tell if all ranks took part: in the runs so far the weights never knew the
         watermark of some rank, and nothing else speaks against the script."""
-        if not self.marks_count or not watermarks.unknown(self.margins):
+        undecided = len(self.margins) < watermarks.RUNS and watermarks.unknown(self.margins)
+        if not (self.marks_count and undecided):
             return False
         try:
             _averaged_or_not(replace(self, margins=()))
@@ -167,7 +172,7 @@ def serial(measured: Measured) -> tuple[str, str]:
 
 @_criterion("Joins on all ranks", "See 2b, Step 1: call hvd.init() before anything else of Horovod.")
 def ranks(measured: Measured) -> tuple[str, str]:
-    reason, rests_on = _by_log(training_rules.initialised, measured, "The ranks exchanged messages.")
+    reason, _ = _by_log(training_rules.initialised, measured, "The ranks exchanged messages.")
     if not measured.together.result.code and (problem := host_checks.silent(measured.host)):
         raise Wrong(problem, rests_on=HOST)
     return reason, SCRIPT if measured.host.bytes is None else HOST
@@ -209,7 +214,7 @@ def _averaged_or_not(measured: Measured) -> tuple[str, str]:
 
 
 def _expected_bytes(measured: Measured) -> int:
-    """What must have gone between the ranks, if the log is right: all values that the updates changed, averaged once."""
+    """What must have gone between the ranks if the log is right: each value that an update changed, averaged once."""
     logged = max(rank.number("progress", "values") for rank in measured.together.ranks)
     return host_checks.update_bytes(logged, measured.together.size)
 
@@ -217,14 +222,13 @@ def _expected_bytes(measured: Measured) -> int:
 def _not_learned_from(measured: Measured) -> str:
     """A sentence about a rank that the saved weights have learned nothing from; "" where there is none, or the
     watermarks can't be judged."""
-    unknown = watermarks.unknown(measured.margins) if measured.marks_count else []
+    decided = measured.marks_count and len(measured.margins) == watermarks.RUNS
+    unknown = watermarks.unknown(measured.margins) if decided else []
     if not unknown:
         return ""
-    runs = len(measured.margins)
-    of_runs = "in this run" if runs == 1 else f"in none of {runs} runs"
     return (
-        f"The saved weights have learned nothing from rank {unknown[0]}'s images: they do not know the watermark that "
-        f"only these carry, {of_runs}."
+        f"The saved weights have learned nothing from rank {unknown[0]}'s images: in none of {watermarks.RUNS} runs do "
+        "they know the watermark that only these carry."
     )
 
 

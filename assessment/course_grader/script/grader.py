@@ -38,7 +38,6 @@ from course_lib.system.errors import CourseError
 SERIAL_IMAGES = 640  # images of the run on one rank, which need not learn anything
 SERIAL_UPDATES = 2  # that it has images for at least, where the profile asks for a batch
 SERIAL_LIMIT_S = 60.0  # and its time limit, where the profile's is not shorter, before calibration
-MAX_RUNS = 3  # on all ranks, while it is in doubt whether all took part
 MIN_FREE_BYTES = 2**30  # where temporary files go
 TAIL_LINES = 8  # last lines of a failed run that are shown
 MAX_CLAIM_CHARACTERS = 300  # at the end of a printed line, that are searched for a claim
@@ -167,7 +166,7 @@ class _Assessment:
             if weights.margins:
                 margins.append(weights.margins)
             measured = self._measured(alone, run, weights, limit, margins)
-            if not measured.in_doubt or len(margins) == MAX_RUNS:
+            if not measured.in_doubt:
                 return measured, run
             stage = f"On {_ranks(self._ranks)}, once more: it is not clear yet whether all ranks took part"
 
