@@ -32,9 +32,9 @@ def follow(run: Run) -> int:
     except KeyboardInterrupt:
         err.print("course: stopped; nothing is left running.")
         return STOPPED
+    for sentence in filter(None, (result.cause, result.message)):
+        _say(err, sentence)
     if result.code:
-        for sentence in filter(None, (result.cause, result.message)):
-            _say(err, sentence)
         if result.failed_rank is not None and result.tail:  # shown before, beside what the others printed
             err.print(f"Last lines of rank {result.failed_rank}:", highlight=False)
             for line in result.tail:

@@ -10,7 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
@@ -18,7 +18,7 @@ from course_lib.ranks import output
 from course_lib.ranks.output import signal_name
 from course_lib.ranks.waiting import Waiting
 from course_lib.system.processes import Supervised
-from course_lib.system.supervise import GRACE_S, TIMED_OUT
+from course_lib.system.supervise import GRACE_S, LEFT, TIMED_OUT
 
 PROGRAM_FOLDER = Path(__file__).parent
 STOPPED = 130  # exit code, as after Ctrl-C
@@ -149,6 +149,7 @@ class Run:
             ""  # why we end the run: "stopped", "stalled", "data" or "late"; what ranks do after that is no failure
         )
         self._stop_reason = "Stopped."
+        self._left = ""  # the sentence on processes that could not be ended
         self._confined = confined
         self._output_limit, self._printed = output_limit, 0
         self._result: Result | None = None
@@ -248,6 +249,8 @@ class Run:
             if not self._waiting.note_line(line.text):
                 self._goes_on()
             self._put("output", line.rank, time.time(), {"stream": line.stream, "text": line.text})
+        elif line.text.startswith(LEFT):
+            self._left = line.text
         elif not self._ending:
             for rank, code in output.reported_failures(line.text):
                 self._note_launcher(rank, code)
@@ -337,6 +340,8 @@ class Run:
             reader.join(5)
         self._end()
         result = self._judge(code, time.time() - self._started)
+        if self._left:
+            result = replace(result, message=f"{result.message} {self._left}".lstrip())
         self._put("exit", None, time.time(), {"code": result.code, "message": result.message})
         self._result = result
 

@@ -5,7 +5,7 @@
 LEASE is a file descriptor: when its other end closes, because the asker wants the end or has died, the tree is ended.
 So it is when the command itself ends (what it left behind goes too) and when TIMEOUT seconds (0: no limit) are over.
 The tree has GRACE seconds to end by itself. The exit code is the command's, 124 on time-out, 128 + n for signal n.
-Where the asker has died, FOLDER is removed, if one is named.
+Where the asker has died, FOLDER is removed, if one is named. What the kernel does not let go is named on stderr.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from pathlib import Path
 import psutil
 
 GRACE_S = 2.0  # between asking processes to end and killing them
+KILL_LIMIT_S = 10.0  # after killing them, until processes are given up that the kernel does not let go
 TIMED_OUT = 124  # exit code, as of timeout(1)
+LEFT = "Could not be ended: "  # begins the line on standard error that names what is left
+LEFT_ADVICE = "Such a process waits for a file server or a device: it ends once that answers, or with a restart."
 STDIN, STDERR = 0, 2
 _LEASE_POLL_MS = 50
 _END_POLL_S = 0.1
@@ -49,17 +52,31 @@ def adopt_orphans() -> None:
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_tree(grace: float = GRACE_S) -> None:
-    """End every descendant of this process: first politely, once, after `grace` seconds by force; reap all of them."""
+def end_tree(grace: float = GRACE_S) -> str:
+    """End every descendant of this process: first politely, once, after `grace` seconds by force; reap all of them.
+
+    A process that waits in the kernel for a disk or a device ends when the kernel lets it: after KILL_LIMIT_S more,
+    return a sentence that names what is left; "" mostly.
+    """
     deadline = time.monotonic() + grace
     asked: set[psutil.Process] = set()
     while children := psutil.Process().children(recursive=True):
+        if time.monotonic() >= deadline + KILL_LIMIT_S:
+            return f"{LEFT}{', '.join(map(_described, children))}. {LEFT_ADVICE}"
         force = time.monotonic() >= deadline
         for child in children if force else set(children) - asked:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill() if force else child.terminate()
         asked.update(children)
         psutil.wait_procs(children, timeout=_END_POLL_S)
+    return ""
+
+
+def _described(process: psutil.Process) -> str:
+    try:
+        return f"process {process.pid} ({process.name()}, state {process.status()})"
+    except psutil.Error:
+        return f"process {process.pid}"
 
 
 def supervise(
@@ -83,7 +100,9 @@ def supervise(
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the tree is ended whatever comes now
-        end_tree(grace)
+        if left := end_tree(grace):
+            with contextlib.suppress(OSError):  # nobody may read it any more
+                print(left, file=sys.stderr, flush=True)
         if temporary and os.getppid() != asker:
             shutil.rmtree(temporary, ignore_errors=True)
 

@@ -46,6 +46,12 @@ def test_a_run_that_ends_well_says_nothing(follow):
     assert follow(Result(0, 1.0), printed) == (0, ["rank 1 │ [red]hi[/red]"], [])
 
 
+def test_what_could_not_be_ended_is_said_of_a_run_that_ended_well_too(follow):
+    assert follow(Result(0, 1.0, message="Could not be ended: process 7."))[2] == [
+        "course: Could not be ended: process 7."
+    ]
+
+
 def test_a_stall_is_said_once_it_is_known_and_in_the_end(follow):
     late = Result(124, 30.0, message="Stopped at the time limit of 30 s.", cause=CAUSE)
     code, _, said = follow(late, Event("stall", None, 25.0, {"cause": CAUSE}))

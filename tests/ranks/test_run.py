@@ -1,8 +1,12 @@
-"""How a run is judged."""
+"""How a run ends, by what its launcher and its ranks say."""
 
 from __future__ import annotations
 
-from course_lib.ranks.run import Failures
+import os
+import sys
+
+from course_lib.ranks.run import Failures, RankCommand, Run
+from course_lib.system.supervise import LEFT
 
 
 def test_the_first_failure_is_told_from_those_that_follow_it():
@@ -16,3 +20,25 @@ def test_the_first_failure_is_told_from_those_that_follow_it():
     assert ended.first() == (1, 1)
     assert Failures().first() is None
     assert [each.count() for each in (failures, killed, ended, Failures())] == [2, 2, 3, 0]
+
+
+def ended(*printed: str, code: int = 0, ranks: int = 2) -> Run:
+    """A run that has ended, whose launcher has printed these lines."""
+    program = "import sys; sys.stdout.write(sys.argv[1]); sys.stdout.flush(); sys.exit(int(sys.argv[2]))"
+    command = (sys.executable, "-c", program, "\n".join(printed), str(code))
+    run = Run(RankCommand(command, (), dict(os.environ)), ranks)
+    run.wait()
+    return run
+
+
+def test_a_launcher_that_starts_nothing_is_quoted():
+    result = ended("Traceback:", "RuntimeError: no hosts", code=1).wait()
+    assert (result.code, result.failed_rank) == (1, None)
+    assert result.message == "Horovod could not start the ranks: no hosts"
+
+
+def test_what_could_not_be_ended_is_part_of_the_message():
+    assert ended(f"{LEFT}process 7.").wait().message == f"{LEFT}process 7."
+    said = ended("[1]<stdout>:38/58Process 1 exit with status code 137.", f"{LEFT}process 7.", code=1).wait()
+    assert said.message == f"Rank 1 was killed by signal 9 (SIGKILL). {LEFT}process 7."
+    assert (said.code, said.failed_rank, said.tail) == (137, 1, ("38/58",))

@@ -104,3 +104,25 @@ def test_a_signal_while_the_tree_is_being_ended_changes_nothing():
             time.sleep(0.2)
         assert process.wait(10) == 128 + 15
     await_end(sleeper)
+
+
+class Unkillable(psutil.Process):
+    """A process that signals do nothing to, as one that waits for a disk."""
+
+    def kill(self) -> None:
+        pass
+
+    terminate = kill
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_what_the_kernel_does_not_let_go_is_named_and_left(monkeypatch, ends):
+    kind = psutil.Process if ends else Unkillable
+    with subprocess.Popen(["sleep", "71"]) as sleeper:
+        alone = lambda *_, **__: [kind(sleeper.pid)] if sleeper.poll() is None else []  # noqa: E731
+        monkeypatch.setattr(psutil.Process, "children", alone)
+        monkeypatch.setattr(supervise, "KILL_LIMIT_S", 0.3)
+        left = supervise.end_tree(grace=0.0)
+        sleeper.kill()
+    name = f"Could not be ended: process {sleeper.pid} (sleep, state sleeping). Such a process waits for"
+    assert left.startswith(name) if not ends else left == ""
