@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -30,6 +31,16 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="of the tests marked `rare`, only those whose files have changed since they passed last (rare.toml)",
     )  # fmt: skip
     parser.addoption("--durations-table", type=Path, help="add the seconds that each group of tests took to this CSV")
+
+
+def pytest_configure() -> None:
+    """Give what tests start the default of each signal, also where this process ignores some, as under `nohup … &`.
+
+    A handler that does nothing ignores a signal as well, and no child inherits it.
+    """
+    for number in (signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
