@@ -1,247 +1,265 @@
-"""What the probe counts in a rank, whichever of TensorFlow's threads tells it."""
+"""What the log says of one rank's training and saving, on Keras itself."""
 
 from __future__ import annotations
 
-import threading
-from types import SimpleNamespace
-
+import h5py
 import numpy as np
 import pytest
 import tensorflow as tf
-from tensorflow.python.ops import control_flow_ops
 
-from course_lib.ranks import events
-from course_lib.ranks.instrumentation.gradients import Gradients
-from course_lib.ranks.instrumentation.training import Training
+from course_lib.ranks import events, run_record
+from course_lib.ranks.instrumentation import collectives, devices, saving, training
+from course_lib.ranks.instrumentation.log import Log
+from course_lib.ranks.launch import Result
 
-
-def test_updates_are_counted_one_after_the_other():
-    training = Training(None, list)
-    thread = threading.Thread(target=training.update, args=({0: 4, 1: 6},))
-    with training._lock:
-        thread.start()
-        thread.join(0.2)
-        assert (training.updates, training.values) == (0, 0)
-    thread.join()
-    assert (training.updates, training.values) == (1, 10)
+layers = tf.keras.layers
 
 
-def test_weights_that_move_between_updates_are_counted():
-    """Several steps for one update, as gradients are added up, leave the weights; steps of one's own do not."""
-    training = Training(None, list)
-    training.recorder = SimpleNamespace(note=lambda *_, **__: None)
-    model, examples = SimpleNamespace(trainable_variables=[], weights=[]), np.ones(4, np.float32)
-    for weights, moved in ((1, 0), (1, 0), (2, 0), (2, 0), (3, 1), (4, 2)):
-        if weights == 2 and not training.updates:
-            training.update({0: 10}, 1, 7, 2)
-        training.step(model, examples, np.int64(weights))
-        assert training.moved == moved
+@pytest.fixture
+def replace(monkeypatch):
+    """As `log.replace`, until the test is over."""
+    return lambda owner, name, wrap: monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
 
 
-def test_a_second_network_needs_a_look_and_is_told_once():
-    """One that is trained beside the other may be there to be watched in its place."""
-    told = []
-    training = Training(None, list)
-    training.recorder = SimpleNamespace(note=lambda kind, **more: told.append(more["what"]) if kind == "look" else None)
-    examples = np.ones(4, np.float32)
-    watched, other = (SimpleNamespace(trainable_variables=[], weights=[]) for _ in range(2))
-    for model in (watched, watched):
-        training.step(model, examples, np.int64(1))
-    assert told == []
-    for model in (other, watched, other):
-        training.step(model, examples, np.int64(1))
-    assert told == ["trains more than one network"]
+@pytest.fixture
+def log(tmp_path, monkeypatch, replace):
+    monkeypatch.delenv("HOROVOD_RANK", raising=False)
+    for module in (collectives, devices, saving, training):
+        if hasattr(module, "replace"):
+            monkeypatch.setattr(module, "replace", replace)
+    return Log(tmp_path / "record")
 
 
-def test_a_loop_without_an_optimizer_leaves_the_weights_of_each_step():
-    """No update is seen where XLA compiles it, or the script assigns the weights itself."""
-    training = Training(None, list)
-    training.recorder = SimpleNamespace(note=lambda *_, **__: None)
-    model = SimpleNamespace(trainable_variables=[], weights=[])
-    for weights in (3, 5, 9):
-        training.step(model, np.ones(4, np.float32), np.int64(weights))
-    assert training._applied == [(3, 0, 5, 0), (5, 0, 9, 0)]
-    training.update({0: 10}, 9, 7, 11)
-    training.step(model, np.ones(4, np.float32), np.int64(11))
-    assert [update[:3] for update in training._applied[2:]] == [(9, 7, 11)]
+@pytest.fixture
+def trained(log, tmp_path, monkeypatch):
+    """trained(): what is logged of the training so far."""
+    end = []
+    monkeypatch.setattr(events, "flush_for_ever", lambda progress: None)
+    monkeypatch.setattr(training.atexit, "register", end.append)
+    training.watch(tf, log)
+
+    def read():
+        end[0]()
+        return run_record.read(tmp_path / "record", 1, Result(0, 1.0)).ranks[0]
+
+    return read
 
 
-def test_ranks_tell_of_their_weights_as_the_step_found_them():
-    """An optimizer may change them meanwhile: a decay of weights waits for no gradient."""
-    told = []
-    training = Training(None, list)
-    training.recorder = SimpleNamespace(note=lambda kind, **more: told.append(more["digest"]))
-    variable = SimpleNamespace(numpy=lambda: np.random.default_rng().normal(size=3))
-    model = SimpleNamespace(trainable_variables=[variable], weights=[])
-    for updates in (1, 2):
-        training.updates = updates
-        training.step(model, np.ones(4, np.float32), np.int64(255))
-    assert told == ["ff", "ff"]
+def network(**options):
+    return tf.keras.Sequential([layers.Flatten(), layers.Dense(2)], **options)
 
 
-def test_weights_are_kept_from_not_long_before_the_end():
-    training = Training(None, list)
-    training.recorder = SimpleNamespace(note=lambda *_, **__: None)
-    kept = {}
-    for done in range(1, 200):
-        value = SimpleNamespace(numpy=lambda done=done: np.array([done]), shape=(1,))
-        model = SimpleNamespace(trainable_variables=[], weights=[value])
-        training._seen = {id(model): (0, 0)}
-        training.step(model, np.ones(4, np.float32), np.int64(done))
-        kept[done] = int(training._kept[0][0]) if training._kept else 0
-    assert all(done - at <= 1 + done // 8 + 1 for done, at in kept.items() if done > 1)
-    assert len(set(kept.values())) < 40  # of 199: it takes a copy
+IMAGES = np.random.default_rng(0).random((70, 4, 4, 3), np.float32)
 
 
-class TestWhichNetworkIsWatched:
-    """On Keras itself: of models in models, the innermost with all weights."""
+class TestTraining:
+    def test_a_fit(self, trained):
+        model = network()
+        model.compile(tf.keras.optimizers.SGD(tf.keras.optimizers.schedules.ExponentialDecay(0.5, 1, 0.1)), "mse")
+        model.fit(IMAGES, np.ones(70), batch_size=32, epochs=2, shuffle=False, verbose=0)
+        model.evaluate(IMAGES, np.ones(70), verbose=0)  # no step
+        rank = trained()
+        assert [len(step) for step in rank.examples] == [32, 32, 6] * 2
+        np.testing.assert_allclose(rank.epoch_examples(1), training.brightness(IMAGES), rtol=1e-6)
+        assert rank.all("fit") == [{"epochs": 2, "steps": 3}]
+        assert [(one["epoch"], one["first"], one["steps"]) for one in rank.all("epoch")] == [(0, 0, 3), (1, 3, 3)]
+        assert set(rank.last("epoch")["logs"]) == {"loss"}
+        assert rank.last("progress") == {"steps": 6, "images": 140, "updates": 6, "values": 6 * rank.values}
+        assert [*rank.digests] == [1, 2, 4] and len(set(rank.digests.values())) == 3
+        assert rank.last("fit-end")["learning_rate"] == 0.5  # the highest
+        assert len(rank.all("first-step")) == len(rank.all("end")) == 1
+        for logged, weight in zip(rank.weights, model.get_weights()):
+            np.testing.assert_array_equal(logged, weight)
+
+    def test_many_updates_have_few_digests(self, trained):
+        weight, optimizer = tf.Variable([1.0]), tf.keras.optimizers.SGD(0.1)
+        for _ in range(300):
+            optimizer.apply_gradients([(tf.constant([1.0]), weight)])
+        assert [*trained().digests] == [1, 2, 4, 8, 16, 32, 64, 100, 128, 200, 256, 300]
+
+    def test_values_without_a_gradient_do_not_count(self, trained):
+        used, unused = tf.Variable([1.0]), tf.Variable([1.0, 2.0])
+        tf.keras.optimizers.SGD(0.1).apply_gradients([(tf.constant([1.0]), used), (None, unused)])
+        assert trained().number("progress", "values") == 1
+
+    @pytest.mark.parametrize("wrap", [tf.function, lambda step: step])
+    def test_a_second_gradient_of_the_same_examples_is_no_step(self, trained, wrap):
+        model = network()
+
+        @wrap
+        def step(images):
+            for _ in range(2):
+                with tf.GradientTape():
+                    model(images)
+
+        for batch in (IMAGES[:32], IMAGES[32:64], IMAGES[:32]):
+            step(tf.constant(batch))
+        assert [len(one) for one in trained().examples] == [32] * 3
+
+    def test_a_compiled_step_is_counted_by_its_arguments(self, trained):
+        model = network()
+
+        @tf.function(jit_compile=True)
+        def step(images, weights):
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(weights[:, None] * model(images))
+            return tape.gradient(loss, model.trainable_variables)
+
+        for start in (0, 4, 8):
+            step(tf.constant(IMAGES[start : start + 4]), tf.ones(4))
+        found = np.concatenate(trained().examples)
+        np.testing.assert_allclose(found, training.brightness(IMAGES[:12]), rtol=1e-6)
+
+    def test_gpus_that_cuda_was_told_of_are_logged_with_the_first_step(self, trained, monkeypatch):
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
+        with tf.GradientTape():
+            network()(IMAGES)
+        assert trained().all("gpus") == [{"visible": ["GPU:1", "GPU:3"]}]
+
+
+class TestSteps:
+    """Of models in models the outermost one that is trained is called once for each step."""
 
     @pytest.fixture
-    def watching(self):
-        seen, looks = [], []
-        with pytest.MonkeyPatch.context() as patch:
-            events.on_training_steps(
-                tf,
-                lambda owner, name, wrap: patch.setattr(owner, name, wrap(vars(owner)[name])),
-                lambda _, examples: [tf.shape(examples)[0]],
-                lambda model, images: seen.append((model.name, int(images))),
-                Gradients(looks.append, *[lambda *_: None] * 3),
-            )
-            yield seen, looks
+    def seen(self, replace):
+        steps = []
 
-    @staticmethod
-    def network():
-        return tf.keras.Sequential([tf.keras.layers.Dense(2, input_shape=(3,))], name="inner")
+        def step(model, shape):
+            steps.append((model.name, list(shape)))
+
+        events.on_training_steps(tf, replace, lambda _, examples: [tf.shape(examples)], step)
+        return steps
 
     class Around(tf.keras.Model):
-        """Does what it is told to, with what its network is given."""
-
-        def __init__(self, network, does):
+        def __init__(self, network):
             super().__init__(name="outer")
-            self.network, self.does = network, does
+            self.network = network
 
-        def call(self, images, other=None):
-            return self.does(self.network, images, other)
+        def call(self, images):
+            return self.network(images[:1]) + self.network(images)
 
-    @pytest.mark.parametrize("compiled", [False, True])
-    @pytest.mark.parametrize(
-        ("does", "expected"),
-        [
-            (lambda network, images, other: network(images), [("inner", 4)] * 2),
-            (lambda network, images, other: network(images[:1]), [("inner", 1)] * 2),
-            (lambda network, images, other: network(other), [("inner", 6)] * 2),
-            (lambda network, images, other: network(images) + network(images), [("inner", 4)] * 4),
-            (lambda network, images, other: tf.reduce_mean(images), []),
-        ],
-    )
-    def test_what_a_model_gives_to_its_network(self, watching, does, expected, compiled):
-        seen, looks = watching
-        outer = self.Around(self.network(), does)
+    @pytest.mark.parametrize("wrap", [tf.function, lambda step: step])
+    def test_a_model_in_a_model_is_a_part_of_its_step(self, seen, wrap):
+        outer = self.Around(network(name="inner"))
 
-        def step(images, other):
-            with tf.GradientTape():
-                outer(images, other)
-
-        step = tf.function(step) if compiled else step
-        for _ in range(2):
-            step(tf.zeros((4, 3)), tf.zeros((6, 3)))
-        assert (seen, looks) == (expected, [])
-
-    def test_a_model_of_its_own_layers_is_its_own_network(self, watching):
-        seen, looks = watching
-        augmented = tf.keras.Sequential([tf.keras.layers.GaussianNoise(0.1), self.network()], name="both")
-        own = tf.keras.Model(inputs := tf.keras.Input(3), tf.keras.layers.Dense(2)(inputs), name="own")
-        with tf.GradientTape():
-            augmented(tf.zeros((4, 3)), training=True)
-            own(inputs=tf.zeros((5, 3)))
-        own(tf.zeros((6, 3)))
-        assert (seen, looks) == ([("inner", 4), ("own", 5)], [])
-
-    def test_what_only_changes_images_is_no_network(self, watching):
-        seen, looks = watching
-        noise = tf.keras.Sequential([tf.keras.layers.GaussianNoise(0.1)])
-        network = self.network()
-        for step in (lambda x: network(noise(x, training=True)), tf.function(lambda x: network(noise(x)))):
-            with tf.GradientTape():
-                step(tf.zeros((4, 3)))
-        assert (seen, looks) == ([("inner", 4)] * 2, [])
-
-    def test_layers_that_are_trained_outside_of_their_network_need_a_look(self, watching):
-        seen, looks = watching
-        network = self.network()
-        network.layers[0](tf.zeros((4, 3)))
-        assert not looks
-        with tf.GradientTape():
-            network.layers[0](tf.zeros((4, 3)))
-        assert not seen and looks == ["trains a layer by itself, outside of its network"]
-
-    def test_a_compiled_step_with_two_batches_needs_a_look(self, watching):
-        seen, looks = watching
-        network = self.network()
-
-        @tf.function(jit_compile=True)
-        def step(shown, images, labels):
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean((network(images) - labels[:, None]) ** 2)
-            return tape.gradient(loss, network.trainable_variables)
-
-        step(tf.zeros((4, 1)), tf.zeros((4, 3)), tf.zeros(4))
-        assert seen == [("inner", 4)] and not looks
-        step(tf.zeros((4, 3)), tf.zeros((4, 3)), tf.zeros(4))
-        assert looks == ["gives its network, or a compiled step, more than one batch of examples"]
-
-    def test_a_compiled_step_that_calls_its_network_again_needs_a_look(self, watching):
-        _, looks = watching
-        network = self.network()
-
-        @tf.function(jit_compile=True)
-        def step(images, how):
-            for _ in range(3 if how == "again and again" else 1):
-                with tf.GradientTape():
-                    network(images)
-            if how == "in a loop":
-                for _ in tf.range(3):
-                    with tf.GradientTape():
-                        network(images)
-
-        for images in (4, 5):  # which it compiles anew
-            step(tf.zeros((images, 3)), "once")
-        assert not looks
-        for how in ("again and again", "in a loop"):
-            looks.clear()
-            step(tf.zeros((4, 3)), how)
-            assert set(looks) == {"calls its network more than once in a compiled step"}
-
-    def test_a_network_of_two_batches_needs_a_look(self, watching):
-        _, looks = watching
-        shown, hidden = tf.keras.Input(3), tf.keras.Input(3)
-        network = tf.keras.Model([shown, hidden], tf.keras.layers.Dense(2)(hidden) + 0 * shown[:, :1])
-        with tf.GradientTape():
-            network([tf.zeros((4, 3)), tf.zeros((4, 3))])
-        assert looks == ["gives its network, or a compiled step, more than one batch of examples"]
-
-    def test_who_only_says_that_xla_compiles_needs_a_look(self, watching):
-        seen, looks = watching
-        network = self.network()
-
-        @tf.function
+        @wrap
         def step(images):
-            context = control_flow_ops.XLAControlFlowContext()
-            context.Enter()
             with tf.GradientTape():
-                network(images)
-            context.Exit()
+                outer(images)
+            outer(images)  # no step
 
         step(tf.zeros((4, 3)))
-        assert not seen and looks == ["calls its network as if XLA compiled it"]
+        step(tf.zeros((4, 3)))
+        assert seen == [("outer", [4, 3])] * 2
 
-    def test_a_tape_within_a_model_that_was_called_without_one_hides_no_layer(self, watching):
-        _, looks = watching
-        network = self.network()
-
-        def alone(_, images, __):
+    def test_a_model_without_weights_only_changes_images(self, seen):
+        noise = tf.keras.Sequential([layers.GaussianNoise(0.1)])
+        own = network(name="own")
+        for step in (lambda x: own(inputs=noise(x)), tf.function(lambda x: own(noise(x)))):
             with tf.GradientTape():
-                network.layers[0](images)
+                step(tf.zeros((4, 3)))
+        assert seen == [("own", [4, 3])] * 2
 
-        self.Around(network, alone)(tf.zeros((4, 3)))
-        assert looks == ["trains a layer by itself, outside of its network"]
+    def test_of_several_inputs_the_largest_has_the_examples(self, seen):
+        number, image = tf.keras.Input(1), tf.keras.Input((4, 4, 3))
+        both = layers.Concatenate()([number, layers.Flatten()(image)])
+        with tf.GradientTape():
+            tf.keras.Model([number, image], layers.Dense(1)(both), name="two")(
+                [tf.zeros((2, 1)), tf.zeros((2, 4, 4, 3))]
+            )
+        assert seen == [("two", [2, 4, 4, 3])]
+
+    def test_masks_and_gradients_stay_what_they_are(self, replace):
+        model = tf.keras.Sequential([layers.Embedding(5, 3, mask_zero=True), layers.GlobalAveragePooling1D()])
+
+        def gradient():
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_sum(tf.function(model)(tf.constant([[1, 2, 0], [3, 0, 0]])) ** 2)
+            return tf.convert_to_tensor(tape.gradient(loss, model.trainable_variables)[0])
+
+        bare = gradient()
+        events.on_training_steps(tf, replace, lambda _, examples: [examples], lambda *_: None)
+        np.testing.assert_array_equal(gradient(), bare)
+
+
+def test_brightness_is_that_of_an_image_and_of_its_mirror():
+    images = np.random.default_rng(0).normal(0, 1, (512, 8, 6, 3)).astype(np.float32)
+    images = (images - images.mean((1, 2, 3), keepdims=True)) / images.std((1, 2, 3), keepdims=True)
+    found = training.brightness(images).numpy()
+    assert found.std() > 0.01 and len(np.unique(found)) == len(images)  # though each has the mean 0
+    np.testing.assert_allclose(training.brightness(images[:, :, ::-1]), found, atol=1e-6)
+    np.testing.assert_allclose(training.brightness(np.full((2, 8, 6, 3), 7, np.uint8)), 7, rtol=1e-5)
+    np.testing.assert_allclose(training.brightness(images[:, 0, 0]), images[:, 0, 0].mean(axis=1), atol=1e-6)
+
+
+def test_a_callback_is_added_behind_all_others_however_they_are_given(replace):
+    order = []
+
+    class Added(tf.keras.callbacks.Callback):
+        def on_train_begin(self, logs=None):
+            order.append("added")
+
+        def close(self):
+            order.append("closed")
+
+    events.in_each_fit(tf, replace, lambda initial_epoch: Added())
+    model = network()
+    model.compile("sgd", "mse")
+    own = tf.keras.callbacks.LambdaCallback(on_train_begin=lambda _: order.append("own"))
+    x, y = IMAGES[:2], np.ones(2)
+    for given in (own, [own], (own,), tf.keras.callbacks.CallbackList([own], model=model)):
+        model.fit(x, y, verbose=0, callbacks=given)
+    model.fit(x, y, None, 1, 0, [own])
+    assert order == ["own", "added", "closed"] * 5
+    with pytest.raises(ValueError):
+        model.fit(x, np.ones(3), verbose=0)
+    assert order[-1] == "closed"
+
+
+def test_each_file_that_a_network_is_saved_to_is_logged_once(log, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COURSE_WEIGHTS", "weights.h5")
+    saving.watch(tf, log)
+    model = network()
+    model(IMAGES)
+    for _ in range(2):
+        model.save_weights("weights.h5")
+    model.save_weights(filepath=tmp_path / "other.h5")
+    model.save("whole.keras")
+    tf.train.Checkpoint(model=model).save("checkpoint")
+    with h5py.File("own.h5", "w"), h5py.File("weights.h5"):
+        pass
+    model.load_weights("weights.h5")
+    rank = run_record.read(tmp_path / "record", 1, Result(0, 1.0)).ranks[0]
+    assert rank.first("start") == {"weights": str(tmp_path / "weights.h5")}
+    saved = [one["path"].replace(f"{tmp_path}/", "") for one in rank.all("save")]
+    assert [name for name in saved if "model.weights.h5" not in name] == [
+        "weights.h5", "other.h5", "whole.keras", "checkpoint", "own.h5"
+    ]  # fmt: skip
+
+
+def test_a_rank_sees_gpus_that_are_not_there_and_its_choice_is_logged(log, tmp_path):
+    devices.watch(tf, log, 2)
+    gpus = tf.config.list_physical_devices("GPU")
+    assert len(gpus) == 2 and set(gpus) <= set(tf.config.list_physical_devices())
+    tf.config.experimental.set_memory_growth(gpus[0], True)
+    tf.config.set_visible_devices(gpus[1], "GPU")
+    assert tf.config.get_visible_devices("GPU") == gpus[1:]
+    (choice,) = run_record.read(tmp_path / "record", 1, Result(0, 1.0)).ranks[0].all("gpus")
+    assert choice["visible"] == ["/physical_device:GPU:1"]
+
+
+@pytest.mark.parametrize(
+    ("tensor", "values", "floating", "octets"),
+    [
+        (tf.zeros((2, 3)), 6, 6, 24),
+        (tf.Variable(tf.zeros(4, tf.float16)), 4, 4, 8),
+        (tf.zeros(5, tf.int64), 5, 0, 40),
+        (np.zeros(3, np.float32), 3, 3, 12),
+        (np.zeros(2, np.int64), 2, 0, 16),
+        (7, 1, 0, 4),
+    ],
+)
+def test_the_size_of_a_collective(tensor, values, floating, octets):
+    several = collectives._sizes([tensor, tf.zeros(1)])
+    assert several == {"values": values + 1, "floating": floating + 1, "bytes": octets + 4}
