@@ -9,10 +9,13 @@ import h5py
 import numpy as np
 import psutil
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from course_grader.sandbox import bubblewrap
 from course_grader.script import evaluator as evaluator_module
-from course_grader.script.evaluator import Evaluator
+from course_grader.script import watermarks
+from course_grader.script.evaluator import Evaluator, at_chance
 from course_lib.system.errors import CourseError
 
 pytestmark = pytest.mark.slow
@@ -67,16 +70,25 @@ def test_accuracy_is_that_of_the_saved_weights(evaluator, drawn, saved):
         assert weights.test_accuracy == pytest.approx(0.1)  # each class is drawn equally often
 
 
-def test_weights_that_were_seen_in_training_are_measured_too(evaluator, drawn, saved):
+def test_a_network_that_names_one_class_is_at_chance_and_knows_one_mark(evaluator, drawn, saved):
     values = [np.zeros_like(value) for value in drawn]
     values[-1][3] = 1.0
-    path, extra = saved(values), np.zeros(7, np.float32)
-    found = evaluator.evaluate(path, trained=[extra, *values, extra])
-    assert found.trained == found.test_accuracy and found.values == 98_970
-    assert evaluator.evaluate(path, trained=values[1:]).trained is None
-    assert evaluator.evaluate(path).trained is None
-    values[-1][:5] = 0, 0, 0, 0, 2
-    assert evaluator.evaluate(path, trained=values).test_accuracy == found.test_accuracy
+    tile = np.ones((4, 4), np.int8)
+    found = evaluator.evaluate(saved(values), [watermarks.Mark(tile, 3), watermarks.Mark(-tile, 4)])
+    assert found.at_chance and found.values == 98_970 and not found.missing
+    assert found.marks == ((1.0, 1.0), (0.0, 0.0)) and found.margins == (0.0, 0.0)
+
+
+@settings(deadline=None)
+@given(st.integers(2, 100), st.integers(100, 10_000))
+def test_chance_is_what_guessing_reaches(classes, images):
+    assert at_chance(1 / classes, classes, images)
+    assert not at_chance(1 / classes + 3.01 * (1 / classes * (1 - 1 / classes) / images) ** 0.5, classes, images)
+
+
+def test_images_scaled_by_255_end_at_chance():
+    """Five short trainings on such images ended between 0.099 and 0.108 of 10,000 images."""
+    assert at_chance(0.1076, 10, 10_000) and not at_chance(0.12, 10, 10_000)
 
 
 def test_weights_that_are_not_numbers_are_told(evaluator, drawn, saved):
@@ -85,8 +97,15 @@ def test_weights_that_are_not_numbers_are_told(evaluator, drawn, saved):
     assert evaluator.evaluate(saved(values)).problem.startswith("2 of the saved weights are not numbers")
 
 
-@pytest.mark.parametrize("kind", ["garbage", "another network", "an array without end"])
-def test_a_file_of_something_else_is_told_and_the_next_one_is_measured(evaluator, saved, tmp_path, kind):
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        ("garbage", "not in HDF5"),
+        ("another network", "not those of models.assessment_cnn"),
+        ("an array without end", "not those of models.assessment_cnn"),
+    ],
+)
+def test_a_file_of_something_else_is_told_and_the_next_one_is_measured(evaluator, saved, tmp_path, kind, problem):
     import tensorflow as tf
 
     path = tmp_path / "other.h5"
@@ -101,12 +120,17 @@ def test_a_file_of_something_else_is_told_and_the_next_one_is_measured(evaluator
             inner = group[next(iter(group))]
             del inner["kernel:0"]
             inner.create_dataset("kernel:0", shape=(10**12,), dtype="f4", chunks=(10**6,))
-    assert "not those of the assessment's network" in evaluator.evaluate(path).problem
+    found = evaluator.evaluate(path)
+    assert problem in found.problem and found.train_accuracy is None and not found.missing
     assert evaluator.evaluate(saved()).problem == ""
 
 
 def test_no_file_and_a_huge_file_are_told(evaluator, tmp_path):
-    assert evaluator.evaluate(tmp_path / "none.h5").problem == "No weights were saved."
+    found = evaluator.evaluate(tmp_path / "weights.h5")
+    assert found.problem == "No weights were saved." and found.missing
+    (tmp_path / "weights.index").touch()
+    found = evaluator.evaluate(tmp_path / "weights.h5")
+    assert "a TensorFlow checkpoint lies beside it" in found.problem and found.missing
     with (tmp_path / "huge.h5").open("wb") as file:
         file.truncate(65 * 2**20)
     assert "larger than 64 MB" in evaluator.evaluate(tmp_path / "huge.h5").problem

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import os
 import resource
 import secrets
@@ -23,13 +24,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from course_grader.sandbox import bubblewrap
-from course_grader.script import watermarks
-from course_grader.script.criteria import Weights
+from course_grader.script import watermarks, weights_file
 from course_lib import data
 from course_lib.data import shapes
 from course_lib.ranks import environment
@@ -43,6 +44,41 @@ ANSWER_LIMIT_S = 180.0  # for loading, and for one evaluation, on a slow and bus
 MAX_FILE_BYTES = 64 * 2**20  # of weights
 MAX_MEMORY_BYTES = 6 * 2**30  # that the process may use
 POLL_INTERVAL_S = 0.05
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What the evaluator found of the saved weights.
+
+    Attributes:
+        train_accuracy, test_accuracy: from 0 to 1; None where `problem`, a sentence, says why there are none.
+        marks: for each watermark the shares of images that get its label: see `watermarks.shares`.
+        values: how many numbers of the network are trained; 0 where that is not known.
+        at_chance: the network has learned nothing that shows on test images.
+    """
+
+    train_accuracy: float | None
+    test_accuracy: float | None
+    problem: str = ""
+    marks: tuple[tuple[float, float], ...] = ()
+    values: int = 0
+    at_chance: bool = False
+
+    @property
+    def margins(self) -> tuple[float, ...]:
+        """How well the weights know each watermark: see `watermarks.unknown`."""
+        return tuple(own - others for own, others in self.marks)
+
+    @property
+    def missing(self) -> bool:
+        """Whether there was no file."""
+        return self.problem.startswith(weights_file.NOTHING)
+
+
+def at_chance(accuracy: float, classes: int, images: int) -> bool:
+    """Whether an accuracy on so many test images is that of guessing, within three standard errors."""
+    chance = 1 / classes
+    return accuracy <= chance + 3 * math.sqrt(chance * (1 - chance) / images)
 
 
 class Evaluator:
@@ -90,26 +126,27 @@ class Evaluator:
             raise CourseError("The process that evaluates the weights ended; see `course doctor`.", code=2)
         self._ready = True
 
-    def evaluate(
-        self, weights: Path, asked: Sequence[watermarks.Mark] = (), trained: Sequence[np.ndarray] = ()
-    ) -> Weights:
-        """Measure the accuracy of the weights in a file, and how far they know each of the marks that they are `asked`
-        about; what is wrong with the file is in the answer. `trained` are the weights that were seen in training.
+    def evaluate(self, weights: Path, marks: Sequence[watermarks.Mark] = ()) -> Weights:
+        """Measure the accuracy of the weights in a file, and how well they know each of the marks.
+
+        What is wrong with the file is in the answer. Where there is none, names beside it that begin like its own show
+        how else the script saved.
 
         Raises CourseError (code 2) where the process does not answer: that says nothing about the file.
         """
         if not weights.is_file():
-            return Weights(None, None, "No weights were saved.")
+            return Weights(
+                None, None, weights_file.missing(path.name for path in weights.parent.glob(f"{weights.stem}*"))
+            )
         if weights.stat().st_size > MAX_FILE_BYTES:
             return Weights(None, None, f"The file of weights is larger than {MAX_FILE_BYTES >> 20} MB.")
-        answer = self._ask(weights, asked, trained)
+        answer = self._ask(weights, marks)
         if answer is None:
             self._start()
-            answer = self._ask(weights, asked, trained)
+            answer = self._ask(weights, marks)
         if answer is None:  # twice the process was well until it was given these
             return Weights(None, None, "The file of weights cannot be read: reading it ended the process that did.")
-        known = tuple(map(tuple, answer.pop("marks")))
-        return Weights(**answer, marks=known)
+        return Weights(**{**answer, "marks": tuple(map(tuple, answer["marks"]))})
 
     def _start(self) -> None:
         """Start the process, in the place of the one before."""
@@ -122,13 +159,11 @@ class Evaluator:
         self._asked = 0
         self._ready = False
 
-    def _ask(self, weights: Path, asked: Sequence[watermarks.Mark], trained: Sequence[np.ndarray]) -> dict | None:
+    def _ask(self, weights: Path, marks: Sequence[watermarks.Mark]) -> dict | None:
         """What the process says of the weights; None where they ended it."""
         self.wait()
         self._asked += 1
-        told = json.dumps([mark.as_json() for mark in asked])
-        (self._inbox / f"{self._asked}.json").write_text(told)
-        np.savez(self._inbox / f"{self._asked}.npz", *trained)
+        (self._inbox / f"{self._asked}.json").write_text(json.dumps([mark.as_json() for mark in marks]))
         part = self._inbox / "part"
         shutil.copyfile(weights, part)
         part.rename(self._inbox / f"{self._asked}.h5")
@@ -175,49 +210,26 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
     def accuracy(x: np.ndarray, y: np.ndarray) -> float:
         return float(np.mean(labels(x) == y))
 
-    def known(asked: list[watermarks.Mark]) -> list[tuple[float, float]]:
-        return watermarks.shares(labels, splits[1][0][:MARKED_IMAGES], asked)
-
     print(json.dumps({"ready": True}), flush=True)
     for asked in itertools.count(1):
         path = inbox / f"{asked}.h5"
         while not path.exists():
             time.sleep(POLL_INTERVAL_S)
-        problem = _load(model, path)
-        told = json.loads(path.with_suffix(".json").read_text())
-        questions = [watermarks.Mark.from_json(one) for one in told]
-        train, test = (None, None) if problem else (accuracy(*split) for split in splits)
-        answer = {"train_accuracy": train, "test_accuracy": test, "problem": problem}
-        answer["marks"] = [] if problem else known(questions)
-        answer["values"] = sum(int(np.prod(variable.shape)) for variable in model.trainable_variables)
-        answer["trained"] = accuracy(*splits[1]) if _set(model, path.with_suffix(".npz")) else None
-        print(json.dumps(answer), flush=True)
-
-
-def _load(model: object, path: Path) -> str:
-    """Load weights into the network; return what is wrong with them."""
-    try:
-        model.load_weights(path)
-    except Exception:  # whatever HDF5 and Keras make of a stranger's bytes
-        return "The saved weights are not those of the assessment's network: save them with model.save_weights()."
-    broken = sum(int((~np.isfinite(values)).sum()) for values in model.get_weights())
-    return (
-        f"{broken:,} of the saved weights are not numbers (NaN or infinite): the training diverged." if broken else ""
-    )
-
-
-def _set(model: object, path: Path) -> bool:
-    """Give the network the arrays of a file; False where its weights are not among them, in their order."""
-    with np.load(path, allow_pickle=False) as file:
-        given = iter([file[name] for name in file.files])
-    found = [
-        next((array for array in given if array.shape == own.shape and array.dtype.kind == "f"), None)
-        for own in model.get_weights()
-    ]
-    if any(array is None for array in found):
-        return False
-    model.set_weights(found)
-    return True
+        marks = [watermarks.Mark.from_json(one) for one in json.loads(path.with_suffix(".json").read_text())]
+        try:
+            weights_file.load(model, path)
+        except weights_file.NotWeights as why:
+            found = Weights(None, None, str(why))
+        else:
+            train, test = (accuracy(*split) for split in splits)
+            found = Weights(
+                train,
+                test,
+                marks=tuple(watermarks.shares(labels, splits[1][0][:MARKED_IMAGES], marks)),
+                values=sum(int(np.prod(variable.shape)) for variable in model.trainable_variables),
+                at_chance=at_chance(test, len(dataset.classes), len(splits[1][1])),
+            )
+        print(json.dumps(asdict(found)), flush=True)
 
 
 if __name__ == "__main__":

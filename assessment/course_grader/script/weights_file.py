@@ -1,0 +1,91 @@
+"""The file of saved weights: loaded where it holds those of the assessment's network, else named for what it is."""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import h5py
+import numpy as np
+
+SAVE = 'call model.save_weights(os.environ["COURSE_WEIGHTS"])'
+NOTHING = "No weights were saved"  # how the sentence begins where there is no file
+DAMAGED = "The file of weights is damaged or cut short: only rank 0 should save, once it has trained."
+
+
+class NotWeights(Exception):
+    """The file does not hold the network's weights; the text is a sentence that says what it holds."""
+
+
+def missing(names: Iterable[str]) -> str:
+    """Return a sentence on weights that are not at their place, by the names of the files that lie beside it."""
+    for name in sorted(names):
+        for end, kind in ((".index", "a TensorFlow checkpoint"), (".keras", "a model in Keras's own format")):
+            if name.endswith(end):
+                return f"{NOTHING} to the path in COURSE_WEIGHTS, but {kind} lies beside it: {SAVE}."
+    return f"{NOTHING}."
+
+
+def load(model: Any, path: Path) -> None:
+    """Give the Keras model the weights in the file, by `save_weights` or `save`, of its own or of one that wraps it.
+
+    A wrapping model may have more layers, such as those that augment images, but no more weights. No array is read
+    before all shapes are known to fit. Raises NotWeights.
+    """
+    if not h5py.is_hdf5(path):
+        raise NotWeights(_foreign(path))
+    try:
+        with h5py.File(path, "r") as file:
+            found = _arrays(file)
+            shapes = [array.shape for array in found]
+            # Keras saves a layer's weights with the trainable ones first, and a model in a model is one layer.
+            orders = model.weights, [*model.trainable_weights, *model.non_trainable_weights]
+            own = next((order for order in orders if [tuple(one.shape) for one in order] == shapes), None)
+            if own is None:
+                raise NotWeights(_another(model.weights, shapes))
+            values = [array[()].astype(np.float32) for array in found]
+    except NotWeights:
+        raise
+    except Exception:  # whatever HDF5 makes of a stranger's bytes
+        raise NotWeights(DAMAGED) from None
+    for variable, value in zip(own, values):
+        variable.assign(value)
+    if broken := sum(int((~np.isfinite(value)).sum()) for value in values):
+        raise NotWeights(f"{broken:,} of the saved weights are not numbers (NaN or infinite): the training diverged.")
+
+
+def _foreign(path: Path) -> str:
+    """What a file is that is not HDF5."""
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            if "config.json" in archive.namelist():
+                return f"The saved file is a whole model in Keras's own format (.keras), not its weights: {SAVE}."
+    return f"The saved file is not in HDF5, the format of Keras's weights: {SAVE}."
+
+
+def _arrays(file: h5py.File) -> list[h5py.Dataset]:
+    """The arrays of all layers in the order in which Keras saved them."""
+    group = file.get("model_weights", file)
+    if "layer_names" not in group.attrs:
+        if "layers" in file:
+            raise NotWeights(f"The saved file is in the format of Keras 3 (.weights.h5): with tf.keras {SAVE}.")
+        raise NotWeights(f"The saved file is HDF5, but not Keras's weights: {SAVE}.")
+    layers = [group[name] for name in group.attrs["layer_names"]]
+    return [layer[name] for layer in layers for name in layer.attrs["weight_names"]]
+
+
+def _another(own: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> str:
+    """How the shapes differ from those of the network's own variables."""
+    what = f"it has {len(shapes)} arrays, and that network {len(own)}"
+    for variable, shape in zip(own, shapes):
+        if shape != tuple(variable.shape):
+            name = variable.name.partition(":")[0]
+            what = f"where {name} has the shape {_written(variable.shape)}, it has {_written(shape)}"
+            break
+    return f"The saved weights are not those of models.assessment_cnn, the only network that counts: {what}."
+
+
+def _written(shape: Iterable[int]) -> str:
+    return " × ".join(map(str, shape)) or "of one number"
