@@ -144,20 +144,24 @@ def test_a_rank_is_unknown_where_each_run_says_so(runs):
     assert set(watermarks.unknown([*runs, [1.0] * len(runs[0])])) == set()
 
 
+JUDGED = {"images": 2560, "ranks": 2, "code": 0, "reached": True, "updates": 40}
+
+
 @pytest.mark.parametrize(
-    ("images", "ranks", "updates", "learnable"),
+    ("change", "why"),
     [
-        (2560, 2, None, True),
-        (2560, 2, 40, True),
-        (2560, 2, 39, False),
-        (2560, 10, None, True),
-        (2560, 11, None, False),
-        (50_000, watermarks.MAX_RANKS, 63, True),
+        ({}, None),
+        ({"updates": None}, None),
+        ({"updates": 39}, "39 updates are too few"),
+        ({"code": 1}, "did not end well"),
+        ({"reached": False}, "do not reach the accuracies"),
+        ({"ranks": 11}, "2,560 images are too few for those of 11 ranks"),
+        ({"ranks": 10}, None),
     ],
 )
-def test_marks_are_learned_by_enough_updates_on_enough_images(images, ranks, updates, learnable):
-    assert watermarks.learnable(images, ranks, updates) is learnable
-    assert not learnable or watermarks.number(images, ranks) >= watermarks.PER_PART * ranks
+def test_marks_are_judged_after_a_training_that_could_learn_them(change, why):
+    sentence = watermarks.not_judged(**{**JUDGED, **change})
+    assert why in sentence if why else sentence == ""
 
 
 class TestRecorded:

@@ -128,20 +128,30 @@ def unknown(runs: Sequence[Sequence[float]]) -> list[int]:
     """Return the ranks whose margin is below MIN_MARGIN in each of these runs.
 
     `runs` holds a margin for each rank, of one run or more, each with fresh marks. A rank that is still among them
-    after RUNS runs is not known to the weights; before that a further run has to decide. The rates hold for scripts
-    that end well, with weights that reach the accuracies that are asked, and where the marks are `learnable`.
+    after RUNS runs is not known to the weights; before that a further run has to decide. The rates hold where
+    marks are judged (see `not_judged`).
     """
     return [rank for rank, margins in enumerate(zip(*runs)) if max(margins) < MIN_MARGIN]
 
 
-def learnable(images: int, ranks: int, updates: int | None = None) -> bool:
-    """Return whether a training that has learned anything must have learned the marks too.
+def not_judged(images: int, ranks: int, *, code: int, reached: bool, updates: int | None) -> str:
+    """Return in a sentence why marks show nothing of this training; "" where they do.
 
     Args:
-        images: to train on: PER_PART of each rank's part have to carry its mark.
+        images: to train on.
+        code: exit code of the script.
+        reached: whether the weights reach the accuracies that are asked.
         updates: made in the training; None where that is not known.
     """
-    return PER_PART * ranks <= MAX_SHARE * images and (updates is None or updates >= MIN_UPDATES)
+    if code:
+        return "The watermarks were not judged: the script did not end well."
+    if not reached:
+        return "The watermarks were not judged: the weights do not reach the accuracies that are asked."
+    if updates is not None and updates < MIN_UPDATES:
+        return f"The watermarks were not judged: {updates} updates are too few to learn them; it takes {MIN_UPDATES}."
+    if PER_PART * ranks > MAX_SHARE * images:
+        return f"The watermarks were not judged: {images:,} images are too few for those of {ranks} ranks."
+    return ""
 
 
 @functools.cache
