@@ -120,10 +120,6 @@ def run(
 def assess(
     script: Path = typer.Argument(Path("assessment.py"), help="A Python script; assessment.ipynb says what is asked."),
     ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: the profile's, on GPUs one for each."),
-    hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; this host comes first."),
-    hostfile: Optional[Path] = typer.Option(None, help="The same from a file: a line `host slots=N` for each."),
-    slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
-    nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
     profile: Optional[str] = typer.Option(None, help="cpu, gpu, large or short; default: gpu with GPUs, else cpu."),
     json_file: Optional[Path] = typer.Option(None, "--json", help="Write the outcome here, as one JSON object."),
 ) -> None:
@@ -133,14 +129,12 @@ def assess(
     """
     from course_grader.display import leaderboard, report, stages
     from course_grader.script import contract, grader
-    from course_lib.ranks import remote
     from course_lib.system.files import require_place, write
 
-    hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
     if json_file:
         require_place(json_file)  # now, not after minutes
     with stages.stages() as follow:
-        outcome = grader.assess(script, ranks=ranks, profile=profile, hosts=hosts, on_event=follow)
+        outcome = grader.assess(script, ranks=ranks, profile=profile, on_event=follow)
     if json_file:
         write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
     report.show(outcome)

@@ -176,7 +176,7 @@ def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
     running: dict[str, subprocess.Popen] = {}
     try:
         for host in hosts:
-            running[host] = open_on(host, command, stdin=subprocess.DEVNULL)
+            running[host] = _open_on(host, command, stdin=subprocess.DEVNULL)
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         return {host: _answer(host, process, deadline) for host, process in running.items()}
     finally:
@@ -186,7 +186,7 @@ def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
             process.communicate()
 
 
-def open_on(host: str, command: Sequence[str], **options: object) -> subprocess.Popen:
+def _open_on(host: str, command: Sequence[str], **options: object) -> subprocess.Popen:
     """Start `command` on `host`; `options` as for subprocess.Popen. Raises CourseError without a remote shell."""
     words = [*shell(host), shlex.join(command)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
@@ -200,7 +200,7 @@ def open_on(host: str, command: Sequence[str], **options: object) -> subprocess.
         ) from None
 
 
-def refusal(host: str, code: int, said: str) -> CourseError:
+def _refusal(host: str, code: int, said: str) -> CourseError:
     """What to say of a host where the course's Python ended with `code` and no answer; `said` are its errors."""
     last = last_line(said, f"exit code {code}").strip().rstrip(".")
     if any(sign in last for sign in (sys.executable, "can't open file", "No module named")):
@@ -246,7 +246,7 @@ def _answer(host: str, process: subprocess.Popen, deadline: float) -> dict:
     with contextlib.suppress(ValueError, IndexError):
         if isinstance(found := json.loads(lines[-1]), dict) and process.returncode == 0:
             return found
-    raise refusal(host, process.returncode, said)
+    raise _refusal(host, process.returncode, said)
 
 
 def _digest(path: Path) -> str:

@@ -105,7 +105,7 @@ def test_list_of_experiments_and_an_unknown_one():
 
 
 def test_unknown_command_and_option_are_usage_errors():
-    for arguments in (["dance"], ["run"], ["run", "x.py", "-np", "many"]):
+    for arguments in (["dance"], ["run"], ["run", "x.py", "-np", "many"], ["assess", "x.py", "-H", "a:2"]):
         done = course(*arguments)
         assert done.returncode == 2
         assert "Traceback" not in done.stderr and done.stderr

@@ -139,3 +139,11 @@ def test_what_starts_meanwhile_stays_on_the_cores_that_are_held():
     assert os.sched_getaffinity(0) == before
     assert slots.environment([1, 3], gpus=4) == {"CUDA_VISIBLE_DEVICES": "1,3"}
     assert slots.environment([1, 3], gpus=0) == {}
+
+
+def test_machines_that_share_a_home_have_slots_of_their_own(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with slots.take(1, gpus=1):
+        monkeypatch.setattr(slots, "_machine", lambda: "another")
+        with slots.take(1, gpus=1) as there:
+            assert there == [0]

@@ -7,14 +7,10 @@ import os
 import shlex
 import subprocess
 import sys
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
-from course_grader.sandbox import slot_holder
-from course_grader.script import slots
 from course_lib.ranks import horovodrun, launch, remote
 from course_lib.ranks.remote import Host
 from course_lib.system.errors import CourseError
@@ -222,53 +218,3 @@ class TestChecked:
             lambda: launch.start(tmp_path / "script.py", hosts="here:1,b:1")
         )
         assert "The host b cannot be reached (no)" in refused(lambda: launch.call(print, hosts="here:1,b:1"))
-
-
-class TestKept:
-    @pytest.fixture(autouse=True)
-    def place(self, monkeypatch, tmp_path):
-        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-        monkeypatch.setattr(slot_holder.bubblewrap, "available", lambda: "")
-
-    @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="needs two cores")
-    def test_slots_of_all_hosts_are_held_and_given_back(self, elsewhere):
-        cores = sorted(os.sched_getaffinity(0))
-        with slot_holder.hold((Host("here", 1), Host("b", len(cores) - 1))) as kept:
-            assert [len(kept[name].taken) for name in ("b", "here")] == [len(cores) - 1, 1]
-            assert sorted(kept["b"].taken + kept["here"].taken) == cores
-        with slots.take(len(cores)) as again:  # the keeper has ended
-            assert again == cores
-
-    def test_waiting_is_told_with_the_host_s_name_and_can_be_stopped(self, elsewhere):
-        told, stopping = [], threading.Event()
-
-        def tell(text):
-            told.append(text)
-            stopping.set()
-
-        with slots.take(len(os.sched_getaffinity(0))), pytest.raises(CourseError, match="Stopped"):
-            slot_holder.hold((Host("b", 1),), tell, stopping).__enter__()
-        assert told == ["b: Waiting for 1 free core: another assessment uses them."]
-
-    def test_a_host_s_refusal_is_named(self, elsewhere, monkeypatch):
-        elsewhere.write_text('#!/bin/sh\necho \'{"error": "3 ranks need 3 GPUs, and this host has 2."}\'\n')
-        assert refused(slot_holder.hold((Host("b", 3),)).__enter__) == "b: 3 ranks need 3 GPUs, and this host has 2."
-
-    def test_hosts_of_two_kinds_are_refused(self, elsewhere):
-        elsewhere.write_text('#!/bin/sh\necho \'{"taken": [0], "gpus": 1, "problem": ""}\'\nread end\n')
-        said = refused(slot_holder.hold((Host("b", 1), Host("here", 1))).__enter__)
-        assert said == "b has GPUs and here has none: name hosts of one kind."
-
-    def test_a_keeper_that_ends_is_told(self, elsewhere):
-        elsewhere.write_text("#!/bin/sh\necho gone >&2; exit 1\n")
-        began = time.monotonic()
-        assert "The host b cannot be reached (gone)" in refused(slot_holder.hold((Host("b", 1),)).__enter__)
-        assert time.monotonic() - began < remote.ANSWER_TIMEOUT_S
-
-
-def test_machines_that_share_a_home_have_slots_of_their_own(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    with slots.take(1, gpus=1):
-        monkeypatch.setattr(slots, "_machine", lambda: "another")
-        with slots.take(1, gpus=1) as there:
-            assert there == [0]

@@ -148,7 +148,7 @@ def test_other_numbers_are_refused(nodes, partition, sentence, answers, monkeypa
     assert refused.value.code == 2
 
 
-@pytest.mark.parametrize("arguments", ["run --slurm x.py", "assess --slurm -N 2 x.py", "grade --slurm ."])
+@pytest.mark.parametrize("arguments", ["run --slurm x.py", "run --slurm -N 2 x.py", "grade --slurm ."])
 def test_without_slurm_it_is_said_where_to_start_this(arguments, tmp_path):
     (tmp_path / "x.py").touch()
     env = {**os.environ, "PATH": str(tmp_path)}
@@ -161,7 +161,7 @@ def test_without_slurm_it_is_said_where_to_start_this(arguments, tmp_path):
 
 def test_nodes_without_slurm_and_hosts_with_it_are_refused(tmp_path):
     (tmp_path / "x.py").touch()
-    for arguments in ("run -N 2 x.py", "run --slurm -H a:1 x.py", "assess -N 2 x.py", "assess --slurm -H a:1 x.py"):
+    for arguments in ("run -N 2 x.py", "run --slurm -H a:1 x.py"):
         done = subprocess.run([*COURSE, *arguments.split()], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr in (
