@@ -34,11 +34,11 @@ def follow(run: Run) -> int:
         return STOPPED
     for sentence in filter(None, (result.cause, result.message)):
         _say(err, sentence)
-    if result.code:
-        if result.failed_rank is not None and result.tail:  # shown before, beside what the others printed
+    if result.failed_rank is not None:
+        if result.tail:  # shown before, beside what the others printed
             err.print(f"Last lines of rank {result.failed_rank}:", highlight=False)
-            for line in result.tail:
-                err.print(_prefixed(result.failed_rank, line))
+        for line in result.tail:
+            err.print(_prefixed(result.failed_rank, line))
         if advice := hint((*result.tail, result.reason)):
             _say(err, advice)
     sys.stdout.flush()

@@ -15,7 +15,7 @@ HINTS = {
         "Horovod 0.28.1 needs Keras 2, as TensorFlow 2.15 has it: run `course doctor`, it says which one this "
         "environment has."
     ),
-    r"URL fetch failure|Temporary failure in name resolution|Name or service not known|Network is unreachable": (
+    r"URL fetch failure|URLError|Temporary failure in name resolution|Name or service not known": (
         "The network can't be reached, and an assessment's sandbox has none: load the images with "
         '`data.load("cifar10")`, after `from course_lib import data`.'
     ),
@@ -34,7 +34,7 @@ HINTS = {
 
 
 def hint(lines: Iterable[str]) -> str:
-    """What to do about the known error that `lines` name last; "" where they name none."""
+    """What to do about the known error that a failed rank's last `lines` name last; "" where they name none."""
     said = list(lines)
     return next(
         (advice for line in reversed(said) for error, advice in HINTS.items() if re.search(error, line)),
