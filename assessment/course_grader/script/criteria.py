@@ -98,9 +98,15 @@ class Measured:
             self.together.size,
             code=self.together.result.code,
             reached=train is not None and train >= self.train_target and test >= self.test_target,
-            updates=max(rank.number("progress", "updates") for rank in self.together.ranks) or None,
+            updates=max(_logged(self.together, "updates"), self.exchanges) or None,
         )
         return bool(self.margins) and not why_not
+
+    @property
+    def exchanges(self) -> int:
+        """How many averages of all gradients the bytes between the ranks make; 0 where they are not counted."""
+        once = host_checks.update_bytes(self.weights.values, self.together.size)
+        return round(self.host.bytes / once) if self.host.bytes and once else 0
 
     @property
     def in_doubt(self) -> bool:
@@ -215,8 +221,12 @@ def _averaged_or_not(measured: Measured) -> tuple[str, str]:
 
 def _expected_bytes(measured: Measured) -> int:
     """What must have gone between the ranks if the log is right: each value that an update changed, averaged once."""
-    logged = max(rank.number("progress", "values") for rank in measured.together.ranks)
-    return host_checks.update_bytes(logged, measured.together.size)
+    return host_checks.update_bytes(_logged(measured.together, "values"), measured.together.size)
+
+
+def _logged(record: RunRecord, count: str) -> int:
+    """A count of the training, of the rank that logged most."""
+    return max(rank.number("progress", count) for rank in record.ranks)
 
 
 def _not_learned_from(measured: Measured) -> str:
@@ -338,7 +348,7 @@ def _within_budget(measured: Measured) -> str:
     if not (measured.batch and measured.updates):
         return ""
     record = measured.together
-    updates = max(rank.number("progress", "updates") or rank.number("progress", "steps") for rank in record.ranks)
+    updates = _logged(record, "updates") or _logged(record, "steps")
     read = sum(rank.number("progress", "images") for rank in record.ranks)
     if not updates:
         raise Wrong("No updates were seen, so that they can't be counted.", hint=FEWER_UPDATES, rests_on=SCRIPT)
@@ -351,12 +361,10 @@ def _within_budget(measured: Measured) -> str:
             hint=LARGER_BATCH if small else FEWER_UPDATES,
             rests_on=SCRIPT,
         )
-    once = host_checks.update_bytes(measured.weights.values, record.size)
-    exchanges = round(measured.host.bytes / once) if measured.host.bytes and once else 0
-    if exchanges > MAX_EXCHANGES * measured.updates:
+    if measured.exchanges > MAX_EXCHANGES * measured.updates:
         raise Wrong(
-            f"{made}, but as many bytes went between the ranks as {exchanges:,} averages of all gradients take; "
-            f"{measured.updates:,} are allowed.",
+            f"{made}, but as many bytes went between the ranks as {measured.exchanges:,} averages of all gradients "
+            f"take; {measured.updates:,} are allowed.",
             hint=AVERAGE_ONCE,
             rests_on=HOST,
         )
