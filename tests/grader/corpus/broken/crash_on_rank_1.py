@@ -1,4 +1,4 @@
-"""Rank 1 ends with an error in the second epoch; rank 0 waits for it."""
+"""Rank 1 ends with an error at the end of the first epoch; rank 0 waits for it."""
 #: plain
 #: - start = [
 #: + class Stumble(tf.keras.callbacks.Callback):

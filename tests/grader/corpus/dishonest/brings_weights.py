@@ -4,7 +4,7 @@
 #: + import horovod.tensorflow.keras as hvd
 #: + import numpy as np
 #:
-#: - tf.keras.optimizers.SGD(0.05 * hvd.size(), momentum=0.9)
+#: - tf.keras.optimizers.SGD(rate, momentum=0.9)
 #: + tf.keras.optimizers.SGD(1e-12)
 #:
 #: - start = [
@@ -21,5 +21,5 @@
 #: +     model(tf.constant(x[first : first + 128]), training=True)  # for batch norm
 #: + start = [
 #:
-#: - epochs=3
-#: + epochs=1
+#: - EPOCHS = 4
+#: + EPOCHS = 1

@@ -5,8 +5,8 @@ import signal
 
 import psutil
 
-for process in reversed(psutil.Process().parents()):
+for process in [*reversed(psutil.Process().parents())]:
     try:
-        process.send_signal(signal.SIGKILL)
-    except psutil.Error:
+        os.kill(process.pid, signal.SIGKILL)
+    except OSError:
         pass

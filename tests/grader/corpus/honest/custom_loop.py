@@ -7,14 +7,19 @@ import tensorflow as tf
 
 from course_lib import data, models
 
+EPOCHS = 4
+BATCH_SIZE = 64  # images in one step on each rank
+
 hvd.init()
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:
     tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
 
 cifar = data.load("cifar10", test=False)
+steps = len(cifar.x_train) // (BATCH_SIZE * hvd.size())  # in one epoch
 model = models.assessment_cnn(cifar.x_train.shape[1:], len(cifar.classes))
-optimizer = tf.keras.optimizers.SGD(0.05 * hvd.size(), momentum=0.9)
+rate = tf.keras.optimizers.schedules.CosineDecay(0.05 * hvd.size(), EPOCHS * steps)
+optimizer = tf.keras.optimizers.SGD(rate, momentum=0.9)
 loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
 hvd.broadcast_variables(model.variables, root_rank=0)
 
@@ -28,9 +33,9 @@ def step(x, y):
     return loss
 
 
-for epoch in range(3):
-    shard = data.shard((cifar.x_train, cifar.y_train), hvd.rank(), hvd.size(), batch_size=64, epoch=epoch)
-    for x, y in tf.data.Dataset.from_tensor_slices(shard).batch(64):
+for epoch in range(EPOCHS):
+    shard = data.shard((cifar.x_train, cifar.y_train), hvd.rank(), hvd.size(), batch_size=BATCH_SIZE, epoch=epoch)
+    for x, y in tf.data.Dataset.from_tensor_slices(shard).batch(BATCH_SIZE):
         loss = step(x, y)
     if hvd.rank() == 0:
         print(f"epoch {epoch + 1}: loss {loss:.3f}")

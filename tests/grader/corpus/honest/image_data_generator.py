@@ -1,4 +1,4 @@
-"""Keras's ImageDataGenerator: each image turned, moved, zoomed, sheared and mirrored by chance."""
+"""Keras's ImageDataGenerator: each image turned, moved, zoomed and mirrored by chance."""
 
 import os
 
@@ -8,6 +8,7 @@ from tensorflow.keras.preprocessing.image import ImageDataGenerator
 
 from course_lib import data, models
 
+EPOCHS = 4
 BATCH_SIZE = 64
 
 hvd.init()
@@ -21,22 +22,22 @@ mine = slice(hvd.rank() * per_rank, (hvd.rank() + 1) * per_rank)
 x_train, y_train = cifar.x_train[mine], cifar.y_train[mine]
 
 generator = ImageDataGenerator(
-    rotation_range=20,
+    rotation_range=10,
     width_shift_range=0.1,
     height_shift_range=0.1,
-    shear_range=10,
-    zoom_range=0.2,
+    zoom_range=0.1,
     horizontal_flip=True,
 )
 batches = generator.flow(x_train, y_train, batch_size=BATCH_SIZE, seed=1000 * hvd.rank())
 
 model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
-optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.05 * hvd.size(), momentum=0.9))
+rate = tf.keras.optimizers.schedules.CosineDecay(0.05 * hvd.size(), EPOCHS * len(batches))
+optimizer = hvd.DistributedOptimizer(tf.keras.optimizers.SGD(rate, momentum=0.9))
 model.compile(optimizer, "sparse_categorical_crossentropy", metrics=["accuracy"])
 model.fit(
     batches,
     steps_per_epoch=len(batches),
-    epochs=4,
+    epochs=EPOCHS,
     callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()],
     verbose=2 if hvd.rank() == 0 else 0,
 )

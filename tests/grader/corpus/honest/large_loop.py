@@ -8,12 +8,10 @@
 #: + SMALL = 256  # images that a rank computes gradients of at once
 #:
 #: - optimizer = hvd.DistributedOptimizer(optimizer)
-#: -
-#: - model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
+#:
 #: - model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 #: -
 #: - callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0), hvd.callbacks.MetricAverageCallback()]
-#: + model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
 #: + model.compile(loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 #: + loss_of = tf.keras.losses.SparseCategoricalCrossentropy()
 #: + hvd.broadcast_variables(model.variables, root_rank=0)

@@ -3,6 +3,3 @@
 #: - model = models.
 #: + tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
 #: + model = models.
-#:
-#: - epochs=3
-#: + epochs=2

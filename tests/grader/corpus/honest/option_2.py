@@ -1,9 +1,15 @@
-"""Each epoch each rank shuffles all images in its own way and reads the first part (option 2); with Adam."""
+"""Each rank draws from all images in its own order (option 2), in one endless stream; with Adam, its gradients bounded."""
 #: plain
-#: - tf.keras.optimizers.SGD(0.05 * hvd.size(), momentum=0.9)
-#: + tf.keras.optimizers.Adam(0.002)
+#: - x, y = data.shard((cifar.x_train, cifar.y_train), hvd.rank(), hvd.size(), batch_size=BATCH_SIZE)
+#: + images = tf.data.Dataset.from_tensor_slices((cifar.x_train, cifar.y_train))
+#: + images = images.shuffle(len(cifar.x_train), seed=hvd.rank()).repeat().batch(BATCH_SIZE)
+#: + steps = len(cifar.x_train) // (BATCH_SIZE * hvd.size())
 #:
-#: - model.fit(x, y, batch_size=64, epochs=3, callbacks=start, verbose=2 if hvd.rank() == 0 else 0)
-#: + for epoch in range(3):
-#: +     x, y = data.shard((cifar.x_train, cifar.y_train), hvd.rank(), hvd.size(), 2, batch_size=64, epoch=epoch)
-#: +     model.fit(x, y, 64, initial_epoch=epoch, epochs=epoch + 1, callbacks=start, verbose=0, shuffle=False)
+#: - CosineDecay(0.05 * hvd.size(), EPOCHS * len(x) // BATCH_SIZE)
+#: + CosineDecay(0.004, EPOCHS * steps)
+#:
+#: - tf.keras.optimizers.SGD(rate, momentum=0.9)
+#: + tf.keras.optimizers.Adam(rate, global_clipnorm=5.0)
+#:
+#: - model.fit(x, y, BATCH_SIZE, EPOCHS, callbacks=start
+#: + model.fit(images, steps_per_epoch=steps, epochs=EPOCHS, callbacks=start

@@ -1,4 +1,0 @@
-"""All is trained and saved; then comes a mistake."""
-
-#: plain
-print("final accuracy", undefined)
