@@ -6,8 +6,9 @@ Each function returns where all is well and raises `Wrong` with a sentence where
 from __future__ import annotations
 
 import contextlib
-import math
-from collections.abc import Iterator, Mapping, Sequence
+import itertools
+import numbers
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ import numpy as np
 from course_lib.notebook.judging import Wrong
 
 TOLERANCE = 1e-6  # relative
+MOST_ITEMS = 100_000  # that are taken of what may have no end
 # As they are now, whatever a learner's cell makes of NumPy's names.
 _as_array, _all_close, _is_finite, _array_equal = np.asarray, np.allclose, np.isfinite, np.array_equal
 
@@ -26,48 +28,78 @@ def returned(value: Any, what: str = "it") -> Any:
     return value
 
 
-def number(value: Any, what: str = "it") -> float:
-    """One finite real number."""
+def function(owner: Any, name: str) -> Callable[..., Any]:
+    """The function of this name that a learner's class, or an object of it, has."""
+    found = getattr(owner, name, None)
+    if not callable(found):
+        raise Wrong(f"there is no function `{name}`.")
+    return found
+
+
+def number(value: Any, what: str = "it", *, finite: bool = True) -> float:
+    """One real number; with finite=False also ±inf and nan."""
     returned(value, what)
     found = plain(value) if not isinstance(value, bool) else None
     if found is None or found.dtype.kind not in "iuf" or found.ndim:
-        raise Wrong(f"{what} returns {_short(value)} where one number is expected.")
-    if not _is_finite(found):
+        raise Wrong(f"{what} returns {short(value)} where one number is expected.")
+    if finite and not _is_finite(found):
         raise Wrong(f"{what} returns {found}.")
     return float(found)
+
+
+def whole(value: Any, what: str = "it") -> int:
+    """One whole number, also as 3.0."""
+    found = number(value, what)
+    if found != int(found):
+        raise Wrong(f"{what} returns {found:g} where a whole number is expected.")
+    return int(found)
 
 
 def plain(value: Any) -> np.ndarray | None:
     """The value as an array of numbers; None where it is none. A class of the learner's may answer NumPy's functions as
     it likes, an array does not."""
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(Exception):  # whatever NumPy, TensorFlow or the value's own class says
         found = _as_array(value)
+        if found.dtype.kind == "O" and all(isinstance(one, numbers.Number) for one in found.flat):
+            found = found.astype(float)  # fractions, decimals
         if found.dtype.kind in "biufc":
             return found
     return None
 
 
 def array(value: Any, shape: Sequence[int], what: str = "it") -> np.ndarray:
-    """Numbers of this shape."""
+    """Numbers of this shape, no truth values among them: those count as 0 and 1."""
     returned(value, what)
     found = plain(value)
     if found is None or found.dtype.kind == "c":
-        raise Wrong(f"{what} returns {_short(value)} where numbers of shape {tuple(shape)} are expected.")
+        raise Wrong(f"{what} returns {short(value)} where numbers of shape {tuple(shape)} are expected.")
     if found.shape != tuple(shape):
         raise Wrong(f"{what} returns shape {found.shape}; it should be {tuple(shape)}.")
-    return found
+    return found.astype(int) if found.dtype.kind == "b" else found
 
 
 def several(value: Any, *names: str, what: str = "it") -> tuple[Any, ...]:
     """As many values as there are names, returned together."""
+    expected = f"{len(names)} values are expected: {', '.join(names)}"
+    found = items(value, expected, what, len(names))
+    if len(found) != len(names):
+        raise Wrong(f"{what} returns {short(value)} where {expected}.")
+    return tuple(found)
+
+
+def items(value: Any, expected: str, what: str = "it", most: int = MOST_ITEMS) -> list[Any]:
+    """What a list holds, or anything else that can be gone through; of what has no end one more than `most`.
+
+    `expected` says what that should be, as "a list of batches is expected".
+    """
     returned(value, what)
     try:
-        found = tuple(value)
+        iterator = None if isinstance(value, (str, bytes)) else iter(value)
     except TypeError:
-        found = ()
-    if len(found) != len(names):
-        raise Wrong(f"{what} returns {_short(value)} where {len(names)} values are expected: {', '.join(names)}.")
-    return found
+        iterator = None
+    if iterator is None:
+        raise Wrong(f"{what} returns {short(value)} where {expected}.")
+    return list(itertools.islice(iterator, most + 1))
 
 
 @contextlib.contextmanager
@@ -89,7 +121,7 @@ def case(told: str) -> Iterator[None]:
     try:
         yield
     except Wrong as wrong:
-        raise Wrong(f"{told}: {wrong}", wrong.share) from None
+        raise Wrong(f"{told}: {wrong}", wrong.share, wrong.hint, rests_on=wrong.rests_on) from None
 
 
 def same(got: Any, expected: Any, rtol: float = TOLERANCE, atol: float = 0.0) -> bool:
@@ -97,7 +129,7 @@ def same(got: Any, expected: Any, rtol: float = TOLERANCE, atol: float = 0.0) ->
     if isinstance(expected, (list, tuple)):
         try:
             return len(got) == len(expected) and all(same(a, b, rtol, atol) for a, b in zip(got, expected))
-        except TypeError:
+        except Exception:  # it has no length, or a class of the learner's answers otherwise
             return False
     one, other = plain(got), plain(expected)
     if one is None or other is None or one.shape != other.shape:
@@ -139,15 +171,18 @@ def shown(value: Any) -> str:
     """A number, or a few, as a sentence has them."""
     if isinstance(value, (list, tuple)):
         ends = "[]" if isinstance(value, list) else "()"
-        return ends[0] + ", ".join(map(shown, value)) + ends[1]
-    if isinstance(value, np.ndarray) and value.ndim:
-        return _short(value)
+        with contextlib.suppress(RecursionError):  # of a list that holds itself
+            return ends[0] + ", ".join(map(shown, value)) + ends[1]
+    found = plain(value)
+    if found is None or found.ndim or found.dtype.kind == "c":
+        return short(value)
+    return f"{float(found):.6g}"
+
+
+def short(value: Any, most: int = 60) -> str:
+    """A value as Python shows it, in one line, cut where it is long."""
     try:
-        return f"{float(value):.6g}" if math.isfinite(value) else str(float(value))
-    except (TypeError, ValueError):
-        return _short(value)
-
-
-def _short(value: Any, most: int = 60) -> str:
-    text = " ".join(repr(value).split())
+        text = " ".join(repr(value).split())
+    except Exception:  # of a class of the learner's, or of a number of thousands of digits
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= most else text[: most - 2] + " …"

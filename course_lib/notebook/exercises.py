@@ -5,6 +5,7 @@ The check that a learner sees and the hidden test that gives the points ask the 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 from collections.abc import Iterator, Mapping
@@ -61,6 +62,9 @@ class Exercise:
             return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
 
     def _ask(self, criterion: Criterion, answer: Any) -> Verdict:
+        if not callable(answer):
+            reason = f"This is no function or class: hand over `{self.name}` as it is, without calling it."
+            return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
         try:
             return criterion(answer)
         except (NotImplementedError, CheckFailed):
@@ -110,14 +114,8 @@ class Exercises:
 
     def _of(self, answer: Any, names: Mapping[str, Any]) -> Exercise | None:
         """The exercise that an answer is to: by its own name, or, as a lambda has none, by that in the notebook."""
-        if not callable(answer):
-            return None
-        try:
-            name = answer.__name__
-        except Exception:
-            name = None
-        if isinstance(name, str) and name in self._exercises:
-            return self._exercises[name]
+        with contextlib.suppress(Exception):  # of an answer's own making
+            return self._exercises[answer.__name__]
         return next((one for name, one in self._exercises.items() if name in names and names[name] is answer), None)
 
     def _no_exercise(self) -> str:

@@ -109,13 +109,15 @@ def is_learners(error: BaseException) -> bool:
     return called_otherwise or learners_place(error) is not None
 
 
-def learners_place(error: BaseException) -> tuple[str, str] | None:
-    """The innermost function of a learner's that an error passed, and where in it, as "line 3 of your cell"."""
+def learners_place(error: BaseException | None) -> tuple[str, str] | None:
+    """The innermost function of a learner's that an error, or its cause, passed, and where: "line 3 of your cell"."""
     place = None
-    for frame, line in traceback.walk_tb(error.__traceback__):
-        if _is_learners_code(frame):
-            file = Path(frame.f_code.co_filename)
-            place = frame.f_code.co_name, f"line {line} of {file.name if file.is_file() else 'your cell'}"
+    while error is not None and place is None:
+        for frame, line in traceback.walk_tb(error.__traceback__):
+            if _is_learners_code(frame):
+                file = Path(frame.f_code.co_filename)
+                place = frame.f_code.co_name, f"line {line} of {file.name if file.is_file() else 'your cell'}"
+        error = error.__cause__
     return place
 
 

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.notebook.answers import array, case, compare, number, returned, several, unchanged
+from course_lib.notebook.answers import (
+    array,
+    case,
+    compare,
+    items,
+    number,
+    plain,
+    returned,
+    several,
+    short,
+    unchanged,
+)
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.notebook.update_rules import (
@@ -30,25 +41,28 @@ CASES = ((12, 4), (10, 3), (1279, 64), (7, 1), (5, 8))  # examples, batch size; 
 
 
 def _batches(function: Callable, examples: int, size: int, epoch: int = 0, seed: int = 0) -> list[np.ndarray]:
-    return [np.asarray(batch) for batch in returned(function(examples, size, epoch, seed))]
-
-
-def _judge_form(batches: Sequence[np.ndarray], examples: int) -> None:
+    """The batches, each of which has numbers of examples in it."""
+    batches = items(function(examples, size, epoch, seed), "a list of arrays, the batches, is expected")
     if not batches:
         raise Wrong("there is no batch; return a list of arrays.")
-    for place, batch in enumerate(batches):
-        if batch.ndim != 1 or not np.issubdtype(batch.dtype, np.integer):
-            raise Wrong(f"batch {place} is {batch.dtype} of shape {batch.shape}; it should be a list of whole numbers.")
-        outside = batch[(batch < 0) | (batch >= examples)]
-        if len(outside):
-            raise Wrong(f"batch {place} holds example {outside[0]}, but they are numbered from 0 to {examples - 1:,}.")
+    return [_whole_numbers(batch, f"batch {place}", examples) for place, batch in enumerate(batches)]
+
+
+def _whole_numbers(value: Any, what: str, examples: int) -> np.ndarray:
+    batch = plain(value)
+    if batch is None or batch.ndim != 1 or batch.dtype.kind not in "iu":
+        got = short(value) if batch is None else f"{batch.dtype} of shape {batch.shape}"
+        raise Wrong(f"{what} is {got}; it should be a list of whole numbers.")
+    outside = batch[(batch < 0) | (batch >= examples)]
+    if len(outside):
+        raise Wrong(f"{what} holds example {outside[0]}, but they are numbered from 0 to {examples - 1:,}.")
+    return batch
 
 
 def _judge_each_once(function: Callable) -> None:
     for examples, size in CASES:
         with case(f"{examples:,} examples in batches of {size}"):
             batches = _batches(function, examples, size)
-            _judge_form(batches, examples)
             times = np.bincount(np.concatenate(batches), minlength=examples)
             missing = np.count_nonzero(times == 0)
             if times.max() > 1:

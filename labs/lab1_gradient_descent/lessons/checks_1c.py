@@ -17,7 +17,7 @@ import numpy as np
 from course_lib.notebook.answers import array, compare, returned, shown, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
-from labs.lab1_gradient_descent.lessons.simulated_fit import Epoch, Played, play
+from labs.lab1_gradient_descent.lessons.simulated_fit import Epoch, Played, play, require_callback
 
 # Pieces of unequal length: each mistake then gives another number.
 RUN = (
@@ -292,6 +292,7 @@ def _network() -> Any:
 
 def _fit(callback: Any) -> int:
     """Two epochs of a tiny network, 20 images in batches of 8, with validation; return how many were run."""
+    require_callback(callback)
     x, y = np.linspace(-1, 1, 40).reshape(20, 2), np.arange(20) % 2
     history = _network().fit(
         x, y, batch_size=8, epochs=2, validation_data=(x, y), validation_batch_size=20, verbose=0, callbacks=[callback]

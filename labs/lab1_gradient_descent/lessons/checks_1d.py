@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import array, compare, number, returned, unchanged
+from course_lib.notebook.answers import array, compare, number, plain, returned, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -222,7 +222,7 @@ def _gradient_of(layer: int) -> Callable[[Callable], None]:
             answer = returned(backward(weights, inputs, slope))
         if not isinstance(answer, (list, tuple)) or len(answer) != len(weights):
             raise Wrong(f"return a list of {len(weights)} arrays, the gradient by each layer's weights.")
-        shapes = [np.shape(one) for one in answer]
+        shapes = [getattr(plain(one), "shape", None) for one in answer]
         expected_shapes = [w.shape for w in weights]
         if shapes != expected_shapes and shapes[::-1] == expected_shapes:
             raise Wrong("the list begins with the last layer: turn it round.")

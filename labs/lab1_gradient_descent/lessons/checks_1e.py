@@ -77,10 +77,14 @@ def _extrapolates(noise: np.ndarray) -> Callable[[Callable], None]:
 def _any_size(extrapolate: Callable) -> None:
     errors = 2.0 * SIZES**-0.35
     try:
-        several = [float(extrapolate(list(SIZES), list(errors), at)) for at in (50.0, 1e6)]
+        found = [extrapolate(list(SIZES), list(errors), at) for at in (50.0, 1e6)]
     except TypeError:
         raise Wrong("sizes and errors may be lists: `np.log` takes them, arithmetic does not.") from None
-    compare(several, [float(2.0 * at**-0.35) for at in (50.0, 1e6)], "at 50 and at 1,000,000 images the errors")
+    compare(
+        [number(one) for one in found],
+        [float(2.0 * at**-0.35) for at in (50.0, 1e6)],
+        "at 50 and at 1,000,000 images the errors",
+    )
 
 
 EXERCISES = Exercises(

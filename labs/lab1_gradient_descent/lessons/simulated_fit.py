@@ -57,8 +57,23 @@ class Played:
     clock: Clock
 
 
+def require_callback(callback: Any) -> None:
+    """Raise Wrong for what Keras can't call."""
+    from tensorflow import keras
+
+    if not isinstance(callback, keras.callbacks.Callback):
+        raise Wrong("it makes no callback: `class …(keras.callbacks.Callback):`.")
+    for name in dir(keras.callbacks.Callback):
+        if name.startswith(("on_", "set_")) and not callable(getattr(callback, name)):
+            raise Wrong(f"its `{name}` is no method.")
+
+
 def play(callback: Any, script: Sequence[Epoch]) -> Played:
-    """Call the callback's methods as `fit` does; end after the epoch in which it sets the model's `stop_training`."""
+    """Call the callback's methods as `fit` does; end after the epoch in which it sets the model's `stop_training`.
+
+    Raises Wrong for what is no callback.
+    """
+    require_callback(callback)
     model = SimpleNamespace(stop_training=False)
     moments: list[dict[str, float]] = []
     with _clock() as clock:

@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook.answers import array, case, compare, number, returned, same, several, shown, unchanged
+from course_lib.notebook.answers import (
+    array,
+    case,
+    compare,
+    number,
+    returned,
+    same,
+    several,
+    short,
+    shown,
+    unchanged,
+)
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -78,11 +90,9 @@ def _arrivals() -> pd.DataFrame:
 
 def _by_rank(result: Any) -> list[float]:
     returned(result)
-    try:
-        return [float(result[rank]) for rank in range(3)]
-    except (KeyError, IndexError, TypeError, ValueError):
-        what = f"an array of shape {np.shape(result)}" if np.ndim(result) else repr(result)
-        raise Wrong(f"result[rank] should be the mean lateness of that rank, but the result is {what}.") from None
+    with contextlib.suppress(Exception):  # whatever an array, a table or a dict raises where there is no such entry
+        return [number(result[rank], finite=False) for rank in range(3)]
+    raise Wrong(f"result[rank] should be the mean lateness of that rank, but the result is {short(result)}.")
 
 
 def _after_first(table: pd.DataFrame, keys: list[str], how: str = "mean") -> list[float]:
@@ -212,12 +222,12 @@ def _never_slower(answer: Callable) -> None:
     for plain, compressed in NEVER_SLOWER:
         with case(f"(seconds, bytes) plain {plain}, compressed {compressed}"):
             try:
-                got = returned(answer(plain, compressed))
+                got = number(answer(plain, compressed), finite=False)
             except ZeroDivisionError:
                 raise Wrong("both take equally long without a cable, and you divide by 0.") from None
             if got != np.inf:
                 raise Wrong(
-                    f"compression costs no time here and saves bytes: it pays on every link, so inf; it is {got!r}."
+                    f"compression costs no time here and saves bytes: it pays on every link, so inf; it is {got:g}."
                 )
 
 
@@ -372,6 +382,7 @@ def _amdahl(serial: float, ranks: np.ndarray) -> np.ndarray:
 
 
 def _fitted(answer: Callable, ranks: np.ndarray, speedup: np.ndarray) -> float:
+    ranks, speedup = ranks.copy(), speedup.copy()
     with unchanged(ranks, speedup):
         return number(answer(ranks, speedup))
 

@@ -16,9 +16,9 @@ from unittest import mock
 import numpy as np
 
 from course_lib.cost import failures
-from course_lib.notebook.answers import array, case, compare, name_mistake, number, returned, unchanged
+from course_lib.notebook.answers import array, case, compare, function, name_mistake, number, returned, shown, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
-from course_lib.notebook.judging import Criterion, Wrong
+from course_lib.notebook.judging import Criterion, Wrong, said
 from labs.lab2_horovod.lessons import fault_injection
 
 # examples_at
@@ -174,25 +174,38 @@ def _equal(one: Any, other: Any) -> bool:
 
 def _resumed(answer: Any, stopped: Any) -> Any:
     """A fresh training that got the checkpoint of `stopped`, by way of a file."""
-    state = returned(answer.take(stopped), "`take`")
+    state = returned(function(answer, "take")(stopped), "`take`")
     try:
         state = pickle.loads(pickle.dumps(state))
     except Exception as error:
         raise Wrong(f"what `take` returns can't be written to a file ({type(error).__name__}: {error}).") from None
     fresh = _training(seed=5)
-    answer.put_back(fresh, state)
+    function(answer, "put_back")(fresh, state)
     return fresh
+
+
+@contextlib.contextmanager
+def _put_back_whole() -> Iterator[None]:
+    """What a training raises in here comes from what `put_back` has left it with."""
+    try:
+        yield
+    except Exception as error:
+        raise Wrong(
+            f"after `put_back` a training can't go on ({said(error)}): put back what `take` was given."
+        ) from error
 
 
 def _put_back(kind: str) -> Callable[[Any], None]:
     def judge(answer: Any) -> None:
         stopped = _stopped()
         fresh = _resumed(answer, stopped)
-        for (part, name, wanted), (_, _, found) in zip(_state(stopped), _state(fresh)):
+        with _put_back_whole():
+            resumed = _state(fresh)
+        for (part, name, wanted), (_, _, found) in zip(_state(stopped), resumed):
             if part == kind and not _equal(wanted, found):
                 differs = "differs from the stopped one's"
                 if isinstance(wanted, (int, float)):
-                    differs = f"is {found:g} in place of {wanted:g}"
+                    differs = f"is {shown(found)} in place of {wanted:g}"
                 raise Wrong(f"in a fresh training that gets the checkpoint, {name} {differs}.")
 
     return judge
@@ -201,14 +214,19 @@ def _put_back(kind: str) -> Callable[[Any], None]:
 def _a_copy(answer: Any) -> None:
     training = _stopped()
     before = _state(training)
-    in_a_file = _state(_resumed(answer, training))
+    resumed = _resumed(answer, training)
+    with _put_back_whole():
+        in_a_file = _state(resumed)
     state = returned(answer.take(training), "`take`")
-    for _ in range(3):
-        training.advance()
+    with _put_back_whole():  # `take` may have changed it, too
+        for _ in range(3):
+            training.advance()
     answer.put_back(training, state)
+    with _put_back_whole():
+        after = _state(training)
     differing = [
         (_equal(wanted, kept), name)
-        for (_, name, wanted), (_, _, kept), (_, _, found) in zip(before, in_a_file, _state(training))
+        for (_, name, wanted), (_, _, kept), (_, _, found) in zip(before, in_a_file, after)
         if not _equal(wanted, found)
     ]
     if differing:
@@ -220,9 +238,10 @@ def _a_copy(answer: Any) -> None:
 def _goes_on(answer: Any) -> None:
     straight = _stopped()
     fresh = _resumed(answer, straight)
-    for _ in range(9):
-        straight.advance()
-        fresh.advance()
+    with _put_back_whole():
+        for _ in range(9):
+            straight.advance()
+            fresh.advance()
     weights = zip(straight.model.get_weights(), fresh.model.get_weights())
     largest = max(float(np.abs(a - b).max()) for a, b in weights)
     if largest:
@@ -244,14 +263,19 @@ def _example(seed: int) -> dict:
     return {"weights": [values, values[:10]], "step": seed, "best": 0.5, "name": "run", "random": {"state": 2**100}}
 
 
+def _save(answer: Any, path: Path, state: dict) -> None:
+    function(answer, "save")(path, state)
+    if not path.is_file():
+        files = sorted(os.listdir(path.parent))
+        raise Wrong(f"after `save` there is no file {path.name}, but {', '.join(files) or 'none at all'}.")
+
+
 def _round_trip(answer: Any) -> None:
     with _path() as path:
         for seed in (1, 2):
-            answer.save(path, _example(seed))
+            _save(answer, path, _example(seed))
             files = sorted(os.listdir(path.parent))
-            if not path.exists():
-                raise Wrong(f"after `save` there is no file {path.name}, but {', '.join(files) or 'none at all'}.")
-            state = answer.load(path)
+            state = function(answer, "load")(path)
             if not _equal(state, _example(seed)):
                 which = "the first state" if seed == 2 and _equal(state, _example(1)) else type(state).__name__
                 raise Wrong(f"`load` returns {which}, not what `save` was given.")
@@ -263,14 +287,17 @@ def _round_trip(answer: Any) -> None:
 def _atomic(answer: Any) -> None:
     for share in (0.5, 0.02):
         with _path() as path, case(f"killed when {share:.0%} of the new checkpoint was written"):
-            answer.save(path, _example(1))
+            _save(answer, path, _example(1))
             limit = int(share * path.stat().st_size)
-            fault_injection.while_writing(answer.save, path, _example(2), limit)
+            try:
+                fault_injection.while_writing(answer.save, path, _example(2), limit)
+            except RuntimeError as error:
+                raise Wrong(f"`save` fails: {error}") from error
             if not path.exists():
                 raise Wrong("it leaves none at all: the old one goes only when the new one is whole.")
             if path.stat().st_size <= limit:
                 raise Wrong("it leaves a torn file and the old one is gone: write another file, then rename it.")
-            if not _equal(answer.load(path), _example(1)):
+            if not _equal(function(answer, "load")(path), _example(1)):
                 raise Wrong("it leaves something else than the old one.")
             if len(os.listdir(path.parent)) == 1:
                 raise Wrong("the draft is in another folder: a rename is atomic within one file system only.")
@@ -287,12 +314,12 @@ def _whole_at_every_moment(answer: Any) -> None:
                 content = path.read_bytes() if path.exists() else None
                 seen.setdefault(content, called.__name__ if event == "c_return" else frame.f_code.co_name)
 
-        answer.save(path, _example(1))
+        _save(answer, path, _example(1))
         old = path.read_bytes()
         before = sys.getprofile()
         sys.setprofile(look)
         try:
-            answer.save(path, _example(2))
+            _save(answer, path, _example(2))
         finally:
             sys.setprofile(before)
         new = path.read_bytes()
@@ -317,7 +344,7 @@ def _on_the_disk(answer: Any) -> None:
             synced.append((path.exists(), os.fstat(file.fileno() if hasattr(file, "fileno") else file).st_size))
 
         with mock.patch("os.fsync", fsync):
-            answer.save(path, {"step": 1, "weights": [0.5] * 10})  # so short that it fits into Python's buffer
+            _save(answer, path, {"step": 1, "weights": [0.5] * 10})  # so short that it fits into Python's buffer
         size = path.stat().st_size
     if not synced:
         raise Wrong(
@@ -332,8 +359,10 @@ def _on_the_disk(answer: Any) -> None:
 
 def _refuses(answer: Any) -> None:
     with _path() as path:
-        answer.save(path, _example(1))
+        _save(answer, path, _example(1))
         whole = path.read_bytes()
+        if len(whole) < 1000:
+            raise Wrong(f"the file has {len(whole):,} bytes: that can't be all of the state.")
         middle = len(whole) // 2
         damaged = {f"cut to {n:,} bytes": whole[:n] for n in (middle, len(whole) - 1, 20, 0)}
         damaged["with one bit flipped in the middle"] = (
@@ -347,8 +376,8 @@ def _refuses(answer: Any) -> None:
 
 def _refused(answer: Any, path: Path) -> None:
     try:
-        answer.load(path)
-    except NotImplementedError:
+        function(answer, "load")(path)
+    except (NotImplementedError, Wrong):
         raise
     except ValueError as error:
         if path.name not in str(error):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from course_lib.notebook.answers import case, compare, number, returned, several
+from course_lib.notebook.answers import case, compare, items, number, plain, returned, several
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -185,8 +185,12 @@ def _limited(growth: Callable) -> None:
 
 
 def _whole_batches(growth: Callable) -> None:
-    sizes = [size for _, size, _ in returned(growth(0.3, 48, [1, 4], 3, 200))]
-    if any(isinstance(size, float) or int(size) != size for size in sizes):
+    stages = items(growth(0.3, 48, [1, 4], 3, 200), "a list of stages is expected")
+    parts = "an epoch", "a batch size", "a learning rate"
+    sizes = [several(stage, *parts, what="as a stage it")[1] for stage in stages]
+    for size in sizes:
+        number(size, "as a batch size it")
+    if any(plain(size).dtype.kind == "f" for size in sizes):
         raise Wrong(f"the batch sizes are {', '.join(map(str, sizes))}; they should be whole numbers.")
 
 

@@ -169,13 +169,24 @@ def _products(power_iteration: Callable) -> None:
 SCALE = np.array([2.0, 0.5, 3.0, 1.5])
 
 
+def _turned(relative_product: Callable, hessian: np.ndarray, scale: np.ndarray, v: np.ndarray) -> np.ndarray:
+    """What the function that is returned makes of v."""
+    turned = relative_product(lambda vector: hessian @ vector, scale)
+    if not callable(turned):
+        raise Wrong("it should return a function v → [d], as `product` is one; what it returns can't be called.")
+    try:
+        found = turned(v)
+    except TypeError as error:
+        raise Wrong(
+            f"it should return a function v → [d], as `product` is one; called with such a v: {error}."
+        ) from None
+    return array(found, v.shape, "for a vector it")
+
+
 def _scaled_hessian(relative_product: Callable) -> None:
     scale, v = SCALE.copy(), V.copy()
     with unchanged(scale, v):
-        turned = relative_product(lambda vector: HESSIAN @ vector, scale)
-        if not callable(turned):
-            raise Wrong("it should return a function v → [d], as `product` is one; what it returns can't be called.")
-        found = array(turned(v), v.shape, "for a vector it")
+        found = _turned(relative_product, HESSIAN, scale, v)
     mistakes = {
         "only v is scaled: the second derivative has a factor of s from each of its two sides.": HESSIAN @ (SCALE * V),
         "only the product is scaled: the second derivative has a factor of s from each of its two sides.": SCALE
@@ -195,8 +206,7 @@ def _same_function(relative_product: Callable) -> None:
     found = []
     for factor in (np.ones(4), np.array([4.0, 4.0, 1.0, 1.0])):  # w → factor · w, and the Hessian by the new weights
         hessian = HESSIAN / np.outer(factor, factor)
-        turned = relative_product(lambda v, hessian=hessian: hessian @ v, SCALE * factor)
-        found.append(array(turned(V.copy()), V.shape, "for a vector it"))
+        found.append(_turned(relative_product, hessian, SCALE * factor, V.copy()))
     if not same(found[1], found[0]):
         raise Wrong("one function, two of its weights four times as long: its products differ, and should be the same.")
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from course_lib.collectives import simulated
 from course_lib.collectives.simulated import DeadlockError, Outcome
-from course_lib.notebook.answers import array, case, name_mistake, number, several
+from course_lib.notebook.answers import array, case, name_mistake, number, several, short
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab5_precision_and_memory.lessons import narrow_training as training
@@ -285,11 +285,11 @@ def _within(ranks: int, budget: int, spread: float) -> Callable[[Callable], str]
     def judge(choose: Callable) -> str:
         answer = choose(budget, ranks, lambda way, form: mean_error(1, way, form))
         way, form = several(answer, "the way", "the format")
-        if way not in training.WAYS:
-            raise Wrong(f"there is no way {way!r}: it is one of {', '.join(training.WAYS)}.")
+        if not isinstance(way, str) or way not in training.WAYS:
+            raise Wrong(f"there is no way {short(way)}: it is one of {', '.join(training.WAYS)}.")
         exponent, mantissa = several(form, "exponent bits", "mantissa bits", what="the format")
         if not (2 <= number(exponent) <= 8 and 0 <= number(mantissa) <= 23):
-            raise Wrong(f"the format {form} is none: 2 to 8 bits of exponent, 0 to 23 of mantissa.")
+            raise Wrong(f"the format {short(form)} is none: 2 to 8 bits of exponent, 0 to 23 of mantissa.")
         form = (int(exponent), int(mantissa))
         each, spent = wire.bits(form), wire.bits(form) * words(way, ranks)
         if spent > budget:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import array, case, compare, number, returned, unchanged
+from course_lib.notebook.answers import array, case, compare, function, items, number, returned, short, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab5_precision_and_memory.lessons import shards
@@ -260,9 +260,8 @@ def _as_late(prefetch: Callable) -> None:
 
 
 def _nothing_to_fetch(prefetch: Callable) -> None:
-    result = returned(prefetch([], []), "for no arrays it")
-    if len(result):
-        raise Wrong(f"for no arrays it returns {result}; an empty list is expected.")
+    if result := items(prefetch([], []), "an empty list is expected", "for no arrays it"):
+        raise Wrong(f"for no arrays it returns {short(result)}; an empty list is expected.")
 
 
 # Sharded
@@ -309,11 +308,11 @@ def _train(sharded: Any, network: shards.Network, ranks: int) -> tuple[list, np.
             made[rank].append(len(adam.mean))
             return adam
 
-        optimizer, weights = sharded(me, start.copy(), make), start.copy()
+        step, weights = function(sharded(me, start.copy(), make), "step"), start.copy()
         for _ in range(STEPS):
             gradient = network.gradient(weights, x[rank::ranks], y[rank::ranks])
             given = weights.copy()
-            following = array(optimizer.step(given, gradient), start.shape, f"`step` on rank {rank} of {ranks}").copy()
+            following = array(step(given, gradient), start.shape, f"`step` on rank {rank} of {ranks}").copy()
             changed.append(not np.array_equal(given, weights))
             weights = following
         return weights

@@ -137,8 +137,11 @@ def _recovers(pruned_share: Callable) -> None:
 
 
 def _small_error(pruned_share: Callable) -> str:
-    found = float(sparse_regression.errors(pruned_share).mean())
-    shares = [pruned_share(update, 200, 0.95) for update in range(200)]
+    def share(update: int, updates: int, final: float) -> float:
+        return number(pruned_share(update, updates, final))
+
+    found = float(sparse_regression.errors(share).mean())
+    shares = [share(update, 200, 0.95) for update in range(200)]
     steps = np.diff(shares, prepend=0.0)
     if found <= GOOD:
         return f"The error is {found:.2g}; asked for was {GOOD:g}."

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import array, case, compare, number, returned, several
+from course_lib.notebook.answers import array, case, compare, function, items, number, plain, same, several
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.parallel.group import CollectiveError, Group, rehearse
@@ -52,10 +52,11 @@ def _arrays(ranks: int, *shape: int, seed: int = 0) -> list[np.ndarray]:
 
 
 def _broadcast(adjoint: Any) -> None:
+    broadcast = function(adjoint, "broadcast")
     for ranks in (2, 4):
         y = _arrays(ranks, 3, 2)
         found = [array(value, (3, 2), f"rank {rank}") for rank, (value, _) in enumerate(
-            _rehearsed(lambda group, mine: adjoint.broadcast(group, mine.copy(), ROOT), ranks, y))]  # fmt: skip
+            _rehearsed(lambda group, mine: broadcast(group, mine.copy(), ROOT), ranks, y))]  # fmt: skip
         total = np.sum(y, axis=0)
         right = np.array([total * (rank == ROOT) for rank in range(ranks)])
         with case(f"{ranks} ranks, root {ROOT}"):
@@ -81,9 +82,10 @@ def _broadcast(adjoint: Any) -> None:
 
 
 def _all_gather(adjoint: Any) -> None:
+    all_gather = function(adjoint, "all_gather")
     for ranks in (2, 4):
         y = _arrays(ranks, 3, 2 * ranks)
-        both = _rehearsed(lambda group, mine: adjoint.all_gather(group, mine.copy()), ranks, y)
+        both = _rehearsed(lambda group, mine: all_gather(group, mine.copy()), ranks, y)
         with case(f"{ranks} ranks"):
             found = np.array([array(value, (3, 2), f"rank {rank}") for rank, (value, _) in enumerate(both)])
             mine = np.array([np.split(part, ranks, axis=1)[rank] for rank, part in enumerate(y)])
@@ -101,9 +103,10 @@ def _all_gather(adjoint: Any) -> None:
 
 
 def _all_reduce(adjoint: Any) -> None:
+    all_reduce = function(adjoint, "all_reduce")
     for ranks in (2, 4):
         y = _arrays(ranks, 3, 2)
-        both = _rehearsed(lambda group, mine: adjoint.all_reduce(group, mine.copy()), ranks, y)
+        both = _rehearsed(lambda group, mine: all_reduce(group, mine.copy()), ranks, y)
         with case(f"{ranks} ranks"):
             found = np.array([array(value, (3, 2), f"rank {rank}") for rank, (value, _) in enumerate(both)])
             right = np.array([np.sum(y, axis=0)] * ranks)
@@ -121,18 +124,15 @@ def _all_reduce(adjoint: Any) -> None:
 
 
 def _all_to_all(adjoint: Any) -> None:
+    all_to_all = function(adjoint, "all_to_all")
     for ranks in (2, 4):
         y = [[_random(rank, other).normal(size=(1 + rank + 2 * other, 2)) for other in range(ranks)]
              for rank in range(ranks)]  # fmt: skip
-        both = _rehearsed(lambda group, mine: adjoint.all_to_all(group, [part.copy() for part in mine]), ranks, y)
+        both = _rehearsed(lambda group, mine: all_to_all(group, [part.copy() for part in mine]), ranks, y)
         with case(f"{ranks} ranks"):
             for rank, (value, _) in enumerate(both):
-                returned(value, f"rank {rank}")
-                right = [y[other][rank] for other in range(ranks)]
-                same = len(value) == ranks and all(
-                    np.shape(a) == b.shape and np.allclose(a, b) for a, b in zip(value, right)
-                )
-                if not same:
+                parts = items(value, "a list of arrays is expected", f"rank {rank}")
+                if not same(parts, [y[other][rank] for other in range(ranks)]):
                     raise Wrong(
                         f"rank {rank} must get back, from each rank, the gradient by what it had given to that rank: "
                         "who has it now, and in which place of its list?"
@@ -141,9 +141,10 @@ def _all_to_all(adjoint: Any) -> None:
 
 def _little(adjoint: Any) -> None:
     """The cheapest way, of those which Horovod offers."""
+    all_gather = function(adjoint, "all_gather")
     for ranks in (2, 4):
         y = _arrays(ranks, 3, 2 * ranks)
-        both = _rehearsed(adjoint.all_gather, ranks, y)
+        both = _rehearsed(all_gather, ranks, y)
         least = (ranks - 1) / ranks * y[0].size
         if both[0][1].sent > least + 1e-9:
             raise Wrong(
@@ -168,15 +169,16 @@ def _part(x: np.ndarray, group: Group, axis: int) -> np.ndarray:
 
 
 def _columns(cut: Any) -> None:
+    columns = function(cut, "columns")
     d = _dense()
     whole = d["x"] @ d["w"] + d["b"]
     for ranks in SIZES:
         both = _rehearsed(
-            lambda group: cut.columns(group, d["x"].copy(), _part(d["w"], group, 1), _part(d["b"], group, 0)), ranks
+            lambda group: columns(group, d["x"].copy(), _part(d["w"], group, 1), _part(d["b"], group, 0)), ranks
         )
         with case(f"columns, {ranks} rank{'s' * (ranks > 1)}"):
             for rank, (value, group) in enumerate(both):
-                if np.shape(value) == whole.shape and ranks > 1:
+                if getattr(plain(value), "shape", None) == whole.shape and ranks > 1:
                     raise Wrong("the columns are gathered: each rank is to go on with its own.")
                 right = np.split(whole, ranks, axis=1)[rank]
                 found = array(value, right.shape, f"rank {rank}")
@@ -191,11 +193,12 @@ def _columns(cut: Any) -> None:
 
 
 def _columns_back(cut: Any) -> None:
+    columns_back = function(cut, "columns_back")
     d = _dense()
     right = d["slope"] @ d["w"].T, d["x"].T @ d["slope"], d["slope"].sum(0)
     for ranks in SIZES:
         both = _rehearsed(
-            lambda group: cut.columns_back(
+            lambda group: columns_back(
                 group, d["x"].copy(), _part(d["w"], group, 1), _part(d["slope"], group, 1)
             ),
             ranks,
@@ -247,11 +250,12 @@ def _once(group: Group, ranks: int, numbers: int) -> None:
 
 
 def _rows(cut: Any) -> None:
+    rows = function(cut, "rows")
     d = _dense()
     whole, bias = d["x"] @ d["w"] + d["b"], d["b"]
     for ranks in SIZES:
         both = _rehearsed(
-            lambda group: cut.rows(group, _part(d["x"], group, 1), _part(d["w"], group, 0), d["b"].copy()), ranks
+            lambda group: rows(group, _part(d["x"], group, 1), _part(d["w"], group, 0), d["b"].copy()), ranks
         )
         with case(f"rows, {ranks} rank{'s' * (ranks > 1)}"):
             for rank, (value, group) in enumerate(both):
@@ -272,11 +276,12 @@ def _rows(cut: Any) -> None:
 
 
 def _rows_back(cut: Any) -> None:
+    rows_back = function(cut, "rows_back")
     d = _dense()
     by_x, by_w, by_b = d["slope"] @ d["w"].T, d["x"].T @ d["slope"], d["slope"].sum(0)
     for ranks in SIZES:
         both = _rehearsed(
-            lambda group: cut.rows_back(group, _part(d["x"], group, 1), _part(d["w"], group, 0), d["slope"].copy()),
+            lambda group: rows_back(group, _part(d["x"], group, 1), _part(d["w"], group, 0), d["slope"].copy()),
             ranks,
         )
         with case(f"rows_back, {ranks} rank{'s' * (ranks > 1)}"):
@@ -391,14 +396,17 @@ def _loss(logits: np.ndarray, labels: np.ndarray) -> tuple[np.ndarray, np.ndarra
     return np.log(e.sum(1)) - logits[rows, labels], slope
 
 
-def _entropies(answer: Callable, ranks: int, logits: np.ndarray, labels: np.ndarray) -> list[tuple[Any, Group]]:
+def _entropies(answer: Callable, ranks: int, logits: np.ndarray, labels: np.ndarray) -> list[tuple[tuple, Group]]:
+    """Of each rank (loss, gradient), which may hold infinities, and its group."""
+
     def program(group: Group) -> Any:
         return answer(group, _part(logits, group, 1), labels.copy())
 
-    both = _rehearsed(program, ranks)
-    for rank, (value, _) in enumerate(both):
-        several(value, "the loss", "the gradient", what=f"rank {rank}")
-    return both
+    found, shape = [], (len(logits), logits.shape[1] // ranks)
+    for rank, (value, group) in enumerate(_rehearsed(program, ranks)):
+        loss, slope = several(value, "the loss", "the gradient", what=f"rank {rank}")
+        found.append(((number(loss, "the loss", finite=False), array(slope, shape, "the gradient")), group))
+    return found
 
 
 def _mean_loss(answer: Callable) -> None:
@@ -448,7 +456,7 @@ def _entropy_slope(answer: Callable) -> None:
                 wrapped = everywhere.copy()
                 wrapped[np.arange(6), labels % right.shape[1]] -= 1
                 compare(
-                    array(value[1], right.shape, "the gradient"),
+                    value[1],
                     right / 6,
                     "the gradient",
                     {
@@ -474,8 +482,8 @@ def _large_logits(answer: Callable) -> None:
                         "an exponential is too large or all are 0: take something off all logits of an example first, "
                         "the same on every rank."
                     )
-                compare(number(value[0]), each.mean(), "the loss", rtol=1e-6)
-                compare(np.asarray(value[1]), np.split(slope, 2, axis=1)[rank] / 6, "the gradient", atol=1e-9)
+                compare(value[0], each.mean(), "the loss", rtol=1e-6)
+                compare(value[1], np.split(slope, 2, axis=1)[rank] / 6, "the gradient", atol=1e-9)
 
 
 def _two_small(answer: Callable) -> None:

@@ -35,7 +35,7 @@ def _wide(enough: Callable) -> None:
         inputs, outputs, arithmetic, word = layer
         found = enough(*layer)
         with case(_told(*layer)):
-            if found is None or found == math.inf:
+            if found is None or number(found, finite=False) == math.inf:
                 raise Wrong(f"a batch of {right} is enough.")
             found, weights = number(found), inputs * outputs
             if found != int(found):
@@ -55,10 +55,11 @@ def _wide(enough: Callable) -> None:
 def _narrow(enough: Callable) -> None:
     for layer in NARROW:
         found = enough(*layer)
-        if found is None or found == math.inf:
+        if found is None or number(found, finite=False) == math.inf:
             continue
         with case(_told(*layer)):
-            if number(found) < 0:
+            found = number(found)
+            if found < 0:
                 raise Wrong(f"a batch of {found:g}? What does a negative answer of the equation mean?")
             raise Wrong(
                 f"{found:g} is not enough, and no batch is: every example takes more energy for moving its inputs and "

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import nct
 
 from course_lib import statistics
-from course_lib.notebook.answers import case, name_mistake, number, returned, several, unchanged
+from course_lib.notebook.answers import case, name_mistake, number, several, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab8_honest_benchmarks.lessons import noisy_curve
@@ -58,10 +58,12 @@ def _invariant(answer: Callable) -> None:
             f"in milliseconds the interval is {in_ms[1]:.3g} to {in_ms[2]:.3g}: a ratio must not depend on units."
         )
     _, other_low, other_high = _interval(answer, THEIRS, OURS)
-    if not np.allclose((1 / other_high, 1 / other_low), (low, high), rtol=1e-3):
+    with np.errstate(all="ignore"):
+        turned = 1 / np.array([other_high, other_low])
+    if not np.allclose(turned, (low, high), rtol=1e-3):
         raise Wrong(
             f"ours / theirs lies in {low:.3f} to {high:.3f}, and theirs / ours in {other_low:.3f} to {other_high:.3f}, "
-            f"which says {1 / other_high:.3f} to {1 / other_low:.3f}: who stands above the line must not matter. In "
+            f"which says {turned[0]:.3f} to {turned[1]:.3f}: who stands above the line must not matter. In "
             "which quantity does a ratio become a difference?"
         )
 
@@ -134,6 +136,8 @@ def _enough(answer: Callable) -> None:
 
 def _scales(answer: Callable) -> None:
     few, many = (number(answer(spread, 0.02), "`runs_needed`") for spread in (0.04, 0.08))
+    if few < 1:
+        raise Wrong(f"{few:g} runs: a whole number of runs, two or more, on each side.")
     if not 3.2 <= many / few <= 4.8:
         raise Wrong(
             f"for twice the spread it asks for {many / few:.1f} times as many runs: the spread of a mean falls with "
@@ -149,11 +153,7 @@ MOST_OFF_S = 1.3
 
 def _time(answer: Callable, seconds: np.ndarray, accuracy: np.ndarray, target: float) -> float:
     with unchanged(seconds, accuracy):
-        found = returned(answer(seconds, accuracy, target), "`time_to_target`")
-    found = np.asarray(found)
-    if found.dtype.kind not in "iuf" or found.ndim:
-        raise Wrong(f"`time_to_target` returns {found!r} where one number of seconds is expected.")
-    return float(found)
+        return number(answer(seconds, accuracy, target), "`time_to_target`", finite=False)
 
 
 def _finds(answer: Callable) -> None:
