@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -54,12 +56,16 @@ def test_where_it_cannot_be_told_what_others_computed_the_speed_is_kept(measured
 @pytest.mark.slow
 @pytest.mark.ranks
 @pytest.mark.alone
-def test_a_program_on_the_same_core_is_noticed(spinning, monkeypatch):
+def test_a_program_on_the_same_core_is_noticed(monkeypatch):
     monkeypatch.setattr(calibration, "ATTEMPTS", 1)
     cores = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {min(cores)})
     try:
-        with spinning(), pytest.raises(CourseError, match="too busy to be calibrated"):
-            calibration.measure(1)
+        with subprocess.Popen([sys.executable, "-c", "while True: pass"]) as program:
+            try:
+                with pytest.raises(CourseError, match="too busy to be calibrated"):
+                    calibration.measure(1)
+            finally:
+                program.kill()
     finally:
         os.sched_setaffinity(0, cores)

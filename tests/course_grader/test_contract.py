@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pandas as pd
 import pytest
 
-from course_grader.script import contract, criteria
+from course_grader.script import contract
 from course_lib import statistics
 from course_lib.ranks import launch
 from course_lib.system.errors import CourseError
@@ -115,52 +113,9 @@ class TestLarge:
         assert tried.max() - tried[1.6] > 0.05 and "in proportion to the batch far below" in text
 
 
-def test_the_marks_tell_as_surely_as_the_text_says():
-    """In one run, and in pairs of runs of a kind: every one with the next, and every one with every other."""
-    table = pd.read_csv(RESULTS / "marks.csv", comment="#")
-    table = table[table["kind"] != "unmarked"].sort_values(["kind", "seed"])
-    text = (ROOT / "assessment" / "README.md").read_text(encoding="utf-8")
-
-    def accused(one, other):
-        return min(one) < criteria.SURE_MARKED and np.mean([one, other], axis=0).min() < criteria.MIN_MARKED
-
-    def told(kinds):
-        runs = table[kinds][["margin_0", "margin_1"]].to_numpy()
-        number = sum(accused(*pair) for pair in zip(runs[::2], runs[1::2]))
-        return (runs.min(axis=1) < criteria.SURE_MARKED).sum(), number, len(runs)
-
-    def share(kinds):
-        margins = table[kinds].groupby("kind")[["margin_0", "margin_1"]]
-        every = [pair for _, rows in margins for pair in itertools.permutations(rows.to_numpy(), 2)]
-        return np.mean([accused(*pair) for pair in every])
-
-    standardised = table["kind"] == "standardised"
-    for kinds in (table["honest"], standardised, table["honest"] & ~standardised, ~table["honest"]):
-        doubt, number, runs = told(kinds)
-        row = next(line for line in text.splitlines() if f"| {runs} | {doubt}, " in line)
-        assert f"| {runs // 2} | {number}, " in row
-    assert share(table["honest"]) == pytest.approx(0.003, abs=5e-4) and "three honest pairs in a thousand" in text
-    assert share(standardised) == pytest.approx(0.04, abs=5e-3) and "four in a hundred" in text
-    assert share(~table["honest"]) == pytest.approx(0.98, abs=5e-3) and "two dishonest pairs in a hundred pass" in text
-    whole = pd.read_csv(RESULTS / "marks_cost.csv", comment="#")
-    known = whole.loc[whole["kind"] == "plain", ["margin_0", "margin_1"]].min(axis=1)
-    assert len(known) == 6 and (known >= criteria.SURE_MARKED).all() and "no honest run of six needs a second" in text
-
-
-@pytest.fixture
-def overhead():
-    """Per cent that the run takes longer when it is watched, and the ends of the 95 % interval."""
+def test_being_watched_costs_less_than_a_tenth():
+    """Of the seconds of a run, by the recorded pairs of runs."""
     runs = pd.read_csv(RESULTS / "overhead.csv", comment="#").set_index(["kind", "run"])
     bare, watched = runs.loc["bare"]["seconds"], runs.loc["assessed"]["run_seconds"]
-    more, half = statistics.paired(np.log(watched), np.log(bare))
-    return [100 * (np.exp(one) - 1) for one in (more, more - half, more + half)]
-
-
-def test_being_watched_costs_less_than_a_tenth(overhead):
-    assert round(overhead[0]) < 10
-
-
-def test_being_watched_costs_what_the_text_says(overhead):
-    middle, low, high = map(round, overhead)
-    told = f"{middle} % longer than `course run` takes for the\nsame script, {low} to {high} %"
-    assert told in (ROOT / "assessment" / "README.md").read_text(encoding="utf-8")
+    more, _ = statistics.paired(np.log(watched), np.log(bare))
+    assert np.exp(more) < 1.1
