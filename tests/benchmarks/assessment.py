@@ -113,7 +113,8 @@ def measured(evaluator: Evaluator, images: int | None) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         bundle = data.bundle("cifar10", Path(folder), test=False, limit=images)
         env = {**bundle.env, "COURSE_FAKE_GPUS": str(RANKS), **({"COURSE_SLICE": str(images)} if images else {})}
-        with Sandbox(REFERENCE, limits, RANKS, bundle.files, env, 960) as box, box.start(RANKS, patience=60) as run:
+        box = Sandbox(REFERENCE, limits, RANKS, files=bundle.files, env=env, seconds=960)
+        with box, box.start(RANKS, patience=60) as run:
             result = run.wait()
             weights = evaluator.evaluate(box.folder / "weights.h5")
     assert result.code == 0, result
