@@ -1,171 +1,151 @@
-"""Each step of the conversion, left out or done wrong in a plausible way, gets its marks and its reason."""
+"""Steps of the conversion, left out or done wrong in a plausible way, get their marks and their reasons from real runs.
+
+Mistakes that do not touch each other share a run, and the same script is run once. What a made-up record shows as well
+is in tests/labs/lab2/test_checks_2b.py.
+"""
 
 from __future__ import annotations
+
+import hashlib
 
 import pytest
 
 from course_lib.authoring import conversions
+from course_lib.notebook.judging import judge
+from course_lib.ranks import launch
 from labs.lab2_horovod.lessons import checks_2b, diagnosis_2b
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
-FULL = sum(criterion.max_points for criterion in checks_2b.STEPS)
+FULL = {criterion.id: criterion.max_points for criterion in checks_2b.STEPS}
+CONVERTED = conversions.converted()
 
 
-def verdicts(tmp_path, text: str, **settings) -> dict:
-    script = tmp_path / "fashion_mnist.py"
-    script.write_text(text)
-    return {v.id: v for v in checks_2b.verdicts(script, **settings)}
+@pytest.fixture(scope="module")
+def script(tmp_path_factory):
+    """script(text): a script of this text, at the same place each time, so that it is run once."""
+    folder = tmp_path_factory.mktemp("scripts")
+
+    def write(text):
+        path = folder / hashlib.sha256(text.encode()).hexdigest()[:9] / "fashion_mnist.py"
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        return path
+
+    return write
 
 
-def test_the_reference_gets_full_marks(tmp_path, controller):
-    got = verdicts(tmp_path, conversions.converted(), controller=controller)
-    assert {v.id: v.reason for v in got.values() if not v.passed} == {}
-    assert sum(v.points for v in got.values()) == FULL == 10
+def wrong(verdicts) -> dict[str, tuple[float, str]]:
+    """Steps that lose points → the points that are left, and the reason."""
+    assert all(verdict.hint for verdict in verdicts if not verdict.passed)
+    return {verdict.id: (verdict.points, verdict.reason) for verdict in verdicts if not verdict.passed}
 
 
-def test_a_serial_script_gets_nothing_whatever_it_prints(tmp_path):
+def test_the_reference_gets_full_marks(script, controller):
+    chosen = None if controller == launch.controllers()[0] else controller  # as the patients' checks have it
+    got = checks_2b.verdicts(script(CONVERTED), controller=chosen)
+    assert wrong(got) == {}
+    assert sum(verdict.points for verdict in got) == sum(FULL.values()) == 10
+
+
+def test_a_serial_script_gets_nothing_whatever_it_prints(script):
     boast = "print('Horovod initialised, gradients averaged, accuracy 1.000, passed: True')\n"
-    got = verdicts(tmp_path, boast + conversions.converted([]))
-    assert {v.id: v.points for v in got.values() if v.points} == {}
-    assert "strangers" in got["init"].reason
+    got = wrong(checks_2b.verdicts(script(boast + conversions.converted([]))))
+    assert {step: points for step, (points, _) in got.items()} == dict.fromkeys(FULL, 0)
+    assert "the 2 processes do not know of each other" in got["init"][1]
 
 
-OMITTED = {
-    "init": "No process called hvd.init()",
-    "gpu": "Every rank sees all GPUs",
-    "rate": "The learning rate is still 0.01",
-    "optimizer": "No gradients were all-reduced",
-    "broadcast": "Nothing was broadcast",
-    "data": "In the same step ranks 0 and 1 read the same images",
-    "rank0": "Ranks 0 and 1 wrote the trained network",
-    "metrics": "different values of",
-}
+def test_option_2_and_a_model_that_its_first_batch_builds_are_as_good(script):
+    text = CONVERTED
+    for old, new in (
+        ("seed=1)", "seed=1 + hvd.rank())"),
+        (".shard(hvd.size(), hvd.rank())", ".take(len(images) // hvd.size())"),
+        (", input_shape=x.shape[1:])", ")"),
+    ):
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    assert wrong(judge(checks_2b.gather(script(text)), checks_2b.STEPS)) == {}
 
 
-# Steps that are left out of one script: each must be noticed, and nothing else.
-TOGETHER = (("init",), ("optimizer",), ("data",), ("gpu", "rate", "metrics"), ("broadcast", "rank0"))
+def test_each_omission_is_noticed_and_nothing_else(script):
+    left_out = ("gpu", "rate", "data", "rank0")  # the others: see the patients below, and the made-up records
+    got = wrong(checks_2b.verdicts(script(conversions.converted(conversions.steps().keys() - {*left_out}))))
+    assert {step: points for step, (points, _) in got.items()} == dict.fromkeys(left_out, 0)
+    for step, reason in {
+        "gpu": "Every rank sees all GPUs",
+        "rate": "The learning rate is still 0.01",
+        "data": "In the same step ranks 0 and 1 read the same images",
+        "rank0": "Ranks 0 and 1 wrote the trained network",
+    }.items():
+        assert reason in got[step][1]
 
 
-def test_all_omissions_are_tried():
-    assert sorted(sum(TOGETHER, ())) == sorted(OMITTED) == sorted(conversions.steps())
+def test_each_patient_shows_what_its_omission_does(script, monkeypatch, capsys):
+    records, gather = {}, checks_2b.gather
 
+    def kept(path, *args, **settings):
+        record = records[path.name] = gather(path, *args, **settings)
+        return record
 
-@pytest.mark.parametrize("left_out", TOGETHER, ids="+".join)
-def test_each_omission_is_noticed(left_out, tmp_path):
-    got = verdicts(tmp_path, conversions.converted([name for name in conversions.steps() if name not in left_out]))
-    for step in left_out:
-        assert got[step].points == 0
-        assert OMITTED[step] in got[step].reason
-        assert got[step].hint
-    if "init" not in left_out:  # nothing else works without it
-        assert {v.id for v in got.values() if not v.passed} - {*left_out} <= {"metrics"}
+    path = script(CONVERTED)
+    monkeypatch.setattr(checks_2b, "gather", kept)
+    seen = {patient: diagnosis_2b.examine(patient, path) for patient in "ABC"}
+    first, end, loss = "weights after the first step", "weights at the end", "loss reported at the end"
 
+    def equal(row):
+        return [seen[patient].loc[row].nunique() == 1 for patient in "ABC"]
 
-def test_half_of_the_way_gets_half_of_the_marks(tmp_path):
-    steps = list(conversions.steps())
-    first, then = steps[:4], steps[4:]
-    got = verdicts(tmp_path, conversions.converted(first))
-    assert {v.id for v in got.values() if v.passed} == {*first}
-    assert {v.id for v in got.values() if not v.passed} == {*then}
+    assert (equal(first), equal(end)) == ([False, True, True], [False, True, False])
+    assert (equal(loss), equal("brightness of the first three")) == ([True, False, True], [False] * 3)
+    assert "validation accuracy" in capsys.readouterr().out
+    for patient, step, reason in (
+        ("A", "broadcast", "Nothing was broadcast"),
+        ("B", "metrics", "different values of"),
+        ("C", "optimizer", "No gradients were all-reduced"),
+    ):
+        got = wrong(judge(records[f"patient_{patient}.py"], checks_2b.STEPS))
+        assert [*got] == [step] and got[step][0] == 0 and reason in got[step][1]
 
 
 LATE = """
 gpus = tf.config.list_physical_devices("GPU")
 tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
 """
-
-WRONG = {
+SHARD = "    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(batch_size, drop_remainder=True)\n"
+TAKE = "    dataset = dataset.take(len(images) // (batch_size * hvd.size()))\n"
+MISTAKES = {  # edit, step, points that are left, reason
     "the rate scaled by the root": (
-        ("args.lr * hvd.size()", "args.lr * hvd.size() ** 0.5"),
-        "rate", 0, "linear scaling makes it",
-    ),
-    "the rate scaled by the rank": (
-        ("args.lr * hvd.size()", "args.lr * (1 + hvd.rank())"),
-        "rate", 0, "different learning rates: 0.01, 0.02",
+        ("args.lr * hvd.size()", "args.lr * hvd.size() ** 0.5"), "rate", 0, "linear scaling makes it",
     ),
     "all ranks on the first GPU": (
-        ("gpus[hvd.local_rank()], \"GPU\"", "gpus[0], \"GPU\""),
-        "gpu", 0, "Rank 1 keeps GPU 0 in place of 1",
+        ('gpus[hvd.local_rank()], "GPU"', 'gpus[0], "GPU"'), "gpu", 0, "Rank 1 keeps GPU 0; it should keep 1, its own",
     ),
-    "wrapped after compile": (
-        ("optimizer = hvd.DistributedOptimizer(optimizer)\nmodel.compile(", "model.compile("),
-        "optimizer", 0, "No gradients were all-reduced",
-    ),
-    "unequal numbers of batches": (
-        ("    dataset = dataset.take(len(images) // (batch_size * hvd.size()))\n", ""),
-        "data", 0, "Unequal numbers of batches in an epoch (rank 0: 20, rank 1: 19)",
-    ),
-    "the same half for both": (
-        ("dataset.shard(hvd.size(), hvd.rank())", "dataset.take(len(images) // hvd.size())"),
-        "data", 0, "ranks 0 and 1 read the same images",
+    "every rank prints": (
+        ("verbose = 2 if hvd.rank() == 0 else 0", "verbose = 2"), "rank0", 0.5, "rank 1 prints too",
     ),
     "sharded before the shuffle": (
         (
-            "    dataset = dataset.shuffle(len(images), seed=1)\n"
-            "    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(batch_size, drop_remainder=True)\n",
+            f"    dataset = dataset.shuffle(len(images), seed=1)\n{SHARD}",
             "    dataset = dataset.shard(hvd.size(), hvd.rank()).shuffle(len(images), seed=1)\n"
             "    dataset = dataset.batch(batch_size, drop_remainder=True)\n",
         ),
         "data", 1, "the same images in every epoch",
     ),
-    "each rank reads all, in its own order": (
-        (
-            "seed=1)\n    dataset = dataset.shard(hvd.size(), hvd.rank()).batch(batch_size, drop_remainder=True)\n"
-            "    dataset = dataset.take(len(images) // (batch_size * hvd.size()))\n",
-            "seed=hvd.rank())\n    dataset = dataset.batch(batch_size, drop_remainder=True)\n",
-        ),
-        "data", 0, "no rank reads less than before",
-    ),
-    "every rank prints": (
-        ("verbose = 2 if hvd.rank() == 0 else 0", "verbose = 2"),
-        "rank0", 0.5, "rank 1 prints too",
+    "the rate scaled by the rank": (
+        ("args.lr * hvd.size()", "args.lr * (1 + hvd.rank())"), "rate", 0, "different learning rates: 0.01, 0.02",
     ),
     "the GPUs hidden too late": (
         ("validation = batches(x_val, y_val, args.batch_size)\n", f"validation = batches(x_val, y_val, 32)\n{LATE}"),
         "gpu", 0.5, "after TensorFlow has begun to use its devices",
     ),
-    "horovod.tensorflow imported": (
-        ("import horovod.tensorflow.keras as hvd", "import horovod.tensorflow as hvd"),
-        "init", 0.5, "hvd is horovod.tensorflow",
-    ),
-    "gradients added up": (
-        ("hvd.DistributedOptimizer(optimizer)", "hvd.DistributedOptimizer(optimizer, op=hvd.Sum)"),
-        "optimizer", 0, "op=hvd.Sum does not average",
-    ),
-    "the rate times two": (
-        ("args.lr * hvd.size()", "args.lr * 2"),
-        "rate", 0, "linear scaling makes it 0.01 × 3 = 0.03",
-    ),
-    "the rate scaled by the ranks of the host": (
-        ("args.lr * hvd.size()", "args.lr * hvd.local_size()"),
-        "rate", 0, "different learning rates: 0.02, 0.02, 0.01",
-    ),
-    "saved by the first of each host": (
-        ("if hvd.rank() == 0:\n    callbacks.append", "if hvd.local_rank() == 0:\n    callbacks.append"),
-        "rank0", 0, "Ranks 0 and 2 wrote the trained network",
-    ),
-    "printed by the first of each host": (
-        ("verbose = 2 if hvd.rank() == 0 else 0", "verbose = 2 if hvd.local_rank() == 0 else 0"),
-        "rank0", 0.5, "rank 2 prints too",
-    ),
-    "the GPU of its rank": (
-        ("set_visible_devices(gpus[hvd.local_rank()]", "set_visible_devices(gpus[hvd.rank()]"),
-        "gpu", 0, "rank 2 looks for a third GPU on a host that has one",
-    ),
-    "a GPU where there is none": (
-        ("if gpus:\n", "if True:\n"),
-        "gpu", 0, "takes a GPU on a host that has none",
-    ),
-    "parts for two": (
-        ("dataset.shard(hvd.size(), hvd.rank())", "dataset.shard(2, hvd.rank())"),
-        "data", 0, "the script does not come to its end",
-    ),
-    "the broadcast on one rank": (
+    "each rank reads all, in its own order": (
         (
-            "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)]",
-            "callbacks = [hvd.callbacks.BroadcastGlobalVariablesCallback(0)] if hvd.rank() == 0 else []",
+            f"seed=1)\n{SHARD}{TAKE}",
+            "seed=hvd.rank())\n    dataset = dataset.batch(batch_size, drop_remainder=True)\n",
         ),
-        "broadcast", 0, "only rank 0 entered the broadcast",
+        "data", 0, "no rank reads less than before",
+    ),
+    "unequal numbers of batches": (
+        (TAKE, ""), "data", 0, "Unequal numbers of batches in an epoch (rank 0: 20, rank 1: 19)",
     ),
     "a root on each rank": (
         ("BroadcastGlobalVariablesCallback(0)", "BroadcastGlobalVariablesCallback(hvd.rank())"),
@@ -178,79 +158,62 @@ WRONG = {
         ),
         "metrics", 0, "Only rank 0 entered the average of",
     ),
-    "a syntax error": (
-        ("hvd.init()", "hvd.init("),
-        "init", 0, "failed with exit code 1: SyntaxError",
+    "a syntax error": (("hvd.init()", "hvd.init("), "init", 0, "failed with exit code 1: SyntaxError"),
+    # These show on two hosts only.
+    "gradients added up": (
+        ("hvd.DistributedOptimizer(optimizer)", "hvd.DistributedOptimizer(optimizer, op=hvd.Sum)"),
+        "optimizer", 0, "op=hvd.Sum does not average",
+    ),
+    "the rate times two": (("args.lr * hvd.size()", "args.lr * 2"), "rate", 0, "makes it 0.01 × 3 = 0.03"),
+    "saved by the first of each host": (
+        ("if hvd.rank() == 0:\n    callbacks.append", "if hvd.local_rank() == 0:\n    callbacks.append"),
+        "rank0", 0, "Ranks 0 and 2 wrote the trained network",
     ),
 }  # fmt: skip
-
-
-# Mistakes that one script makes: each must get its reason beside the others.
-MADE_TOGETHER = (
+TOGETHER = (
     ("the rate scaled by the root", "all ranks on the first GPU", "every rank prints", "sharded before the shuffle"),
-    ("the rate scaled by the rank", "the same half for both"),
-    ("wrapped after compile",),
+    ("the rate scaled by the rank", "the GPUs hidden too late", "each rank reads all, in its own order"),
     ("unequal numbers of batches",),
-    ("each rank reads all, in its own order",),
-    ("a syntax error",),
-    ("horovod.tensorflow imported",),
-    ("the GPUs hidden too late",),
-    ("gradients added up", "the rate times two", "saved by the first of each host"),
-    ("the rate scaled by the ranks of the host", "printed by the first of each host"),
-    ("the GPU of its rank",),
-    ("a GPU where there is none",),
-    ("parts for two",),
-    ("the broadcast on one rank",),
     ("a root on each rank",),
     ("metrics averaged on one rank",),
+    ("a syntax error",),
+    ("gradients added up", "the rate times two", "saved by the first of each host"),
 )
+HANGS = (("unequal numbers of batches",), ("metrics averaged on one rank",))
+
+
+def with_mistakes(*mistakes: str) -> str:
+    """The converted script with these made in it."""
+    text = CONVERTED
+    for mistake in mistakes:
+        old, new = MISTAKES[mistake][0]
+        assert text.count(old) == 1
+        text = text.replace(old, new)
+    return text
 
 
 def test_all_mistakes_are_made():
-    assert sorted(sum(MADE_TOGETHER, ())) == sorted(WRONG)
+    assert sorted(sum(TOGETHER, ())) == sorted(MISTAKES)
 
 
-@pytest.mark.parametrize("mistakes", MADE_TOGETHER, ids=", ".join)
-def test_plausible_mistakes_get_their_reason(mistakes, tmp_path):
-    text = conversions.converted()
+@pytest.mark.parametrize("mistakes", TOGETHER, ids=", ".join)
+def test_plausible_mistakes_get_their_reason(mistakes, script, monkeypatch):
+    if mistakes in HANGS:
+        monkeypatch.setattr(checks_2b, "PATIENCE_S", 10.0)
+    got = wrong(checks_2b.verdicts(script(with_mistakes(*mistakes))))
     for mistake in mistakes:
-        old, new = WRONG[mistake][0]
-        assert text.count(old) == 1
-        text = text.replace(old, new)
-    got = verdicts(tmp_path, text)
-    for mistake in mistakes:
-        _, step, points, reason = WRONG[mistake]
-        assert got[step].points == points
-        assert reason in got[step].reason
+        _, step, points, reason = MISTAKES[mistake]
+        assert got[step][0] == points and reason in got[step][1]
 
 
-def test_each_patient_shows_what_its_omission_does(tmp_path, capsys):
-    script = tmp_path / "fashion_mnist.py"
-    script.write_text(conversions.converted())
-    seen = {patient: diagnosis_2b.examine(patient, script) for patient in "ABC"}
-    first, end, loss = "weights after the first step", "weights at the end", "loss reported at the end"
-
-    def equal(patient, row):
-        return seen[patient].loc[row].nunique() == 1
-
-    assert [equal(patient, first) for patient in "ABC"] == [False, True, True]
-    assert [equal(patient, end) for patient in "ABC"] == [False, True, False]
-    assert [equal(patient, loss) for patient in "ABC"] == [True, False, True]
-    assert not any(equal(patient, "brightness of the first three") for patient in "ABC")
-    assert "validation accuracy" in capsys.readouterr().out
+def test_the_gpu_of_its_rank_is_none_on_another_host(script):
+    text = CONVERTED.replace("set_visible_devices(gpus[hvd.local_rank()]", "set_visible_devices(gpus[hvd.rank()]")
+    record = checks_2b.gather(script(text), checks_2b.TWO_HOSTS, controller="gloo")
+    assert (
+        "rank 2 looks for a third GPU on a host that has one" in wrong(judge(record, checks_2b.ON_TWO_HOSTS))["gpu"][1]
+    )
 
 
-def test_an_unfinished_script_is_not_examined(tmp_path, capsys):
-    script = tmp_path / "fashion_mnist.py"
-    script.write_text("raise SystemExit\n")
-    assert diagnosis_2b.examine("A", script) is None
+def test_an_unfinished_script_is_not_examined(script, capsys):
+    assert diagnosis_2b.examine("A", script(with_mistakes("a syntax error"))) is None
     assert "has to be converted first. It lacks: 1 Initialise Horovod" in capsys.readouterr().out
-
-
-def test_option_2_and_a_model_that_its_first_batch_builds_are_as_good(tmp_path):
-    own_shuffle = conversions.converted().replace("seed=1)", "seed=1 + hvd.rank())")
-    own_shuffle = own_shuffle.replace(".shard(hvd.size(), hvd.rank())", ".take(len(images) // hvd.size())")
-    unbuilt = own_shuffle.replace(", input_shape=x.shape[1:])", ")")
-    assert len({conversions.converted(), own_shuffle, unbuilt}) == 3
-    got = verdicts(tmp_path, unbuilt)
-    assert {v.id: v.reason for v in got.values() if not v.passed} == {}

@@ -11,7 +11,7 @@ from course_lib.authoring import conversions
 from course_lib.notebook.judging import Verdict, judge
 from course_lib.notebook.report import Report
 from course_lib.ranks.launch import Result
-from course_lib.ranks.run_record import Evidence, RankEvidence, read_timeline
+from course_lib.ranks.run_record import RankRecord, RunRecord
 from course_lib.system.errors import CourseError
 from course_lib.system.supervise import TIMED_OUT
 from labs.lab2_horovod.lessons import checks_2b
@@ -175,34 +175,93 @@ def test_report_escapes_and_focuses():
     assert report.score == 1
 
 
-def test_weights_are_compared_bit_for_bit():
-    def evidence(*weights):
-        return Evidence(Result(0, 1.0), tuple(RankEvidence(i, weights=w) for i, w in enumerate(weights)))
-
-    one, other = np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)])
-    assert evidence((one,), (one.copy(),)).weights_differ() == 0.0
-    assert evidence((one,), (other,)).weights_differ() > 0.0
-    assert evidence((one,), ()).weights_differ() is None
-    assert evidence((one,), (one[:1],)).weights_differ() == float("inf")
-    assert evidence((one,), (np.array([np.nan, 2.0]),)).weights_differ() > 1
+def wrong(verdicts):
+    return {verdict.id: (verdict.points, verdict.reason) for verdict in verdicts if not verdict.passed}
 
 
-def test_a_timeline_cut_short_is_read_as_far_as_it_goes(tmp_path):
-    path = tmp_path / "timeline.json"
-    path.write_text(
-        '[\n{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": "grads_0"}},\n'
-        '{"ph": "B", "name": "NEGOTIATE_ALLREDUCE", "pid": 1},{"ph": "B", "name": "ALLREDUCE", "pid": 1},\n'
-        '{"ph": "B", "name": "ALLREDUCE", "pid": 1},{"ph": "B", "name": "ALLRED'
-    )
-    assert read_timeline(path).times == {"ALLREDUCE": {"grads_0": 2}}
-    assert read_timeline(tmp_path / "none").times == {}
+# What the record of a run shows
+
+BROADCAST = {"operation": "broadcast", "graph": True, "values": 9, "floating": 9}
+REDUCED = {"operation": "allreduce", "graph": True, "values": 9, "floating": 9}
+METRIC = {"operation": "allreduce", "graph": False, "values": 1, "floating": 1}
+DONE = Result(0, 1.0)
+FAILED = Result(1, 1.0, 0, "Rank 0 failed with exit code 1.", ("ValueError: Horovod has not been initialized",))
+ORDER = [np.random.default_rng(epoch).permutation(1216).astype(np.float32).reshape(2, 19, 32) for epoch in range(2)]
+
+
+def one_host(*changes, result=DONE, printed=("loss",)):
+    """Two ranks that do all that they should; `changes` of the records of one rank after the other."""
+    ranks = []
+    for rank, change in zip(range(2), (*changes, {}, {})):
+        records = {
+            "init": [{"rank": rank, "size": 2, "local_rank": rank}],
+            "gpus": [{"visible": [f"/physical_device:GPU:{rank}"]}],
+            "collective": [BROADCAST, REDUCED, METRIC],
+            "first-step": [{"digest": "first"}],
+            "digest": [{"updates": n, "digest": f"after {n}"} for n in (1, 2, 4)],
+            "progress": [{"steps": 38, "updates": 38, "values": 9 * 38}],
+            "epoch": [{"steps": 19, "first": 19 * e, "logs": {"loss": 0.5 - 0.1 * e}} for e in range(2)],
+            "fit-end": [{"learning_rate": 0.02}],
+            "save": [{"path": "network.keras"}] if rank == 0 else [],
+        }
+        examples = tuple(step for order in change.pop("order", ORDER) for step in order[rank])
+        words = printed if rank == 0 else change.pop("printed", ())
+        ranks.append(RankRecord(rank, {**records, **change}, words, examples))
+    return RunRecord(result, tuple(ranks))
+
+
+def both(**change):
+    return one_host(dict(change), dict(change))
+
+
+OWN = [
+    {"digest": [{"updates": n, "digest": name} for n in (1, 2, 4)], "first-step": [{"digest": name}]} for name in "ab"
+]
+UNBROADCAST = [{**own, "collective": [REDUCED, METRIC]} for own in OWN]
+KEPT = [ORDER[0], ORDER[0][:, ::-1]]  # each rank its part, in another order
+SAME = [np.stack([epoch[0], epoch[0]]) for epoch in ORDER]
+
+
+@pytest.mark.parametrize(
+    ("run", "lost"),
+    [
+        (one_host(), {}),
+        (both(gpus=[]), {"gpu": (0, "Every rank sees all GPUs")}),
+        (both(gpus=[{"visible": ["GPU:0"]}]), {"gpu": (0, "Rank 1 keeps GPU 0; it should keep 1, its own")}),
+        (
+            one_host(*({"gpus": [{"visible": [f"GPU:{r}"], "late": True}]} for r in range(2))),
+            {"gpu": (0.5, "Choose right after hvd.init()")},
+        ),
+        (both(**{"fit-end": [{"learning_rate": 0.01}]}), {"rate": (0, "The learning rate is still 0.01")}),
+        (both(collective=[BROADCAST, METRIC]), {"optimizer": (0, "No gradients were all-reduced")}),
+        (both(collective=[BROADCAST, METRIC, {**REDUCED, "floating": 3}]), {"optimizer": (0, "Only 3 of 9 gradient")}),
+        (one_host(*UNBROADCAST), {"broadcast": (0, "Nothing was broadcast: the ranks start from different")}),
+        (both(order=SAME), {"data": (0, "In the same step ranks 0 and 1 read the same images")}),
+        (both(order=KEPT), {"data": (1, "the same images in every epoch")}),
+        (one_host({}, {"save": [{}]}), {"rank0": (0, "Ranks 0 and 1 wrote the trained network")}),
+        (one_host({}, {"printed": ("also",)}), {"rank0": (0.5, "rank 1 prints too: “also”")}),
+        (
+            one_host({}, {"epoch": [{"steps": 19, "first": 19 * e, "logs": {"loss": 0.4}} for e in range(2)]}),
+            {"metrics": (0, "different values of loss after epoch 1 (0.5000 and 0.4000)")},
+        ),
+        (both(collective=[BROADCAST, REDUCED]), {"metrics": (0, "No metric was averaged over the ranks.")}),
+    ],
+)
+def test_a_mistake_is_seen_in_the_record_and_nothing_else_is(run, lost):
+    found = wrong(judge(run, checks_2b.STEPS))
+    assert {step: points for step, (points, _) in found.items()} == {step: points for step, (points, _) in lost.items()}
+    for step, (_, reason) in lost.items():
+        assert reason in found[step][1]
+
+
+def test_without_the_first_step_nothing_is_there():
+    ranks = (RankRecord(0), RankRecord(1))
+    found = wrong(judge(RunRecord(FAILED, ranks), checks_2b.STEPS))
+    assert {step.id for step in checks_2b.STEPS} == {*found}
+    assert "No process called hvd.init()" in found["init"][1] and "has not been initialized" in found["init"][1]
 
 
 # What a later look at a script finds
-
-
-def wrong(verdicts):
-    return {verdict.id: (verdict.points, verdict.reason) for verdict in verdicts if not verdict.passed}
 
 
 @pytest.mark.parametrize(
@@ -231,10 +290,10 @@ def test_the_text_tells_what_a_run_does_not(text, step, points, reason, tmp_path
 RIGHT = [{}, {}, {"visible": ["/physical_device:GPU:0"]}]  # the GPUs that three ranks of two hosts keep
 
 
-def two_hosts(code=0, failed=None, tail=(), gpus=RIGHT, rates=(0.03,) * 3, savers=(0,)):
+def two_hosts(code=0, failed=None, tail=(), gpus=RIGHT, rates=(0.03,) * 3, savers=(0,), printers=(0,)):
     images = np.random.default_rng(0).permutation(1248).astype(np.float32).reshape(3, 13, 32)
     ranks = tuple(
-        RankEvidence(
+        RankRecord(
             number,
             {
                 "init": [{"rank": number, "size": 3, "local_rank": number % 2}],
@@ -243,12 +302,13 @@ def two_hosts(code=0, failed=None, tail=(), gpus=RIGHT, rates=(0.03,) * 3, saver
                 "save": [{}] if number in savers else [],
                 "epoch": [{"steps": 13, "first": 0}],
             },
-            examples=tuple(images[number]),
+            ("said",) if number in printers else (),
+            tuple(images[number]),
         )
         for number in range(3)
     )
     message = f"Rank {failed} failed with exit code 1." if code else ""
-    return Evidence(Result(code, 1.0, message=message, failed_rank=failed, tail=tuple(tail)), ranks)
+    return RunRecord(Result(code, 1.0, message=message, failed_rank=failed, tail=tuple(tail)), ranks)
 
 
 NO_SUCH_GPU = ["IndexError: list index out of range"]
@@ -265,6 +325,7 @@ NO_SUCH_PART = ["InvalidArgumentError: index must be between 0 and 1"]
         (two_hosts(rates=(0.02, 0.02, 0.01)), "rate", 0, "different learning rates: 0.02, 0.02, 0.01"),
         (two_hosts(rates=(0.02,) * 3), "rate", 0, "0.01 × 3 = 0.03"),
         (two_hosts(savers=(0, 2)), "rank0", 0, "Ranks 0 and 2 wrote the trained network"),
+        (two_hosts(printers=(0, 2)), "rank0", 0.5, "rank 2 prints too"),
         (two_hosts(1, 2, NO_SUCH_PART), "data", 0, "index must be between 0 and 1"),
     ],
 )
@@ -275,74 +336,50 @@ def test_two_hosts_tell_what_one_does_not(run, step, points, reason):
     assert all(told.startswith("with ranks 0 and 1 on one host and rank 2 on another: ") for _, told in found.values())
 
 
-def hung(*records):
-    result = Result(TIMED_OUT, 20.0, message="No rank made a step for 20 s: the ranks wait for each other.")
-    return Evidence(result, tuple(RankEvidence(rank, {"init": [{"rank": rank, "size": 2}], **r})
-                                  for rank, r in enumerate(records)))  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [
-        (hung({"broadcast": [{"bytes": 4}]}, {}), "Only rank 0 entered the broadcast, and the run hangs"),
-        (hung({}, {"epoch": [{"logs": {"loss": 1.0}}]}), "Only rank 0 entered the average of a metric"),
-        (hung({}, {}), "No learning rate was seen"),
-    ],
-)
-def test_a_run_that_got_stuck_says_where(run, reason):
-    assert reason in wrong(judge(run, checks_2b.STEPS))["rate"][1]
-
-
-@pytest.mark.parametrize(
-    ("run", "reason"),
-    [
-        (hung({}, {}), "start from different random weights"),
-        (hung({"broadcast": [{"bytes": 4}]}, {}), "only rank 0 entered the broadcast; all ranks must"),
-        (hung({"broadcast": [{"bytes": 4}]}, {"broadcast": [{"bytes": 4}]}), "it was never done"),
-        (
-            replace(
-                hung({"broadcast": [{"bytes": 4}]}, {"broadcast": [{"bytes": 4}]}),
-                result=Result(1, 1.0, failed_rank=0, tail=("Mismatched BROADCAST root ranks: One rank said 1.",)),
-            ),
-            "the ranks named different roots",
-        ),
-        (
-            replace(
-                hung({}, {}),
-                result=Result(1, 1.0, failed_rank=0, tail=("AttributeError: module 'h' has no attribute 'callbacks'",)),
-            ),
-            "It must be horovod.tensorflow.keras",
-        ),
-    ],
-)
-def test_a_missing_broadcast_says_who_entered(run, reason):
-    assert reason in wrong(judge(run, checks_2b.STEPS))["broadcast"][1]
-
-
-def test_gpus_hidden_too_late_are_noticed():
-    run = Evidence(
-        Result(0, 1.0),
-        tuple(
-            RankEvidence(r, {"init": [{"local_rank": r}], "gpus": [{"visible": [f"GPU:{r}"], "late": True}]})
-            for r in range(2)
-        ),
-    )
-    points, reason = wrong(judge(run, checks_2b.STEPS))["gpu"]
-    assert points == 0.5 and "Choose right after hvd.init()" in reason
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"genuine": False}, "Something else than the probe has written into the records of rank 1"),
-        ({"records": {"tampered": [{"name": "Model.fit"}]}}, "The script replaced Model.fit"),
-    ],
-)
-def test_no_step_counts_where_the_script_had_a_hand_in_the_evidence(monkeypatch, tmp_path, change, reason, capsys):
-    ranks = two_hosts().ranks
-    run = Evidence(Result(0, 1.0), (ranks[0], replace(ranks[1], **change)))
-    monkeypatch.setattr(checks_2b, "gather", lambda *_, **__: run)
+def test_a_run_on_two_hosts_is_made_where_one_host_shows_nothing_wrong(monkeypatch, tmp_path):
+    records = {checks_2b.ONE_HOST: one_host(), checks_2b.TWO_HOSTS: two_hosts(savers=(0, 2))}
+    monkeypatch.setattr(checks_2b, "gather", lambda script, how=checks_2b.ONE_HOST, **_: records[how])
+    monkeypatch.setattr(checks_2b.launch, "controllers", lambda: ("gloo",))
     script = tmp_path / "fashion_mnist.py"
-    assert [*wrong(checks_2b.verdicts(script))] == [step.id for step in checks_2b.STEPS]
-    assert checks_2b.points("rank0", script) == 0.0
-    assert reason in capsys.readouterr().out
+    found = checks_2b.verdicts(script)
+    assert [*wrong(found)] == ["rank0"] and "Ranks 0 and 2 wrote" in wrong(found)["rank0"][1]
+    assert [verdict.id for verdict in found] == [step.id for step in checks_2b.STEPS]
+    del records[checks_2b.TWO_HOSTS]
+    records[checks_2b.ONE_HOST] = both(gpus=[])
+    assert [*wrong(checks_2b.verdicts(script))] == ["gpu"]
+
+
+# Where a run hangs, or ends early
+
+
+HUNG = Result(TIMED_OUT, 20.0, message="No rank made a step for 20 s: the ranks wait for each other.")
+
+
+def hung(*entered, result=HUNG):
+    """Two ranks that found each other and logged that much more."""
+    ranks = (RankRecord(rank, {"init": [{"rank": rank, "size": 2}], **more}) for rank, more in enumerate(entered))
+    return RunRecord(result, tuple(ranks))
+
+
+ASKED = {"collective": [BROADCAST]}
+EPOCH = {"epoch": [{"logs": {"loss": 1.0}}]}
+ROOTS = replace(FAILED, tail=("Mismatched BROADCAST root ranks: One rank said 1.",))
+NO_CALLBACKS = replace(FAILED, tail=("AttributeError: module 'h' has no attribute 'callbacks'",))
+
+
+@pytest.mark.parametrize(
+    ("run", "step", "reason"),
+    [
+        (hung(ASKED, {}), "rate", "Only rank 0 entered the broadcast, and the run hangs"),
+        (hung({}, EPOCH), "rate", "Only rank 0 entered the average of a metric"),
+        (hung({}, EPOCH), "metrics", "Only rank 0 entered the average of a metric"),
+        (hung({}, {}), "rate", "No learning rate was seen"),
+        (hung({}, {}), "broadcast", "start from different random weights"),
+        (hung(ASKED, {}), "broadcast", "only rank 0 entered the broadcast; all ranks must"),
+        (hung(ASKED, ASKED), "broadcast", "No weights were seen on all ranks."),
+        (hung(ASKED, ASKED, result=ROOTS), "broadcast", "the ranks named different roots"),
+        (hung({}, {}, result=NO_CALLBACKS), "broadcast", "It must be horovod.tensorflow.keras"),
+    ],
+)
+def test_a_run_that_got_stuck_says_where(run, step, reason):
+    assert reason in wrong(judge(run, checks_2b.STEPS))[step][1]
