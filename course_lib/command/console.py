@@ -7,8 +7,8 @@ import sys
 from rich.console import Console
 from rich.text import Text
 
-from course_lib.ranks.known_errors import hint
 from course_lib.ranks.launch import STOPPED, Run
+from course_lib.ranks.messages.known_errors import hint
 from course_lib.ranks.run import SILENCE_S
 
 RANK_STYLES = ("cyan", "yellow", "green", "magenta", "blue", "red")

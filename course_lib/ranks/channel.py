@@ -6,7 +6,8 @@ import json
 import os
 import time
 
-from course_lib.ranks import environment, idle
+from course_lib.ranks import environment
+from course_lib.ranks.messages import idle
 from course_lib.system import notices
 
 MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader

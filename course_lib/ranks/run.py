@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
 
-from course_lib.ranks import output
-from course_lib.ranks.output import signal_name
-from course_lib.ranks.waiting import Waiting
+from course_lib.ranks.messages import output
+from course_lib.ranks.messages.output import signal_name
+from course_lib.ranks.messages.waiting import Waiting
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import GRACE_S, LEFT, TIMED_OUT
 
@@ -145,9 +145,8 @@ class Run:
         self._failures = Failures()
         self._tails: dict[int | None, deque[str]] = {}
         self._reasons: dict[int, str] = {}  # in a failed rank's own words, where it gave any
-        self._ending = (
-            ""  # why we end the run: "stopped", "stalled", "data" or "late"; what ranks do after that is no failure
-        )
+        # Why we end the run: "stopped", "stalled", "data" or "late". What ranks do after that is no failure.
+        self._ending = ""
         self._stop_reason = "Stopped."
         self._left = ""  # the sentence on processes that could not be ended
         self._confined = confined

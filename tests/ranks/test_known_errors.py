@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.ranks.known_errors import hint
+from course_lib.ranks.messages.known_errors import hint
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.ranks import output
-from course_lib.ranks.output import Line
+from course_lib.ranks.messages import output
+from course_lib.ranks.messages.output import Line
 
 
 class Stream:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.ranks.waiting import SAME_CALLS, SAME_STEPS, Waiting, collective
+from course_lib.ranks.messages.waiting import SAME_CALLS, SAME_STEPS, Waiting, collective
 
 STEP = {"call": "a training step of fit", "script": "train.py", "line": 17}
 METRIC = {"call": "MetricAverageCallback", "script": "train.py", "line": 17}

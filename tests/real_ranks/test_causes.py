@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from course_lib.ranks import launch, run
-from course_lib.ranks.waiting import SAME_CALLS, SAME_STEPS
+from course_lib.ranks.messages.waiting import SAME_CALLS, SAME_STEPS
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 

@@ -31,7 +31,8 @@ from course_grader.script.outcome import CannotGrade, Outcome, Stopped
 from course_lib import data
 from course_lib.data.published import PUBLISHED
 from course_lib.notebook.judging import Verdict, judge
-from course_lib.ranks import environment, known_errors, launch, run_record
+from course_lib.ranks import environment, launch, run_record
+from course_lib.ranks.messages import known_errors
 from course_lib.ranks.run_record import RunRecord
 from course_lib.system.errors import CourseError
 

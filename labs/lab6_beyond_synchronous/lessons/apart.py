@@ -22,7 +22,7 @@ from typing import Any
 import cloudpickle
 
 from course_lib.ranks.environment import ONE_THREAD
-from course_lib.ranks.output import signal_name
+from course_lib.ranks.messages.output import signal_name
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import TIMED_OUT

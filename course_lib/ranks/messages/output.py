@@ -16,7 +16,7 @@ from course_lib.ranks.channel import MARK
 
 MAX_LINE_LENGTH = 2**16  # characters; the rest of a line is dropped
 EXCERPT_LINES = 9
-PROGRAM_FOLDER = Path(__file__).parent
+PROGRAM_FOLDER = Path(__file__).parents[1]  # whose frames no traceback needs
 MAX_TIME_S = 1e11  # since the epoch: a time beyond that is none
 
 _TAG = re.compile(r"\[(?P<job>\d+,)?(?P<rank>\d{1,9})\]<(?P<stream>stdout|stderr)>:")  # `job`: by mpirun

@@ -5,6 +5,7 @@ Horovod's own stall inspector names the missing ranks with MPI only: over Gloo, 
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import threading
 import time
@@ -14,7 +15,7 @@ from types import FrameType
 
 INTERVAL_S = 1.0
 BUSY_SHARE = 0.2  # of a core: a rank that computes takes more, one that waits in a collective over Gloo 0.02
-IDLE_INTERVALS = 4  # in a row, after which a rank counts as waiting
+IDLE_INTERVALS = 4  # after which a rank counts as waiting
 _KERAS = {"fit": "a training step of fit", "evaluate": "evaluate", "predict": "predict"}
 
 
@@ -28,15 +29,36 @@ def watch(tell: Callable[..., None]) -> None:
         while True:
             sleep(INTERVAL_S)
             now = used()
-            idle = idle + 1 if now - before < BUSY_SHARE * INTERVAL_S else 0
+            idle = _idle_intervals(idle, now - before)
             before = now
             # The frame is in no variable here: it would keep the script's arrays alive.
-            here = place(sys._current_frames().get(main)) if idle >= IDLE_INTERVALS else {}
+            here = place(sys._current_frames().get(main)) if idle == IDLE_INTERVALS else told if idle else {}
             if here != told:
                 tell("place", **here)
                 told = here
 
     threading.Thread(target=look, daemon=True).start()
+
+
+def _idle_intervals(idle: int, used: float) -> int:
+    """How many intervals this rank has waited, `idle` before one in which it used so many CPU seconds.
+
+    On a busy machine a rank that computes uses little, but then its threads wait for a core. So does Horovod's, now and
+    then, in a rank that waits.
+    """
+    if used >= BUSY_SHARE * INTERVAL_S:
+        return 0
+    return max(idle - 1, 0) if _wants_a_core() else min(idle + 1, IDLE_INTERVALS)
+
+
+def _wants_a_core() -> bool:
+    """Whether a thread of this process but the calling one runs, waits for a core or reads from a disk (Linux)."""
+    own = str(threading.get_native_id())
+    for thread in Path("/proc/self/task").glob("*/stat"):
+        with contextlib.suppress(OSError):  # it has ended
+            if thread.parent.name != own and thread.read_text().rpartition(")")[2].split()[0] in ("R", "D"):
+                return True
+    return False
 
 
 def place(frame: FrameType | None) -> dict[str, str | int]:
@@ -49,10 +71,10 @@ def place(frame: FrameType | None) -> dict[str, str | int]:
         if file == main:
             return {"call": call or horovod, "script": Path(file).name, "line": frame.f_lineno}
         if "/horovod/" in file:
-            horovod = f"hvd.{name}"  # the outermost is the one that the script has called
+            horovod = f"Horovod's {name}()"  # the outermost is the one that the script has called
             if "callbacks" in file:
                 call = type(frame.f_locals.get("self")).__name__
         elif file.endswith("/keras/src/engine/training.py"):
-            call = call or horovod or _KERAS.get(name, "")
+            call = call or _KERAS.get(name, "")
         frame = frame.f_back
     return {"call": call or horovod, "script": "", "line": 0}

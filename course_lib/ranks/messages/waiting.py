@@ -43,7 +43,7 @@ class Waiting:
             self._places.pop(rank, None)
 
     def note_place(self, rank: int, record: Mapping[str, object]) -> None:
-        """A rank has reported where it waits, or that it goes on (see `course_lib.ranks.idle`)."""
+        """A rank has reported where it waits, or that it goes on (see `idle`)."""
         self._places.pop(rank, None)
         call, script, line = (str(record.get(name) or "")[:MAX_NAME_LENGTH] for name in ("call", "script", "line"))
         position = f"{script}, line {line}" if script and line else ""

@@ -1,0 +1,1 @@
+"""What the ranks and the launcher say while a run goes on, and what follows from it."""
