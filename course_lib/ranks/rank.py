@@ -22,9 +22,8 @@ from pathlib import Path
 
 import psutil
 
-from course_lib.ranks import environment, idle
+from course_lib.ranks import environment
 from course_lib.ranks.channel import open_channel, tell
-from course_lib.system import notices
 from course_lib.system.errors import CourseError
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")  # there where the kernel drives a GPU of theirs
@@ -118,8 +117,6 @@ def main() -> int:
     keep_to_one_core()
     compute_first()
     open_channel()
-    notices.listeners.append(tell)
-    idle.watch(tell)
     end_with_the_launcher()
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(line_buffering=True, write_through=False)
