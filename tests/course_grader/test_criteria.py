@@ -123,6 +123,8 @@ PARTLY = {
 ADDED_UP = {"progress": [{"steps": UPDATES, "images": UPDATES * BATCH, "updates": 40, "values": 40 * VALUES}]}
 EAGER = [{"operation": "broadcast", "graph": False, "values": VALUES, "floating": VALUES}]
 EAGER += [{"operation": "allreduce", "graph": False, "values": VALUES, "floating": VALUES}] * UPDATES
+SOME = [{**one, "floating": VALUES // 2} for one in rank(0).all("collective")]
+FROZEN = {**rank(0).last("progress"), "values": UPDATES * VALUES // 2}
 SILENT = {"progress": [], "digest": [], "save": [], "fit": [], "epoch": [], "first-step": [], "collective": []}
 JOINING = run(
     *(
@@ -146,6 +148,7 @@ RIGHT = {
     ),
     "accumulation": both(**ADDED_UP),
     "two optimizers by halves": both(**PARTLY),
+    "frozen layers": both(collective=SOME, progress=[FROZEN]),
     "eager collectives": both(collective=EAGER),
     "no optimizer": both(
         progress=[{"steps": UPDATES, "images": UPDATES * BATCH, "updates": 0, "values": 0}], digest=[]
@@ -188,7 +191,6 @@ SHUFFLED = np.concatenate([HALF[: IMAGES // 2], np.random.default_rng(2).permuta
 DARKER = HALF + np.random.default_rng(1).normal(0, 12, IMAGES).astype(np.float32)
 QUARTER = np.tile(brightness()[: IMAGES // 4], 4)
 BROADCAST, REDUCED = ([one] for one in rank(0).all("collective"))
-SOME = [{**one, "floating": VALUES // 2} for one in rank(0).all("collective")]
 MISTAKES = {
     "no GPU chosen": (both(gpus=[]), {"device": 5}, "device", "Every rank sees all GPUs"),
     "the first GPU for all": (

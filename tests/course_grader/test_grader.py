@@ -250,13 +250,13 @@ def test_a_fault_of_the_grader_costs_the_script_nothing(graded, monkeypatch, cap
     module = grader
     for part in path:
         module = getattr(module, part)
-    monkeypatch.setattr(module, name, lambda *_: 1 / 0)
+    monkeypatch.setattr(module, name, float)  # which takes none of that
     with pytest.raises(grader.CannotGrade) as caught:
         graded()
     assert caught.value.code == 2
-    told = "The grader failed, not the script (ZeroDivisionError: division by zero): please report it."
-    assert str(caught.value) == told
-    assert "Traceback" in caplog.text and "1 / 0" in caplog.text
+    assert str(caught.value).startswith("The grader failed, not the script (TypeError: float")
+    assert str(caught.value).endswith("): please report it.")
+    assert "Traceback" in caplog.text and "TypeError: float" in caplog.text
 
 
 def test_the_commands_answer_is_one_sentence_and_no_file(tmp_path, monkeypatch, capsys):

@@ -219,17 +219,18 @@ def test_a_callback_is_added_behind_all_others_however_they_are_given(replace):
 def test_each_file_that_a_network_is_saved_to_is_logged_once(log, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_WEIGHTS", "weights.h5")
-    saving.watch(tf, log)
     model = network()
     model(IMAGES)
+    model.save_weights("given.h5")
+    saving.watch(tf, log)
     for _ in range(2):
         model.save_weights("weights.h5")
     model.save_weights(filepath=tmp_path / "other.h5")
     model.save("whole.keras")
     tf.train.Checkpoint(model=model).save("checkpoint")
-    with h5py.File("own.h5", "w"), h5py.File("weights.h5"):
+    with h5py.File("own.h5", "w"), h5py.File("given.h5"):
         pass
-    model.load_weights("weights.h5")
+    model.load_weights("given.h5")
     rank = run_record.read(tmp_path / "record", 1, Result(0, 1.0)).ranks[0]
     assert rank.first("start") == {"weights": str(tmp_path / "weights.h5")}
     saved = [one["path"].replace(f"{tmp_path}/", "") for one in rank.all("save")]
