@@ -1,1 +1,1 @@
-"""Judging a script by what it does: evidence, criteria."""
+"""The grader: it runs learners' scripts and exercises, and says what they are worth."""

@@ -47,9 +47,9 @@ asked
 # Watermarks cost no accuracy worth mention; leave them in. They change a few labels, so these differ from rank to rank:
 # compute nothing from labels that all ranks must agree on, such as a number of batches.
 #
-# **What explains it:** each rank keeps a log of its training: which gradients it averages, which images it reads, what it
-# saves. Where the log shows a mistake, it costs points. Each criterion says what it rests on, the host or the script's
-# log.
+# **What explains it:** each rank keeps a log of its training: which gradients it averages, which images it reads, what
+# it saves. Where the log shows a mistake, it costs points. Each criterion says what it rests on, the host or the
+# script's log.
 #
 # **What is not believed:** whatever the script prints or reports. The accuracy that it claims is shown beside the
 # measured one and counts for nothing.

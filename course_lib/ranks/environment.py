@@ -17,7 +17,6 @@ TOLD_BY_LAUNCHER = (EVENTS, RECORD, FOLDER, ARGUMENTS)
 TRAINING_EVENTS = "COURSE_TRAINING_EVENTS"  # set where a view wants to know how training goes on; RECORD reports it too
 CORES = "COURSE_CORES"  # the cores of the ranks, which are all on this host, one for each: "0,1"
 WEIGHTS = "COURSE_WEIGHTS"  # the file that an assessed script saves its weights to
-MARKS = "COURSE_MARKS"  # the file that says which of this rank's images carry a mark (see `data.marks`)
 FAKE_GPUS = "COURSE_FAKE_GPUS"  # how many GPUs a rank is made to see that are not there: one number for all, or a list
 
 # What `course grade` tells the processes that grade.

@@ -292,8 +292,8 @@ rates.optimum(best, edge=edge, caption="the noisy quadratic of the figure above,
 # its peak early in training, after about as many *updates* with each batch size, so a rate that would be fine later is
 # too large there. Below you see what of that holds for our network and $\lambda_{max}$, which no direction exceeds.
 # Goyal et al. (2017) start from a small rate and increase it by a constant amount at each update until it reaches the
-# full one; after that the usual schedule begins. In `fit`, Horovod's `LearningRateWarmupCallback` does that; with Keras's
-# SGD and a momentum it needs `momentum_correction=False`, else it raises an AttributeError.
+# full one; after that the usual schedule begins. In `fit`, Horovod's `LearningRateWarmupCallback` does that; with
+# Keras's SGD and a momentum it needs `momentum_correction=False`, else it raises an AttributeError.
 #
 # ### Exercise: gradual warm-up
 #

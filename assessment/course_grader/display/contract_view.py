@@ -26,6 +26,7 @@ class Terms:
         contract, profile = self.contract, self.profile
         data = contract.data + (f", the first {profile.images:,} images" if profile.images else "")
         most = sum(contract.points.values())
+        memory = contract.limits.gpu_memory if launch.visible_gpus() else contract.limits.memory
         return {
             "profile": profile.name,
             "data": data,
@@ -37,7 +38,7 @@ class Terms:
             "test accuracy": f"at least {profile.test_accuracy:g}",
             "to pass": f"{contract.pass_points:g} of {most:g} points, and all that is required",
             "script": f"at most {contract.largest:g} KB",
-            "memory": f"at most {limits.gpu_memory if launch.visible_gpus() else limits.memory:g} GB for each rank",
+            "memory": f"at most {memory:g} GB for each rank",
         }
 
     @property

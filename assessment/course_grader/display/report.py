@@ -68,7 +68,8 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
         if verdict.hint:
             reason.append(f"\n→ {verdict.hint}", style="italic")
         points = _of(verdict.points, verdict.max_points)
-        table.add_row(Text(_MARKS[kind], style=f"bold {colours[kind]}"), Text(verdict.title), points, verdict.rests_on, reason)
+        mark = Text(_MARKS[kind], style=f"bold {colours[kind]}")
+        table.add_row(mark, Text(verdict.title), points, verdict.rests_on, reason)
     console.print(table)
     if outcome.error:
         console.print("What went wrong:")

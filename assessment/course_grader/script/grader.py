@@ -392,7 +392,8 @@ class _Assessment:
 
 def _error(result: launch.Result) -> str:
     """What went wrong with a run, with the last lines of the rank that failed first, and what is known of its error."""
-    lines = [result.cause, result.message, *result.tail[-TAIL_LINES:], known_errors.hint(result.tail)]
+    advice = known_errors.hint(result.tail) if result.failed_rank is not None else ""
+    lines = [result.cause, result.message, *result.tail[-TAIL_LINES:], advice]
     return "\n".join(line for line in lines if line)
 
 
