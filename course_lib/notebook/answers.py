@@ -31,7 +31,7 @@ def returned(value: Any, what: str = "it") -> Any:
 def function(owner: Any, name: str) -> Callable[..., Any]:
     """The function of this name that a learner's class, or an object of it, has."""
     found = getattr(owner, name, None)
-    if not callable(found):
+    if not callable(found) or isinstance(found, type):
         raise Wrong(f"there is no function `{name}`.")
     return found
 

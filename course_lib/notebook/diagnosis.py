@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from course_lib.notebook.answers import returned
+from course_lib.notebook.answers import returned, short, whole
 from course_lib.notebook.exercises import Exercise
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -39,13 +39,16 @@ def exercise(
             number = answer.get(name)
             if number is None:
                 raise Wrong(f"{name} has no diagnosis.")
-            whole = isinstance(number, int) and not isinstance(number, bool)
-            if numbers and not (whole and number in numbers):
-                raise Wrong(f"{name} has {number!r}; write a number from {numbers[0]} to {numbers[-1]}.")
-            if number != patients[name]:
-                why = against[name].get(number) if isinstance(number, int) else None
-                raise Wrong(f"It is not {mistake} {number}: {why or hints[name]}")
-            return right(name, number)
+            try:
+                found = whole(number)
+            except Wrong:
+                found = None
+            if found is None or (numbers and found not in numbers):
+                ends = f" from {numbers[0]} to {numbers[-1]}" if numbers else ""
+                raise Wrong(f"{name} has {short(number)}; write a number{ends}.")
+            if found != patients[name]:
+                raise Wrong(f"It is not {mistake} {found}: {against[name].get(found) or hints[name]}")
+            return right(name, found)
 
         return judge
 

@@ -9,6 +9,7 @@ fault of the course, `CheckFailed`.
 
 from __future__ import annotations
 
+import os
 import re
 import sysconfig
 import traceback
@@ -19,7 +20,7 @@ from types import FrameType
 from typing import Any
 
 _STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ", "<__array_function__ ")
-_INSTALLED = ("site-packages", "dist-packages")
+_INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OURS = re.compile(r"(course_lib|course_grader|labs\.\w+\.lessons)\b")
 _OTHER_ARGUMENTS = re.compile(r"\S+\(\) (takes|missing|got) ")  # how Python says that a function can't be called so
 MOST_CHARACTERS = 600  # of a reason
@@ -111,20 +112,20 @@ def is_learners(error: BaseException) -> bool:
 
 def learners_place(error: BaseException | None) -> tuple[str, str] | None:
     """The innermost function of a learner's that an error, or its cause, passed, and where: "line 3 of your cell"."""
-    place = None
-    while error is not None and place is None:
-        for frame, line in traceback.walk_tb(error.__traceback__):
-            if _is_learners_code(frame):
-                file = Path(frame.f_code.co_filename)
-                place = frame.f_code.co_name, f"line {line} of {file.name if file.is_file() else 'your cell'}"
+    while error is not None:
+        passed = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_learners_code(frame)]
+        if passed:
+            frame, line = passed[-1]
+            file = Path(frame.f_code.co_filename)
+            return frame.f_code.co_name, f"line {line} of {file.name if file.is_file() else 'your cell'}"
         error = error.__cause__
-    return place
+    return None
 
 
 def _is_learners_code(frame: FrameType) -> bool:
     """It belongs to no module of the course, and to none that is installed."""
     file = frame.f_code.co_filename
-    installed = file.startswith(_STANDARD_LIBRARY) or any(folder in Path(file).parts for folder in _INSTALLED)
+    installed = file.startswith(_STANDARD_LIBRARY) or any(folder in file for folder in _INSTALLED)
     return not installed and not _OURS.match(str(frame.f_globals.get("__name__")))
 
 

@@ -15,6 +15,7 @@ same. A guess counts as it stood when the measurement came: guesses that are cha
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 import textwrap
@@ -22,6 +23,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from course_lib.notebook.answers import short
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,7 +40,7 @@ class _Prediction:
 
     @property
     def guessed(self) -> bool:
-        return self.guess is not None and self.guess is not ... and self.guess != "" and self.guess != []
+        return self.guess is not None and self.guess is not ... and _shown(self.guess) != ""
 
 
 _predictions: dict[str, _Prediction] = {}
@@ -46,7 +49,7 @@ _predictions: dict[str, _Prediction] = {}
 def predict(question: str, guess: Any = None) -> None:
     """Keep the guess for `question`; say so in a line."""
     kept = _predictions.setdefault(question, _Prediction())
-    if kept.measurement is not None and guess != kept.guess:
+    if kept.measurement is not None and _shown(guess) != _shown(kept.guess):
         guess = f"your guess stays {_shown(kept.guess)}" if kept.guessed else "a guess that comes now does not count"
         print(f"{question}: measured already; {guess}.")
         return
@@ -120,7 +123,7 @@ def _is_number(value: Any) -> bool:
     """Also NumPy's; no truth value."""
     try:
         return not isinstance(value, (bool, np.bool_, str)) and math.isfinite(float(value))
-    except (TypeError, ValueError):
+    except Exception:  # of whatever a learner has written there
         return False
 
 
@@ -134,10 +137,11 @@ def _plain(value: Any) -> list[str]:
 
 def _shown(value: Any) -> str:
     if isinstance(value, (list, tuple, set)):
-        return ", ".join(map(_shown, value))
+        with contextlib.suppress(RecursionError):  # of a list that holds itself
+            return ", ".join(map(_shown, value))
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if _is_number(value):
         value = float(value)
         return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.3g}"
-    return str(value)
+    return value if isinstance(value, str) else short(value)

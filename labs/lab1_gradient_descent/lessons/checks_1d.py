@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import array, compare, number, plain, returned, unchanged
+from course_lib.notebook.answers import array, compare, items, number, plain, returned, unchanged, whole
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -56,9 +56,13 @@ def misjudged(differs: Collection[int], after: int) -> set[int]:
 
 
 def _steps(value: Any, what: str) -> list[int]:
-    if not isinstance(value, Iterable) or isinstance(value, str) or any(step not in STEP_PLACES for step in value):
+    try:
+        steps = [whole(step) for step in items(value, "step numbers are expected")]
+    except Wrong:  # it holds nothing, or something else
+        steps = [0]
+    if not set(steps) <= set(STEP_PLACES):
         raise Wrong(f"{what} should hold step numbers from 1 to 15.")
-    return list(value)
+    return steps
 
 
 def _placed(name: str) -> Callable[[Callable], str | None]:
@@ -90,7 +94,11 @@ def _shares(answer: Callable) -> tuple[list[int], int]:
     if not isinstance(result, tuple) or len(result) != 2:
         raise Wrong("It should return two things: the steps that differ, and the number of a step.")
     differs, after = result
-    if isinstance(after, (bool, float)) or after not in list(STEP_PLACES):
+    try:
+        after = whole(after)
+    except Wrong:
+        after = 0
+    if after not in STEP_PLACES:
         raise Wrong("The second should be the number of one step, from 1 to 15.")
     return _steps(differs, "The first"), after
 

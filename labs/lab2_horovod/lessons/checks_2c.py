@@ -14,6 +14,7 @@ from course_lib.notebook.answers import (
     case,
     compare,
     number,
+    plain,
     returned,
     same,
     several,
@@ -154,9 +155,9 @@ def _each_epoch(judge: Callable) -> Callable:
 
 
 def _batches(result: tuple, examples: int, ranks: int, batch: int, shares: list[int]) -> None:
-    batches = result[0]
-    if np.shape(batches) != (ranks,):
-        raise Wrong(f"`batches` should have a number for each rank; it is {batches!r}.")
+    batches = plain(result[0])
+    if batches is None or batches.shape != (ranks,):
+        raise Wrong(f"`batches` should have a number for each rank; it is {short(result[0])}.")
     mistakes = {
         "The examples don't divide: the first ranks have one more.": [-(-(examples // ranks) // batch)] * ranks,
         "The last, smaller batch of a rank counts too.": [share // batch for share in shares],
@@ -169,9 +170,9 @@ def _batches(result: tuple, examples: int, ranks: int, batch: int, shares: list[
 
 
 def _steps(result: tuple, examples: int, ranks: int, batch: int, shares: list[int]) -> None:
-    steps = result[1]
-    if np.ndim(steps):
-        raise Wrong(f"`steps` is one number, the same for all ranks; it is {steps!r}.")
+    steps = plain(result[1])
+    if steps is None or steps.ndim:
+        raise Wrong(f"`steps` is one number, the same for all ranks; it is {short(result[1])}.")
     mistakes = {
         "A rank with fewer examples has not so many.": max(shares) // batch,
         "The last of them is smaller on some rank; count full batches.": -(-min(shares) // batch),
@@ -200,29 +201,29 @@ NEVER_SLOWER = (((0.020, 600_000), (0.020, 300_000)), ((0.020, 600_000), (0.018,
 
 
 def _break_even(answer: Callable) -> None:
-    for plain, compressed in STEPS:
-        slower, saved = compressed[0] - plain[0], plain[1] - compressed[1]
+    for uncompressed, compressed in STEPS:
+        slower, saved = compressed[0] - uncompressed[0], uncompressed[1] - compressed[1]
         expected = saved / slower
         mistakes = {
             "Upside down: that is the seconds for a byte.": slower / saved,
             "That is in bits a second; asked are bytes.": 8 * expected,
             "These are all bytes of the plain step. It is those saved that must make up for the lost time.": (
-                plain[1] / slower
+                uncompressed[1] / slower
             ),
             "These are the bytes that still travel. It is those saved that must make up for the lost time.": (
                 compressed[1] / slower
             ),
             "The sign is wrong: compression takes longer and sends less.": -expected,
         }
-        with case(f"(seconds, bytes) plain {plain}, compressed {compressed}"):
-            _compare(number(answer(plain, compressed)), expected, "the bandwidth", mistakes)
+        with case(f"(seconds, bytes) plain {uncompressed}, compressed {compressed}"):
+            _compare(number(answer(uncompressed, compressed)), expected, "the bandwidth", mistakes)
 
 
 def _never_slower(answer: Callable) -> None:
-    for plain, compressed in NEVER_SLOWER:
-        with case(f"(seconds, bytes) plain {plain}, compressed {compressed}"):
+    for uncompressed, compressed in NEVER_SLOWER:
+        with case(f"(seconds, bytes) plain {uncompressed}, compressed {compressed}"):
             try:
-                got = number(answer(plain, compressed), finite=False)
+                got = number(answer(uncompressed, compressed), finite=False)
             except ZeroDivisionError:
                 raise Wrong("both take equally long without a cable, and you divide by 0.") from None
             if got != np.inf:
@@ -281,13 +282,15 @@ def wrong_knob(choice: Mapping[str, Any], megabits: float, machine: tuple[Step, 
 def _choice(answer: Callable, megabits: float, machine: tuple[Step, Step] = RECORDED) -> dict[str, Any]:
     choice = returned(answer(megabits, *machine))
     if not isinstance(choice, dict) or set(choice) != set(GIVEN):
-        raise Wrong(f"it returns {choice!r}; it should be a dict with the keys {', '.join(map(repr, GIVEN))}.")
+        raise Wrong(f"it returns {short(choice)}; it should be a dict with the keys {', '.join(map(repr, GIVEN))}.")
+    choice = dict(choice)
     for knob, recorded in (("fusion_mb", THRESHOLDS_MB), ("cycle_ms", CYCLES_MS)):
-        if not any(same(number(choice[knob], f"{knob!r}:"), value) for value in recorded):
+        choice[knob] = number(choice[knob], f"{knob!r}:")
+        if not any(same(choice[knob], value) for value in recorded):
             values = ", ".join(f"{value:g}" for value in recorded)
             raise Wrong(f"{knob!r} should be one of the recorded values {values}; it is {shown(choice[knob])}.")
-    if choice["compression"] not in ("none", "fp16"):
-        raise Wrong(f"'compression' should be 'none' or 'fp16'; it is {choice['compression']!r}.")
+    if not isinstance(choice["compression"], str) or choice["compression"] not in ("none", "fp16"):
+        raise Wrong(f"'compression' should be 'none' or 'fp16'; it is {short(choice['compression'])}.")
     return choice
 
 
@@ -306,9 +309,9 @@ def _elsewhere(answer: Callable) -> None:
         step = expected_step(choice, megabits, machine)
         best = expected_step({**BEST, "compression": _compression(megabits, machine)}, megabits, machine)
         if step > 1.1 * best:
-            (plain, _), (compressed, _) = machine
+            (without, _), (compressed, _) = machine
             raise Wrong(
-                f"at {megabits:,} Mbit/s, where a step computes {1e3 * plain:.0f} ms without compression and "
+                f"at {megabits:,} Mbit/s, where a step computes {1e3 * without:.0f} ms without compression and "
                 f"{1e3 * compressed:.0f} ms with it, yours takes {1e3 * step:.0f} ms and the best {1e3 * best:.0f} ms. "
                 f"{wrong_knob(choice, megabits, machine)}"
             )

@@ -98,7 +98,7 @@ def _one_ghost(ghost_batch_norm: Callable) -> None:
 # --- synchronised_statistics
 
 
-def _on_ranks(answer: Callable, shape: tuple[int, ...], ranks: int) -> tuple[np.ndarray, list[np.ndarray], list[Any]]:
+def _on_ranks(answer: Callable, shape: tuple[int, ...], ranks: int) -> tuple[np.ndarray, list[np.ndarray], list]:
     """All activations as rows [n, 3], the ranks' shares as such, and what each rank returns: (mean, variance)."""
 
     def program(rank: simulated.Rank, share: np.ndarray) -> Any:
@@ -106,11 +106,11 @@ def _on_ranks(answer: Callable, shape: tuple[int, ...], ranks: int) -> tuple[np.
             return answer(rank, share)
 
     shares = np.split(_activations(*shape), ranks)
-    results = simulated.run(program, [share.copy() for share in shares]).results
-    for rank, result in enumerate(results):
+    results = []
+    for rank, result in enumerate(simulated.run(program, [share.copy() for share in shares]).results):
         mean, variance = several(result, "the mean", "the variance", what=f"rank {rank}")
-        array(mean, (3,), f"for the mean rank {rank}")
-        array(variance, (3,), f"for the variance rank {rank}")
+        mean = array(mean, (3,), f"for the mean rank {rank}")
+        results.append((mean, array(variance, (3,), f"for the variance rank {rank}")))
     rows = [share.reshape(-1, 3) for share in shares]
     return np.concatenate(rows), rows, results
 

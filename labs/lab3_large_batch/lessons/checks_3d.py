@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import case, compare, number, same, shown, unchanged
+from course_lib.notebook.answers import case, compare, number, same, several, shown, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.notebook.update_rules import (
@@ -438,8 +438,8 @@ def _judge_invariance(name: str, answer: Callable) -> None:
     if name not in table:
         raise Wrong(f"{name} is missing.")
     try:
-        loss, weights = map(float, table[name])
-    except (TypeError, ValueError):
+        loss, weights = map(number, several(table[name], "with the loss", "with the weights"))
+    except Wrong:
         raise Wrong(f"{name} should have two factors; it has {shown(table[name])}.") from None
     of_gradient, of_weights = _LENGTHS[name]
     if not same(loss, 10.0**of_gradient):

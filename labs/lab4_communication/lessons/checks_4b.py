@@ -30,11 +30,17 @@ def _messages(
     ready, nbytes = ready.copy(), nbytes.copy()
     with answers.unchanged(ready, nbytes):
         result = answers.returned(answer(ready, nbytes, threshold, cycle))
-        try:
-            return [(float(moment), [int(tensor) for tensor in tensors]) for moment, tensors in result]
-        except (TypeError, ValueError):
-            told = answers.shown(result)
-            raise Wrong(f"it should return pairs (moment, list of indices); it returns {told}.") from None
+    try:
+        pairs = [answers.several(pair, "moment", "tensors") for pair in answers.items(result, "pairs are expected")]
+        pairs = [(answers.number(moment), answers.items(tensors, "indices are expected")) for moment, tensors in pairs]
+        messages = [(moment, [answers.whole(tensor) for tensor in tensors]) for moment, tensors in pairs]
+    except Wrong:
+        told = answers.shown(result)
+        raise Wrong(f"it should return pairs (moment, list of indices); it returns {told}.") from None
+    for tensor in (tensor for _, tensors in messages for tensor in tensors):
+        if not 0 <= tensor < len(ready):
+            raise Wrong(f"there is no tensor {tensor}: they are numbered from 0 to {len(ready) - 1}.")
+    return messages
 
 
 def _packed(ready: np.ndarray, nbytes: np.ndarray, threshold: float, cycle: float) -> list[list[int]]:
@@ -143,8 +149,9 @@ def _starts_and_ends(answer: Callable) -> tuple[np.ndarray, np.ndarray]:
     with answers.unchanged():
         result = answers.returned(answer(messages, np.array([16.0, 32.0, 8.0, 8.0]), _all_reduce))
     try:
-        times = [(float(start), float(end)) for start, end in result]
-    except (TypeError, ValueError):
+        pairs = [answers.several(pair, "start", "end") for pair in answers.items(result, "pairs are expected")]
+        times = [(answers.number(start), answers.number(end)) for start, end in pairs]
+    except Wrong:
         told = answers.shown(result)
         raise Wrong(f"it should return a pair (start, end) for each message; it returns {told}.") from None
     if len(times) != len(MESSAGES):

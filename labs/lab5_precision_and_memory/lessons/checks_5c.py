@@ -325,6 +325,8 @@ def _takes_the_serial_steps(sharded: Any, network: shards.Network, ranks: int) -
     results, sent, _, _ = _train(sharded, network, ranks)
     n = network.bounds[-1]
     want = _serial(network, _Made(n))
+    if not np.isfinite(results).all():
+        raise Wrong(f"after {STEPS} steps the weights are not finite numbers.")
     apart = max(float(np.abs(result - results[0]).max()) for result in results)
     if apart > 1e-9:
         if not sent.any():

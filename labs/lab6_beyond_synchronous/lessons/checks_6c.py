@@ -42,14 +42,19 @@ def _sent(answer: Callable, gradient: np.ndarray, kept: np.ndarray, k: int) -> t
     with unchanged(gradient, kept):
         found = answer(gradient, kept, k)
     positions, values, after = several(found, "positions", "values", "what is kept")
-    positions = array(positions, (k,), "as positions it")
+    positions = _positions(positions, k, len(gradient))
+    return positions, array(values, (k,), "as values it"), array(after, gradient.shape, "as what is kept it")
+
+
+def _positions(value: Any, k: int, length: int) -> np.ndarray:
+    positions = array(value, (k,), "as positions it")
     if positions.dtype.kind not in "iu":
         raise Wrong("positions are whole numbers that say where the sent numbers stand.")
     if len(np.unique(positions)) < k:
         raise Wrong("a position is sent twice.")
-    if k and (positions.min() < 0 or positions.max() >= len(gradient)):
-        raise Wrong(f"a position lies outside 0 … {len(gradient) - 1}.")
-    return positions, array(values, (k,), "as values it"), array(after, gradient.shape, "as what is kept it")
+    if k and (positions.min() < 0 or positions.max() >= length):
+        raise Wrong(f"a position lies outside 0 … {length - 1}.")
+    return positions
 
 
 CASES = ((0, 4), (1, 1), (2, 7), (3, LENGTH))
@@ -123,10 +128,8 @@ def _histories(answer: Callable, momentum: float, k: int, updates: int = 40) -> 
         with unchanged(gradient, velocity, kept):
             found = answer(gradient, velocity, kept, k, momentum)
         positions, values, velocity, kept = several(found, "positions", "values", "velocity", "what is kept")
-        positions, values = array(positions, (k,), "as positions it"), array(values, (k,), "as values it")
+        positions, values = _positions(positions, k, 6), array(values, (k,), "as values it")
         velocity, kept = array(velocity, (6,), "as velocity it"), array(kept, (6,), "as what is kept it")
-        if positions.dtype.kind not in "iu" or len(np.unique(positions)) < k:
-            raise Wrong("positions are different whole numbers that say where the sent numbers stand.")
         here = np.zeros(6, bool)
         here[positions] = True
         sent[positions] += values
@@ -184,7 +187,7 @@ def _largest_steps(send: Callable) -> None:
     with unchanged(gradient, velocity, kept):
         found = send(gradient, velocity, kept, 2, np.float32(0.9))
     positions, values, *_ = several(found, "positions", "values", "velocity", "what is kept")
-    positions, values = array(positions, (2,), "as positions it"), array(values, (2,), "as values it")
+    positions, values = _positions(positions, 2, len(gradient)), array(values, (2,), "as values it")
     expected = _top(right, 2)
     mistakes = {
         "the numbers are chosen without their velocities.": _top(kept + gradient, 2),

@@ -9,7 +9,18 @@ from typing import Any
 import numpy as np
 
 from course_lib.collectives import simulated
-from course_lib.notebook.answers import array, case, compare, name_mistake, number, returned, several, shown
+from course_lib.notebook.answers import (
+    array,
+    case,
+    compare,
+    items,
+    name_mistake,
+    number,
+    returned,
+    several,
+    shown,
+    whole,
+)
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.parallel import pipeline, schedules
@@ -100,7 +111,8 @@ def _serial(sizes: Sequence[int], weights: Sequence[float]) -> tuple[float, np.n
 
 
 def _flat(stages: Sequence[pipeline.Stage]) -> np.ndarray:
-    return np.concatenate([part.ravel() for stage in stages for both in stage.gradients for part in both])
+    parts = [part.ravel() for stage in stages for both in stage.gradients for part in both]
+    return np.concatenate([np.zeros(0), *parts])
 
 
 def _weighted_everywhere(chosen: tuple) -> np.ndarray:
@@ -150,6 +162,8 @@ def _gradients(work: Callable) -> None:
                 "has that factor already.": _weighted_everywhere(chosen),
             }
             right = _serial(sizes, [n / total for n in sizes])[1]
+            if found.shape != right.shape:
+                raise Wrong("a stage has lost its `gradients`: only its `backward` is to change them.")
             name_mistake(found, right, wrong)
             if not np.allclose(found, right, rtol=1e-6, atol=1e-9):
                 apart = float(np.abs(found - right).max())
@@ -240,11 +254,15 @@ def _tables(schedule: Callable) -> Any:
         with case(f"{stages} stages, {micro} micro-batches"):
             if not isinstance(table, (list, tuple)) or len(table) != stages:
                 raise Wrong(f"it should return a list of {stages} rows, one for each stage.")
-            try:
-                rows = [[(str(kind), int(i)) for kind, i in row] for row in table]
-            except (TypeError, ValueError):
-                raise Wrong('a row is a list of tasks such as ("F", 0).') from None
-            yield stages, micro, rows
+            yield stages, micro, [_row(row) for row in table]
+
+
+def _row(row: Any) -> list[tuple[str, int]]:
+    try:
+        tasks = [several(task, "F or B", "a number") for task in items(row, "tasks are expected")]
+        return [(str(kind), whole(micro)) for kind, micro in tasks]
+    except Wrong:
+        raise Wrong('a row is a list of tasks such as ("F", 0).') from None
 
 
 def _follows(schedule: Callable) -> None:
@@ -327,10 +345,10 @@ def slowest(seconds: Sequence[float], cuts: Sequence[int]) -> float:
 
 def _planned(cuts: Callable, seconds: Sequence[float], stages: int) -> list[int]:
     given = list(seconds)
-    found = returned(cuts(given, stages))
+    found = array(cuts(given, stages), (stages - 1,))
     if given != list(seconds):
         raise Wrong("the list of times is changed: work on a copy.")
-    found = [int(cut) for cut in array(found, (stages - 1,))] if stages > 1 else list(found)
+    found = [whole(cut, "as a cut it") for cut in found]
     ends = [0, *found, len(seconds)]
     if sorted(set(ends)) != ends:
         raise Wrong(

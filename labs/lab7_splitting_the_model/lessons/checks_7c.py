@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 
 from course_lib import movement
-from course_lib.notebook.answers import case, compare, number, returned
+from course_lib.notebook.answers import case, compare, items, number, returned, several, whole
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 
@@ -79,11 +80,12 @@ def _counted(order: Callable, shape: tuple[int, int, int], words: int) -> tuple[
     nest = movement.matrix_product(*shape)
     found = returned(order(dict(nest.sizes), words))
     try:
-        pairs = [(loop, step) for loop, step in found]
+        pairs = [several(pair, "a loop", "a step") for pair in items(found, "pairs are expected")]
         steps = {loop for loop, _ in pairs}
-    except (TypeError, ValueError):
+    except (TypeError, Wrong):
         raise Wrong('it should return pairs of a loop and a step, as in [("i", 8), ("i", 1), …].') from None
-    if steps != set(nest.sizes) or not all(number(step) for _, step in pairs):
+    pairs = [(loop, whole(step, "as a step it")) for loop, step in pairs]
+    if steps != set(nest.sizes) or not all(step for _, step in pairs):
         raise Wrong("the loops are i, p and j, each in at least one pair, and steps are 1 or more.")
     try:
         fetched = movement.moved(nest, pairs, words)
@@ -175,7 +177,7 @@ def _exponents(nests: tuple) -> Callable[[Callable], None]:
         for nest, words in nests:
             sizes = ", ".join(f"{loop} {size:,}" for loop, size in nest.sizes.items())
             with case(f"arrays {', '.join(nest.arrays.values())}, loops {sizes}, M = {words:,}"):
-                _feasible_and_largest(nest, words, returned(exponents(nest, words)))
+                _feasible_and_largest(nest, words, returned(exponents(copy.deepcopy(nest), words)))
 
     return judge
 

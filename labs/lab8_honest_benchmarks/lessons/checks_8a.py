@@ -21,6 +21,7 @@ OURS, THEIRS = np.array([12.1, 11.6, 12.9]), np.array([10.3, 9.7, 10.1])
 
 
 def _interval(answer: Callable, ours: np.ndarray, theirs: np.ndarray) -> tuple[float, float, float]:
+    ours, theirs = ours.copy(), theirs.copy()
     with unchanged(ours, theirs):
         found = several(answer(ours, theirs), "ratio", "low", "high", what="`ratio_interval`")
     ratio, low, high = (number(one, what) for one, what in zip(found, ("the ratio", "`low`", "`high`")))

@@ -33,7 +33,7 @@ AGAINST = {
 
 def _answers(answer: Callable) -> dict[str, tuple[str, Any]]:
     known = reports()
-    found = returned(answer(known), "`verdicts`")
+    found = returned(answer(reports()), "`verdicts`")
     if not isinstance(found, Mapping) or set(found) != set(known):
         raise Wrong(f"`verdicts` should return a dict with the keys {', '.join(known)}.")
     for letter, given in found.items():

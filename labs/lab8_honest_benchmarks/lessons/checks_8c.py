@@ -111,15 +111,13 @@ def _evaluate(answer: Callable, parts: list[Part], which: int) -> list[float]:
     for rank, result in enumerate(results):
         value = several(result, "accuracy", "balanced accuracy", what=f"rank {rank}")[which]
         what = f"rank {rank}, as {('accuracy', 'balanced accuracy')[which]},"
-        kind = np.asarray(returned(value, what))
-        if kind.shape or kind.dtype.kind not in "iuf":
-            raise Wrong(f"{what} returns {value!r} where one number is expected.")
-        if not np.isfinite(kind):
+        got = number(value, what, finite=False)
+        if not np.isfinite(got):
             raise Wrong(
-                f"{what} returns {value}: something is divided by 0, a rank's own number of images or the number of a "
+                f"{what} returns {got}: something is divided by 0, a rank's own number of images or the number of a "
                 "class that it doesn't have. Divide after the all-reduce, and leave out classes that nobody has."
             )
-        found.append(float(kind))
+        found.append(got)
     return found
 
 
@@ -258,7 +256,7 @@ LOOK = {
 
 def _found(answer: Callable) -> dict[str, tuple[str, Any]]:
     known = reports()
-    found = returned(answer(known), "`diagnoses`")
+    found = returned(answer(reports()), "`diagnoses`")
     if not isinstance(found, Mapping) or set(found) != set(known):
         raise Wrong(f"`diagnoses` should return a dict with the keys {', '.join(known)}.")
     for letter, given in found.items():

@@ -147,7 +147,7 @@ def test_a_wrong_diagnosis_is_answered_with_what_speaks_against_it(name, capsys)
 
 @pytest.mark.parametrize(
     ("answer", "word"),
-    [(None, "returns nothing"), ([1, 2], "as in"), ({"A": 2}, "has no diagnosis"), ({"A": "2"}, "compare the weights")],
+    [(None, "returns nothing"), ([1, 2], "as in"), ({"A": 2}, "has no diagnosis"), ({"A": "2"}, "write a number")],
 )
 def test_what_is_no_diagnosis_is_said(answer, word, capsys):
     assert diagnosis_5d.diagnosis_points(lambda: answer, 4) < 4
