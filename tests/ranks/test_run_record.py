@@ -122,7 +122,7 @@ def test_weights_of_which_any_byte_is_wrong_raise_nothing(tmp_path):
     whole = archive(trainable=np.ones(1, bool), w0=np.arange(9.0))
     for place in range(len(whole)):
         (tmp_path / "rank-0.npz").write_bytes(whole[:place] + bytes([whole[place] ^ 99]) + whole[place + 1 :])
-        read(tmp_path, 1)
+        assert read(tmp_path, 1).size == 1
 
 
 def test_a_file_is_not_read_beyond_its_limit(tmp_path, monkeypatch):
@@ -171,6 +171,7 @@ def test_whatever_the_files_hold_nothing_is_raised(tmp_path, files):
         for end, content in zip(("jsonl", "steps", "examples", "npz"), contents):
             (tmp_path / f"rank-{rank}.{end}").write_bytes(content)
     record = read(tmp_path)
+    assert record.size == len(record.ranks)
     record.agreement(), record.weights_differ(), record.weights_differ(True), record.trained, record.joined
     for rank in record.ranks:
         rank.epochs, rank.digests, rank.values, rank.epoch_examples(0), rank.epoch_examples(10**20)
