@@ -19,8 +19,8 @@ def leaks(
     JSON is looked at decoded, HTML without its tags. Lines that say nothing (brackets, a lone `return`) or
     that the learner sees anyway do not count.
     """
-    visible = _squeeze("\n".join(_visible(master)))
-    secret = {line for line in _secret(master, kinds) if _tells(line) and not _occurs(line, visible)}
+    shown = _squeeze("\n".join(map(visible, master.cells)))
+    secret = {line for line in _secret(master, kinds) if _tells(line) and not _occurs(line, shown)}
     found: dict[str, None] = {}
     for text in texts:
         seen = "\n".join(_squeeze(part) for part in _strings(text))
@@ -39,8 +39,9 @@ def _regions(cell: Cell) -> Iterator[tuple[bool, str]]:
             yield inside, line
 
 
-def _visible(master: Master) -> Iterator[str]:
-    return (line for cell in master.cells for hidden, line in _regions(cell) if not hidden)
+def visible(cell: Cell) -> str:
+    """What learners see of a cell."""
+    return "\n".join(line for hidden, line in _regions(cell) if not hidden)
 
 
 def _secret(master: Master, kinds: Iterable[str]) -> Iterator[str]:

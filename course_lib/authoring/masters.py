@@ -7,12 +7,13 @@ beside the master.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import hashlib
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
 
 from course_lib.authoring import conversions
-from course_lib.authoring.leaks import leaks
+from course_lib.authoring.leaks import leaks, visible
 from course_lib.authoring.master_format import Cell, Master, find, read
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
@@ -29,13 +30,16 @@ def solution(master: Master) -> NotebookNode:
     return _notebook(master.cells)
 
 
-def source(master: Master) -> NotebookNode:
-    """What nbgrader calls the source: the solution notebook without the instructor's cells."""
-    return _notebook(cell for cell in master.cells if cell.kind != "instructor")
+def source(master: Master, kinds: Collection[str] = ()) -> NotebookNode:
+    """What nbgrader calls the source: the solution notebook without the instructor's cells; of `kinds`, where given."""
+    return _notebook(cell for cell in master.cells if cell.kind in kinds or (not kinds and cell.kind != "instructor"))
 
 
 def learner(master: Master) -> NotebookNode:
-    """The learner's notebook, cut from the source by nbgrader. CourseError if a line of an answer is left."""
+    """The learner's notebook, cut from the source by nbgrader. CourseError if a line of an answer is left.
+
+    It says which edition it is of, and each exercise what it was: the grader of a class compares (see `digests`).
+    """
     from nbgrader import preprocessors as steps
 
     notebook = source(master)
@@ -49,9 +53,30 @@ def learner(master: Master) -> NotebookNode:
         steps.CheckCellMetadata,
     ):
         notebook, _ = step(config=nbgrader_config()).preprocess(notebook, {})
+    asked = digests(master)
+    for cell in notebook.cells:
+        if cell.id in asked:
+            cell.metadata["course"] = {"exercise": asked[cell.id]}
+    notebook.metadata["course"] = {"edition": edition(master)}
     if found := leaks(master, [to_text(notebook)]):
         raise CourseError(f"{master.path}: the learner's notebook would show `{found[0]}`, a part of an answer.")
     return notebook
+
+
+def digests(master: Master) -> dict[str, str]:
+    """Id of each exercise → digest of what it asks: of its stub, and of its test."""
+    tests = {cell.name: cell.source for cell in master.cells if cell.kind == "hidden"}
+    exercises = (cell for cell in master.cells if cell.kind == "exercise")
+    return {cell.id: _digest(visible(cell), tests.get(cell.name, "")) for cell in exercises}
+
+
+def edition(master: Master) -> str:
+    """The edition of a notebook: a digest of all its exercises and hidden tests."""
+    return _digest(*digests(master).values(), *(cell.source for cell in master.cells if cell.kind == "hidden"))
+
+
+def _digest(*texts: str) -> str:
+    return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:8]
 
 
 def nbgrader_config() -> Any:

@@ -92,7 +92,7 @@ class TestLearnersNotebook:
 
     def test_has_nothing_in_it_that_changes_between_machines(self):
         metadata = masters.learner(masters.read(TINY)).metadata
-        assert set(metadata) == {"kernelspec", "language_info"}
+        assert set(metadata) == {"course", "kernelspec", "language_info"}
         assert metadata.language_info == {"name": "python"}
 
     def test_a_cell_keeps_its_id_when_others_come_and_go(self, read):

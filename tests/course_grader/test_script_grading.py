@@ -3,14 +3,17 @@ and says what the script tells it to say."""
 
 from __future__ import annotations
 
+import hashlib
+
 import numpy as np
 import pandas
 import pytest
 
 from course_grader import notebook_points
-from course_grader.classroom import grading, submissions
+from course_grader.classroom import grading, runner, submissions
 from course_grader.display import leaderboard
 from course_grader.script import contract, grader
+from course_grader.script.outcome import CannotGrade, Outcome
 from course_lib.authoring import masters
 from course_lib.notebook.judging import Verdict
 from course_lib.system.errors import CourseError
@@ -20,22 +23,28 @@ CRITERIA = {"serial": 5, "ranks": 10, "time": 10}
 DOUBLE = """
 import os
 from course_grader.script import grader
+from course_grader.script.outcome import CannotGrade, Outcome
 from course_grader import notebook_points as marks
 from course_lib.notebook.judging import Verdict
 
 def assess(script):
     text = script.read_text()
+    if text.startswith("fault"):
+        raise ZeroDivisionError("by zero")
     with open(os.environ["RUNS"], "a") as runs:
         runs.write(f"{text.strip()} {os.environ.get('COURSE_SLICE')} {sorted(os.listdir())}\\n")
     if text.startswith("die"):
         os._exit(9)
     if text.startswith("cannot") and "HEALED" not in os.environ:
-        raise grader.CannotGrade("The data set cifar10 is not here.")
+        raise CannotGrade("The data set cifar10 is not here.")
+    look = ("line 1 starts a program",) if text.startswith("look") else ()
     share = float(text) if text[0].isdigit() else 1.0
     hint = "" if share == 1 else "See 2b."
     rows = (("serial", 5), ("ranks", 10), ("time", 10))
     verdicts = tuple(Verdict(name, name, most * share, most, f"It is worth {share:g}.", hint) for name, most in rows)
-    return grader.Outcome(share == 1, 25 * share, 25, "cpu", 2, "cifar10", 1.0, 0.5, 0.5, verdicts, 240, 1, "none")
+    passed = share == 1 and not look
+    about = ("cpu", 2, "cifar10", 1.0, 0.5, 0.5, verdicts, 240, 1.25, "none")
+    return Outcome(passed, 25 * share, 25, *about, look=look, needs_a_look=bool(look))
 
 grader.assess = assess
 points = marks.points
@@ -100,7 +109,7 @@ class TestPoints:
                     Verdict("serial", "Runs", answer, 5, "It ran.", "See 2b."),
                     Verdict("ranks", "Joins", 10, 10, "It joined.", "See 2a."),
                 )
-                return grader.Outcome(False, 15, 25, "cpu", 2, "shapes", 1, 0, 0, verdicts, 240, 1, "none")
+                return Outcome(False, 15, 25, "cpu", 2, "shapes", 1, 0, 0, verdicts, 240, 1, "none")
 
             monkeypatch.setattr(grader, "assess", double)
             return runs
@@ -133,69 +142,26 @@ class TestPoints:
     @pytest.mark.parametrize(
         "error, sentence",
         [
-            (grader.CannotGrade("No disk."), "No disk."),
+            (CannotGrade("No disk."), "No disk."),
             (CourseError("No Horovod."), "No Horovod."),
             (KeyboardInterrupt(), "did not end in time"),
-            (ZeroDivisionError("by zero"), r"The grader failed \(ZeroDivisionError: by zero\)"),
         ],
     )
     def test_are_never_lost_to_a_fault_of_the_grader(self, script, assess, error, sentence):
         runs = assess(error)
         for _ in range(2):
-            with pytest.raises(grader.CannotGrade, match=sentence):
+            with pytest.raises(CannotGrade, match=sentence):
                 notebook_points.points("serial", script)
         assert len(runs) == 1
 
     def test_need_a_script(self, tmp_path):
-        with pytest.raises(grader.CannotGrade, match=r"assessment\.py cannot be read"):
+        with pytest.raises(CannotGrade, match=r"assessment\.py cannot be read"):
             notebook_points.points("serial", tmp_path / "assessment.py")
 
     def test_the_limit_leaves_room_for_the_time_limit_on_a_slow_host(self, monkeypatch):
         for name, profile in contract.read().profiles.items():
             monkeypatch.setenv("COURSE_PROFILE", name)
             assert notebook_points.longest() > 4 * profile.seconds
-
-
-class TestFind:
-    @pytest.fixture
-    def find(self, tmp_path, master):
-        def find():
-            return [(one.path.name, one.problem) for one in submissions.find(tmp_path, {NAME: master})]
-
-        return find
-
-    @pytest.mark.parametrize("folder", ["", "assessment"])
-    @pytest.mark.parametrize("notebook", [None, "{}"])
-    def test_the_script_is_enough(self, tmp_path, find, folder, notebook):
-        hand_in(tmp_path, "learner01", "1.0", folder=folder, notebook=notebook)
-        assert find() == [(f"{NAME}.ipynb", "")]
-
-    @pytest.mark.parametrize(
-        "other, sentence",
-        [
-            ({"script": 1, "name": "assessment (1)"}, "It seems to be assessment.py; give it that name."),
-            ({"notebook": "{}", "name": "assessment_2"}, "It seems to be assessment.ipynb; give it that name."),
-            ({"script": 1, "name": "helper"}, "No notebook was handed in."),
-            ({}, "No notebook was handed in."),
-        ],
-    )
-    def test_what_cannot_be_told_is_said(self, tmp_path, find, other, sentence):
-        hand_in(tmp_path, "learner01", "1.0")
-        hand_in(tmp_path, "learner02", **other)
-        assert [problem for _, problem in find()] == ["", sentence]
-
-    def test_two_scripts_are_one_too_many(self, tmp_path, find):
-        hand_in(tmp_path, "learner01", "1.0")
-        hand_in(tmp_path, "learner02", "1.0")
-        hand_in(tmp_path, "learner02", "0.5", folder="")
-        assert [problem for _, problem in find()] == ["", "It was handed in more than once; keep one."]
-
-    def test_attempts_that_the_button_keeps_are_not_submissions(self, tmp_path, find):
-        place = hand_in(tmp_path, "learner01", "1.0")
-        for folder in (place / ".attempts", place / ".attempts" / "0001"):
-            folder.mkdir()
-            (folder / f"{NAME}.py").write_text("0.0\n")
-        assert find() == [(f"{NAME}.ipynb", "")]
 
 
 def runs(folder):
@@ -218,6 +184,7 @@ def graded(course, tmp_path_factory):
     (altered / "reference" / f"{NAME}.py").write_text("1.0\n")
     hand_in(directory, "dataless", "cannot", notebook=given)
     hand_in(directory, "dead", "die", notebook=given)
+    hand_in(directory, "fault", "fault", notebook=given)
     hand_in(directory, "scriptless", notebook=given)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("RUNS", str(folder / "runs"))
@@ -243,6 +210,7 @@ class TestClass:
         [
             ("dataless", "The data set cifar10 is not here."),
             ("dead", "Its process died while a cell ran: out of memory, or a cell ended it."),
+            ("fault", "The grader failed (ZeroDivisionError: by zero)."),
             ("scriptless", "assessment.py was not handed in with the notebook."),
         ],
     )
@@ -251,6 +219,10 @@ class TestClass:
         table = pandas.read_csv(graded[1].results / "not_graded.csv")
         assert list(table[table.learner == learner].reason) == [sentence]
         assert not list(graded[1].results.glob(f"*/{learner}"))
+
+    def test_the_traceback_of_a_fault_of_ours_is_kept(self, graded):
+        log = (graded[1].results / "faults.log").read_text()
+        assert "fault, assessment: The grader failed" in log and "in assess" in log and "\x1b" not in log
 
     def test_each_script_ran_once_on_all_data_with_no_other_file_of_the_learner(self, graded):
         ran = {line.split()[0]: line for line in runs(graded[0])}
@@ -271,7 +243,7 @@ class TestClass:
 
     def test_who_passed_stands_on_the_leaderboard_or_beside_it_with_the_rule(self, graded):
         (row,) = leaderboard.read(graded[1].results / "leaderboard.csv")
-        assert (row.learner, row.place, row.attempts, row.seconds) == ("full", None, 1, 1.0)
+        assert (row.learner, row.place, row.attempts, row.seconds) == ("full", None, 1, 0.8)
         assert row.rule == "It was not confined while it ran."
         assert row.rule in (graded[1].results / "leaderboard.html").read_text()
 
@@ -284,23 +256,48 @@ class TestClass:
             assert ("Not passed" in page) == (learner == "half")
             assert "a run for show" not in page
 
+    def test_each_mark_says_what_gave_it(self, graded):
+        digest = hashlib.sha256(contract.CONTRACT.read_bytes()).hexdigest()[:8]
+        table = pandas.read_csv(graded[1].results / "grades.csv")
+        marked = table[table.learner.isin(["full", "half", "altered"])]
+        assert set(zip(marked.course_version, marked.contract, marked.host_factor)) == {
+            (f"0.1.0+{runner._code()[:8]}", digest, 1.25)
+        }
+        assert table[table.learner == "dead"].host_factor.isna().all()
+
+    def test_what_somebody_has_to_look_at_first_counts_when_it_is_accepted_and_until_it_changes(
+        self, graded, course, tmp_path, monkeypatch, capsys
+    ):
+        monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
+        found = []
+        for script, accept in (("look", []), ("look", ["anna"]), ("look", []), ("look again", [])):
+            hand_in(tmp_path / "submitted", "anna", script)
+            summary = grading.grade(tmp_path / "submitted", root=course, accept=accept)
+            found.append([row["score"] for row in summary.rows])
+        assert found == [[None] * 3, [5, 10, 10], [5, 10, 10], [None] * 3]
+        assert "anna: Needs a look: line 1 starts a program. To let it count" in " ".join(
+            capsys.readouterr().out.split()
+        )
+        assert len(runs(tmp_path)) == 3
+
     def test_only_what_could_not_be_graded_is_run_again(self, graded, course, monkeypatch):
         folder, before = graded
         monkeypatch.setenv("RUNS", str(folder / "again"))
         monkeypatch.setenv("HEALED", "1")  # now the data are there
         summary = grading.grade(folder / "submitted", jobs=2, root=course)
-        assert [line.split()[0] for line in sorted((folder / "again").read_text().splitlines())] == ["cannot", "die"]
+        again = sorted(line.split()[0] for line in (folder / "again").read_text().splitlines())
+        assert again == ["cannot", "die"]
         assert [row["score"] for row in summary.rows if row["learner"] == "dataless"] == [5, 10, 10]
         kept = ("full", "half", "altered")
         assert [row for row in summary.rows if row["learner"] in kept] == [
             row for row in before.rows if row["learner"] in kept
         ]
-        assert [problem["learner"] for problem in summary.problems] == ["dead", "scriptless"]
+        assert [problem["learner"] for problem in summary.problems] == ["dead", "fault", "scriptless"]
 
 
 def test_another_profile_is_another_grade(course, master, tmp_path, monkeypatch):
     hand_in(tmp_path, "learner01", "1.0")
-    (one,) = submissions.find(tmp_path, {NAME: master})
+    (one,) = submissions.find(tmp_path, {NAME: master}, {})
     digests = set()
     for profile in ("cpu", "short"):
         monkeypatch.setenv("COURSE_PROFILE", profile)

@@ -18,7 +18,7 @@ from course_lib.system.paths import ROOT
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook, pytest.mark.rare(group="hosts")]
 
-TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "command" / "classroom" / "test_grading.py")
+TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "course_grader" / "test_grading.py")
 tiny = importlib.util.module_from_spec(TINY)
 TINY.loader.exec_module(tiny)
 
@@ -31,12 +31,9 @@ sys.exit(grading.grade(Path(sys.argv[1]), root=Path(sys.argv[2]), slurm=True).co
 GRADED = {  # learner → what is written for slope and shout, points of the exercises
     **{f"full{number}": (tiny.SLOPE, tiny.SHOUT, [4, 2, 1]) for number in range(5)},
     **{f"partial{number}": (tiny.SLOPE, "def shout(text):\n    return text", [4, 2, 0]) for number in range(3)},
-    "looked_at": ("import os\nos._exit(1)", tiny.SHOUT, [0, 2, 1]),
+    "ends": ("import os\ndef slope(x, y):\n    os._exit(1)", tiny.SHOUT, [0, 2, 1]),
 }
-NOT_GRADED = {
-    "looked_at": "Exercise slope: Needs a look: slope, line 2 reaches for os._exit.",
-    "missing": "script.py was not handed in with the notebook.",
-}
+NOT_GRADED = {"missing": "script.py was not handed in with the notebook."}
 
 
 def hand_in(directory):
@@ -107,7 +104,7 @@ def test_the_node_died_with_a_job(ten, cluster):
 
 
 def test_nobody_is_lost_and_nobody_graded_twice(ten):
-    assert ten["code"] == 1, ten["said"]  # two could not be graded
+    assert ten["code"] == 1, ten["said"]  # one could not be graded
     table = pandas.read_csv(ten["results"] / "grades.csv", keep_default_na=False)
     told = {learner: list(rows.score.astype(float)) for learner, rows in table[table.exercise != ""].groupby("learner")}
     assert told == {learner: points for learner, (_, _, points) in GRADED.items()}

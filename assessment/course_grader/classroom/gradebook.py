@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from course_grader.classroom.preprocessors import NOT_GRADED
 from course_grader.classroom.submissions import Submission
 from course_lib.authoring import masters
 from course_lib.authoring.master_format import Master
@@ -19,6 +20,7 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import replacing, write
 
 GRADEBOOK = "gradebook.db"
+VERSIONS = ("course_version", "contract", "host_factor")  # what gave a mark, in results and in grades.csv
 TEMPORARY_PREFIX = "course-grade-"  # of folders that a killed run may leave
 
 
@@ -60,7 +62,8 @@ def record(
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """Put every result into the gradebook; return the rows of grades.csv and of not_graded.csv.
 
-    A score or comment that the instructor set by hand in the gradebook stands.
+    What could not be graded has no score, which is not 0. A score or comment that the instructor set by hand in the
+    gradebook stands.
     """
     from nbgrader.api import Gradebook
 
@@ -70,23 +73,28 @@ def record(
             who = {"learner": one.learner, "assignment": one.assignment, "notebook": one.notebook}
             if "problem" in result:
                 rows.append({**who, "reason": result["problem"]})
-                problems.append({**who, "reason": result["problem"]})
+                problems.append({**who, "reason": result["problem"], "fault": result["fault"]})
                 _withdraw(book, one)
                 continue
+            if one.problem:
+                problems.append({**who, "reason": one.problem})
             place = (one.notebook, one.assignment, one.learner)
             book.update_or_create_student(one.learner)
             book.update_or_create_submission(one.assignment, one.learner)
             names = {cell.id: cell.name for cell in one.master.cells}
-            for name, told in result["exercises"].items():
-                kept = book.find_grade(name, *place)
-                kept.auto_score = told["score"]
-                kept.needs_manual_grade = kept.manual_score is not None
+            versions = {name: result.get(name, "") for name in VERSIONS}
+            for name, came in result["exercises"].items():
+                entry = book.find_grade(name, *place)
+                entry.auto_score = came["score"] if came["sound"] else None
+                entry.needs_manual_grade = entry.manual_score is not None or not came["sound"]
                 book.db.commit()
-                about = {"max_score": told["max_score"], "reason": told["reason"]}
-                rows.append({**who, "exercise": names[name], "score": kept.score, **about})
-                if not told["sound"]:  # of a script each criterion says the same
+                known = came["sound"] or entry.manual_score is not None
+                about = {"max_score": came["max_score"], "reason": came["reason"], **versions}
+                rows.append({**who, "exercise": names[name], "score": entry.score if known else None, **about})
+                if not came["sound"]:  # of a script each criterion says the same
                     where = "" if one.master.script else f"Exercise {names[name]}: "
-                    problem = {**who, "reason": where + told["reason"]}
+                    reason = where + came["reason"].removeprefix(NOT_GRADED)
+                    problem = {**who, "reason": reason, "fault": came["fault"]}
                     problems += [problem] if problem not in problems else []
             for name, text in result["comments"].items():
                 book.find_comment(name, *place).auto_comment = text

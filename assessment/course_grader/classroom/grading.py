@@ -28,10 +28,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from course_grader import notebook_points
-from course_grader.classroom import class_leaderboard, gradebook, runner, slurm_jobs, submissions
+from course_grader.classroom import class_leaderboard, gradebook, learners_notebook, runner, slurm_jobs, submissions
 from course_grader.classroom.gradebook import TEMPORARY_PREFIX
+from course_grader.classroom.learners_notebook import Unusable
 from course_grader.classroom.runner import Graded, Work
-from course_grader.classroom.submissions import Submission, Unusable
+from course_grader.classroom.submissions import Submission
 from course_grader.classroom.summary import Summary, show, write_tables
 from course_grader.display import stages
 from course_grader.sandbox import bubblewrap
@@ -81,8 +82,8 @@ def grade(
         cluster.check()
     directory, root = directory.resolve(), root.resolve()
     known = {path.stem: masters.read(path) for path in masters.find(root)}
-    found = submissions.find(directory, known)
     starters = released.course_files(root)
+    found = submissions.find(directory, known, starters)
     results = results_of(directory)
     assignments = {one.assignment for one in found if one.master}
     with _locked(results, shared=slurm) as temporary:
@@ -233,14 +234,24 @@ def _taken(one: Submission, released: dict[str, bytes]) -> Work:
     """What of a submission is run. Unusable: it cannot be graded."""
     if one.master is None:
         raise Unusable(one.problem)
-    notebook = submissions.sanitise(one.path, one.master)
-    files = {
+    if one.master.script:
+        if one.file is None:
+            raise Unusable(f"{one.master.script} was not handed in with the notebook.")
+        return Work(one, None, {**_starters(one, released), one.master.script: one.file.read()})
+    notebook = learners_notebook.read(one.file.read(), one.file.shown)
+    files = _starters(one, released)
+    text = "\n".join(cell.source for cell in masters.source(one.master).cells)
+    names = [name for name in files if name.endswith(".py")]
+    return Work(one, notebook, {**files, **submissions.scripts(one, text, names, released)})
+
+
+def _starters(one: Submission, released: dict[str, bytes]) -> dict[str, bytes]:
+    """What the course hands out beside the notebook, by name."""
+    return {
         name.partition("/")[2]: content
         for name, content in released.items()
         if name.startswith(f"{one.assignment}/") and not name.endswith(".ipynb")
     }
-    starters = [name for name in files if name.endswith(".py")]
-    return Work(one, notebook, {**files, **submissions.scripts(one, notebook, starters)})
 
 
 class _TimeLeft(ProgressColumn):
@@ -301,7 +312,7 @@ def _refuse(one: Submission, results: Path, problem: Unusable) -> dict[str, Any]
     """Remove what there is of an earlier submission; return a result that says what is wrong with this one."""
     for path in (_memory(one, results), *(results / page for page in runner.pages(one))) if one.master else ():
         path.unlink(missing_ok=True)
-    return {"problem": str(problem)}
+    return {"problem": str(problem), "fault": problem.fault}
 
 
 def _memory(one: Submission, results: Path) -> Path:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from nbconvert.exporters.exporter import ResourcesDict
-from nbformat import NotebookNode
+from nbformat import NotebookNode, from_dict
 from nbformat.v4 import new_output
 from nbgrader.preprocessors import ClearHiddenTests, NbGraderPreprocessor
 from nbgrader.utils import is_grade
 
+from course_grader.classroom.exercise_process import NOT_JUDGED
 from course_lib.authoring import masters
 
 LOOK = "Needs a look"  # how the reason begins where a person has to look at what a learner wrote
+NOT_GRADED = "Could not be graded: "  # how it begins where the course, not the learner, could not go on
 _TOO_LONG = "The test took too long."
 _ENDINGS = {
     "CellTimeoutError": _TOO_LONG,
@@ -23,17 +27,38 @@ _ENDINGS = {
     "DeadKernelError": "Its process ended before the test did: out of memory, or the cell ended it.",
 }
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
+_COLOUR = re.compile(r"\x1b\[[\d;]*m")  # in tracebacks
+_SENTENCES = ("CannotGrade", "CourseError", "Stopped", "DeadKernelError")  # errors that are said as they are
+_PLACE = re.compile(r" \(line \d+ of [^()]*\)$")  # at the end of what an error in a learner's cell says
+
+
+class Outputs(NbGraderPreprocessor):
+    """Puts what came of each test into its cell. No cell of the notebook is run."""
+
+    def __init__(self, outputs: Mapping[str, list[dict[str, Any]]]) -> None:
+        super().__init__()
+        self._outputs = outputs
+
+    def preprocess_cell(
+        self, cell: NotebookNode, resources: ResourcesDict, index: int
+    ) -> tuple[NotebookNode, ResourcesDict]:
+        """Called by nbconvert for every cell."""
+        if is_grade(cell):
+            cell.outputs = [from_dict(output) for output in self._outputs[cell.id]]
+        return cell, resources
 
 
 class StrictScores(NbGraderPreprocessor):
     """Leaves nbgrader nothing to guess: a test cell has one number in [0, points], or an error.
 
     nbgrader alone gives full marks to a test without a number, and none where a framework wrote a warning.
-    The reason for lost points, and whether the test gave a score at all, stay in the cell's metadata. Where a script
-    is graded, an error of a test is a fault of the grader, and so is no score.
+    The reason for lost points, whether the test gave a score at all, and the traceback of a fault of ours stay in the
+    cell's metadata. Where a script is graded, an error of a test is a fault of the grader, and so is no score.
     """
 
-    script: bool = False  # set by whoever uses the class
+    def __init__(self, script: bool) -> None:
+        super().__init__()
+        self._script = script
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
@@ -42,11 +67,14 @@ class StrictScores(NbGraderPreprocessor):
         if is_grade(cell):
             points = float(cell.metadata.nbgrader["points"])
             score, reason = judge(cell.outputs, points)
-            errors = [out.evalue for out in cell.outputs if out.output_type == "error"]
-            if self.script and errors and not reason.startswith(LOOK):
-                score, reason = None, errors[0]
-            cell.metadata["course"] = {"sound": score is not None, "reason": reason}
-            kept = ("error", "display_data") if self.script else ("error",)
+            errors = [out for out in cell.outputs if out.output_type == "error"]
+            if self._script and errors and not reason.startswith(LOOK):
+                failed = f"The grader failed ({errors[0].ename}: {errors[0].evalue})."
+                score, reason = None, errors[0].evalue if errors[0].ename in _SENTENCES else failed
+            lines = errors[0].traceback if errors and score is None else []
+            fault = _COLOUR.sub("", "\n".join(line.rstrip("\n") for line in lines))
+            cell.metadata["course"] = {"sound": score is not None, "reason": reason, "fault": fault}
+            kept = ("error", "display_data") if self._script else ("error",)
             keep = [out for out in cell.outputs if out.output_type in kept or out.get("name") == "stdout"]
             result = new_output("execute_result", {"text/plain": repr(score or 0.0)}, execution_count=0)
             cell.outputs = [*keep, result]
@@ -59,11 +87,11 @@ def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str
     errors = [out for out in outputs if out.output_type == "error"]
     if errors:
         if errors[0].ename == "NeedsALook":
-            return None, _ended_in(errors[0])
-        if errors[0].ename == "NotJudged":
-            return None, errors[0].evalue
-        ending = _ENDINGS.get(errors[0].ename, _ended_in(errors[0]))
-        return 0.0, f"{said} {ending}".strip()
+            return None, f"{LOOK}: {errors[0].evalue}."
+        if errors[0].ename == NOT_JUDGED:
+            return None, NOT_GRADED + errors[0].evalue
+        ending = f"{errors[0].evalue}." if errors[0].evalue else f"The test ended in {errors[0].ename}."
+        return 0.0, f"{said} {_ENDINGS.get(errors[0].ename, ending)}".strip()
     results = [out.data.get("text/plain", "") for out in outputs if out.output_type == "execute_result"]
     if len(results) != 1 or not _NUMBER.fullmatch(results[0]) or not math.isfinite(float(results[0])):
         return None, "The test gave no score."
@@ -71,18 +99,16 @@ def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str
     return score, said if score < points else ""
 
 
-def _ended_in(error: NotebookNode) -> str:
-    """What is said of a test's error: its name, or what a person has to look at first."""
-    return f"{LOOK}: {error.evalue}." if error.ename == "NeedsALook" else f"The test ended in {error.ename}."
-
-
 class HideHiddenTests(ClearHiddenTests):
     """Feedback pages show a hidden test's result and what it printed, never its code.
 
-    Its traceback would show that code; so might the outputs of a cell that looks for it.
+    Its traceback would show that code; so might the outputs of a cell that looks for it. Of an error the page says
+    type and line, and the reason where the exercise could not be graded: that is no mark.
     """
 
-    master: masters.Master  # set by whoever uses the class
+    def __init__(self, master: masters.Master) -> None:
+        super().__init__()
+        self._master = master
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
@@ -95,8 +121,14 @@ class HideHiddenTests(ClearHiddenTests):
 
     def _neutral(self, output: NotebookNode, of_test: bool) -> NotebookNode:
         if of_test and output.output_type == "error":
-            output = new_output("stream", name="stdout", text=f"{_ended_in(output)}\n")
+            place = _PLACE.search(output.evalue)
+            ending = f"The test ended in {output.ename}{place[0] if place else ''}."
+            if output.ename == NOT_JUDGED:
+                ending = f"Could not be graded, which is no mark: {output.evalue}"
+            elif output.ename == "NeedsALook":
+                ending = f"{LOOK}: {output.evalue}."
+            output = new_output("stream", name="stdout", text=f"{ending}\n")
         plain = re.sub(r"\\u001b\[[\d;]*m", "", json.dumps(output))
-        if masters.leaks(self.master, [plain], kinds=["hidden"]):
+        if masters.leaks(self._master, [plain], kinds=["hidden"]):
             return new_output("stream", name="stdout", text="(not shown: this output held a part of a test)\n")
         return output

@@ -11,12 +11,14 @@ import sys
 import tempfile
 import threading
 from concurrent.futures import CancelledError
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from course_grader.classroom.gradebook import GRADEBOOK, TEMPORARY_PREFIX
-from course_grader.classroom.submissions import Submission, Unusable
+from course_grader.classroom.learners_notebook import LearnersNotebook, Unusable
+from course_grader.classroom.submissions import Submission
 from course_grader.script import contract
 from course_lib.authoring import masters
 from course_lib.authoring.master_format import Master
@@ -31,21 +33,23 @@ DEFAULT_SLICE = "1280"  # images on which graded notebooks train, unless the ins
 TIME_LIMIT_S = 1500  # for a whole submission; its cells have less (see one_submission)
 POLL_INTERVAL_S = 0.1
 LEARNER = "learner"  # the name of the only one in a submission's own course folder
+HANDED_IN = "handed_in.json"  # in that folder: the learner's notebook
+DIGITS = 8  # of a digest that is shown
 
 
 @dataclass(frozen=True)
 class Work:
-    """A submission that can be graded: the notebook and the files that are run."""
+    """A submission that can be graded: the notebook (None where a script alone is graded), the files that are run."""
 
     one: Submission
-    notebook: Any
+    notebook: LearnersNotebook | None
     files: dict[str, bytes]
     accepted: bool = False  # an instructor has looked at it
 
     @functools.cached_property
     def handed_in(self) -> str:
         """Digest of what the learner handed in."""
-        digest = hashlib.sha256(masters.to_text(self.notebook).encode())
+        digest = hashlib.sha256(json.dumps(self.notebook and asdict(self.notebook)).encode())
         for name in sorted(self.files):
             digest.update(name.encode() + self.files[name])
         return digest.hexdigest()
@@ -56,15 +60,22 @@ class Work:
         digest = hashlib.sha256(f"{self.handed_in} {self.accepted}".encode() + self.one.master.path.read_bytes())
         if self.one.master.script:
             digest.update(contract.CONTRACT.read_bytes() + contract.read().profile().name.encode())
-        digest.update(_library())
+        digest.update(_code().encode())
         return digest.hexdigest()
+
+    def versions(self, outcome: dict[str, Any] | None) -> dict[str, Any]:
+        """What gave the mark: the course's version and, of a script, the contract and the host's factor."""
+        agreed = hashlib.sha256(contract.CONTRACT.read_bytes()).hexdigest()[:DIGITS] if self.one.master.script else ""
+        version = f"{metadata.version('one-model-many-gpus')}+{_code()[:DIGITS]}"
+        return {"course_version": version, "contract": agreed, "host_factor": (outcome or {}).get("factor", "")}
 
 
 @functools.cache
-def _library() -> bytes:
-    """Digest of the course library, on which the tests stand."""
-    paths = sorted([*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "labs").glob("*/lessons/*.py")])
-    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).digest()
+def _code() -> str:
+    """Digest of the course's code, on which the marks stand."""
+    places = [*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "labs").glob("*/lessons/*.py")]
+    grader = [path for path in (ROOT / "assessment" / "course_grader").rglob("*") if path.suffix in (".py", ".toml")]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted([*places, *grader]))).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -91,8 +102,9 @@ def _attempt(work: Work, stopping: threading.Event, blank: Path, extra: float, b
     one = work.one
     with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=below) as temporary:
         folder = Path(temporary)
-        prepare(folder, one.master, work.notebook, work.files, blank)
+        prepare(folder, work, blank)
         result = _run(folder, one.master, stopping, extra if one.master.script else 0, work.accepted)
+        result.update(work.versions(result.get("outcome")))
         made = {page: folder / page.parts[0] / LEARNER / Path(*page.parts[2:]) for page in pages(one)}
         return Graded(result, {page: path.read_bytes() for page, path in made.items()})
 
@@ -107,16 +119,20 @@ def pages(one: Submission) -> list[Path]:
     return [Path("feedback", place, f"{one.notebook}.html"), Path("autograded", place, f"{one.notebook}.ipynb")]
 
 
-def prepare(folder: Path, master: Master, notebook: Any, files: dict[str, bytes], blank: Path) -> None:
+def prepare(folder: Path, work: Work, blank: Path) -> None:
     """Lay out an nbgrader course with one submission.
 
     Its gradebook knows the assignment but no other learner. There is no source folder: nbgrader would put its
     files over the learner's.
     """
+    master = work.one.master
     place = folder / "submitted" / LEARNER / master.assignment
-    write(place / master.notebook.name, masters.to_text(notebook).encode())
-    for name, content in files.items():
+    page = work.notebook.page(master) if work.notebook else masters.source(master, kinds=("prose", "hidden"))
+    write(place / master.notebook.name, masters.to_text(page).encode())
+    for name, content in work.files.items():
         write(place / name, content)
+    if work.notebook:
+        write(folder / HANDED_IN, json.dumps(asdict(work.notebook)).encode())
     shutil.copyfile(blank, folder / GRADEBOOK)
 
 
@@ -154,7 +170,7 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, 
         raise _why(code, log.read_text(errors="replace"), limit)
     result = json.loads((folder / "result.json").read_text())
     if "problem" in result:
-        raise Unusable(result["problem"])
+        raise Unusable(result["problem"], result["fault"])
     return {**result, "outcome": json.loads(outcome.read_text())} if outcome.exists() else result
 
 

@@ -1,37 +1,83 @@
-"""What learners hand in: found, and reduced to what the assignment asks for."""
+"""What learners hand in, found: in folders and zip archives, under the names that browsers and systems give."""
 
 from __future__ import annotations
 
 import difflib
-import json
 import os
-from collections.abc import Iterator
+import re
+import zipfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from course_lib.authoring import masters
+from course_grader.classroom.learners_notebook import Unusable, untouched
 from course_lib.authoring.master_format import Master
 from course_lib.system.errors import CourseError
 
-if TYPE_CHECKING:
-    from nbformat import NotebookNode
-
 MAX_BYTES = 50_000_000  # a larger file is not read
+MAX_DEPTH = 4  # of folders in a learner's
+MAX_MEMBERS = 10_000  # of an archive
+_KINDS = (".ipynb", ".py")
+_NOT_THEIRS = ("reference", "master")  # folders of the course itself, for those who hand in all of it
+_COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # what makes of a name that of a copy
 
 
-class Unusable(Exception):
-    """One submission that cannot be graded; the message is the sentence for the instructor."""
+@dataclass(frozen=True)
+class File:
+    """A file that a learner handed in.
+
+    Attributes:
+        path: where it is; `member`: within this zip archive.
+        shown: its place in the learner's folder.
+        name: without what a system has added (`.txt`), with its extension in small letters.
+    """
+
+    path: Path
+    member: str
+    shown: str
+    name: str
+
+    @property
+    def folder(self) -> str:
+        """The place of what lies beside it."""
+        return self.shown.rpartition("/")[0]
+
+    def read(self) -> bytes:
+        """Its content. Unusable where it cannot be read."""
+        too_large = Unusable(f"{self.shown} is a link or larger than {MAX_BYTES // 1_000_000} MB.")
+        try:
+            if not self.member:
+                if self.path.is_symlink() or self.path.stat().st_size > MAX_BYTES:
+                    raise too_large
+                return self.path.read_bytes()
+            with zipfile.ZipFile(self.path) as archive, archive.open(self.member) as stream:
+                content = stream.read(MAX_BYTES + 1)
+        except OSError as error:
+            raise Unusable(f"{self.shown} cannot be read ({error.strerror or error}).") from None
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError, EOFError) as error:
+            raise Unusable(f"{self.shown} cannot be read ({error}).") from None
+        if len(content) > MAX_BYTES:
+            raise too_large
+        return content
 
 
 @dataclass(frozen=True)
 class Submission:
-    """A notebook that a learner handed in. `master` is None where `problem` says why it cannot be graded."""
+    """What a learner handed in for one notebook, or for one script.
+
+    Attributes:
+        path: of the notebook or the script, in the learner's folder.
+        master: None where `problem` says why it cannot be graded; with a master, it is what an instructor should know.
+        file: the notebook; the script where that alone is graded, None where it is missing.
+        files: all that the learner handed in.
+    """
 
     learner: str
     path: Path
     master: Master | None
     problem: str = ""
+    file: File | None = None
+    files: tuple[File, ...] = ()
 
     @property
     def assignment(self) -> str:
@@ -41,133 +87,195 @@ class Submission:
     @property
     def notebook(self) -> str:
         """The notebook's name without extension, as it can be written."""
-        return _plain(self.path.stem)
+        return self.master.path.stem if self.master else _plain(self.path.stem)
 
 
-def find(directory: Path, known: dict[str, Master]) -> list[Submission]:
-    """Every submission in `directory`: it holds a folder for each learner, with notebooks or LAB/ in it.
+def find(directory: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> list[Submission]:
+    """Every submission in `directory`: it holds a folder, or a zip archive, for each learner.
 
-    `known` maps notebook names to masters. CourseError where `directory` as a whole is not like that.
+    `known` maps notebook names to masters; `given` is what the course handed out (`released.course_files`).
+    CourseError where `directory` as a whole is not like that.
     """
     if not directory.is_dir():
         raise CourseError(f"{directory} is no folder; give the folder that holds one folder for each learner.")
-    learners = sorted(path for path in directory.iterdir() if path.is_dir() and not path.name.startswith("."))
+    learners = [path for path in _listed(directory) if path.is_dir() or _is_archive(path)]
     assignments = {master.assignment for master in known.values()}
     if assignments.intersection(path.name for path in learners):
         raise CourseError(f"{directory} is one learner's folder; give the folder above it.")
-    found = [submission for learner in learners for submission in _of_learner(learner, known)]
+    found = [submission for learner in learners for submission in _of_learner(learner, known, given)]
     if not any(submission.master for submission in found):
-        raise CourseError(f"{directory} holds no notebook of this course, neither in LEARNER/ nor in LEARNER/LAB/.")
+        raise CourseError(f"{directory} holds no notebook of this course, in no folder of a learner's.")
     return found
 
 
-def _of_learner(folder: Path, known: dict[str, Master]) -> Iterator[Submission]:
-    name = _plain(folder.name)
-    if name != folder.name:
-        yield Submission(name, folder, None, "The folder's name has bytes that are no characters: rename it.")
+def scripts(submission: Submission, text: str, names: Sequence[str], given: Mapping[str, bytes]) -> dict[str, bytes]:
+    """The learner's scripts among `names` that a notebook speaks of, which is its `text`; `given` as for `find`.
+
+    Unusable where one is missing.
+    """
+    found = {}
+    for name in (name for name in names if name in text):
+        beside = [file for file in submission.files if submission.file and file.folder == submission.file.folder]
+        content = given.get(f"{submission.assignment}/{name}")
+        chosen, problem = _choose(beside, name, content, _same_script)
+        if not chosen and not problem:
+            chosen, problem = _choose(submission.files, name, content, _same_script)
+        if not chosen:
+            raise Unusable(problem or f"{name} was not handed in with the notebook.")
+        found[name] = chosen.read()
+    return found
+
+
+def _of_learner(place: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> Iterator[Submission]:
+    learner = place.stem if _is_archive(place) else place.name
+    if _plain(learner) != learner:
+        yield Submission(_plain(learner), place, None, "The folder's name has bytes that are no characters: rename it.")
         return
-    if not os.access(folder, os.R_OK | os.X_OK):
-        yield Submission(folder.name, folder, None, "The folder cannot be read: mend its permissions.")
-        return
-    graded = {name for name, master in known.items() if master.script}  # by a script, with or without the notebook
-    paths = [path for place in ("*", "[!.]*/*") for path in sorted(folder.glob(place)) if path.is_file()]
-    paths = [path for path in paths if path.suffix == ".ipynb" or (path.suffix == ".py" and graded)]
-    linked = {path.parent for path in paths if path.parent != folder and path.parent.is_symlink()}
-    for place in sorted(linked):
-        yield Submission(folder.name, place, None, f"{_plain(place.name)} is a link: ask for the folder itself.")
-    paths = [path for path in paths if path.parent not in linked]
-    right: dict[str, dict[Path, None]] = {}
-    for path in paths:
-        if path.stem in (known if path.suffix == ".ipynb" else graded):
-            right.setdefault(path.stem, {})[path.with_suffix(".ipynb")] = None
-    for name, (path, *more) in right.items():
-        if not more:
-            yield Submission(folder.name, path, known[name])
-        else:
-            yield Submission(folder.name, path, None, "It was handed in more than once; keep one.")
+    problems: dict[str, None] = {}
+    found = tuple(_files(place, place.parent if _is_archive(place) else place, problems))
+    files = tuple(file for file in found if file.name.endswith(_KINDS))
+    for problem in problems:
+        yield Submission(learner, place, None, problem)
+    handed_in = bool(problems)
+    taken: set[str] = set()
+    for master in known.values():
+        wanted = master.script or master.notebook.name
+        same = _same_script if master.script else untouched
+        chosen, problem = _choose(files, wanted, given.get(f"{master.assignment}/{wanted}"), same)
+        notebook = next((file for file in files if _is_named(file, master.notebook.name)), None)
+        if chosen or problem or notebook:
+            handed_in = True
+            taken.add(master.path.stem)
+            path = Path(place, (chosen or notebook).shown if chosen or notebook else wanted)
+            yield Submission(learner, path, None if problem and not chosen else master, problem, chosen, files)
     # A scratch notebook is nobody's business; a renamed one must not get lost.
-    others = [path for path in paths if path.stem not in known]
-    missing = {".ipynb": [name for name in known if name not in right], ".py": sorted(graded.difference(right))}
-    renamed = [(path, name) for path in others if (name := _like(path, missing[path.suffix]))]
-    for path, name in renamed:
-        yield Submission(folder.name, path, None, f"It seems to be {name}{path.suffix}; give it that name.")
-    if not right and not renamed and not linked:
-        names = [_plain(path.name) for path in others if path.suffix == ".ipynb"]
-        only = f" of this course, only {', '.join(names)}" if names else ""
-        yield Submission(folder.name, folder, None, f"No notebook{only} was handed in.")
+    for file in files:
+        stem, kind = os.path.splitext(file.name)
+        lacking = [name for name, one in known.items() if name not in taken and (one.script or kind == ".ipynb")]
+        if stem not in known and (name := _like(stem, lacking)):
+            handed_in = True
+            problem = f"It seems to be {name}{kind}; give it that name."
+            yield Submission(learner, Path(place, file.shown), None, problem)
+    if not handed_in:
+        names = [file.shown for file in found if not file.name.endswith(".py")]
+        only = f" of this course, only {', '.join(names[:5])}{' …' if names[5:] else ''}" if names else ""
+        yield Submission(learner, place, None, f"No notebook{only} was handed in.")
+
+
+def _choose(
+    files: Sequence[File], wanted: str, given: bytes | None, same: Callable[[bytes, bytes], bool]
+) -> tuple[File | None, str]:
+    """The file that counts as `wanted`, and what an instructor should know of it; without a file, why none counts.
+
+    `same` says whether a content holds nothing but what was `given`.
+    """
+    right = [file for file in files if _is_named(file, wanted)]
+    stem, kind = os.path.splitext(wanted.casefold())
+    like = [file for file in files if file not in right and stem in file.name.casefold() and file.name.endswith(kind)]
+    if not right or (not like and len(right) == 1):
+        return next(iter(right), None), ""
+    try:
+        contents = {file: file.read() for file in (*right, *like)}
+    except Unusable as problem:
+        return None, str(problem)
+    with_work = [file for file, content in contents.items() if given is None or not same(content, given)]
+    worked = list({contents[file]: file for file in reversed(right) if file in with_work}.values())[::-1]
+    if len(worked) > 1:
+        return None, f"It was handed in more than once; keep one of {_listing(worked)}."
+    others = [file for file in like if file in with_work]
+    if worked:
+        others = [file for file in others if contents[file] != contents[worked[0]] and _is_copy(file, stem)]
+        differs = f"{worked[0].shown} was graded; {_listing(others)} beside it differs: keep the one that counts."
+        return worked[0], differs if others else ""
+    if others:
+        return None, (
+            f"{right[0].shown} holds no work, {_listing(others)} does: give the one that counts the name {wanted}, and "
+            "remove the other."
+        )
+    return right[0], ""
+
+
+def _same_script(content: bytes, given: bytes) -> bool:
+    return content.split() == given.split()
+
+
+def _files(folder: Path, top: Path, problems: dict[str, None], depth: int = MAX_DEPTH) -> Iterator[File]:
+    """The files below a folder, or in an archive, and those in archives there; what cannot be read is a problem."""
+    if _is_archive(folder):
+        yield from _members(folder, folder.relative_to(top), problems)
+        return
+    try:
+        paths = _listed(folder)
+    except OSError:
+        what = "The folder" if folder == top else _plain(folder.name)
+        problems[f"{what} cannot be read: correct its permissions."] = None
+        return
+    for path in paths:
+        if path.is_symlink() and path.is_dir():
+            problems[f"{_plain(path.name)} is a link: ask for the folder itself."] = None
+        elif _is_archive(path) or (path.is_dir() and depth):
+            yield from _files(path, top, problems, depth - 1)
+        elif path.is_file():
+            shown = _plain(path.relative_to(top).as_posix())
+            yield File(path, "", shown, _name(shown))
+
+
+def _members(path: Path, place: Path, problems: dict[str, None]) -> Iterator[File]:
+    """The files in an archive. Nothing of it is unpacked."""
+    shown = _plain(place.as_posix())
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+    except (OSError, zipfile.BadZipFile, ValueError) as error:
+        problems[f"{shown} cannot be read ({error}): ask for it to be handed in again."] = None
+        return
+    if len(members) > MAX_MEMBERS:
+        problems[f"{shown} has more than {MAX_MEMBERS:,} files: ask for the notebook and its scripts alone."] = None
+        return
+    for member in members:
+        parts = member.filename.split("/")
+        if not member.is_dir() and all(map(_counts, parts)):
+            yield File(path, member.filename, f"{shown}/{_plain(member.filename)}", _name(parts[-1]))
+
+
+def _listed(folder: Path) -> list[Path]:
+    """What is in a folder, but for what systems keep there, and what is the course's."""
+    return sorted(path for path in folder.iterdir() if _counts(path.name))
+
+
+def _counts(name: str) -> bool:
+    return not name.startswith((".", "__MACOSX")) and name not in _NOT_THEIRS
+
+
+def _is_archive(path: Path) -> bool:
+    return path.suffix.lower() == ".zip" and path.is_file() and not path.is_symlink()
+
+
+def _name(shown: str) -> str:
+    """A file's name as it was meant: `assessment.py.txt` and `ASSESSMENT.PY` are `….py`."""
+    name = _plain(shown).rpartition("/")[2]
+    name = re.sub(r"(?i)(\.(py|ipynb))\.(txt|json)$", r"\1", name)
+    stem, dot, kind = name.rpartition(".")
+    return stem + dot + kind.lower()
+
+
+def _is_named(file: File, name: str) -> bool:
+    return file.name.casefold() == name.casefold()
+
+
+def _is_copy(file: File, stem: str) -> bool:
+    return bool(_COPY.fullmatch(os.path.splitext(file.name)[0].casefold().replace(stem, "", 1)))
+
+
+def _like(stem: str, names: Sequence[str]) -> str | None:
+    inside = [name for name in names if name in stem]
+    return next(iter(inside or difflib.get_close_matches(stem, names, 1, 0.6)), None)
+
+
+def _listing(files: Sequence[File]) -> str:
+    return " and ".join(file.shown for file in files)
 
 
 def _plain(name: str) -> str:
     """A file's name as it can be written and shown: bytes that are no characters are spelled out."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")
-
-
-def _like(path: Path, missing: list[str]) -> str | None:
-    inside = [name for name in missing if name in path.stem]
-    return next(iter(inside or difflib.get_close_matches(path.stem, missing, 1, 0.6)), None)
-
-
-def sanitise(path: Path, master: Master) -> NotebookNode:
-    """The notebook to grade: nbgrader's source with the learner's exercises and editable cells in it.
-
-    Nothing else is taken: locked cells and tests stay as the course has them, added cells are gone. Where a script
-    is graded, nothing is taken at all, and the tests alone are run: other cells train for show.
-    Unusable: the file is no notebook, or an exercise is missing or there twice.
-    """
-    notebook = masters.source(master)
-    kinds = {cell.id: cell.kind for cell in master.cells}
-    if master.script:
-        notebook.cells = [cell for cell in notebook.cells if kinds[cell.id] in ("prose", "hidden")]
-        return notebook
-    theirs = _cells(path)
-    for cell in notebook.cells:
-        if kinds[cell.id] not in ("exercise", "editable"):
-            continue
-        sources = list(dict.fromkeys(source for name, source in theirs if name == cell.id))
-        if kinds[cell.id] == "editable":
-            cell.source = sources[0] if sources else cell.source
-        elif not sources:
-            raise Unusable(f"The cell of exercise {cell.id} is missing; it has to be the course's own cell.")
-        elif len(sources) > 1:
-            raise Unusable(f"The cell of exercise {cell.id} is there {len(sources)} times; keep one.")
-        else:
-            cell.source = sources[0]
-    return notebook
-
-
-def scripts(submission: Submission, notebook: NotebookNode, names: list[str]) -> dict[str, bytes]:
-    """The learner's files among `names` that this notebook speaks of; the script alone where that is what is graded.
-
-    Unusable where one is missing.
-    """
-    text = "\n".join(cell.source for cell in notebook.cells)
-    script = submission.master.script
-    found = {}
-    for name in [script] if script else [name for name in names if name in text]:
-        path = submission.path.parent / name
-        if not path.is_file():
-            raise Unusable(f"{name} was not handed in with the notebook.")
-        found[name] = _read(path)
-    return found
-
-
-def _read(path: Path) -> bytes:
-    try:
-        if path.is_symlink() or path.stat().st_size > MAX_BYTES:
-            raise Unusable(f"{path.name} is a link or larger than {MAX_BYTES // 1_000_000} MB.")
-        return path.read_bytes()
-    except OSError as error:
-        raise Unusable(f"{path.name} cannot be read ({error.strerror}).") from None
-
-
-def _cells(path: Path) -> list[tuple[str, str]]:
-    """(identifier, source) of every cell. The identifier is nbgrader's, else the cell's own."""
-    try:
-        cells = json.loads(_read(path))["cells"]
-        return [(_name(cell), "".join(cell["source"]).encode().decode()) for cell in cells]
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Unusable(f"{path.name} is no readable notebook; ask for it to be handed in again.") from None
-
-
-def _name(cell: dict[str, Any]) -> str:
-    return cell["metadata"].get("nbgrader", {}).get("grade_id") or cell.get("id", "")

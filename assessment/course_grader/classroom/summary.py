@@ -10,10 +10,12 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from course_grader.classroom.gradebook import VERSIONS
 from course_grader.classroom.preprocessors import LOOK
 from course_lib.system.files import write
 
-COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason"]
+COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason", *VERSIONS]
+FAULTS = "faults.log"  # among the results: the tracebacks of what the course, not a learner, did wrong
 
 
 @dataclass(frozen=True)
@@ -31,7 +33,7 @@ class Summary:
 
 
 def write_tables(results: Path, rows: list[dict[str, Any]], problems: list[dict[str, str]]) -> None:
-    """Write grades.csv and not_graded.csv."""
+    """Write grades.csv, not_graded.csv and, where the course itself failed, faults.log with its tracebacks."""
     import pandas
 
     for name, table, columns in (
@@ -40,6 +42,11 @@ def write_tables(results: Path, rows: list[dict[str, Any]], problems: list[dict[
     ):
         text = pandas.DataFrame(table, columns=columns).to_csv(index=False)
         write(results / name, text.encode("utf-8", "backslashreplace"))
+    (results / FAULTS).unlink(missing_ok=True)
+    faults = [one for one in problems if one.get("fault")]
+    if faults:
+        text = "\n".join(f"{one['learner']}, {one['notebook']}: {one['reason']}\n{one['fault']}" for one in faults)
+        write(results / FAULTS, text.encode("utf-8", "backslashreplace"))
 
 
 def show(summary: Summary) -> None:
@@ -48,12 +55,14 @@ def show(summary: Summary) -> None:
     table = Table("learner", "notebook", "score")
     totals: dict[tuple[str, str], list[float]] = {}
     for row in summary.rows:
-        if "score" in row:
-            total = totals.setdefault((row["learner"], row["notebook"]), [0.0, 0.0])
-            total[0] += row["score"]
+        if "max_score" in row:
+            total = totals.setdefault((row["learner"], row["notebook"]), [0.0, 0.0, 0.0])
+            total[0] += row["score"] or 0.0
             total[1] += row["max_score"]
-    for (learner, notebook), (score, maximum) in totals.items():
-        table.add_row(escape(learner), notebook, f"{score:g} of {maximum:g}")
+            total[2] += row["max_score"] if row["score"] is None else 0.0
+    for (learner, notebook), (score, maximum, left) in totals.items():
+        rest = f", {left:g} not graded" if left else ""
+        table.add_row(escape(learner), notebook, f"{score:g} of {maximum:g}{rest}")
     console.print(table)
     looks = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
     for learner, reason in looks:

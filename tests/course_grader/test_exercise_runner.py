@@ -1,4 +1,4 @@
-"""Marks of a notebook whatever it tries: exercises are judged outside of it, in a sandbox that shows no other file."""
+"""Marks of a notebook whatever it tries: exercises run outside of it, in a sandbox that shows no other file."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import nbformat
 import psutil
 import pytest
 
-from course_grader.classroom import grading
+from course_grader.classroom import exercise_runner, grading
+from course_grader.classroom.learners_notebook import LearnersNotebook
 from course_grader.sandbox import bubblewrap
 from course_lib.authoring import masters
+from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
 FIXTURES = (ROOT / "tests" / "notebooks" / "fixtures").resolve()
@@ -73,7 +75,7 @@ def hand_in(directory, learner, master, notebook, script=None):
 
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
-    """A class of scripts that try things, beside one that does what is asked: where its judges' files were, and its
+    """A class of scripts that try things, beside one that does what is asked: where the grader's files were, and the
     scores: learner → scores."""
     folder = tmp_path_factory.mktemp("hostile")
     directory = folder / "submitted"
@@ -91,7 +93,7 @@ def hostile(tmp_path_factory):
             for mark, filling in fill.items():
                 text = text.replace(mark, str(filling))
             hand_in(directory, name, TINY, solved(TINY), text + "\n")
-        summary = grading.grade(directory, jobs=2, root=FIXTURES, accept=list(SCRIPTS))
+        summary = grading.grade(directory, jobs=2, root=FIXTURES)
     scores = {}
     for row in summary.rows:
         scores.setdefault(row["learner"], []).append(row.get("score"))
@@ -126,6 +128,20 @@ for number in range(3, 20):
     except OSError:
         pass
 """
+# As the first lines of a function: they run as it is called.
+REACH = """
+    from course_lib.notebook import exercises
+    from course_lib.notebook.judging import Verdict
+    exercises.Exercise.judge = lambda self, answer: [Verdict("all", "All", 1.0, 1.0, "Right.")]
+    return None
+"""
+ALWAYS = """
+    class Equal(float):
+        __eq__ = __le__ = __lt__ = __ge__ = __gt__ = __bool__ = lambda *_: True
+        __sub__ = __rsub__ = __abs__ = __truediv__ = __rtruediv__ = lambda self, *_: self
+        shape = ()
+    return Equal(1)
+"""
 
 
 @pytest.fixture(scope="module")
@@ -133,11 +149,16 @@ def linear(tmp_path_factory):
     """1a, graded: learner → exercise → (score, reason)."""
     directory = tmp_path_factory.mktemp("linear") / "submitted"
     stubs = {cell.id: cell.source for cell in masters.learner(LINEAR).cells}
+    written = [cell.id for cell in LINEAR.cells if cell.kind == "exercise"]
+    heads = {name: f"def {name}(*values, **named):" for name in written}
     for learner, prefix, work in (
         ("sets", SET, stubs),
         ("patches", PATCH, stubs),
         ("forges", FORGE, stubs),
         ("predicts", "", stubs),
+        ("reaches", "", {name: head + REACH for name, head in heads.items()}),
+        ("equals", "", {name: head + ALWAYS for name, head in heads.items()}),
+        ("forges_inside", "", {name: head + FORGE.replace("\n", "\n    ") for name, head in heads.items()}),
         ("names", "points = check = years = 3\n", {}),
         ("edits", "", {}),
     ):
@@ -158,16 +179,35 @@ def linear(tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize("learner", ["sets", "patches", "forges", "predicts"])
+@pytest.mark.parametrize("learner", ["sets", "patches", "forges", "predicts", "reaches", "equals", "forges_inside"])
 def test_no_line_of_a_learners_sets_a_mark(linear, learner):
-    assert {score for score, _ in linear[learner].values()} == {0}
+    assert {score or 0 for score, _ in linear[learner].values()} == {0}
 
 
-def test_what_reaches_for_the_judge_waits_for_a_person(linear):
-    assert all("imports course_lib.notebook.judging" in reason for _, reason in linear["patches"].values())
+def test_what_reaches_for_the_tests_is_no_mark_and_listed_for_a_person(linear):
+    assert all(
+        score is None and "It changes `Exercise.judge`, on which the tests stand" in reason
+        for score, reason in linear["reaches"].values()
+    )
 
 
 @pytest.mark.parametrize("learner", ["names", "edits"])
 def test_right_answers_count_whatever_else_the_notebook_names_or_does(linear, learner):
     points = {cell.name: cell.points for cell in LINEAR.cells if cell.kind == "hidden"}
     assert {name: score for name, (score, _) in linear[learner].items()} == points
+
+
+def test_a_process_that_fails_is_no_mark(monkeypatch, tmp_path):
+    monkeypatch.setattr(exercise_runner.bubblewrap, "command", lambda *_: ["sh", "-c", "exit 7"])
+    with pytest.raises(CourseError, match=r"failed \(exit code 7\)"):
+        exercise_runner.run(LearnersNotebook((), {}, ""), LINEAR, tmp_path, 1.0, 1.0)
+
+
+def test_a_process_that_says_nothing_of_a_test_has_ended_too_soon(monkeypatch, tmp_path):
+    monkeypatch.setattr(exercise_runner.bubblewrap, "command", lambda *_: ["echo", "cut sh"])
+    outputs = exercise_runner.run(LearnersNotebook((), {"loss": "other"}, "old"), LINEAR, tmp_path, 1.0, 1.0)
+    names = {name: outputs[name][0]["ename"] for name in ("years-test", "loss-test", "stop-test")}
+    assert names["loss-test"] == "NotJudged"  # that edition's exercise was another one
+    assert set(names.values()) == {"NotJudged"}
+    outputs = exercise_runner.run(LearnersNotebook((), {}, ""), LINEAR, tmp_path, 1.0, 1.0)
+    assert {output["ename"] for (output,) in outputs.values()} == {"DeadKernelError"}

@@ -1,0 +1,537 @@
+"""Habits that honest learners have: whatever stands beside a right answer, and however cells are ordered, it gets its
+points. Each habit is tried on an exercise of each notebook here, by the process that grades, without a sandbox."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import re
+
+import nbformat
+import pytest
+
+from course_grader.classroom import exercise_process, exercise_runner, preprocessors
+from course_lib.authoring import master_format
+from course_lib.system.paths import ROOT
+
+NOTEBOOKS = ("1a", "1d", "4b", "5a", "6a", "7a", "7b", "8a")  # that need no TensorFlow
+HABITS = {}
+
+
+class Book:
+    """A solved notebook: its cells as [id, source], and one exercise of it."""
+
+    def __init__(self, master, number):
+        self.cells = [
+            [cell.id, "" if cell.kind == "hidden" else solved(cell.source)]
+            for cell in master.cells
+            if not cell.markdown and cell.kind != "instructor"
+        ]
+        written = [cell for cell in master.cells if cell.kind == "exercise"]
+        exercise = written[number % len(written)]
+        self.exercises = [cell.id for cell in written]
+        self.id, self.test = exercise.id, f"{exercise.id}-test"
+        self.stub = re.sub(r"(?s)### BEGIN SOLUTION.*### END SOLUTION", "raise NotImplementedError()", exercise.source)
+        (self.about,) = (test for test in exercise_runner._tests(master) if test["id"] == self.test)
+        self.name = self.about["names"][0]
+        definition = next(one for one in ast.parse(self.source).body if getattr(one, "name", "") == self.name)
+        self.is_function = isinstance(definition, ast.FunctionDef)
+
+    @property
+    def source(self):
+        return next(source for name, source in self.cells if name == self.id)
+
+    @source.setter
+    def source(self, source):
+        self.cells[self.place()][1] = source
+
+    def place(self, identifier=None):
+        return next(number for number, (name, _) in enumerate(self.cells) if name == (identifier or self.id))
+
+    def insert(self, source, after=False, identifier="own"):
+        """A cell of the learner's own: before the exercise or, `after`, below its test."""
+        self.cells.insert(self.place(self.test) + 1 if after else self.place(), [identifier, source])
+
+    def begin(self, lines):
+        """Let the exercise's function, or a class's first method, begin with these lines."""
+        tree = ast.parse(self.source)
+        function = next(one for one in tree.body if getattr(one, "name", "") == self.name)
+        if isinstance(function, ast.ClassDef):
+            function = next(one for one in function.body if isinstance(one, ast.FunctionDef))
+        docstring = 1 if ast.get_docstring(function) is not None else 0
+        function.body[docstring:docstring] = ast.parse(lines).body
+        self.source = ast.unparse(tree)
+
+    def renamed(self, name):
+        """The exercise's text with its function or class under another name."""
+        tree = ast.parse(self.source)
+        next(one for one in tree.body if getattr(one, "name", "") == self.name).name = name
+        return ast.unparse(tree)
+
+    def hands_over_to(self, helper):
+        """What the exercise is where a helper does the work."""
+        if self.is_function:
+            return f"def {self.name}(*values, **named):\n    return {helper}(*values, **named)"
+        return f"class {self.name}({helper}):\n    pass"
+
+
+def solved(source):
+    return re.sub(r"(?m)^\s*### (BEGIN|END) SOLUTION\n?", "", source).rstrip()
+
+
+def habit(change):
+    HABITS[change.__name__] = change
+    return change
+
+
+@habit
+def nothing(book):
+    pass
+
+
+@habit
+def check_in_the_cell(book):
+    book.source += f"\ncheck({book.name})"
+
+
+@habit
+def trailing_print_and_figure(book):
+    book.source += f"\nprint({book.name}(1, 2, 3))\nplt.plot([1, 2])\nplt.show();\n{book.name}"
+
+
+@habit
+def helper_above(book):
+    book.insert(book.renamed("helper"))
+    book.source = book.hands_over_to("helper")
+
+
+@habit
+def helper_below(book):
+    book.insert(book.renamed("helper"), after=True)
+    book.source = book.hands_over_to("helper")
+
+
+@habit
+def helper_in_the_cell_below_the_function(book):
+    if book.is_function:
+        book.source = f"{book.hands_over_to('helper')}\n\n{book.renamed('helper')}"
+
+
+@habit
+def helper_of_a_helper_over_three_cells(book):
+    book.insert(book.renamed("innermost"), after=True)
+    book.insert("def unused():\n    raise RuntimeError\n\nmiddle = innermost")
+    book.source = book.hands_over_to("middle")
+
+
+@habit
+def computed_global(book):
+    book.insert("import numpy as np\ntable = np.cumsum(np.ones(3))")
+    book.insert("table[1:] -= 1\ntable = table.tolist()\ntable.append(len(table))\nscale = {'one': table[0]}")
+    book.insert("scale['two'] = 2 * scale['one']")
+    book.begin("if scale['two'] != 2 or table != [1, 1, 2, 3]:\n    raise ValueError(table)")
+
+
+@habit
+def global_filled_by_a_loop_and_by_a_function(book):
+    book.insert(
+        "names = []\nfor number in range(3):\n    names.append(number)\n"
+        "def fill():\n    global squares\n    squares = [n * n for n in names]"
+    )
+    book.insert("fill()")
+    book.begin("if squares != [0, 1, 4]:\n    raise ValueError(squares)")
+
+
+@habit
+def list_shuffled_in_place(book):
+    book.insert(
+        "import random\norder = [3, 1, 2]\nrandom.shuffle(order)\n"
+        "sorted_by_hand = list(order)\nsort_in_place(sorted_by_hand)"
+    )
+    book.insert("def sort_in_place(x):\n    x.sort()")
+    book.begin("if sorted_by_hand != [1, 2, 3]:\n    raise ValueError(sorted_by_hand)")
+
+
+@habit
+def a_variable_used_again_below_for_something_else(book):
+    book.insert("gain = 1.0")
+    book.insert("gain = 'a title'", after=True)
+    book.begin("if gain != 1:\n    raise ValueError(gain)")
+
+
+@habit
+def redefined_in_the_cell(book):
+    book.source = f"{book.stub}\n\n{book.source}"
+
+
+@habit
+def redefined_below_where_a_wrong_one_is_left(book):
+    right = book.source
+    book.source = book.hands_over_to("int")
+    book.insert(right, after=True)
+
+
+@habit
+def written_above_where_the_stub_is_left(book):
+    right, book.source = book.source, book.stub
+    book.insert(right)
+
+
+@habit
+def tried_out_below_under_the_same_name(book):
+    book.insert(book.hands_over_to("int"), after=True)
+
+
+@habit
+def overwritten_by_its_own_result(book):
+    book.insert(f"{book.name} = 3", after=True)
+
+
+@habit
+def overwritten_in_its_cell(book):
+    book.source += f"\n{book.name} = 3.5"
+
+
+@habit
+def star_import(book):
+    book.insert("from math import *")
+    book.begin("if sqrt(4) != 2 or pi < 3:\n    raise ValueError")
+
+
+@habit
+def lambda_(book):
+    if book.is_function:
+        book.source = book.renamed("f") + f"\n\n{book.name} = lambda *values, **named: f(*values, **named)"
+
+
+@habit
+def partial(book):
+    if book.is_function:
+        book.insert("from functools import partial")
+        book.source = book.renamed("f") + f"\n\n{book.name} = partial(f)"
+
+
+@habit
+def static_method(book):
+    if book.is_function:
+        book.source = book.renamed("f") + f"\n\nclass Mine:\n    f = staticmethod(f)\n\n{book.name} = Mine.f"
+
+
+@habit
+def tuple_assignment(book):
+    book.source = book.renamed("f") + f"\n\n{book.name}, other = f, 3"
+
+
+@habit
+def decorator(book):
+    book.insert("import functools")
+    book.insert(
+        "def counted(function):\n"
+        "    @functools.wraps(function)\n"
+        "    def inner(*values, **named):\n"
+        "        counts[function.__name__] = counts.get(function.__name__, 0) + 1\n"
+        "        return function(*values, **named)\n"
+        "    return inner\n"
+        "counts = {}"
+    )
+    if book.is_function:
+        book.source = f"@counted\n{book.hands_over_to('f')}\n{book.renamed('f')}"
+
+
+@habit
+def type_hints(book):
+    book.insert("from __future__ import annotations\nfrom typing import Optional, Sequence\nVector = Sequence[float]")
+    tree = ast.parse(book.source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.arg):
+            node.annotation = ast.parse("Optional[Vector]").body[0].value
+    book.source = ast.unparse(tree)
+
+
+@habit
+def type_hints_that_are_evaluated(book):
+    book.insert("from typing import Optional, Sequence\nVector = Sequence[float]")
+    tree = ast.parse(book.source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef):
+            node.returns = ast.parse("Optional[Vector]").body[0].value
+    book.source = ast.unparse(tree) + "\nlearning_rate: float = 0.1\nunset: int"
+
+
+@habit
+def cell_split_between_statements(book):
+    book.begin("if half * 2 != 1 or math.pi < 3:\n    raise ValueError")
+    book.cells.insert(book.place(), [book.id, "import math\nhalf = 1 / 2"])
+
+
+@habit
+def cell_split_within_the_function(book):
+    lines = book.source.split("\n")
+    book.source = "\n".join(lines[:-1])
+    book.cells.insert(book.place() + 1, [book.id, lines[-1]])
+
+
+@habit
+def merged_into_the_cell_above(book):
+    place = book.place()
+    book.cells[place - 1][1] += f"\n\n{book.source}"
+    del book.cells[place]
+
+
+@habit
+def merged_with_its_test(book):
+    source = book.source
+    del book.cells[book.place()]
+    book.cells[book.place(book.test)][1] = source + "\n\n# Hidden test: 2 points"
+
+
+@habit
+def checks_and_tests_deleted(book):
+    book.cells = [cell for cell in book.cells if not cell[0].endswith("-test") and "check(" not in cell[1]]
+
+
+@habit
+def all_cells_of_the_course_deleted(book):
+    book.cells = [cell for cell in book.cells if cell[0] in book.exercises]
+
+
+@habit
+def copies_of_the_cell(book):
+    book.insert(book.source, after=True, identifier=book.id)
+    book.insert(book.source, after=True)
+    book.cells.insert(book.place(), [book.id, book.source])
+
+
+@habit
+def copy_of_the_stub_kept_below(book):
+    book.insert(book.stub, after=True, identifier=book.id)
+    book.cells.insert(book.place(), [book.id, book.stub])
+
+
+@habit
+def stub_and_answer_in_cells_with_one_id(book):
+    book.cells.insert(book.place() + 1, [book.id, book.stub])
+
+
+@habit
+def duplicated_ids(book):
+    for cell in book.cells:
+        if cell[0] not in (book.id, book.test):
+            cell[0] = "same"
+
+
+@habit
+def no_ids_at_all(book):
+    for cell in book.cells:
+        cell[0] = ""
+
+
+@habit
+def names_that_are_not_ascii(book):
+    book.insert("η = 1.0\ndef größe(x):\n    return η * x")
+    book.begin("β = größe(2)\nif β != 2:\n    raise ValueError('β ≠ 2')")
+
+
+@habit
+def assertions_on_the_notebooks_variables(book):
+    book.insert("measured_here = [1, 2, 3]", after=True)
+    book.source += f"\nassert measured_here[0] == 1, 'run the cell below'\nassert {book.name}(measured_here) > 0"
+
+
+@habit
+def cells_in_another_order(book):
+    place = book.place()
+    book.cells = [*book.cells[place:], *book.cells[:place]]
+
+
+@habit
+def cells_in_the_reverse_order(book):
+    book.cells.reverse()
+
+
+@habit
+def import_in_a_cell_of_ones_own(book):
+    book.insert("import math\nimport os.path, statistics as st\nimport os")
+    book.begin(
+        "if math.pi < 3 or st.mean([1, 3]) != 2 or os.path.join('a', 'b') != os.sep.join('ab'):\n    raise ValueError"
+    )
+
+
+@habit
+def import_below(book):
+    book.insert("import string", after=True)
+    book.begin("if string.digits[0] != '0':\n    raise ValueError")
+
+
+@habit
+def nested_function_and_closure(book):
+    book.begin(
+        "bias = 1\ndef inner():\n    nonlocal bias\n    bias += OFFSET\n    return bias\n"
+        "if inner() != 2:\n    raise ValueError"
+    )
+    book.insert("OFFSET = 1")
+
+
+@habit
+def global_counter(book):
+    book.insert("calls = 0")
+    book.begin("global calls\ncalls += 1")
+    book.source += "\nprint('called', calls, 'times')"
+
+
+@habit
+def walrus_and_f_strings(book):
+    book.insert("if (limit := len('abc')) > 2:\n    label = f'{limit!r:>4} of {limit:.2f}'")
+    book.begin("if (n := limit) != 3 or f'{n}' != '3' or not label:\n    raise ValueError")
+
+
+@habit
+def defined_under_a_condition(book):
+    body = "\n".join("    " + line for line in book.source.split("\n"))
+    book.source = f"if True:\n{body}\nelse:\n    {book.name} = None"
+
+
+@habit
+def defined_in_a_try(book):
+    book.begin("if np2.pi < 3:\n    raise ValueError")
+    body = "\n".join("    " + line for line in book.source.split("\n"))
+    book.insert("try:\n    import no_such_package as np2\nexcept ImportError:\n    import numpy as np2")
+    book.source = f"try:\n{body}\nexcept Exception as error:\n    print(error)\nfinally:\n    done = True"
+
+
+@habit
+def await_at_the_top_level(book):
+    book.insert("import asyncio\nasync def later():\n    await asyncio.sleep(0)\n    return 5\nfive = await later()")
+    book.begin("if five != 5 or asyncio.run(later()) != 5:\n    raise ValueError")
+
+
+@habit
+def with_and_context(book):
+    book.insert("import contextlib\nwith contextlib.suppress(ZeroDivisionError):\n    ratio = 3\n    1 / 0")
+    book.begin("if ratio != 3:\n    raise ValueError")
+
+
+@habit
+def cells_that_fail_or_never_end(book):
+    for source in (
+        "def broken(:\n    pass",
+        "1 / 0",
+        "while True:\n    pass",
+        "raise SystemExit",
+        "exit()",
+        "import no_such_package",
+    ):
+        book.insert(source)
+        book.insert(source, after=True)
+
+
+@habit
+def variable_from_a_cell_that_fails_halfway(book):
+    book.insert("ready = 1\nnot_ready = no_such_name\nalso_ready = 2")
+    book.begin("if ready + also_ready != 3:\n    raise ValueError")
+
+
+@habit
+def a_name_that_is_only_mentioned(book):
+    book.begin("if False:\n    never_defined(1)")
+    book.source += "\nnever = never_defined_either"
+
+
+@habit
+def deleted_at_the_end(book):
+    book.insert("temporary = 1")
+    book.insert(f"del temporary, {book.name}", after=True)
+    book.begin("if temporary != 1:\n    raise ValueError")
+
+
+@habit
+def prints_much_and_displays(book):
+    book.begin("print('x' * 20000)\ndisplay('here')\nprint('now', end='', flush=True)")
+
+
+@habit
+def attributes_of_the_function(book):
+    book.source += f"\n{book.name}.author = 'me'\n{book.name}.__doc__ = 'Mine.'"
+
+
+@habit
+def semicolons_tabs_and_blank_lines(book):
+    book.source = (
+        "\n\n"
+        + re.sub(r"(?m)^((?:    )+)", lambda match: "\t" * (len(match[0]) // 4), ast.unparse(ast.parse(book.source)))
+        + ";\n\n"
+    )
+
+
+MAGICS = {
+    "time": "%%time\n{}",
+    "timeit": "%%timeit -n1 -r1\n{}",
+    "capture": "%%capture out\n{}",
+    "capture and time": "\n%%capture\n%%time\n{}",
+    "prun": "%%prun -q\n{}",
+    "lines": "%matplotlib inline\n%load_ext autoreload\n%autoreload 2\n{}\n%whos\n%history",
+    "settings": "%config InlineBackend.figure_format = 'svg'\n{}\n%precision 3",
+    "timed line": "{}\n%timeit -n1 sum(range(3))\n%time total = 3",
+    "shell": "!pip install numpy\n%pip install numpy\n%conda list\n{}\n!nvidia-smi\nfiles = !ls\n!!ls",
+    "help": "{}\n{name}?\n?{name}\n{name}??\nhelp({name})",
+    "ipython": "from IPython import get_ipython\nget_ipython().run_line_magic('matplotlib', 'inline')\n{}",
+    "time of its call": "{}\n%time {name}",
+    "surroundings": "%env OMP_NUM_THREADS=1\n%cd .\n%pwd\n{}",
+}
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS)
+@pytest.mark.parametrize("name", HABITS)
+def test_a_right_answer_gets_its_points(name, notebook):
+    number = list(HABITS).index(name)
+    book = Book(master(notebook), number)
+    HABITS[name](book)
+    assert graded(notebook, book) == full(book)
+
+
+@pytest.mark.parametrize("name", MAGICS)
+def test_magics_do_no_harm(name):
+    for number, notebook in enumerate(NOTEBOOKS[:6]):
+        book = Book(master(notebook), number)
+        book.source = MAGICS[name].replace("{name}", book.name).replace("{}", book.source)
+        assert graded(notebook, book) == full(book)
+
+
+def test_what_a_magic_or_a_shell_line_gives_is_used_by_what_stands_below():
+    book = Book(master("1a"), 0)
+    book.insert("%time seconds = 3")
+    book.insert("%%time\nminutes = 2 * seconds")
+    book.begin("if minutes != 6:\n    raise ValueError")
+    assert graded("1a", book) == full(book)
+
+
+@pytest.mark.parametrize("magic", ["bash", "html", "writefile f.py", "javascript", "latex", "script python"])
+def test_a_cell_in_another_language_defines_nothing(magic):
+    book = Book(master("1a"), 0)
+    book.source = f"%%{magic.split()[0]} {' '.join(magic.split()[1:])}\n{book.source}"
+    points, reason = graded("1a", book)
+    assert (points, reason) == (0, "NameError: `years` is defined nowhere in the notebook.")
+
+
+@functools.lru_cache
+def master(notebook):
+    return master_format.read(next(ROOT.glob(f"labs/*/{notebook}_*.py")))
+
+
+def graded(notebook, book):
+    """(points, reason) of the book's exercise."""
+    course = [cell for cell in master(notebook).cells if cell.kind in ("code", "editable") and not cell.markdown]
+    spec = {
+        "seconds": 60,
+        "total": 60,
+        "cells": [{"id": name, "source": source} for name, source in book.cells],
+        "course": [cell.source for cell in course],
+        "tests": [book.about],
+    }
+    (answer,) = exercise_process.serve(spec)
+    outputs = [nbformat.from_dict(output) for output in answer["outputs"]]
+    return preprocessors.judge(outputs, book.about["points"])
+
+
+def full(book):
+    return book.about["points"], ""
