@@ -167,12 +167,11 @@ def name_mistake(
             raise Wrong(sentence)
 
 
-def shown(value: Any) -> str:
+def shown(value: Any, nested: int = 3) -> str:
     """A number, or a few, as a sentence has them."""
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple)) and nested:  # a list may hold itself
         ends = "[]" if isinstance(value, list) else "()"
-        with contextlib.suppress(RecursionError):  # of a list that holds itself
-            return ends[0] + ", ".join(map(shown, value)) + ends[1]
+        return ends[0] + ", ".join(shown(one, nested - 1) for one in value) + ends[1]
     found = plain(value)
     if found is None or found.ndim or found.dtype.kind == "c":
         return short(value)

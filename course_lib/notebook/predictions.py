@@ -15,7 +15,6 @@ same. A guess counts as it stood when the measurement came: guesses that are cha
 
 from __future__ import annotations
 
-import contextlib
 import math
 import re
 import textwrap
@@ -129,16 +128,13 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> list[str]:
     """The words of a list, or of a string with commas, in no order, without capitals; "all-gather" is "allgather"."""
-    if isinstance(value, (list, tuple, set)):
-        return sorted(word for one in value for word in _plain(one))
     words = [re.sub(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])", "", word) for word in _shown(value).casefold().split(",")]
     return sorted(word.strip(" \t\n.'\"") for word in words)
 
 
-def _shown(value: Any) -> str:
-    if isinstance(value, (list, tuple, set)):
-        with contextlib.suppress(RecursionError):  # of a list that holds itself
-            return ", ".join(map(_shown, value))
+def _shown(value: Any, nested: int = 3) -> str:
+    if isinstance(value, (list, tuple, set)) and nested:  # a list may hold itself
+        return ", ".join(_shown(one, nested - 1) for one in value)
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"
     if _is_number(value):

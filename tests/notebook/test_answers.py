@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import itertools
 import warnings
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -22,7 +25,9 @@ def test_what_is_returned_is_passed_on():
     assert sentence(answers.returned, None, "rank 1") == "rank 1 returns nothing: is a `return` missing?"
 
 
-@pytest.mark.parametrize("value", [1, 2.5, np.float32(3), np.array(4), np.int64(5)])
+@pytest.mark.parametrize(
+    "value", [1, 2.5, np.float32(3), np.array(4), np.int64(5), Fraction(1, 4), Decimal("0.5"), np.array(2, object)]
+)
 def test_a_number_is_a_number(value):
     assert answers.number(value) == value
     assert type(answers.number(value)) is float
@@ -43,6 +48,32 @@ def test_a_number_is_a_number(value):
 )
 def test_what_is_no_number_is_said(value, said):
     assert sentence(answers.number, value) == said
+
+
+def test_a_number_may_be_infinite_where_that_is_an_answer():
+    assert answers.number(-np.inf, finite=False) == -np.inf
+    assert np.isnan(answers.number(np.float16("nan"), finite=False))
+    assert "where one number is expected" in sentence(answers.number, 10**400, finite=False)
+
+
+def test_a_whole_number_may_be_written_as_a_float():
+    assert answers.whole(3.0) == 3
+    assert type(answers.whole(np.float32(3))) is int
+    assert sentence(answers.whole, 2.5) == "it returns 2.5 where a whole number is expected."
+    assert sentence(answers.whole, "3") == "it returns '3' where one number is expected."
+
+
+def test_a_function_is_asked_for_by_its_name():
+    class Store:
+        size = 3
+        kind = dict
+
+        def save(self):
+            return 1
+
+    assert answers.function(Store(), "save")() == 1
+    for name in ("size", "kind", "load"):
+        assert sentence(answers.function, Store, name) == f"there is no function `{name}`."
 
 
 def test_a_long_value_is_cut():
@@ -69,6 +100,22 @@ def test_an_array_has_numbers_of_a_shape(value):
 )
 def test_what_is_no_such_array_is_said(value, said):
     assert sentence(answers.array, value, (1, 3)) == said
+
+
+def test_truth_values_can_be_calculated_with():
+    assert (answers.array([True, False], (2,)) - np.array([True, True])).tolist() == [0, -1]
+
+
+def test_what_can_be_gone_through_is_a_list_of_items():
+    assert answers.items((number for number in (1, 2)), "numbers are expected") == [1, 2]
+    assert answers.items(np.eye(2), "rows are expected")[1].tolist() == [0, 1]
+    for value in (3.0, "odd", np.array(1.0), len):
+        assert sentence(answers.items, value, "rows are expected", "rank 1").endswith(" where rows are expected.")
+
+
+def test_what_has_no_end_is_not_waited_for():
+    assert "where 2 values are expected: w, b." in sentence(answers.several, itertools.count(), "w", "b")
+    assert len(answers.items(itertools.count(), "numbers are expected")) == answers.MOST_ITEMS + 1
 
 
 def test_several_values_are_returned_together():
@@ -105,6 +152,9 @@ def test_what_is_wrong_is_told_of_its_case():
     with pytest.raises(Wrong, match=r"^2 ranks: one is missing\.$") as error:
         ask(0.5)
     assert error.value.share == 0.5
+    with pytest.raises(Wrong) as error, answers.case("2 ranks"):
+        raise Wrong("one is missing.", hint="count them.", rests_on="host")
+    assert (error.value.hint, error.value.rests_on) == ("count them.", "host")
     with pytest.raises(ZeroDivisionError), answers.case("2 ranks"):
         1 / 0  # noqa: B018
 
@@ -180,6 +230,39 @@ def test_the_first_of_two_mistakes_with_one_result_is_named():
 def test_a_mistake_can_be_named_without_a_sentence_for_the_rest():
     assert sentence(answers.name_mistake, 3, 6, MISTAKES) == "that is the half."
     assert answers.name_mistake(4, 6, MISTAKES) is None
+
+
+class Broken:
+    def __repr__(self):
+        raise RuntimeError
+
+    def __len__(self):
+        raise RuntimeError
+
+    def __array__(self, *args, **kwargs):
+        raise RuntimeError
+
+
+HOLDS_ITSELF = [1]
+HOLDS_ITSELF.append(HOLDS_ITSELF)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Broken(), "<Broken>"),
+        (HOLDS_ITSELF, "[1, [1, [1, [1, [...]]]]]"),
+        (10**400, "1" + "0" * 57 + " …"),
+        (np.eye(2), "array([[1., 0.], [0., 1.]])"),
+        (Fraction(1, 4), "0.25"),
+    ],
+    ids=["broken", "holds itself", "huge", "array", "fraction"],
+)
+def test_an_odd_value_is_shown_and_is_not_the_same_as_a_right_one(value, text):
+    assert answers.shown(value) == text
+    assert not answers.same(value, 3.0)
+    assert not answers.same(value, [3.0, 4.0])
+    assert sentence(answers.compare, value, [3.0, 4.0], "the pair") == f"the pair should be [3, 4]; it is {text}."
 
 
 @pytest.mark.parametrize(

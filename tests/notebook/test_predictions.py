@@ -36,6 +36,23 @@ def test_an_untouched_slot_is_no_mistake(guess, capsys):
     assert predictions.table().loc["steps"].tolist() == ["–", "1,234", ""]
 
 
+HOLDS_ITSELF = []
+HOLDS_ITSELF.append(HOLDS_ITSELF)
+
+
+@pytest.mark.parametrize(
+    "guess",
+    [np.ones(2), 10**400, HOLDS_ITSELF, len, {"a": 1}, np.array(["a", "b"]), 1j, float("inf"), object()],
+    ids=["array", "huge", "holds itself", "function", "dict", "texts", "complex", "infinite", "object"],
+)
+def test_an_odd_guess_is_another_answer(guess, capsys):
+    predict("steps", guess)
+    measured("steps", 40, "It tells all the same.")
+    predict("steps", guess)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("steps: your guess is ")
+    assert predictions.table().loc["steps", "off by"] == "another answer"
+
+
 def test_a_skipped_cell_is_no_mistake(capsys):
     measured("never asked", 0.25)
     assert capsys.readouterr().out == "never asked: measured 0.25.\n"
