@@ -181,12 +181,22 @@ def grade(
     rerun_top: int = typer.Option(0, metavar="K", help="Run the best K of the leaderboard again, and rank by medians."),
     runs: int = typer.Option(6, metavar="N", help="With --rerun-top: so often each."),
     pseudonyms: bool = typer.Option(False, "--pseudonyms", help="No names on the leaderboard."),
+    against: Optional[Path] = typer.Option(
+        None, metavar="DIR", help="An earlier class's folder: its scripts are compared with this class's."
+    ),
 ) -> None:
-    """Grade a class: gradebook, CSV, feedback pages, leaderboard."""
+    """Grade a class: gradebook, CSV, feedback pages, leaderboard, scripts that resemble each other."""
     from course_grader.classroom import grading
 
     summary = grading.grade(
-        directory, jobs, slurm=slurm, accept=accept or (), rerun_top=rerun_top, runs=runs, pseudonyms=pseudonyms
+        directory,
+        jobs,
+        slurm=slurm,
+        accept=accept or (),
+        rerun_top=rerun_top,
+        runs=runs,
+        pseudonyms=pseudonyms,
+        against=against,
     )
     raise typer.Exit(summary.code)
 

@@ -16,7 +16,7 @@ from course_grader.classroom.submissions import Submission
 from course_grader.display import leaderboard, report
 from course_grader.display.leaderboard import Entry
 from course_grader.script import contract, grader
-from course_grader.script.grader import CannotGrade, Outcome
+from course_grader.script.outcome import CannotGrade, Outcome
 from course_lib.ranks.launch import Event
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write

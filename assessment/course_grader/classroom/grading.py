@@ -28,7 +28,16 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColum
 from rich.text import Text
 
 from course_grader import notebook_points
-from course_grader.classroom import class_leaderboard, gradebook, learners_notebook, runner, slurm_jobs, submissions
+from course_grader.classroom import (
+    class_leaderboard,
+    copies,
+    gradebook,
+    learners_notebook,
+    runner,
+    slurm_jobs,
+    submissions,
+)
+from course_grader.classroom.exercise_process import MODULES
 from course_grader.classroom.gradebook import TEMPORARY_PREFIX
 from course_grader.classroom.learners_notebook import Unusable
 from course_grader.classroom.runner import Graded, Work
@@ -59,6 +68,7 @@ def grade(
     rerun_top: int = 0,
     runs: int = class_leaderboard.RUNS,
     pseudonyms: bool = False,
+    against: Path | None = None,
 ) -> Summary:
     """Grade every submission in `directory`, `jobs` at a time; results go to the folder DIRECTORY-graded.
 
@@ -67,6 +77,7 @@ def grade(
     What was graded before and has not changed (submission, master, course library) is not run again.
     Those who pass by a script stand on the leaderboard, under `pseudonyms` if so wished; the best `rerun_top` of them
     are run again, `runs` times in all, on this host.
+    Scripts that resemble each other, or those of an earlier class in the folder `against`, are listed too.
     CourseError where nothing can be graded; what is wrong with a single submission is in the summary.
     """
     if jobs is not None and jobs < 1:
@@ -80,6 +91,7 @@ def grade(
     data.images_limit()  # a bad setting is no learner's fault
     if slurm:
         cluster.check()
+    earlier = copies.collect(against) if against else {}
     directory, root = directory.resolve(), root.resolve()
     known = {path.stem: masters.read(path) for path in masters.find(root)}
     starters = released.course_files(root)
@@ -96,6 +108,9 @@ def grade(
         write_tables(results, rows, problems)
         summary = Summary(results, rows, problems)
         show(summary)
+        scripts = {one.learner: result["script"] for one, result in graded if "script" in result}
+        if scripts and (pairs := copies.write(results, scripts, earlier)):
+            print(f"{len(pairs)} pairs of scripts resemble each other: {results / copies.PAGE}", file=sys.stderr)
         _rank(graded, results, rerun_top, runs, pseudonyms)
     return summary
 
@@ -242,7 +257,8 @@ def _taken(one: Submission, released: dict[str, bytes]) -> Work:
     files = _starters(one, released)
     text = "\n".join(cell.source for cell in masters.source(one.master).cells)
     names = [name for name in files if name.endswith(".py")]
-    return Work(one, notebook, {**files, **submissions.scripts(one, text, names, released)})
+    own = {f"{MODULES}/{name}": content for name, content in submissions.modules(one).items()}
+    return Work(one, notebook, {**files, **own, **submissions.scripts(one, text, names, released)})
 
 
 def _starters(one: Submission, released: dict[str, bytes]) -> dict[str, bytes]:
