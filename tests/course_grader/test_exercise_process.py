@@ -153,6 +153,25 @@ def test_what_a_learner_prints_is_no_reason():
     assert served(source, test="print('Half of it.')\nfloat(answer(1))") == (1.0, "Half of it.")
 
 
+def test_ipythons_lines_within_a_function_do_nothing():
+    source = (
+        f"{HEAD}!echo hello\n    files = !ls\n    %timeit -n1 sum([x])\n    get_ipython().magic('pwd')\n    return 2"
+    )
+    assert served(source) == (2.0, "")
+
+
+def test_what_a_learner_displays_is_no_reason_either():
+    source = f"from IPython.display import display\n{HEAD}display('chatter')\n    return 1"
+    assert served(source, test="print('Half of it.')\nfloat(answer(1))") == (1.0, "Half of it.")
+
+
+def test_a_variable_of_the_courses_own_cells_is_no_answer():
+    course = ["for answer in [1.0]:\n    answer.there_is_no_such_thing"]
+    reason = (0, "ZeroDivisionError: division by zero (line 2 of your cell).")
+    assert served(f"{HEAD}return x / 0", ("shown", course[0]), course=course) == reason
+    assert served(("shown", course[0]), course=course) == (None, "Could not be graded: no cell")
+
+
 def test_a_file_that_a_learner_prints_to_is_written(tmp_path):
     source = f"{HEAD}with open({str(tmp_path / 'file')!r}, 'w') as file:\n        print(2, file=file)\n    return 2"
     assert served(source)[0] == 2.0

@@ -177,6 +177,12 @@ def graded(tmp_path_factory):
     )
     hand_in(directory, "patch", notebook(slope=f"import sys\n{SLOPE}\nsys.modules.clear()"))
     hand_in(directory, "none", notebook(slope="def slope(x, y):\n    pass"))
+    own = hand_in(
+        directory, "module", notebook(slope="from loud import slope"), "import json\nprint(json.loads('42'))\n"
+    )
+    (own / "loud.py").write_text(f"import statistics\n{SLOPE}\n")
+    (own / "statistics.py").write_text("raise SystemExit\n")
+    (own / "json.py").write_text("def loads(text): return 43\n")
     older = notebook()
     next(cell for cell in older.cells if cell.id == "shout").metadata.course["exercise"] = "0123abcd"
     older.metadata.course["edition"] = "9876fedc"
@@ -206,7 +212,7 @@ class TestClass:
     def page(self, graded, learner):
         return (graded[1].results / "feedback" / learner / "lab0_tiny" / f"{NAME}.html").read_text()
 
-    @pytest.mark.parametrize("learner", ["full", "tidy", "patch", "zipped", "copied"])
+    @pytest.mark.parametrize("learner", ["full", "tidy", "module", "patch", "zipped", "copied"])
     def test_full_marks_whatever_habits_somebody_has_and_though_a_framework_warned(self, graded, learner):
         assert self.scores(graded, learner) == [4, 2, 1]
         assert self.reasons(graded, learner) == ["", "", ""]
@@ -233,9 +239,7 @@ class TestClass:
     def test_a_fault_of_a_test_is_no_mark_and_its_traceback_is_kept(self, graded):
         assert self.scores(graded, "none") == [None, 2, 1]
         (problem,) = [p["reason"] for p in graded[1].problems if p["learner"] == "none"]
-        assert problem.startswith(
-            "Exercise slope: The test failed, not what it tests (TypeError: "
-        )
+        assert problem.startswith("Exercise slope: The test failed, not what it tests (TypeError: ")
         log = (graded[1].results / "faults.log").read_text()
         assert problem in log and 'File "<test>", line 4' in log
 

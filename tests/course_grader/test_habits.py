@@ -426,6 +426,24 @@ def cells_that_fail_or_never_end(book):
 
 
 @habit
+def package_that_the_grader_does_not_have(book):
+    book.insert("import no_such_package as drawing\ncanvas = drawing.Canvas()")
+    book.begin("if len('') > 3:\n    canvas.show()")
+
+
+@habit
+def own_class_with_annotations_and_a_process_pool(book):
+    book.insert("from __future__ import annotations\nfrom dataclasses import dataclass\nimport typing")
+    book.insert("@dataclass\nclass Point:\n    x: Number\n\nNumber = float\ndef double(x):\n    return 2 * x")
+    book.insert("import multiprocessing")
+    book.begin(
+        "if typing.get_type_hints(Point) != {'x': float}:\n    raise ValueError\n"
+        "with multiprocessing.get_context('fork').Pool(1) as pool:\n"
+        "    if pool.map(double, [1]) != [2]:\n        raise ValueError"
+    )
+
+
+@habit
 def variable_from_a_cell_that_fails_halfway(book):
     book.insert("ready = 1\nnot_ready = no_such_name\nalso_ready = 2")
     book.begin("if ready + also_ready != 3:\n    raise ValueError")

@@ -33,10 +33,13 @@ import sys
 import threading
 import time
 import traceback
+import types
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from IPython.display import display
 
 from course_grader.classroom.slices import Cell, Notebook, Statement, python
 from course_lib.notebook import judging
@@ -44,6 +47,7 @@ from course_lib.system import supervise
 from course_lib.system.errors import CourseError
 
 NOT_JUDGED = "NotJudged"  # the name of the error of a test that the course, not the learner, could not go on with
+MODULES = "modules"  # in the learner's folder: Python files of their own, which notebooks may import
 MAX_OUTPUT = 10_000  # characters of a test that are kept
 MAX_ANSWER_BYTES = 2**17
 MAX_FILES = 2**12  # open ones that a child can have inherited
@@ -78,7 +82,7 @@ def serve(spec: dict[str, Any]) -> Iterator[dict[str, Any]]:
     tests = [Test(**{**test, "names": tuple(test["names"])}) for test in spec["tests"]]
     cells = joined([(cell["id"], cell["source"]) for cell in spec["cells"]], {test.exercise for test in tests})
     given = Notebook([Cell(f"course {number}", source) for number, source in enumerate(spec["course"])])
-    notebook = Notebook([cell for _, cell in cells], given)
+    notebook = Notebook([cell for _, cell in cells], given, {name for test in tests for name in test.names})
     course = _course(given, tests)
     deadline = time.monotonic() + spec["total"]
     for test in tests:
@@ -159,7 +163,9 @@ def _score(outputs: Outputs) -> float:
 def _judge(test: Test, statements: list[Statement], course: dict[str, Any]) -> Outputs:
     """Run the learner's statements, then the test; in a child, which may do with the namespaces what it likes."""
     guarded = list(_functions())
-    learner: dict[str, Any] = {"__name__": "__main__", "print": _print, "display": _print}
+    sys.modules["__main__"] = types.ModuleType("__main__")
+    learner = vars(sys.modules["__main__"])
+    learner.update(print=_print, display=_print)
     failures: dict[Statement, BaseException] = {}
     with contextlib.redirect_stdout(_Bounded()), contextlib.redirect_stderr(_Bounded()):
         for statement in statements:
@@ -167,6 +173,8 @@ def _judge(test: Test, statements: list[Statement], course: dict[str, Any]) -> O
                 statement.run(learner)
             except (Exception, SystemExit) as raised:  # the exercise may do without
                 failures[statement] = raised
+    if learner["display"] is display:
+        learner["display"] = _print
     for name in test.names:
         if name not in learner:
             why = next((raised for one, raised in failures.items() if name in one.binds), NameError(f"no `{name}`"))
@@ -327,6 +335,7 @@ def main() -> None:
     if sys.platform == "linux":  # no child may look into this process, or into another's pipe
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     os.chdir(spec["folder"])
+    sys.path += [spec["folder"], str(Path(spec["folder"], MODULES))]  # last: no file there takes a package's place
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in (1, 2):  # what the cells print is no answer

@@ -23,7 +23,7 @@ import itertools
 import linecache
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -84,18 +84,24 @@ class Statement:
 class Notebook:
     """The statements of a notebook, in order, by the names that they bind.
 
-    `course` stands in for what the notebook does not bind itself. `broken` says what is wrong with a cell that is no
-    Python: name → "SyntaxError: invalid syntax (line 3 of your cell)".
+    `course` stands in for what the notebook does not bind itself; its cells, which the notebook has too, do not bind
+    the `exercises`, whatever they call their own variables. `broken` says what is wrong with a cell that is no Python:
+    name → "SyntaxError: invalid syntax (line 3 of your cell)".
     """
 
-    def __init__(self, cells: Sequence[Cell], course: Notebook | None = None) -> None:
+    def __init__(self, cells: Sequence[Cell], course: Notebook | None = None, exercises: Collection[str] = ()) -> None:
         self.broken: dict[str, str] = {}
         self.statements: list[Statement] = []
+        self._sources = {cell.source for cell in cells}
         self._first = len(course.statements) if course else 0  # position; those before it are the course's
         self._flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
         self._ends = [self._first]  # positions: before the first cell, after it, …
         for cell in cells:
-            self.statements += self._of(cell, self._ends[-1])
+            statements = self._of(cell, self._ends[-1])
+            if course and cell.source in course._sources:
+                for statement in statements:
+                    statement.binds.difference_update(exercises)
+            self.statements += statements
             self._ends.append(self._first + len(self.statements))
         self._given = course._binding if course else {}
         everything = [*self.statements, *(course.statements if course else [])]
@@ -277,6 +283,9 @@ def _statement(node: ast.stmt, code: CodeType, position: int) -> Statement:
         elif isinstance(one, (*_FUNCTIONS[:2], ast.ClassDef)):
             decorators = (one.func if isinstance(one, ast.Call) else one for one in one.decorator_list)
             made.changes.update(_root(decorator) for decorator in decorators if isinstance(decorator, ast.Attribute))
+    for one in ast.walk(node):  # annotations that are kept as text
+        written = (getattr(one, "annotation", None), getattr(one, "returns", None))
+        made.later.update(name.id for part in written if part for name in ast.walk(part) if isinstance(name, ast.Name))
     shows = isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and _root(node.value.func) in _SHOWS
     if not (shows or isinstance(node, (*_FUNCTIONS, *_IMPORTS, ast.ClassDef, ast.Assert))):
         made.may_change = set(made.now)

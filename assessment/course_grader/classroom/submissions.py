@@ -16,6 +16,7 @@ from course_lib.system.errors import CourseError
 
 MAX_BYTES = 50_000_000  # a larger file is not read
 MAX_DEPTH = 4  # of folders in a learner's
+MAX_MODULES = 50  # of a learner's own, beside a notebook
 MAX_MEMBERS = 10_000  # of an archive
 _KINDS = (".ipynb", ".py")
 _NOT_THEIRS = ("reference", "master")  # folders of the course itself, for those who hand in all of it
@@ -124,6 +125,12 @@ def scripts(submission: Submission, text: str, names: Sequence[str], given: Mapp
             raise Unusable(problem or f"{name} was not handed in with the notebook.")
         found[name] = chosen.read()
     return found
+
+
+def modules(submission: Submission) -> dict[str, bytes]:
+    """The learner's Python files beside the notebook, which it may import. Unusable where one cannot be read."""
+    beside = [file for file in submission.files if file.folder == submission.file.folder and file.name.endswith(".py")]
+    return {file.name: file.read() for file in beside[:MAX_MODULES]}
 
 
 def _of_learner(place: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> Iterator[Submission]:
