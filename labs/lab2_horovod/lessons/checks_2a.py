@@ -176,7 +176,7 @@ def _four(answer: Callable) -> None:
         if np.allclose(4 * found.astype(float), whole):
             raise Wrong(AVERAGED.format(rank))
         for chunk in np.flatnonzero(found != whole):
-            if not np.isfinite(found[chunk]):
+            if not float(found[chunk]).is_integer():
                 raise Wrong(f"chunk {chunk} on rank {rank} is {found[chunk]}.")
             raise Wrong(f"chunk {chunk} on rank {rank} {_why_not_whole(int(found[chunk]), CHUNKS[chunk])}")
 

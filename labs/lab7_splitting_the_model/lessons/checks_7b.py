@@ -260,9 +260,11 @@ def _tables(schedule: Callable) -> Any:
 def _row(row: Any) -> list[tuple[str, int]]:
     try:
         tasks = [several(task, "F or B", "a number") for task in items(row, "tasks are expected")]
-        return [(str(kind), whole(micro)) for kind, micro in tasks]
-    except Wrong:
-        raise Wrong('a row is a list of tasks such as ("F", 0).') from None
+        if all(isinstance(kind, str) for kind, _ in tasks):
+            return [(kind, whole(micro)) for kind, micro in tasks]
+    except Wrong:  # of what holds no tasks, or no pairs
+        pass
+    raise Wrong('a row is a list of tasks such as ("F", 0).')
 
 
 def _follows(schedule: Callable) -> None:

@@ -6,7 +6,7 @@ import copy
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from course_lib.notebook.answers import number, returned
+from course_lib.notebook.answers import number, returned, short
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab8_honest_benchmarks.lessons.reports_8b import TRICKS, reports
@@ -38,9 +38,9 @@ def _answers(answer: Callable) -> dict[str, tuple[str, Any]]:
         raise Wrong(f"`verdicts` should return a dict with the keys {', '.join(known)}.")
     for letter, given in found.items():
         if not isinstance(given, (tuple, list)) or len(given) != 2:
-            raise Wrong(f"report {letter}: (trick, factor) is expected, not {given!r}.")
-        if given[0] not in TRICKS:
-            raise Wrong(f"report {letter}: {given[0]!r} is none of {', '.join(TRICKS)}.")
+            raise Wrong(f"report {letter}: (trick, factor) is expected, not {short(given)}.")
+        if not isinstance(given[0], str) or given[0] not in TRICKS:
+            raise Wrong(f"report {letter}: {short(given[0])} is none of {', '.join(TRICKS)}.")
     return {letter: tuple(given) for letter, given in found.items()}
 
 

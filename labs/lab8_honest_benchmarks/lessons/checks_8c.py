@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from course_lib.notebook.answers import case, compare, number, returned, several, unchanged
+from course_lib.notebook.answers import case, compare, number, returned, several, short, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from course_lib.parallel.group import CollectiveError, Group, rehearse
@@ -261,9 +261,9 @@ def _found(answer: Callable) -> dict[str, tuple[str, Any]]:
         raise Wrong(f"`diagnoses` should return a dict with the keys {', '.join(known)}.")
     for letter, given in found.items():
         if not isinstance(given, (tuple, list)) or len(given) != 2:
-            raise Wrong(f"report {letter}: (mistake, accuracy) is expected, not {given!r}.")
-        if given[0] not in MISTAKES:
-            raise Wrong(f"report {letter}: {given[0]!r} is none of {', '.join(MISTAKES)}.")
+            raise Wrong(f"report {letter}: (mistake, accuracy) is expected, not {short(given)}.")
+        if not isinstance(given[0], str) or given[0] not in MISTAKES:
+            raise Wrong(f"report {letter}: {short(given[0])} is none of {', '.join(MISTAKES)}.")
     return {letter: tuple(given) for letter, given in found.items()}
 
 
