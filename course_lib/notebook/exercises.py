@@ -7,12 +7,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import traceback
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
-from course_lib.notebook.judging import CheckFailed, Criterion, Verdict, learners_place, said
+from course_lib.notebook.judging import CheckFailed, Criterion, Verdict, learners_place, not_judged, said
 from course_lib.notebook.report import Report
 
 
@@ -56,10 +54,7 @@ class Exercise:
         try:
             return self._ask(criterion, answer)
         except CheckFailed as failed:
-            *_, place = traceback.extract_tb((failed.__cause__ or failed).__traceback__)
-            what = f"{said(failed.__cause__ or failed)}, line {place.lineno} of {Path(place.filename).name}"
-            reason = f"This check failed; your answer was not judged. Please report it ({what})."
-            return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
+            return not_judged(criterion, failed)
 
     def _ask(self, criterion: Criterion, answer: Any) -> Verdict:
         if not callable(answer):

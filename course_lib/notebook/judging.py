@@ -104,6 +104,26 @@ def judge(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
     return [criterion(subject) for criterion in criteria]
 
 
+def tell(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
+    """As `judge`, for a report that a learner sees: of a criterion that fails, the verdict says so."""
+    verdicts = []
+    for criterion in criteria:
+        try:
+            verdicts.append(criterion(subject))
+        except CheckFailed as failed:
+            verdicts.append(not_judged(criterion, failed))
+    return verdicts
+
+
+def not_judged(criterion: Criterion, failed: CheckFailed) -> Verdict:
+    """What a learner sees of a criterion that failed."""
+    cause = failed.__cause__ or failed
+    *_, place = traceback.extract_tb(cause.__traceback__)
+    what = f"{said(cause)}, line {place.lineno} of {Path(place.filename).name}"
+    reason = f"This check failed; your answer was not judged. Please report it ({what})."
+    return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
+
+
 def is_learners(error: BaseException) -> bool:
     """Whether an error is a learner's: their code raised it, or it can't be called with the arguments that it gets."""
     called_otherwise = isinstance(error, TypeError) and bool(_OTHER_ARGUMENTS.match(message(error)))

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course_lib.notebook.judging import CheckFailed, Criterion, Wrong, judge, learners_place
+from course_lib.notebook.judging import CheckFailed, Criterion, Wrong, judge, learners_place, tell
 
 
 def positive(number):
@@ -90,6 +90,14 @@ def test_a_reason_is_one_line_of_moderate_length():
     criterion = Criterion("one", "One", 1.0, lambda text: (_ for _ in ()).throw(Wrong(text)))
     assert criterion("a\n   b").reason == "a b"
     assert len(criterion("long" * 1000).reason) == 600
+
+
+def test_a_report_tells_of_a_criterion_that_fails(of_the_course):
+    failing = Criterion("one", "One", 1.0, of_the_course("def judge(subject):\n    return subject.missing"))
+    failed, passed = tell(1, [failing, POSITIVE])
+    assert failed.points == 0
+    assert "your answer was not judged" in failed.reason and "line 2 of <string>" in failed.reason
+    assert passed == POSITIVE(1)
 
 
 def test_every_criterion_is_asked_in_order():

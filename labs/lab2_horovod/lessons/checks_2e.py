@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from course_lib import data
-from course_lib.notebook.judging import Criterion, Verdict, Wrong, judge
+from course_lib.notebook.judging import Criterion, Verdict, Wrong, tell
 from course_lib.notebook.report import Report, Ticker
 from course_lib.system import paths, supervise
 from course_lib.system.errors import last_line
@@ -87,17 +87,19 @@ def check(script: str | Path = "fashion_mnist_torch.py") -> Report | None:
     if find_spec("torch") is None:
         print(INSTALL)
         return None
+    if not isinstance(script, (str, Path)):
+        return Report([Verdict("script", "No script", 0.0, 1.0, 'Hand over a name, as in `check("my_script.py")`.')])
     path = Path(script).absolute()
     if not path.is_file():
         return Report([Verdict("script", "No script", 0.0, 1.0, f"There is no `{path.name}` beside this notebook.")])
     with Ticker(f"{path.name} runs as {PROCESSES} processes, {IMAGES} images"):
         run = gather(path)
-    return Report(judge(run, CRITERIA), error=run.output[_first_failed(run)][-1500:] if any(run.codes) else "")
+    return Report(tell(run, CRITERIA), error=run.output[_first_failed(run)][-1500:] if any(run.codes) else "")
 
 
 def gather(script: Path) -> Run:
     """The run of a script; one that did not change is not run again."""
-    source = script.read_text(encoding="utf-8")
+    source = script.read_text(encoding="utf-8", errors="replace")
     key = hashlib.sha256(source.encode()).hexdigest()
     if key not in _runs:
         with tempfile.TemporaryDirectory(prefix="check-") as folder:

@@ -76,6 +76,16 @@ def test_without_pytorch_the_check_says_how_to_get_it(monkeypatch, capsys):
     assert "PyTorch is not installed here" in said and "pip install" in said
 
 
+@pytest.mark.parametrize(
+    ("script", "words"),
+    [(None, "Hand over a name"), (3, "Hand over a name"), ("nowhere.py", "There is no `nowhere.py`")],
+)
+def test_what_is_no_script_is_told_so(script, words, monkeypatch):
+    monkeypatch.setattr(checks_2e, "find_spec", lambda name: name)
+    (verdict,) = checks_2e.check(script).verdicts
+    assert words in verdict.reason and verdict.points == 0
+
+
 def test_each_step_of_the_conversion_fits_the_script():
     assert "DistributedDataParallel" not in conversions.converted([], FOLDER)
     compile(conversions.converted(folder=FOLDER), "converted", "exec")
