@@ -148,6 +148,18 @@ def test_a_fault_of_ours_costs_nothing_though_another_definition_gets_a_part():
     assert served(*cells, test="answer(1)['full']") == (2.0, "")
 
 
+def test_a_cell_that_is_no_python_is_told_where_a_copy_of_it_is_graded():
+    cells = [f"{HEAD}return 1 +", ("copy", f"{HEAD}return 1")]
+    assert served(*cells, test="float(answer(1))") == (
+        *(1.0, "A cell is left out: SyntaxError: invalid syntax (line 2 of your cell)."),
+    )
+
+
+@pytest.mark.parametrize(("test", "score"), [("-3.0", 0.0), ("9", 2.0), ("float('nan')", None), ("None", None)])
+def test_what_is_no_score_within_the_bounds(test, score):
+    assert served(f"{HEAD}return 1", test=f"answer(1)\n{test}")[0] == score
+
+
 def test_what_a_learner_prints_is_no_reason():
     source = f"import sys\n{HEAD}print('chatter')\n    print('more', file=sys.stdout)\n    display(x)\n    return 1"
     assert served(source, test="print('Half of it.')\nfloat(answer(1))") == (1.0, "Half of it.")

@@ -6,6 +6,7 @@ import os
 import re
 import socket
 import tempfile
+import textwrap
 from pathlib import Path
 
 import nbformat
@@ -161,12 +162,15 @@ def linear(tmp_path_factory):
         ("forges_inside", "", {name: head + FORGE.replace("\n", "\n    ") for name, head in heads.items()}),
         ("names", "points = check = years = 3\n", {}),
         ("edits", "", {}),
+        ("reads", "", {}),
     ):
         notebook = solved(LINEAR)
         for cell in notebook.cells:
             kind = next(one.kind for one in LINEAR.cells if one.id == cell.id)
             if kind == "exercise":
                 cell.source = prefix + work.get(cell.id, cell.source)
+                if learner == "reads":  # what the notebook computed
+                    cell.source = "if len(x) == 100:\n" + textwrap.indent(cell.source, "    ")
             elif kind == "editable" and learner == "edits":
                 cell.source = "import os\nos._exit(3)"
             elif kind == "editable" and learner == "predicts":
@@ -191,7 +195,7 @@ def test_what_reaches_for_the_tests_is_no_mark_and_listed_for_a_person(linear):
     )
 
 
-@pytest.mark.parametrize("learner", ["names", "edits"])
+@pytest.mark.parametrize("learner", ["names", "edits", "reads"])
 def test_right_answers_count_whatever_else_the_notebook_names_or_does(linear, learner):
     points = {cell.name: cell.points for cell in LINEAR.cells if cell.kind == "hidden"}
     assert {name: score for name, (score, _) in linear[learner].items()} == points

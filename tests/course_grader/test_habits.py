@@ -244,7 +244,7 @@ def type_hints(book):
     tree = ast.parse(book.source)
     for node in ast.walk(tree):
         if isinstance(node, ast.arg):
-            node.annotation = ast.parse("Optional[Vector]").body[0].value
+            node.annotation = ast.parse("Optional[Vector | OnlyForTheEditor]").body[0].value
     book.source = ast.unparse(tree)
 
 

@@ -54,6 +54,7 @@ MAX_FILES = 2**12  # open ones that a child can have inherited
 POLL_INTERVAL_S = 0.02
 _PR_SET_DUMPABLE = 4
 _TEST = "<test>"
+_METHODS = (types.FunctionType, property, staticmethod, classmethod)
 _GUARDED = ("builtins", "course_lib", "labs", "math", "numpy")  # packages whose functions a test stands on
 
 Outputs = list[dict[str, Any]]
@@ -135,15 +136,15 @@ def _best(
 ) -> Outputs:
     """What came of the best of the slices, each run in a child."""
     own = [number for number, (identifier, _) in enumerate(cells) if identifier == test.exercise]
+    broken = [notebook.broken[name] for number in own if (name := cells[number][1].name) in notebook.broken]
     if lacking := [name for name in test.names if not notebook.binds(name)]:
         if not own:
             return [error(NOT_JUDGED, test.missing)]
-        broken = [notebook.broken[name] for number in own if (name := cells[number][1].name) in notebook.broken]
         why = broken[0] if broken else f"NameError: `{lacking[0]}` is defined nowhere in the notebook"
         return [error("SyntaxError" if broken else "NameError", why)]
     after = next((number for number, (identifier, _) in enumerate(cells) if identifier == test.id), None)
     after = after if after is not None else own[-1] + 1 if own else len(cells)
-    best, most = [], -1.0
+    best, most = [], float("-inf")
     for statements in notebook.slices(test.names, after):
         seconds = max(1.0, until - time.monotonic())
         outputs = _in_a_child(lambda: _judge(test, statements, course), seconds)  # noqa: B023
@@ -153,7 +154,7 @@ def _best(
             best, most = outputs, score
         if score >= test.points or time.monotonic() > until:
             break
-    return best
+    return [_said(f"A cell is left out: {broken[0]}.\n"), *best] if broken and most < test.points else best
 
 
 def _score(outputs: Outputs) -> float:
@@ -173,7 +174,7 @@ def _judge(test: Test, statements: list[Statement], course: dict[str, Any]) -> O
                 statement.run(learner)
             except (Exception, SystemExit) as raised:  # the exercise may do without
                 failures[statement] = raised
-    if learner["display"] is display:
+    if learner.get("display") is display:
         learner["display"] = _print
     for name in test.names:
         if name not in learner:
@@ -202,9 +203,8 @@ def _functions() -> Iterator[tuple[str, Any, str, Any]]:
                 if callable(value):
                     yield f"{module_name}.{name}", vars(module), name, value
                 if isinstance(value, type) and value.__module__.startswith(("course_lib", "labs")):
-                    yield from (
-                        (f"{value.__name__}.{key}", vars(value), key, method) for key, method in vars(value).items()
-                    )
+                    methods = [(key, one) for key, one in vars(value).items() if isinstance(one, _METHODS)]
+                    yield from ((f"{value.__name__}.{key}", vars(value), key, method) for key, method in methods)
 
 
 def run(source: str, namespace: dict[str, Any]) -> Outputs:
@@ -236,16 +236,16 @@ def _said(text: str) -> dict[str, Any]:
 
 def _raised(raised: BaseException) -> dict[str, Any]:
     """The output of a test that raised this; what no code of the learner's raised is a fault of ours."""
-    frames = traceback.extract_tb((raised.__cause__ or raised).__traceback__)
+    failed = isinstance(raised, judging.CheckFailed)
+    frames = traceback.extract_tb((raised.__cause__ if failed and raised.__cause__ else raised).__traceback__)
     if isinstance(raised, AssertionError) and frames[-1].filename == _TEST:
         return error("AssertionError", "")  # what it says is the test's secret
-    if not isinstance(raised, judging.CheckFailed) and (not frames or judging.is_learners(raised)):
+    if not failed and (not frames or judging.is_learners(raised)):
         name = type(raised).__name__
         return error("Exception" if name == NOT_JUDGED else _plain(name), _plain(_told(raised)))
     if isinstance(raised, CourseError):
         return error(NOT_JUDGED, _plain(str(raised)))
     place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
-    failed = isinstance(raised, judging.CheckFailed)
     what = judging.message(raised) if failed else f"The test failed, not what it tests ({judging.said(raised)})."
     lines = list(map(_plain, traceback.format_exception(type(raised), raised, raised.__traceback__)))
     return error(NOT_JUDGED, _plain(f"{what.removesuffix('.')}, {place}."), lines)
