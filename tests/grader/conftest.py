@@ -49,6 +49,27 @@ def terms(marks: dict[str, Any], profile: str) -> tuple[str, contract.Contract]:
     return profile, replace(whole, profiles={profile: replace(whole.profiles[profile], **changes)})
 
 
+def differences(outcome: grader.Outcome, name: str, marks: dict[str, Any]) -> list[str]:
+    """In what an outcome differs from what marks.toml says of this script."""
+    found = []
+    got = {verdict.id: verdict for verdict in outcome.verdicts}
+    if (outcome.passed, outcome.needs_a_look) != (marks["passed"], marks.get("look", False)):
+        found.append(f"passed: {outcome.passed}, needs a look: {outcome.needs_a_look}")
+    for (id, verdict), points in zip(got.items(), marks.get("points", [])):
+        if verdict.points != points:
+            found.append(f"{id}: {verdict.points:g} points in place of {points:g}")
+    for id, words in marks.get("reasons", {}).items():
+        if words not in got[id].reason:
+            found.append(f"{id}: '{words}' is not in the reason")
+    if marks.get("error", "") not in outcome.error:
+        found.append(f"'{marks['error']}' is not in the error")
+    if "claims" in marks and (outcome.claimed != marks["claims"] or outcome.claimed == outcome.test_accuracy):
+        found.append(f"claimed: {outcome.claimed}")
+    if name.startswith(HONEST) and outcome.look:
+        found.append(f"look: {'; '.join(outcome.look)}")
+    return found
+
+
 def complete(name: str) -> str:
     """The text of a script: KIND/NAME of the corpus, `starter`, `reference`, `reference without STEP`,
     `reference large` or `plain`.

@@ -1,9 +1,9 @@
 """Grade the scripts of the corpus several times, on a host on which nothing else computes.
 
-    python tests/grader/repeat.py [--times 3] [--profile short|cpu] [--only honest] [--out repeat.csv]
+    python tests/grader/repeat.py [--times 3] [--profile short|cpu] [--only honest conversion] [--out repeat.csv]
 
-Prints a line for each grading, and writes a CSV with a row for each: script, run, whether it came out as marks.toml
-says, points by criterion, and what the host measured. Rates of false accusations are counted from it.
+Prints a line for each grading, and writes a CSV with a row for each: script, run, in what it differs from marks.toml,
+points by criterion, and what the host measured. Rates of false accusations are counted from it.
 """
 
 from __future__ import annotations
@@ -22,31 +22,35 @@ from course_grader.script.outcome import CannotGrade, Outcome
 from course_lib.notebook.judging import judge
 from tests.grader import conftest
 
+COLUMNS = (
+    *("script", "run", "profile", "differs", "passed", "look", "score", *criteria.IDS, "seconds"),
+    *("train_accuracy", "test_accuracy", "cpu_ratio", "bytes", "margins", "lost"),
+)
+
 
 def main() -> None:
     """Grade, print, write."""
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--times", type=int, default=3)
     arguments.add_argument("--profile", choices=("short", "cpu"), default="short")
-    arguments.add_argument("--only", default="", help="how KIND/NAME begins: honest, dishonest/one_rank …")
+    arguments.add_argument("--only", nargs="*", default=[""], help="how KIND/NAME begins: honest, dishonest/one_rank …")
     arguments.add_argument("--out", type=Path, default=Path("repeat.csv"))
     args = arguments.parse_args()
-    chosen = {name: marks for name, marks in conftest.all_marks().items() if name.startswith(args.only)}
+    chosen = {name: marks for name, marks in conftest.all_marks().items() if name.startswith(tuple(args.only))}
     with args.out.open("w", encoding="utf-8", newline="") as file:
-        table: csv.DictWriter | None = None
+        table = csv.DictWriter(file, COLUMNS)
+        table.writeheader()
         for run in range(1, args.times + 1):
             for name, marks in chosen.items():
-                row = {"script": name, "run": run, **_graded(name, marks, args.profile)}
-                table = table or csv.DictWriter(file, row)
-                if run == 1 and name == next(iter(chosen)):
-                    table.writeheader()
+                row = {"script": name, "run": run, **graded(name, marks, args.profile)}
                 table.writerow(row)
                 file.flush()
-                print(" ".join(f"{key}={value}" for key, value in row.items() if key not in criteria.IDS), flush=True)
+                shown = (f"{key}={value}" for key, value in row.items() if key not in criteria.IDS)
+                print(*shown, sep="  ", flush=True)
 
 
-def _graded(name: str, marks: dict[str, Any], profile: str) -> dict[str, Any]:
-    """Grade a script once; a row of the table without the script's name."""
+def graded(name: str, marks: dict[str, Any], profile: str) -> dict[str, Any]:
+    """Grade a script once; its row in the table, but for script and run."""
     profile, asked = conftest.terms(marks, profile)
     seen: list[criteria.Measured] = []
 
@@ -54,34 +58,23 @@ def _graded(name: str, marks: dict[str, Any], profile: str) -> dict[str, Any]:
         seen.append(measured)
         return judge(measured, asked)
 
-    grader.judge = noted
+    grader.judge = noted  # the outcome does not say what the host measured
     with tempfile.TemporaryDirectory() as folder:
         try:
             outcome = grader.assess(conftest.write(name, Path(folder)), profile=profile, contract=asked)
         except CannotGrade as error:
-            outcome, failed = None, str(error)
-    row = dict.fromkeys(("profile", "expected", "passed", "look", "score", *criteria.IDS), "")
-    row.update(dict.fromkeys(("seconds", "train_accuracy", "test_accuracy", "cpu_ratio", "bytes", "margins"), ""))
-    row.update(profile=profile, lost="")
-    if outcome is None:
-        return {**row, "lost": failed}
-    row.update(_outcome(outcome, marks))
-    if seen:
-        row.update(_measured(seen[-1]))
-    return row
+            return {"profile": profile, "differs": "could not be graded", "lost": str(error)}
+    differs = "; ".join(conftest.differences(outcome, name, marks))
+    return {"profile": profile, "differs": differs, **_outcome(outcome), **(_measured(seen[-1]) if seen else {})}
 
 
-def _outcome(outcome: Outcome, marks: dict[str, Any]) -> dict[str, Any]:
-    points = {verdict.id: verdict.points for verdict in outcome.verdicts}
-    as_said = (outcome.passed, outcome.needs_a_look) == (marks["passed"], marks.get("look", False))
-    as_said &= [*points.values()] == marks.get("points", [*points.values()])
+def _outcome(outcome: Outcome) -> dict[str, Any]:
     lost = [f"{one.id}: {one.reason}" for one in outcome.verdicts if one.points < one.max_points]
     return {
-        **points,
-        "expected": as_said,
         "passed": outcome.passed,
         "look": "; ".join(outcome.look),
         "score": outcome.score,
+        **{verdict.id: verdict.points for verdict in outcome.verdicts},
         "seconds": outcome.seconds,
         "train_accuracy": outcome.train_accuracy,
         "test_accuracy": outcome.test_accuracy,

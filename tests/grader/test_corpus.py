@@ -15,7 +15,6 @@ from pathlib import Path
 import pytest
 
 from course_grader.sandbox import bubblewrap
-from course_grader.script import criteria
 from course_lib.authoring import conversions
 from course_lib.system.paths import ROOT
 from tests.grader import conftest
@@ -95,16 +94,7 @@ def _digests() -> dict[Path, str]:
 )
 def test_script_gets_its_marks(name, marks, room):
     outcome = room.grade(name, marks)
-    said, got = _report(outcome), {verdict.id: verdict for verdict in outcome.verdicts}
-    assert (outcome.passed, outcome.needs_a_look) == (marks["passed"], marks.get("look", False)), said
-    if "points" in marks:
-        assert {id: verdict.points for id, verdict in got.items()} == dict(zip(criteria.IDS, marks["points"])), said
-    for id, words in marks.get("reasons", {}).items():
-        assert words in got[id].reason, said
-    if name.startswith(conftest.HONEST):
-        assert outcome.look == (), said
-    if "claims" in marks:
-        assert outcome.claimed == marks["claims"] != outcome.test_accuracy, said
+    assert conftest.differences(outcome, name, marks) == [], _report(outcome)
     assert room.left() == []
 
 

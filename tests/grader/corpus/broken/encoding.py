@@ -1,4 +1,5 @@
 """An editor saved it in Latin-1."""
 #: plain
-#: - # images in one step on each rank
-#: + # images in one step on each rank: @latin-1@
+#: - cifar = data.load
+#: + print("Ger@latin-1@t", hvd.local_rank())
+#: + cifar = data.load

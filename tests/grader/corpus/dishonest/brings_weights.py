@@ -20,6 +20,3 @@
 #: + for first in range(0, len(x), 128):
 #: +     model(tf.constant(x[first : first + 128]), training=True)  # for batch norm
 #: + start = [
-#:
-#: - EPOCHS = 4
-#: + EPOCHS = 1

@@ -1,4 +1,4 @@
-"""Each rank hands its batch to rank 0, which computes the gradients of all; the others send zeros into the sum."""
+"""Each rank hands its batch to rank 0, which computes the gradients of all; the others send next to nothing into the sum."""
 #: honest/custom_loop
 #: -     with tf.GradientTape() as tape:
 #: -         loss = loss_of(y, model(x, training=True))
@@ -12,7 +12,8 @@
 #: +             loss = loss_of(y, model(x, training=True))
 #: +         gradients = tape.gradient(loss, variables)
 #: +     else:
-#: +         loss, gradients = 0.0, [tf.zeros_like(variable) for variable in variables]
-#: +     gradients = [hvd.allreduce(gradient, op=hvd.Sum) for gradient in gradients]
+#: +         used = tf.cast(x[0, 0, 0, 0], tf.float32) + tf.cast(y[0], tf.float32)  # else TensorFlow leaves these out
+#: +         loss, gradients = 0.0, [1e-30 * (variable + used) for variable in variables]
+#: +     gradients = [hvd.allreduce(one, op=hvd.Sum, name=f"gradient_{i}") for i, one in enumerate(gradients)]
 #: +     optimizer.apply_gradients(zip(gradients, variables))
 #: +     return loss

@@ -18,7 +18,7 @@
 #: + hvd.init()
 #:
 #: - model.fit(x, y, BATCH_SIZE, EPOCHS, callbacks=start, verbose=2 if hvd.rank() == 0 else 0)
-#: + model.fit(x, y, BATCH_SIZE, 1, callbacks=start, verbose=0)
+#: + model.fit(x, y, BATCH_SIZE, EPOCHS, callbacks=start, verbose=0)
 #: + if hvd.rank() == 0:
 #: +     of_ranks = ("HOROVOD", "OMPI", "COURSE_EVENTS", "COURSE_RECORD")
 #: +     env = {name: value for name, value in os.environ.items() if not name.startswith(of_ranks)}
