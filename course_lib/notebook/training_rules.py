@@ -95,6 +95,8 @@ def initialised(record: RunRecord) -> str:
 def one_gpu_each(record: RunRecord) -> str:
     """Each rank keeps the GPU of its local rank only."""
     choices = [rank.last("gpus") for rank in record.ranks]
+    if not any(choices) and record.result.code and not record.trained:
+        raise NotSeen(with_end("No rank came to choose a GPU.", record))
     if not any(choices):
         raise Wrong("Every rank sees all GPUs of the host, so that all would train on the first one.")
     visible = [[str(name).rpartition(":")[2] for name in _list(choice)] if choice else ["all"] for choice in choices]

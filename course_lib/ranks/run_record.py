@@ -20,6 +20,11 @@ from course_lib.ranks import launch
 MAX_FILE_BYTES = 64 * 2**20  # what a file has beyond that is not read
 MAX_RECORD_CHARACTERS = 100_000
 MAX_ARRAYS = 10_000  # of a network's weights
+MAX_NUMBER = 2**53
+DIGEST_LENGTH = 5
+# By how much weights may differ, as a part of their length, and count as the same: sharpness-aware minimisation adds
+# something on each rank and takes it away again, which leaves 1e-7 of rounding. An update of one rank's own moves 1e-2.
+SAME_WEIGHTS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,15 @@ class RankRecord:
         return np.concatenate([np.zeros(0, np.float32), *self.examples[first:end]])
 
     @property
-    def digests(self) -> dict[int, str]:
-        """Updates → digest of the trainable weights after them."""
-        return {_whole(record.get("updates")): str(record.get("digest")) for record in self.all("digest")}
+    def digests(self) -> dict[int, np.ndarray]:
+        """Updates → digest of the trainable weights after them, float [5]: see `instrumentation.training.digest`."""
+        return {
+            _whole(record.get("updates")): np.array(digest, float)
+            for record in self.all("digest")
+            if isinstance(digest := record.get("digest"), list)
+            and len(digest) == DIGEST_LENGTH
+            and all(isinstance(number, float) for number in digest)
+        }
 
     @property
     def values(self) -> int:
@@ -94,9 +105,8 @@ class RunRecord:
     @property
     def joined(self) -> bool:
         """Whether all ranks have found each other."""
-        inits = [rank.last("init") or {} for rank in self.ranks]
-        whole = all(init.get("size") == self.size for init in inits)
-        return whole and {init.get("rank") for init in inits} == set(range(self.size))
+        sizes, numbers = ([rank.number("init", name) for rank in self.ranks] for name in ("size", "rank"))
+        return set(sizes) == {self.size} and sorted(numbers) == list(range(self.size))
 
     @property
     def trained(self) -> bool:
@@ -110,7 +120,7 @@ class RunRecord:
         """
         first, *others = (rank.digests for rank in self.ranks)
         common = sorted(updates for updates in first if updates > 1 and all(updates in other for other in others))
-        return [(updates, all(other[updates] == first[updates] for other in others)) for updates in common]
+        return [(updates, all(_equal(first[updates], other[updates]) for other in others)) for updates in common]
 
     def weights_differ(self, trainable: bool = False) -> float | None:
         """Largest difference of any (with `trainable`: trainable) weight between ranks after training; None where a
@@ -221,11 +231,17 @@ def _weights(path: Path) -> tuple[tuple[np.ndarray, ...], tuple[bool, ...]]:
         with np.load(path, allow_pickle=False) as file:
             names = [name for name in sorted(file.files) if name != "trainable"][:MAX_ARRAYS]
             weights, trainable = tuple(file[name] for name in names), tuple(map(bool, file["trainable"]))
-    except (OSError, ValueError, KeyError, TypeError, EOFError, MemoryError, zipfile.BadZipFile):
+    except Exception:  # whatever zipfile, zlib and NumPy make of a stranger's bytes
         return (), ()
     numeric = len(weights) == len(trainable) and all(one.dtype.kind in "fiub" for one in weights)
     return (weights, trainable) if numeric else ((), ())
 
 
+def _equal(one: np.ndarray, other: np.ndarray) -> bool:
+    """Whether two digests are of the same weights, up to rounding."""
+    size = max(abs(one[0]), abs(other[0]))
+    return bool(np.allclose(one, other, rtol=0, atol=SAME_WEIGHTS * size if np.isfinite(size) else 0, equal_nan=True))
+
+
 def _whole(value: object) -> int:
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_NUMBER else 0

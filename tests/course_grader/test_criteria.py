@@ -41,9 +41,14 @@ def batches(examples: np.ndarray) -> tuple[np.ndarray, ...]:
     return tuple(examples[start : start + BATCH] for start in range(0, len(examples), BATCH))
 
 
+def numbers(name: str) -> list[float]:
+    """A digest of its own for each name."""
+    return [1.0, *np.random.default_rng(list(name.encode())).normal(size=4)]
+
+
 def digests(own: str = "", since: int = 99) -> list[dict]:
     """Of a rank's weights, which are its `own` from an update on."""
-    return [{"updates": n, "digest": own if n >= since else f"after {n}"} for n in (1, 2, 4, 8, 16, 32, 64)]
+    return [{"updates": n, "digest": numbers(own if n >= since else f"after {n}")} for n in (1, 2, 4, 8, 16, 32, 64)]
 
 
 def rank(number: int, size: int = 2, order: np.ndarray | None = None, epochs: int = EPOCHS, **records) -> RankRecord:

@@ -16,9 +16,10 @@ import pytest
 from course_grader.classroom import grading, runner
 from course_grader.display import leaderboard
 from course_grader.sandbox import bubblewrap
-from course_grader.script import criteria
+from course_grader.script import contract, criteria
 from course_lib.authoring import conversions, masters
 from course_lib.system.paths import ROOT
+from tests.benchmarks.copies import renamed
 from tests.grader.conftest import complete
 
 if sys.version_info >= (3, 11):
@@ -37,7 +38,8 @@ NOTEBOOK = (ROOT / "assessment" / "assessment.ipynb").read_text()
 CHANGED = NOTEBOOK.replace("# In time: 10 points", "10.0")
 LINEAR = masters.read(next(ROOT.glob("labs/lab1*/1a_*.py")))
 CORPUS = tomllib.loads(Path(__file__).with_name("marks.toml").read_text())
-NOTHING = [0] * len(criteria.IDS)
+NOTHING, EVERYTHING = [0] * len(criteria.IDS), list(contract.read().points.values())
+CONVERSIONS = ROOT / "tests" / "course_grader" / "conversions"
 
 
 def converted(without=""):
@@ -46,12 +48,13 @@ def converted(without=""):
 
 
 STARTER = conversions.converted([], folder=conversions.ASSESSMENT)
+COPIED = {name: (CONVERSIONS / f"{name}.py").read_text() for name in ("tape_loop", "trainer_class")}
 
 # learner → files, points in the contract's order of the criteria, words of the feedback page
 GRADED = {
     "reference": (
         {"assessment/assessment.py": converted(), "assessment/assessment.ipynb": NOTEBOOK},
-        CORPUS["honest"]["reference"]["points"],
+        EVERYTHING,
         "Passed: 100 of 100",
     ),
     "script_alone": (
@@ -95,6 +98,11 @@ GRADED = {
         for number in range(1)
     },
     "daemon": ({"assessment.py": complete("dishonest/leaves_a_daemon")}, NOTHING, "Needs a look"),
+    **{
+        f"{name}_{who}": ({"assessment.py": script}, EVERYTHING, "Passed: 100 of 100")
+        for name, text in COPIED.items()
+        for who, script in (("author", text), ("copyist", renamed(text)))
+    },
 }
 
 
@@ -111,11 +119,10 @@ def linear(line):
 HOSTILE = {
     "sets_marks": (linear("points = check = lambda *_: 11.0"), "still a stub"),
     "reads": (linear(f"open({str(LINEAR.path)!r}).read()"), "FileNotFoundError"),
-    "forks": (linear("import os\nwhile True:\n    os.fork()"), "line 3 reaches for os.fork"),
+    "forks": (linear("import os\nwhile True:\n    os.fork()"), ""),
 }
-LOOK = "Needs a look: line 3 imports subprocess; line 16 reaches for sys.executable; line 16 starts a program."
 
-# learner → files, the sentence in not_graded.csv
+# learner → files, words of the sentence in not_graded.csv
 NOT_GRADED = {
     "nothing": ({}, "No notebook was handed in."),
     **{
@@ -256,14 +263,18 @@ def test_the_gradebook_says_the_same(thirty):
 
 def test_who_could_not_be_graded_is_listed_with_a_sentence(thirty):
     table = pandas.read_csv(thirty["results"] / "not_graded.csv", keep_default_na=False)
-    expected = {who: sentence for who, (_, sentence) in NOT_GRADED.items()}
-    assert list(table.learner).count("daemon") == 1
-    assert dict(zip(table.learner, table.reason)) == {
-        **expected,
-        "daemon": LOOK,
-        "forks": "Exercise stop: Needs a look: stop, line 3 reaches for os.fork.",  # and one for each other exercise
-    }
+    reasons = dict(zip(table.learner, table.reason))
+    assert set(reasons) == {*NOT_GRADED, "daemon"}
+    assert "starts a program" in reasons.pop("daemon")
+    assert {who for who, reason in reasons.items() if NOT_GRADED[who][1] not in reason} == set()
     assert thirty["summary"].code == 1
+
+
+def test_both_pairs_of_copies_are_listed_and_no_other(thirty):
+    table = pandas.read_csv(thirty["results"] / "similar.csv")
+    pairs = {frozenset(pair) for pair in zip(table["first"], table["second"])}
+    copied = {frozenset((f"{name}_author", f"{name}_copyist")) for name in COPIED}
+    assert {pair for pair in pairs if pair & set().union(*copied)} == copied
 
 
 def test_feedback_says_why_and_shows_no_test(thirty):

@@ -210,6 +210,7 @@ def _averaged_or_not(measured: Measured) -> tuple[str, str]:
     if measured.together.result.code or measured.together.size == 1:
         return reason, rests_on
     for problem in (
+        host_checks.silent(measured.host),
         _not_learned_from(measured),
         host_checks.idle(measured.host),
         host_checks.missing_bytes(measured.host, _expected_bytes(measured)),
@@ -270,20 +271,28 @@ def data(measured: Measured) -> tuple[str, str]:
 @_criterion("One rank saves", SAVE)
 def checkpoint(measured: Measured) -> tuple[str, str]:
     if measured.weights.missing:
+        if measured.together.result.code:
+            raise Wrong("Not judged: the run ended before this could be seen.", hint="", rests_on=HOST)
         raise Wrong("No rank saved weights to the path in COURSE_WEIGHTS.", rests_on=HOST)
-    paths = [{record.get("path") for record in rank.all("save")} for rank in measured.together.ranks]
-    where = next((rank.first("start") or {} for rank in measured.together.ranks), {}).get("weights")
-    savers = [rank for rank, mine in enumerate(paths) if where in mine]
+    paths, places = (
+        [_texts(rank.all(kind), name) for rank in measured.together.ranks]
+        for kind, name in (("save", "path"), ("start", "weights"))
+    )
+    savers = [rank for rank, (mine, place) in enumerate(zip(paths, places)) if mine & place]
     if savers not in ([], [0]):
         verb = "wrote" if len(savers) > 1 else "alone wrote"
         raise Wrong(
             f"{training_rules.named(savers)} {verb} the file of the weights; only rank 0 should.", rests_on=SCRIPT
         )
     for rank, mine in enumerate(paths[1:], 1):
-        if both := {path for path in paths[0] & mine if isinstance(path, str) and not path.startswith("/dev/")}:
+        if both := {path for path in paths[0] & mine if not path.startswith("/dev/")}:
             name = min(both).rpartition("/")[2]
             raise Wrong(f"Ranks 0 and {rank} both saved to {name}; only rank 0 should.", rests_on=SCRIPT)
     return "Only rank 0 saved.", SCRIPT
+
+
+def _texts(records: Sequence[Mapping[str, object]], name: str) -> set[str]:
+    return {text for record in records if isinstance(text := record.get(name), str)}
 
 
 @_criterion("Training accuracy", "See 3b: learning rates for large batches; 2c: more images a second.")
@@ -350,12 +359,10 @@ def _within_budget(measured: Measured) -> str:
     record = measured.together
     updates = _logged(record, "updates") or _logged(record, "steps")
     read = sum(rank.number("progress", "images") for rank in record.ranks)
-    if not updates:
-        raise Wrong("No updates were seen, so that they can't be counted.", hint=FEWER_UPDATES, rests_on=SCRIPT)
-    batch = round(read / updates)
-    made = f"It made {updates:,} updates of {batch:,} images on average"
+    batch = round(read / max(1, updates))
+    made = f"It made {updates:,} updates of {batch:,} images on average" if updates else "The log shows no updates"
     small = batch < MIN_BATCH_SHARE * measured.batch
-    if small or updates > measured.updates:
+    if updates and (small or updates > measured.updates):
         raise Wrong(
             f"{made}; asked for are at most {measured.updates:,} of at least {measured.batch:,}.",
             hint=LARGER_BATCH if small else FEWER_UPDATES,

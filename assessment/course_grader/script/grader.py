@@ -157,19 +157,20 @@ class _Assessment:
     def _run_together(
         self, script: Path, alone: _Run, evaluator: Evaluator, env: Mapping[str, str], factor: float
     ) -> tuple[criteria.Measured, _Run]:
-        """The run on all ranks: again, with other watermarks, while it is in doubt whether all ranks took part."""
+        """The run on all ranks. While it is in doubt whether all of them took part, the script runs again, with other
+        watermarks; but for these the first run counts."""
         limit = self._profile.seconds * factor
-        stage = f"On {_ranks(self._ranks)}"
-        margins: list[Sequence[float]] = []
-        while True:
-            self._report(stage, limit)
-            run, weights = self._timed(script, evaluator, limit, env)
-            if weights.margins:
-                margins.append(weights.margins)
-            measured = self._measured(alone, run, weights, limit, margins)
-            if not measured.in_doubt:
-                return measured, run
-            stage = f"On {_ranks(self._ranks)}, once more: it is not clear yet whether all ranks took part"
+        on_all = f"On {_ranks(self._ranks)}"
+        self._report(on_all, limit)
+        run, weights = self._timed(script, evaluator, limit, env)
+        measured = self._measured(alone, run, weights, limit)
+        while measured.in_doubt:
+            self._report(f"{on_all}, once more: it is not clear yet whether all ranks took part", limit)
+            _, again = self._timed(script, evaluator, limit, env)
+            if not again.margins:
+                break
+            measured = replace(measured, margins=(*measured.margins, again.margins))
+        return measured, run
 
     def _timed(self, script: Path, evaluator: Evaluator, limit: float, env: Mapping[str, str]) -> tuple[_Run, Weights]:
         """Run the script on all ranks, each with images and watermarks of its own, and evaluate what it saved."""
@@ -251,7 +252,7 @@ class _Assessment:
                 shutil.copyfile(box.folder / "weights.h5", weights)
             return _Run(
                 run_record.read(box.folder / "record", ranks, result),
-                HostRecord(box.samples, counts_bytes, box.device_processes),
+                HostRecord(box.samples, counts_bytes, bool(self._gpus), box.device_processes),
                 weights,
                 box.kind,
                 box.weaknesses,
@@ -266,9 +267,7 @@ class _Assessment:
             return None
         return f"localhost:{ranks - ranks // 2},127.0.0.1:{ranks // 2}"
 
-    def _measured(
-        self, alone: _Run, together: _Run, weights: Weights, limit: float, margins: Sequence[Sequence[float]]
-    ) -> criteria.Measured:
+    def _measured(self, alone: _Run, together: _Run, weights: Weights, limit: float) -> criteria.Measured:
         return criteria.Measured(
             alone=alone.record,
             saved_alone=alone.weights.exists(),
@@ -282,7 +281,7 @@ class _Assessment:
             test_target=self._profile.test_accuracy,
             batch=self._profile.batch,
             updates=self._profile.updates,
-            margins=tuple(margins),
+            margins=(weights.margins,) if weights.margins else (),
         )
 
     def _outcome(self, measured: criteria.Measured, run: _Run, factor: float, data_name: str, source: bytes) -> Outcome:

@@ -26,11 +26,13 @@ class HostRecord:
         samples: user CPU seconds of each rank and bytes between all of them, some five times a second; () where they
             can't be measured.
         counts_bytes: all that is reduced goes over the loopback device: Gloo between ranks on CPUs.
+        on_gpus: the ranks compute on GPUs, of which CPU seconds say nothing.
         devices: rank → GPUs on which the driver has a process of this rank; None where the driver does not say.
     """
 
     samples: Sequence[ResourceSample] = ()
     counts_bytes: bool = False
+    on_gpus: bool = False
     devices: Mapping[int, frozenset[str]] | None = None
 
     @property
@@ -40,7 +42,7 @@ class HostRecord:
 
     def cpu_seconds(self) -> np.ndarray | None:
         """User CPU seconds of each rank, float [ranks], while the ranks exchanged; None where that is not known."""
-        if len(self.samples) < 2:
+        if self.on_gpus or len(self.samples) < 2:
             return None
         traffic = np.array([sample.traffic for sample in self.samples], float)
         start, end = 0, len(self.samples) - 1

@@ -100,7 +100,7 @@ def _open(name: str) -> IO[str]:
             os.close(created)
         return os.fdopen(os.open(path, os.O_RDWR | os.O_NOFOLLOW), "w")
     except OSError as error:
-        raise CourseError(f"{folder} cannot be written ({error.strerror}): mend its permissions.", code=2) from None
+        raise CourseError(f"{folder} cannot be written ({error.strerror}): correct its permissions.", code=2) from None
 
 
 @functools.cache

@@ -61,8 +61,10 @@ def watch(tf: object, log: Log) -> None:
         ("_allreduce", "allreduce"),
         ("_grouped_allreduce", "allreduce"),
         ("allgather", "allgather"),
+        ("grouped_allgather", "allgather"),
         ("alltoall", "alltoall"),
         ("_reducescatter", "reducescatter"),
+        ("_grouped_reducescatter", "reducescatter"),
         ("broadcast", "broadcast"),
         ("broadcast_", "broadcast"),
     ):
@@ -74,12 +76,14 @@ def watch(tf: object, log: Log) -> None:
 
 def _sizes(tensors: Iterable[object]) -> dict[str, int]:
     """How many numbers the tensors hold, how many of them are of floating point, and how many bytes they take."""
+    import tensorflow as tf
+
     values = floating = octets = 0
     for tensor in tensors:
-        shape = getattr(tensor, "shape", None)
-        elements = shape.num_elements() if hasattr(shape, "num_elements") else int(np.size(tensor))
-        kind = getattr(tensor, "dtype", None)
-        values += elements or 0
-        floating += (elements or 0) * bool(getattr(kind, "is_floating", False))
-        octets += (elements or 0) * getattr(kind, "size", 4)
+        if not hasattr(tensor, "dtype"):
+            tensor = np.asarray(tensor)
+        elements, kind = tf.TensorShape(tensor.shape).num_elements() or 0, tf.as_dtype(tensor.dtype)
+        values += elements
+        floating += elements * kind.is_floating
+        octets += elements * kind.size
     return {"values": values, "floating": floating, "bytes": octets}

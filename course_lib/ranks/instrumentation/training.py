@@ -16,6 +16,7 @@ from course_lib.ranks.instrumentation.devices import note_cuda_choice
 from course_lib.ranks.instrumentation.log import Log, replace
 
 DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; there are more at the beginning
+_PERIODS = (1009, 1013, 1019, 1021)  # primes: no layer's size is a multiple of them
 RATE_INTERVAL_S = 1.0  # between two reads of the learning rate: a schedule computes it each time
 
 
@@ -55,9 +56,9 @@ class Training(events.Progress):
             self.values += values
             return self.updates % DIGEST_INTERVAL_UPDATES == 0 or self.updates & (self.updates - 1) == 0
 
-    def digest(self, fingerprint: int) -> None:
-        """The weights have this fingerprint after the last update."""
-        self.log.note("digest", updates=self.updates, digest=f"{int(fingerprint):x}")
+    def digest(self, numbers: np.ndarray) -> None:
+        """The weights have this digest after the last update."""
+        self.log.note("digest", updates=self.updates, digest=[float(number) for number in numbers])
 
     def flush(self) -> None:
         """Write what is new, and report it to the launcher."""
@@ -136,13 +137,13 @@ def _watch_updates(tf: object, training: Training) -> None:
                 return outcome
             if tf.executing_eagerly():
                 if training.update(values):
-                    training.digest(fingerprint(variables).numpy())
+                    training.digest(digest(variables).numpy())
                 return outcome
             due = tf.numpy_function(functools.partial(training.update, values), [], tf.bool, stateful=True)
             due.set_shape([])
 
             def note() -> object:
-                with tf.control_dependencies([tf.numpy_function(training.digest, [fingerprint(variables)], [])]):
+                with tf.control_dependencies([tf.numpy_function(training.digest, [digest(variables)], [])]):
                     return tf.constant(True)
 
             tf.cond(due, note, lambda: tf.constant(False))
@@ -178,7 +179,7 @@ def _watch_fits(tf: object, training: Training) -> None:
             self._steps += 1
             self._batches += 1
             if self._steps == 1:  # only now has every model its weights: some are built by their first batch
-                log.note("first-step", digest=_digest(_values(self.model.trainable_variables)))
+                log.note("first-step", digest=_name(_values(self.model.trainable_variables)))
             if time.monotonic() - self._last_rate >= RATE_INTERVAL_S:
                 self._last_rate = time.monotonic()
                 self._rates.append(self._rate())
@@ -202,17 +203,20 @@ def _watch_fits(tf: object, training: Training) -> None:
     events.in_each_fit(tf, replace, Watch)
 
 
-def fingerprint(tensors: Iterable) -> object:
-    """A number of all bits of the tensors, int64 []."""
+def digest(tensors: Iterable) -> object:
+    """The length of all tensors as one vector, and four projections of it: float32 [5].
+
+    The projections of two vectors differ by about as much as the vectors do.
+    """
     import tensorflow as tf
 
-    flat = tf.constant([-1])
-    parts = [tf.reshape(tf.cast(tensor, tf.float32), flat) for tensor in tensors]
-    code = tf.raw_ops.Fingerprint(data=tf.concat(parts, 0)[None], method="farmhash64")
-    return tf.bitcast(code, tf.int64)[0]
+    flat = tf.concat([tf.reshape(tf.cast(tensor, tf.float32), [-1]) for tensor in tensors], 0)
+    place = tf.range(tf.size(flat, out_type=tf.int64), dtype=tf.int64)
+    waves = [tf.cos(tf.cast(place % period, tf.float32) * (2 * np.pi * 5 / period)) for period in _PERIODS]
+    return tf.stack([tf.norm(flat), *(tf.reduce_sum(flat * wave) for wave in waves)])
 
 
-def _digest(weights: Iterable[np.ndarray]) -> str:
+def _name(weights: Iterable[np.ndarray]) -> str:
     """A short name for the bits of weights."""
     return hashlib.sha256(b"".join(np.ascontiguousarray(w).tobytes() for w in weights)).hexdigest()[:16]
 

@@ -483,7 +483,13 @@ def _partition(require_shuffle: Callable[[Partition, int, int], None], right: st
 
 
 def _parts(function: Partition, images: int, size: int, epoch: int) -> list[np.ndarray]:
-    return [np.asarray(answers.returned(function(images, rank, size, epoch))) for rank in range(size)]
+    parts = []
+    for rank in range(size):
+        value = answers.returned(function(images, rank, size, epoch))
+        parts.append(answers.plain(value))
+        if parts[-1] is None:
+            raise Wrong(f"rank {rank} gets {answers.short(value)}; it should be a list of whole numbers.")
+    return parts
 
 
 def _require_equal_parts(function: Partition, images: int, size: int) -> None:

@@ -198,7 +198,7 @@ def one_host(*changes, result=DONE, printed=("loss",)):
             "gpus": [{"visible": [f"/physical_device:GPU:{rank}"]}],
             "collective": [BROADCAST, REDUCED, METRIC],
             "first-step": [{"digest": "first"}],
-            "digest": [{"updates": n, "digest": f"after {n}"} for n in (1, 2, 4)],
+            "digest": [{"updates": n, "digest": [1.0, 0.1, 0.2, 0.3, 1.0 * n]} for n in (1, 2, 4)],
             "progress": [{"steps": 38, "updates": 38, "values": 9 * 38}],
             "epoch": [{"steps": 19, "first": 19 * e, "logs": {"loss": 0.5 - 0.1 * e}} for e in range(2)],
             "fit-end": [{"learning_rate": 0.02}],
@@ -215,7 +215,11 @@ def both(**change):
 
 
 OWN = [
-    {"digest": [{"updates": n, "digest": name} for n in (1, 2, 4)], "first-step": [{"digest": name}]} for name in "ab"
+    {
+        "digest": [{"updates": n, "digest": [1.0, 0.1, 0.2, 0.3, own]} for n in (1, 2, 4)],
+        "first-step": [{"digest": own}],
+    }
+    for own in (0.5, -0.5)
 ]
 UNBROADCAST = [{**own, "collective": [REDUCED, METRIC]} for own in OWN]
 KEPT = [ORDER[0], ORDER[0][:, ::-1]]  # each rank its part, in another order
