@@ -5,8 +5,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
-import numpy as np
-
 from course_lib.ranks.instrumentation.log import Log, replace
 
 _NUMBERS = ("rank", "size", "local_rank", "local_size")
@@ -81,7 +79,7 @@ def _sizes(tensors: Iterable[object]) -> dict[str, int]:
     values = floating = octets = 0
     for tensor in tensors:
         if not hasattr(tensor, "dtype"):
-            tensor = np.asarray(tensor)
+            tensor = tf.convert_to_tensor(tensor)
         elements, kind = tf.TensorShape(tensor.shape).num_elements() or 0, tf.as_dtype(tensor.dtype)
         values += elements
         floating += elements * kind.is_floating
