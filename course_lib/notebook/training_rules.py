@@ -177,14 +177,14 @@ def averaged(record: RunRecord) -> str:
     apart = next((updates for updates, equal in moments if not equal), None)
     if not reduced.complete:
         raise Wrong(f"Only {reduced}.", 0.0 if apart else 0.5)
-    if apart and _started_apart(record):
+    if apart and started_apart(record):
         return f"{reduced}. The ranks hold different weights only because they started apart."
     if apart:
         raise Wrong(f"{reduced}, but after update {apart:,} the ranks held different weights.", 0.5)
     return f"{reduced}" + ("; all ranks held the same weights." if moments else ".")
 
 
-def _started_apart(record: RunRecord) -> bool:
+def started_apart(record: RunRecord) -> bool:
     """Whether the ranks held different weights at the first moment that all of them have logged."""
     moments = record.agreement()
     return bool(moments) and not moments[0][1]

@@ -471,3 +471,9 @@ def test_records_that_make_no_sense_are_judged_or_a_check_fails(tmp_path, spoilt
         except CheckFailed:
             continue
         assert found.keys() == FULL.keys() and all(0 <= one.points <= one.max_points for one in found.values())
+
+
+def test_ranks_that_started_apart_lose_the_broadcast_only():
+    """Their gradients are those of other networks, so that the weights know the watermark of one rank."""
+    record, expected, *_ = MISTAKES["no broadcast"]
+    assert lost(record, margins=((0.9, -0.1),) * watermarks.RUNS) == expected

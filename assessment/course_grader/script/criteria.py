@@ -90,7 +90,8 @@ class Measured:
     def marks_count(self) -> bool:
         """Whether the watermarks can be judged: the training came to its end, was long enough, and reached its targets.
 
-        Who does not reach them gains nothing, and is not accused.
+        Who does not reach them gains nothing, and is not accused. Ranks that started apart average gradients of other
+        networks: `broadcast` is what it costs.
         """
         train, test = self.weights.train_accuracy, self.weights.test_accuracy
         why_not = watermarks.not_judged(
@@ -100,7 +101,7 @@ class Measured:
             reached=train is not None and train >= self.train_target and test >= self.test_target,
             updates=max(_logged(self.together, "updates"), self.exchanges) or None,
         )
-        return bool(self.margins) and not why_not
+        return bool(self.margins) and not why_not and not training_rules.started_apart(self.together)
 
     @property
     def exchanges(self) -> int:
