@@ -22,10 +22,10 @@ mine = slice(hvd.rank() * per_rank, (hvd.rank() + 1) * per_rank)
 x_train, y_train = cifar.x_train[mine], cifar.y_train[mine]
 
 generator = ImageDataGenerator(
-    rotation_range=10,
-    width_shift_range=0.1,
-    height_shift_range=0.1,
-    zoom_range=0.1,
+    rotation_range=5,
+    width_shift_range=0.06,
+    height_shift_range=0.06,
+    zoom_range=0.05,
     horizontal_flip=True,
 )
 batches = generator.flow(x_train, y_train, batch_size=BATCH_SIZE, seed=1000 * hvd.rank())

@@ -1,8 +1,5 @@
 """Two networks, the second at half the rate; the one that is better on held-out images is kept."""
 #: reference
-#: - EPOCHS = 4
-#: + EPOCHS = 3
-#:
 #: - rate = tf.keras.optimizers.schedules.CosineDecay(
 #: -     RATE, (EPOCHS - 1) * steps, warmup_target=RATE * hvd.size(), warmup_steps=steps
 #: - )
