@@ -101,7 +101,8 @@ class Measured:
             reached=train is not None and train >= self.train_target and test >= self.test_target,
             updates=max(_logged(self.together, "updates"), self.exchanges) or None,
         )
-        return bool(self.margins) and not why_not and not training_rules.started_apart(self.together)
+        apart = training_rules.started_apart(self.together) and not training_rules.broadcasters(self.together)
+        return bool(self.margins) and not why_not and not apart
 
     @property
     def exchanges(self) -> int:
