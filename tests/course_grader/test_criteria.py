@@ -351,6 +351,14 @@ def test_a_script_that_never_began_has_one_cause():
     assert found["time"].hint == found["serial"].hint == criteria.READ_THE_ERROR
 
 
+def test_a_script_that_trained_apart_hears_so_though_it_crashed():
+    """Two processes that do not know of each other may fail where both write the file of the weights."""
+    locked = replace(CRASH, tail=("BlockingIOError: unable to lock file, errno = 11",))
+    found = verdicts(both(locked, init=[]))
+    assert found["ranks"].reason.startswith("No process called hvd.init()") and not found["averaged"].passed
+    assert found["time"].hint == criteria.SAVE
+
+
 @pytest.mark.parametrize(
     ("together", "points", "reason"),
     [
@@ -405,10 +413,10 @@ def test_accuracy_and_time_count_from_their_limits_on():
     assert lost(both(Result(0, 66.1))) == {"time": 10}
 
 
-def test_a_network_that_guesses_has_learned_nothing_and_accuses_nobody():
-    found = verdicts(weights=Weights(0.1, 0.1, values=VALUES, at_chance=True), margins=UNKNOWN)
+def test_a_network_that_guesses_has_learned_almost_nothing_and_accuses_nobody():
+    found = verdicts(weights=Weights(0.12, 0.12, values=VALUES, chance=0.1), margins=UNKNOWN)
     assert {name for name, verdict in found.items() if not verdict.passed} == {"train_accuracy", "test_accuracy"}
-    assert found["test_accuracy"].reason.endswith("They have learned nothing.")
+    assert found["test_accuracy"].reason.endswith("Guessing gets 0.10: the network has learned almost nothing.")
     assert found["test_accuracy"].hint == criteria.NOTHING_LEARNED
 
 

@@ -105,6 +105,12 @@ class Measured:
         return bool(self.margins) and not why_not and not apart
 
     @property
+    def near_chance(self) -> bool:
+        """Whether the test accuracy has not come a third of the way from guessing to the target."""
+        chance = self.weights.chance
+        return self.weights.test_accuracy < chance + (self.test_target - chance) / 3
+
+    @property
     def exchanges(self) -> int:
         """How many averages of all gradients the bytes between the ranks make; 0 where they are not counted."""
         once = host_checks.update_bytes(self.weights.values, self.together.size)
@@ -146,10 +152,10 @@ def _criterion(title: str, hint: str) -> Callable[[Judge], Judge]:
 def _by_log(rule: Callable[[RunRecord], str], measured: Measured, silent: str) -> tuple[str, str]:
     """What a rule says of the log. Where the log shows nothing, `silent`: nothing speaks against the script.
 
-    A script that failed before anything could be seen is not judged: its one cause is told by `serial` and `time`.
+    A script that failed before it joined or trained is not judged: `serial` and `time` say why it failed.
     """
     record = measured.together
-    if record.result.code and not any(rank.all("init") for rank in record.ranks):
+    if record.result.code and not (record.trained or any(rank.all("init") for rank in record.ranks)):
         raise Wrong("Not judged: the script ended before this could be seen.", hint="", rests_on=SCRIPT)
     try:
         return rule(record), SCRIPT
@@ -311,8 +317,9 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
     if accuracy is None:
         raise Wrong(measured.weights.problem, hint=_hint_for_weights(measured), rests_on=HOST)
     reached = f"The saved weights reach {accuracy:.3f} on {kind} images; the target is {target:.2f}."
-    if accuracy < target and measured.weights.at_chance:
-        raise Wrong(f"{reached} They have learned nothing.", hint=NOTHING_LEARNED, rests_on=HOST)
+    if measured.near_chance:
+        almost_nothing = f"Guessing gets {measured.weights.chance:.2f}: the network has learned almost nothing."
+        raise Wrong(f"{reached} {almost_nothing}", hint=NOTHING_LEARNED, rests_on=HOST)
     _require_together(measured, reached)
     if accuracy < target:
         raise Wrong(reached, hint=FOR_LARGE_BATCHES if measured.batch else None, rests_on=HOST)

@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-import math
 import os
 import resource
 import secrets
@@ -54,7 +53,7 @@ class Weights:
         train_accuracy, test_accuracy: from 0 to 1; None where `problem`, a sentence, says why there are none.
         marks: for each watermark the shares of images that get its label: see `watermarks.shares`.
         values: how many numbers of the network are trained; 0 where that is not known.
-        at_chance: the network has learned nothing that shows on test images.
+        chance: the accuracy of guessing, from 0 to 1.
     """
 
     train_accuracy: float | None
@@ -62,7 +61,7 @@ class Weights:
     problem: str = ""
     marks: tuple[tuple[float, float], ...] = ()
     values: int = 0
-    at_chance: bool = False
+    chance: float = 0.0
 
     @property
     def margins(self) -> tuple[float, ...]:
@@ -73,12 +72,6 @@ class Weights:
     def missing(self) -> bool:
         """Whether there was no file."""
         return self.problem.startswith(weights_file.NOTHING)
-
-
-def at_chance(accuracy: float, classes: int, images: int) -> bool:
-    """Whether an accuracy on so many test images is that of guessing, within three standard errors."""
-    chance = 1 / classes
-    return accuracy <= chance + 3 * math.sqrt(chance * (1 - chance) / images)
 
 
 class Evaluator:
@@ -227,7 +220,7 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
                 test,
                 marks=tuple(watermarks.shares(labels, splits[1][0][:MARKED_IMAGES], marks)),
                 values=sum(int(np.prod(variable.shape)) for variable in model.trainable_variables),
-                at_chance=at_chance(test, len(dataset.classes), len(splits[1][1])),
+                chance=1 / len(dataset.classes),
             )
         print(json.dumps(asdict(found)), flush=True)
 
