@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import re
 import shutil
 import tempfile
@@ -148,7 +149,7 @@ class _Assessment:
     def _run_alone(self, script: Path, env: Mapping[str, str], factor: float) -> _Run:
         self._report("On one rank, to see that it runs")
         images = max(SERIAL_IMAGES, SERIAL_UPDATES * (self._profile.batch or 0))
-        limit = min(SERIAL_LIMIT_S, self._profile.seconds) * factor
+        limit = math.ceil(min(SERIAL_LIMIT_S, self._profile.seconds) * factor)
         folder = script.parent / "alone"
         folder.mkdir()
         bundle = data.bundle(self._contract.data, folder, test=False, limit=images)
