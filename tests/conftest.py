@@ -1,11 +1,9 @@
-"""Fixtures that several test files share, and what `course test` adds to pytest: `--changed`, order, durations."""
+"""Fixtures that several test files share, and what `course test` adds to pytest: order of groups, durations."""
 
 from __future__ import annotations
 
 import csv
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 
@@ -15,21 +13,11 @@ from course_lib.ranks import launch
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 DURATIONS = ROOT / "docs" / "ci.csv"
 ONE_AT_A_TIME = ("tests/browser/", "tests/containers/", "tests/slurm/")
-RARE = Path(__file__).with_name("rare.toml")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption(
-        "--changed", action="store_true",
-        help="of the tests marked `rare`, only those whose files have changed since they passed last (rare.toml)",
-    )  # fmt: skip
     parser.addoption("--durations-table", type=Path, help="add the seconds that each group of tests took to this CSV")
 
 
@@ -56,28 +44,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what need not run; give workers the longest groups first."""
-    if config.getoption("--changed"):
-        changed = {name for name, about in rare_groups().items() if _changed(about["passed"], about["files"])}
-        left = [
-            item for item in items if (mark := item.get_closest_marker("rare")) and mark.kwargs["group"] not in changed
-        ]
-        config.hook.pytest_deselected(items=left)
-        items[:] = [item for item in items if item not in set(left)]
+    """Give workers the longest groups first."""
     if hasattr(config, "workerinput"):  # in a worker of xdist
         seconds = _recorded(DURATIONS)
         items.sort(key=lambda item: -seconds.get(_group(item.nodeid), 0))
-
-
-def rare_groups() -> dict[str, dict]:
-    """What rare.toml says of each group of rare tests."""
-    return tomllib.loads(RARE.read_text(encoding="utf-8"))
-
-
-def _changed(since: str, files: list[str]) -> bool:
-    """Whether these files differ from those of the commit `since`; True where that can't be told."""
-    same = subprocess.run(["git", "diff", "--quiet", since, "--", *files], cwd=ROOT, capture_output=True)
-    return same.returncode != 0
 
 
 def _group(nodeid: str) -> str:

@@ -1,16 +1,12 @@
-"""Each test asserts something, and rare ones run where what they stand on has changed."""
+"""Each test asserts something."""
 
 from __future__ import annotations
 
 import ast
-import re
-import subprocess
 from functools import cache
 from pathlib import Path
 
 import pytest
-
-from tests import conftest
 
 TESTS = Path(__file__).parent
 FILES = sorted(TESTS.rglob("test_*.py"))
@@ -91,29 +87,3 @@ def test_what_counts_as_an_assertion(tmp_path, body, enough):
     path = tmp_path / "test_some.py"
     path.write_text(f"def helper(x):\n    assert x\n\n\ndef other(x):\n    print(x)\n\n\ndef test_one():\n    {body}\n")
     assert (without_assertion(path) == []) is enough
-
-
-def test_each_group_of_rare_tests_stands_on_files_that_are_there():
-    marked = {group for path in FILES for group in re.findall(r'\brare\(group="(\w+)"\)', path.read_text())}
-    groups = conftest.rare_groups()
-    assert groups.keys() == marked
-    for about in groups.values():
-        assert [file for file in about["files"] if not (conftest.ROOT / file).exists()] == []
-
-
-def test_what_has_changed_since_a_commit(tmp_path, monkeypatch):
-    def git(*arguments):
-        who = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
-        return subprocess.run(["git", *who, *arguments], cwd=tmp_path, check=True, capture_output=True, text=True)
-
-    monkeypatch.setattr(conftest, "ROOT", tmp_path)
-    git("init", "-q")
-    for name in "ab":
-        (tmp_path / name).write_text("as it was\n")
-    git("add", ".")
-    git("commit", "-qm", "first")
-    first = git("rev-parse", "HEAD").stdout.strip()
-    (tmp_path / "b").write_text("changed\n")
-    assert not conftest._changed(first, ["a"])
-    assert conftest._changed(first, ["a", "b"])
-    assert conftest._changed("", ["a"])  # never passed, or a commit that is not here

@@ -11,7 +11,6 @@ import typer
 
 from course_lib.system import interrupt
 from course_lib.system.errors import CourseError
-from course_lib.system.paths import ROOT
 
 app = typer.Typer(
     add_completion=False,
@@ -41,15 +40,15 @@ def lab(
     raise typer.Exit(workspace.open_lab(directory, port, browser))
 
 
-@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True}, add_help_option=False)
-def test(context: typer.Context) -> None:
-    """Run the tests; every argument goes to pytest."""
-    import os
+@app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def test(
+    context: typer.Context,
+    everything: bool = typer.Option(False, "--all", help="All tests, as CI runs them: up to an hour."),
+) -> None:
+    """Run the quick tests; further arguments go to pytest."""
+    from course_lib.command import testing
 
-    import pytest
-
-    os.chdir(ROOT)
-    raise typer.Exit(int(pytest.main(context.args)))
+    raise typer.Exit(testing.run(context.args, everything))
 
 
 @app.command()

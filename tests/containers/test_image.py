@@ -297,7 +297,6 @@ def passages(master: masters.Master) -> list[list[str]]:
 
 @pytest.mark.container
 @pytest.mark.slow
-@pytest.mark.rare(group="machines")
 class TestLearner:
     def test_no_answer_is_in_it(self, root):
         found = texts(root)
@@ -401,7 +400,6 @@ class TestLearner:
 
 @pytest.mark.container
 @pytest.mark.slow
-@pytest.mark.rare(group="machines")
 class TestInstructor:
     def test_it_has_the_whole_project_and_nothing_of_this_host(self, engine, instructor, debian, tmp_path):
         root = engine.mount(instructor) / "course"

@@ -19,7 +19,7 @@ from course_lib.command.setup import install, plan
 from course_lib.command.setup.progress import Progress
 from course_lib.system import paths
 
-pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.ranks, pytest.mark.rare(group="machines")]
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.ranks]
 
 TENSORFLOW, TF_KERAS = "2.17.1", "2.17.0"
 TOUCH_KERAS = (

@@ -29,7 +29,6 @@ else:
 
 pytestmark = [
     *(pytest.mark.alone, pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook),
-    pytest.mark.rare(group="corpus"),
     pytest.mark.skipif(bool(bubblewrap.available()), reason="hostile notebooks need bubblewrap"),
 ]
 

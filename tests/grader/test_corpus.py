@@ -21,16 +21,7 @@ from tests.grader import conftest
 
 MARKS = conftest.all_marks()
 
-# Some of each kind. The others are rare (rare.toml).
-SOME_OF_EACH_KIND = (
-    *("honest/custom_loop", "honest/sam_tape", "honest/large_small", "conversion/minimal_edit"),
-    *("broken/serial", "broken/divides_by_255", "broken/crash_on_rank_1", "broken/sleeps"),
-    *("dishonest/one_rank_trains", "dishonest/throws_the_average_away", "dishonest/hands_images_over"),
-    "dishonest/leaves_a_daemon",
-)
-
 pytestmark = [
-    pytest.mark.alone,
     pytest.mark.slow,
     pytest.mark.ranks,
     pytest.mark.skipif(bool(bubblewrap.available()), reason="the corpus needs bubblewrap"),
@@ -42,7 +33,6 @@ def test_each_script_has_marks():
     files |= {f"conversion/{path.stem}" for path in conftest.CONVERSIONS.glob("*.py")}
     omissions = {f"broken/without_{step}" for step in conversions.steps(conversions.ASSESSMENT)}
     assert files <= set(MARKS) <= files | omissions
-    assert set(SOME_OF_EACH_KIND) <= set(MARKS)
 
 
 def test_each_script_is_made_of_parts_that_fit():
@@ -85,14 +75,9 @@ def _digests() -> dict[Path, str]:
     }
 
 
-@pytest.mark.parametrize(
-    ("name", "marks"),
-    [
-        pytest.param(name, marks, id=name, marks=[] if name in SOME_OF_EACH_KIND else pytest.mark.rare(group="corpus"))
-        for name, marks in MARKS.items()
-    ],
-)
-def test_script_gets_its_marks(name, marks, room):
+@pytest.mark.parametrize("name", MARKS)
+def test_script_gets_its_marks(name, room):
+    marks = MARKS[name]
     outcome = room.grade(name, marks)
     assert conftest.differences(outcome, name, marks) == [], _report(outcome)
     assert room.left() == []

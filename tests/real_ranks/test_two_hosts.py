@@ -12,7 +12,7 @@ from course_lib.notebook import experiments
 from course_lib.ranks import launch, namespaces
 from course_lib.system.errors import CourseError
 
-pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.rare(group="hosts")]
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 EXPERIMENT = runpy.run_path(str(experiments.find()["two_hosts"]))
 ONE, TWO, LAUNCHERS = (EXPERIMENT[name] for name in ("ONE", "TWO", "LAUNCHERS"))
 

@@ -16,7 +16,7 @@ import pytest
 from course_grader.classroom import grading
 from course_lib.system.paths import ROOT
 
-pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook, pytest.mark.rare(group="hosts")]
+pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook]
 
 TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "course_grader" / "test_grading.py")
 tiny = importlib.util.module_from_spec(TINY)

@@ -11,7 +11,7 @@ import pytest
 
 from course_lib.system.paths import ROOT
 
-pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.rare(group="hosts")]
+pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 REFERENCE = ROOT / "assessment" / "reference" / "assessment.py"
 TELL = """

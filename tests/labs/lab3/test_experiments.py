@@ -12,7 +12,7 @@ import pytest
 from course_lib import data
 from course_lib.notebook import experiments, sweep
 
-pytestmark = [pytest.mark.slow, pytest.mark.rare(group="experiments")]
+pytestmark = [pytest.mark.slow]
 
 # name → settings of its `run`; batches that a slice of 960 images can fill
 RUNS = {

@@ -1,0 +1,46 @@
+"""`course test`: the quick tests, all of them as CI runs them, or those that pytest's own arguments choose."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from course_lib.system.paths import ROOT
+
+LONG = ("slow", "ranks", "notebook", "browser", "container", "alone")  # marks of the tests that are not quick
+NOTHING_COLLECTED = 5  # pytest's exit code
+
+
+def run(arguments: Sequence[str] = (), everything: bool = False) -> int:
+    """Run tests with as many workers as cores; return pytest's exit code, the first one that is not 0.
+
+    `everything` runs all tests: first those that can run beside others, then, one at a time, those marked `alone`.
+    Without it, the quick tests run, unless the arguments choose tests: by a path, `-m` or `-k`.
+    """
+    workers = ["-n", "logical"]
+    if everything:
+        rounds = [["-m", "not alone", *workers], ["-m", "alone"]]
+    elif _choose(arguments):
+        rounds = [[]]
+    else:
+        rounds = [["-m", f"not ({' or '.join(LONG)})", *workers]]
+    codes = [_pytest([*options, *arguments]) for options in rounds]
+    if not everything and not _choose(arguments):
+        print(f"Left out: the tests marked {', '.join(LONG)}. `course test --all` runs them too: up to an hour.")
+    return next((code for code in codes if code not in (0, NOTHING_COLLECTED)), min(codes))
+
+
+def _choose(arguments: Sequence[str]) -> bool:
+    """Whether arguments of pytest choose tests."""
+    return any(one[:2] in ("-m", "-k") or (ROOT / Path(one.partition("::")[0])).exists() for one in arguments)
+
+
+def _pytest(arguments: Sequence[str]) -> int:
+    with subprocess.Popen([sys.executable, "-m", "pytest", *arguments], cwd=ROOT) as process:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:
+                continue  # pytest got it too: it ends by itself, and says what ran
