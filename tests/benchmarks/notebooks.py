@@ -57,7 +57,7 @@ def _replace():
         gc.collect()
         gc.freeze()  # as the real one does
         worst = max(statistics.median(seconds(draw, values) for _ in range(5)) for values in corners[:24])
-        empty = statistics.median(seconds(lambda: plots.card(columns=2)[0], {}) for _ in range(9))
+        empty = statistics.median(seconds(lambda: plots.subplots(columns=2)[0], {}) for _ in range(9))
         print("SLIDER", json.dumps([", ".join(moved), round(1000 * worst), round(1000 * empty)]))
 
     widgets.explore = explore

@@ -105,13 +105,13 @@ def train(model: object, arrays: tuple, epochs: int, seed: int) -> list[dict[str
     ]
 
 
-def draw_curves(table: pd.DataFrame, images: int) -> plots.Card:
+def draw_curves(table: pd.DataFrame, images: int) -> plots.Figure:
     seeds = table.seed.nunique()
     caption = (
         f"{images:,} training images · Adam, batch {BATCH} · mean and range of {seeds} seeds · "
         f"{experiments.machine()} · {datetime.date.today().isoformat()}"
     )
-    figure, axes = plots.card(height=420, columns=2, caption=caption)
+    figure, axes = plots.subplots(height=420, columns=2, caption=caption)
     figure.subplots_adjust(left=0.075, top=0.93)
     with plots.style():
         for ax, (replaced, part) in zip(axes, table.groupby("replaced", sort=False)):
@@ -137,11 +137,11 @@ def draw_curves(table: pd.DataFrame, images: int) -> plots.Card:
     return figure
 
 
-def draw_contact_sheet(samples: int = 10) -> plots.Card:
+def draw_contact_sheet(samples: int = 10) -> plots.Figure:
     """The first images of each class, in both sizes; each of their pixels takes 2 x 2 of the figure's."""
     height = 410
     caption = "The stand-in `shapes`: the first images of each class, training split, seed 0"
-    figure, axes = plots.card(height=height, columns=2, caption=caption)
+    figure, axes = plots.subplots(height=height, columns=2, caption=caption)
     with plots.style():
         for ax, shape, left in zip(axes, ((32, 32, 3), (28, 28, 1)), (80, 530)):
             x, y = shapes.draw(500, shape)

@@ -2,29 +2,29 @@
 
 from course_lib.notebook.plots.partitions import partition
 from course_lib.notebook.plots.style import (
-    CARD,
     FAINT,
     INK,
     MARKERS,
     PALETTE,
+    PAPER,
     WIDTH,
-    Card,
-    card,
+    Figure,
     colour,
     provenance,
     style,
+    subplots,
 )
 from course_lib.notebook.plots.training_curves import curves
 
 __all__ = [
-    "CARD",
+    "PAPER",
     "FAINT",
     "INK",
     "MARKERS",
     "PALETTE",
     "WIDTH",
-    "Card",
-    "card",
+    "Figure",
+    "subplots",
     "colour",
     "curves",
     "partition",

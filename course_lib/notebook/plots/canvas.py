@@ -15,7 +15,7 @@ from matplotlib.path import Path
 from matplotlib.textpath import TextPath
 from matplotlib.transforms import Affine2D
 
-from course_lib.notebook.plots.style import FAINT, GRID, INK, SPINE, WIDTH, Card, blank
+from course_lib.notebook.plots.style import FAINT, GRID, INK, SPINE, WIDTH, Figure, empty_figure
 
 Box = tuple  # x, y, width, height, colour; x and y are those of the lower left corner
 
@@ -27,13 +27,13 @@ class Canvas:
     """
 
     def __init__(self, height: int) -> None:
-        self._figure = blank(height)
+        self._figure = empty_figure(height)
         self._pixels = Affine2D().scale(1 / WIDTH, 1 / height) + self._figure.transFigure
         self._layer = 0
         self._words: list[Path] = []
         self._inks: list[str] = []
 
-    def figure(self) -> Card:
+    def figure(self) -> Figure:
         """The card with all that was drawn."""
         # All words in one collection of outlines: as texts of Matplotlib's they would take most of the time.
         self._add(PathCollection(self._words, facecolors=self._inks, linewidths=0))
@@ -46,7 +46,7 @@ class Canvas:
         colours = [box[4] for box in boxes]
         self._add(PolyCollection(corners, facecolors=colours, edgecolors=edge, linewidths=linewidth))
 
-    def card(
+    def subplots(
         self, x: float, y: float, width: float, height: float, *, face: str, edge: str = INK, **look: object
     ) -> None:
         """One rectangle with round corners."""

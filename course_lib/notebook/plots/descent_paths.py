@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
 
-from course_lib.notebook.plots.style import CARD, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import MARKERS, PALETTE, PAPER, WIDTH, Figure, powers_of_ten, style, subplots
 
 _BANDS = ("#8aa7c6", "#9ab4cf", "#a9c0d7", "#b8cbdf", "#c6d6e6", "#d3e0ec", "#dfe8f1", "#e9eff5")  # from low to high
 
@@ -46,7 +46,7 @@ def ground(
     return Ground((255 * to_rgba_array(_BANDS)).astype(np.uint8)[bands], x, y)
 
 
-def path(scene: Ground, paths: Mapping[str, np.ndarray], loss: Callable[[np.ndarray], np.ndarray]) -> Card:
+def path(scene: Ground, paths: Mapping[str, np.ndarray], loss: Callable[[np.ndarray], np.ndarray]) -> Figure:
     """Paths of update rules over two weights, and the loss along them.
 
     Args:
@@ -64,7 +64,7 @@ def race(
     step: int,
     lowest: float = 0.0,
     caption: str = "the same start for all; dark is low",
-) -> Card:
+) -> Figure:
     """Update rules on one surface after `step` steps: their paths, and how far above the minimum they are.
 
     Args:
@@ -75,14 +75,14 @@ def race(
     """
     steps = max(map(len, paths.values())) - 1
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         figure.subplots_adjust(wspace=0.22, left=64 / WIDTH)
         scene.draw(left)
         for number, (name, walked) in enumerate(paths.items()):
             place = min(step, len(walked) - 1)
             so_far = walked[: place + 1]
             look = {"color": PALETTE[number % 7], "marker": MARKERS[number % 7], "markevery": [place]}
-            left.plot(*so_far.T, linewidth=1.4, markeredgecolor=CARD, markersize=9, **look)
+            left.plot(*so_far.T, linewidth=1.4, markeredgecolor=PAPER, markersize=9, **look)
             with np.errstate(all="ignore"):  # a rule may have left for infinity
                 above = np.maximum(loss(so_far.T) - lowest, 1e-9)
             right.plot(above, linewidth=1.6, markersize=7, label=name, **look)

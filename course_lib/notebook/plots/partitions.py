@@ -8,10 +8,10 @@ import matplotlib
 import numpy as np
 from matplotlib.lines import Line2D
 
-from course_lib.notebook.plots.style import CARD, INK, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import INK, PAPER, WIDTH, Figure, colour, style, subplots
 
 
-def partition(functions: Mapping[str, Callable], *, images: int, ranks: int, epochs: int) -> Card:
+def partition(functions: Mapping[str, Callable], *, images: int, ranks: int, epochs: int) -> Figure:
     """Who reads which image, epoch by epoch: a square for each image in the colour of the rank that reads it.
 
     Args:
@@ -19,9 +19,9 @@ def partition(functions: Mapping[str, Callable], *, images: int, ranks: int, epo
         images: number of images; those read by several ranks are black, those read by none are empty.
         ranks, epochs: how many of them to show.
     """
-    colours = [CARD, *(colour(rank) for rank in range(ranks)), INK]
+    colours = [PAPER, *(colour(rank) for rank in range(ranks)), INK]
     with style():
-        figure, axes = card(height=90 + 60 * epochs, columns=len(functions))
+        figure, axes = subplots(height=90 + 60 * epochs, columns=len(functions))
         for axis, (name, function) in zip(axes, functions.items()):
             owner = np.zeros((epochs, images), int)
             for epoch in range(epochs):
@@ -40,7 +40,7 @@ def partition(functions: Mapping[str, Callable], *, images: int, ranks: int, epo
                 cmap=matplotlib.colors.ListedColormap(colours),
                 vmin=0,
                 vmax=ranks + 1,
-                edgecolors=CARD,
+                edgecolors=PAPER,
                 linewidth=1.5,
             )
             axis.invert_yaxis()

@@ -1,7 +1,7 @@
 """One plotting style for the whole course.
 
 Colours are those of Okabe and Ito, which colour-blind readers can tell apart, and belong to the rank: rank 0
-is blue in every figure of the course. Figures are opaque cards, so they read in a light and in a dark theme.
+is blue in every figure of the course. Figures are opaque, so they read in a light and in a dark theme.
 """
 
 from __future__ import annotations
@@ -10,30 +10,29 @@ import io
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
-import matplotlib
+import matplotlib.figure
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, NullLocator
 
 from course_lib.system.cores import available_cores
 
-# Okabe and Ito (2008) without yellow, which is lost on a light card.
+# Okabe and Ito (2008) without yellow, which is lost on light paper.
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 
 _RANKS = (*PALETTE, "#8c6d46")  # eight, as many as the largest picture has
 
-CARD, INK, FAINT = "#fbfbf9", "#2b2b2b", "#6b6b6b"
+PAPER, INK, FAINT = "#fbfbf9", "#2b2b2b", "#6b6b6b"
 GRID, SPINE = "#e6e6e2", "#b8b8b4"
 WIDTH = 900  # pixels: a notebook's output area
 LETTERS = 145  # of a caption, that fit into it
 
 _STYLE = {
-    "figure.facecolor": CARD,
+    "figure.facecolor": PAPER,
     "figure.dpi": 100,
-    "savefig.facecolor": CARD,
-    "axes.facecolor": CARD,
+    "savefig.facecolor": PAPER,
+    "axes.facecolor": PAPER,
     "axes.edgecolor": SPINE,
     "axes.labelcolor": INK,
     "axes.titlecolor": INK,
@@ -73,7 +72,7 @@ def colour(rank: int) -> str:
     return _RANKS[rank % len(_RANKS)]
 
 
-class Card(Figure):
+class Figure(matplotlib.figure.Figure):
     """A figure that shows itself in a notebook, sharp on any screen, without pyplot."""
 
     def png(self, sharpness: float = 1.5) -> bytes:
@@ -87,17 +86,17 @@ class Card(Figure):
         return self.png(), {"width": round(100 * self.get_figwidth())}
 
 
-def blank(height: float, caption: str = "") -> Card:
+def empty_figure(height: float, caption: str = "") -> Figure:
     """A figure of WIDTH × `height` pixels with nothing on it but its caption line."""
     with style():
-        figure = Card(figsize=(WIDTH / 100, height / 100))
+        figure = Figure(figsize=(WIDTH / 100, height / 100))
         if caption:
             size = 8.5 * min(1, LETTERS / len(caption))  # a long one is set smaller rather than cut off
             figure.text(14 / WIDTH, 12 / height, caption, color=FAINT, fontsize=size, parse_math=False)
     return figure
 
 
-def card(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Card, Sequence]:
+def subplots(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Figure, Sequence]:
     """A figure in the course's style: `columns` axes side by side over one caption line.
 
     Args:
@@ -106,7 +105,7 @@ def card(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Card, 
         caption: what the figure was made with, see `provenance`.
     """
     with style():
-        figure = blank(height, caption)
+        figure = empty_figure(height, caption)
         axes = figure.subplots(1, columns, squeeze=False)[0]
         # Fixed margins, in pixels: a live figure must not jump about as its numbers grow.
         bottom = 76 if caption else 48
@@ -114,6 +113,22 @@ def card(height: int = 350, columns: int = 1, caption: str = "") -> tuple[Card, 
             left=56 / WIDTH, right=1 - 24 / WIDTH, top=1 - 62 / height, bottom=bottom / height, wspace=0.16
         )
     return figure, axes
+
+
+def diagram(height: float, caption: str = "") -> tuple[Figure, Axes]:
+    """A figure for a diagram: its one axis has no ticks and covers it, in pixels of the page from the lower left."""
+    with style():
+        figure = empty_figure(height, caption)
+        axis = figure.add_axes((0, 0, 1, 1), xlim=(0, WIDTH), ylim=(0, height), autoscale_on=False)
+        axis.axis("off")
+    return figure, axis
+
+
+def panel(figure: Figure, left: float, bottom: float, width: float, height: float) -> Axes:
+    """A further axis of a figure, placed in pixels of the page from the lower left."""
+    pixels = 100 * figure.get_figheight()
+    with style():
+        return figure.add_axes((left / WIDTH, bottom / pixels, width / WIDTH, height / pixels))
 
 
 def powers_of_ten(axis: Axes) -> None:

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from mpl_toolkits.mplot3d import Axes3D  # noqa: F401  (makes projection="3d" known)
 
-from course_lib.notebook.plots.style import CARD, FAINT, PALETTE, WIDTH, Card, blank, style
+from course_lib.notebook.plots.style import FAINT, PALETTE, PAPER, WIDTH, Figure, empty_figure, style
 
 COLOURS = "viridis"  # dark is low; even steps of brightness, also for colour-blind readers
 FACETS = 36  # along each side of a surface: as many as are drawn in time for a slider
@@ -30,7 +30,7 @@ def turned(
     limit: float | None = None,
     lowest: float | None = None,
     log: bool = False,
-) -> Card:
+) -> Figure:
     """The loss as a surface over two numbers, seen from a chosen side.
 
     Args:
@@ -53,7 +53,7 @@ def turned(
     if bottom == top:  # a flat loss, in the middle of the axis
         bottom, top = bottom - 0.5, top + 0.5
     with style():
-        figure = blank(height, caption)
+        figure = empty_figure(height, caption)
         axis = figure.add_axes((0.1, 0.1, 0.8, 0.86), projection="3d")
         axis.plot_surface(
             *np.meshgrid(xs, ys), shown, cmap=COLOURS, vmin=bottom, vmax=top,
@@ -61,7 +61,7 @@ def turned(
         )  # fmt: skip
         axis.set(xlabel=names[0], ylabel=names[1], zlabel="loss L", zlim=(bottom, top))
         for one in (axis.xaxis, axis.yaxis, axis.zaxis):
-            one.set_pane_color(CARD)
+            one.set_pane_color(PAPER)
             one.set_major_locator(ticker.MaxNLocator(5))
             one.line.set_color(FAINT)
         if log:
@@ -83,7 +83,7 @@ def contours(
     limit: float | None = None,
     mark: tuple[float, str] | None = None,
     caption: str = "",
-) -> Card:
+) -> Figure:
     """Slices of several losses side by side: the same levels and colours for all, in even factors of the loss.
 
     Args:
@@ -103,7 +103,7 @@ def contours(
     side = (WIDTH - left - right - (columns - 1) * gap) / columns
     height = above + below + rows * side + (rows - 1) * between
     with style():
-        figure = blank(height, caption)
+        figure = empty_figure(height, caption)
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         figure.subplots_adjust(
             left=left / WIDTH, right=1 - right / WIDTH, top=1 - above / height, bottom=below / height,

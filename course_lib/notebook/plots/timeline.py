@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import CARD, FAINT, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
 
 MAX_ROWS = 24
 _LEFT_PX, _RIGHT_PX = 196, 24  # beside the bars
@@ -18,7 +18,7 @@ _MIN_BAR_PX = 1.0  # what is shorter would not be seen
 
 def rows(
     table: pd.DataFrame, start: float = 0.0, width: float | None = None, *, title: str = "", caption: str = ""
-) -> Card:
+) -> Figure:
     """One row for each value of table["row"], a bar for each activity, coloured by its name.
 
     Args:
@@ -67,7 +67,7 @@ def rows(
 def _legend(canvas: Canvas, activities: list, y: float) -> None:
     x = 14.0
     for number, activity in enumerate(activities):
-        canvas.boxes([(x, y, 13, 13, PALETTE[number % len(PALETTE)])], edge=CARD)
+        canvas.boxes([(x, y, 13, 13, PALETTE[number % len(PALETTE)])], edge=PAPER)
         canvas.text(x + 19, y + 1.5, str(activity), size=9.5)
         x += 19 + 8.6 * len(str(activity)) + 16
 
@@ -87,14 +87,14 @@ def _short(name: object) -> str:
     return text if len(text) <= _MAX_NAME_LETTERS else "…" + text[-_MAX_NAME_LETTERS + 1 :]
 
 
-def steps(runs: Mapping[str, pd.DataFrame], caption: str = "") -> Card:
+def steps(runs: Mapping[str, pd.DataFrame], caption: str = "") -> Figure:
     """How long each step takes and of what that is made up: stacked bars, a panel for each run.
 
     Args:
         runs: title → table of milliseconds, a row for each step and a column for each part.
     """
     with style():
-        figure, axes = card(height=340, columns=len(runs), caption=caption)
+        figure, axes = subplots(height=340, columns=len(runs), caption=caption)
         for axis, (title, parts) in zip(axes, runs.items()):
             bottom = np.zeros(len(parts))
             for number, (name, values) in enumerate(parts.items()):
@@ -111,7 +111,7 @@ def steps(runs: Mapping[str, pd.DataFrame], caption: str = "") -> Card:
     return figure
 
 
-def lateness(milliseconds: pd.DataFrame, asleep: float, caption: str = "") -> Card:
+def lateness(milliseconds: pd.DataFrame, asleep: float, caption: str = "") -> Figure:
     """By how much each rank comes after the first one, step by step.
 
     Args:
@@ -119,7 +119,7 @@ def lateness(milliseconds: pd.DataFrame, asleep: float, caption: str = "") -> Ca
         asleep: a dashed line, the milliseconds that a rank sleeps.
     """
     with style():
-        figure, (axis,) = card(height=300, caption=caption)
+        figure, (axis,) = subplots(height=300, caption=caption)
         for rank, values in milliseconds.items():
             look = {"color": colour(rank), "marker": MARKERS[rank % len(MARKERS)], "label": f"rank {rank}"}
             axis.plot(milliseconds.index, values, **look)
@@ -132,7 +132,7 @@ def lateness(milliseconds: pd.DataFrame, asleep: float, caption: str = "") -> Ca
     return figure
 
 
-def uneven(sizes: Sequence[int], differ: Mapping[int, Sequence[bool]], caption: str = "") -> Card:
+def uneven(sizes: Sequence[int], differ: Mapping[int, Sequence[bool]], caption: str = "") -> Figure:
     """For which numbers of examples the ranks have different numbers of batches: a row for each number of ranks.
 
     Args:
@@ -141,7 +141,7 @@ def uneven(sizes: Sequence[int], differ: Mapping[int, Sequence[bool]], caption: 
     """
     height = 130 + 30 * len(differ)
     with style():
-        figure, (axis,) = card(height=height, caption=caption)
+        figure, (axis,) = subplots(height=height, caption=caption)
         for place, flags in enumerate(differ.values()):
             axis.broken_barh([(sizes[0] - 0.5, len(sizes))], (place - 0.32, 0.64), color="#e4e4df")
             bars = [(size - 0.5, 1) for size, flag in zip(sizes, flags) if flag]

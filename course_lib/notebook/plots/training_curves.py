@@ -7,13 +7,12 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 
-from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, Figure, colour, style, subplots
 
 
-def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption: str = "") -> Card:
+def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption: str = "") -> Figure:
     """Loss and accuracy of every rank, training as lines and validation as marks.
 
     Args:
@@ -29,7 +28,7 @@ def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption
     metrics = [metric for metric in ("loss", "accuracy") if _has(training, metric)] or ["loss"]
     validated = any(_has(epochs, f"val_{metric}") for metric in metrics)
     with style():
-        figure, axes = card(columns=len(metrics), caption=caption)
+        figure, axes = subplots(columns=len(metrics), caption=caption)
         for axis, metric in zip(axes, metrics):
             for place, rank in enumerate(ranks):
                 # Thin lines over thick ones, open marks: ranks that agree stay visible, all of them.
@@ -50,7 +49,7 @@ def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption
 
 def throughput(
     speeds: Mapping[int, Sequence[float]], *, planned: Sequence[int] | None = None, caption: str = ""
-) -> Card:
+) -> Figure:
     """Images a second and milliseconds for a step, by batch size.
 
     Args:
@@ -62,7 +61,7 @@ def throughput(
     sizes = sorted(speeds)
     medians = np.array([np.median(speeds[size]) for size in sizes])
     with style():
-        figure, (left, right) = card(height=360, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=360, columns=2, caption=caption)
         for size in sizes:
             values = np.asarray(speeds[size])
             left.plot([size] * len(values), values, "o", color=PALETTE[0], alpha=0.35, markeredgewidth=0)

@@ -14,7 +14,7 @@ from typing import Any
 import ipywidgets
 from IPython.display import display
 
-from course_lib.notebook.plots.style import WIDTH, Card
+from course_lib.notebook.plots.style import WIDTH, Figure
 
 _WIDE = {"description_width": "initial"}
 SHARPNESS = 1.2  # less to draw and to encode than in figures that stand still
@@ -77,7 +77,7 @@ def animation(label: str, frames: int, *, interval: int = 120, start: int | None
     return Control(ipywidgets.HBox([play, place]), place)
 
 
-def explore(draw: Callable[..., Card], **controls: Control) -> None:
+def explore(draw: Callable[..., Figure], **controls: Control) -> None:
     """Show what `draw` returns, under one control for each of its arguments, and draw anew when one is moved.
 
     Args:

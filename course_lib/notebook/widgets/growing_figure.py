@@ -7,7 +7,7 @@ import time
 from IPython import get_ipython
 from IPython.display import HTML, display
 
-from course_lib.notebook.plots.style import Card
+from course_lib.notebook.plots.style import Figure
 
 
 class Filling:
@@ -42,7 +42,7 @@ class Filling:
             about = "" if left is None else f", about {max(1, round(left))} s left"
             self._line.update(HTML(f"<i>⏳ {self._what}: {doing}{about}</i>"))
 
-    def show(self, figure: Card) -> None:
+    def show(self, figure: Figure) -> None:
         """Put this figure in the place of the last one."""
         if self._line is None:
             return

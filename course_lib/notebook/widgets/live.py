@@ -182,7 +182,7 @@ def verdict(state: LiveState) -> tuple[str, str]:
     return "failed", state.result.message or f"Failed with exit code {state.result.code}."
 
 
-def figure(state: LiveState) -> plots.Card | None:
+def figure(state: LiveState) -> plots.Figure | None:
     """Loss and accuracy of every rank so far; None before there is anything to draw."""
     if state.epochs.empty and state.batches.empty:
         return None

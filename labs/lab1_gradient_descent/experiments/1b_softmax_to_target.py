@@ -80,7 +80,7 @@ def main(folder: Path) -> None:
     figure.savefig(folder / "softmax_to_target.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str, target: float) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str, target: float) -> plots.Figure:
     """Median and range of the seeds by batch size."""
     title = f"To a loss of {target:.3f}: median and range of five seeds; ring: the best"
     return figures_1b.to_target(table, title=title, caption=caption)

@@ -98,7 +98,7 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "batch_size.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Epochs, steps and seconds to the target by batch size: a mark for each seed, a line through the medians."""
     from labs.lab1_gradient_descent.lessons import figures_1c
 

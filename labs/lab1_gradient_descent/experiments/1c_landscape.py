@@ -123,7 +123,7 @@ def write(folder: Path, studies: dict, name: str, seconds: float) -> None:
     )  # fmt: skip
 
 
-def draw(table: pd.DataFrame, slices: dict[tuple[int, bool], np.ndarray], caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, slices: dict[tuple[int, bool], np.ndarray], caption: str) -> plots.Figure:
     """The four slices: a row for each depth, with and without skip connections side by side."""
     drawn = table[table["best rate"]].drop_duplicates(["depth", "skip"]).set_index(["depth", "skip"])
     titles = {

@@ -73,7 +73,7 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "batch_norm.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Accuracy by learning rate, a mark for each seed."""
     from labs.lab1_gradient_descent.lessons import figures_1e
 

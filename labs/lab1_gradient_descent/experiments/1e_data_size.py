@@ -73,7 +73,7 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "data_size.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Error by size with the law fitted on the small sizes, and by width."""
     from labs.lab1_gradient_descent.lessons import figures_1e
 

@@ -61,7 +61,7 @@ def main(folder: Path) -> None:
     )  # fmt: skip
 
 
-def draw(trials: pd.DataFrame, caption: str) -> plots.Card:
+def draw(trials: pd.DataFrame, caption: str) -> plots.Figure:
     """The best accuracy that a search of k trials finds."""
     from labs.lab1_gradient_descent.lessons import figures_1e
 

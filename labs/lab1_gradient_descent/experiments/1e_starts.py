@@ -103,7 +103,7 @@ def main(folder: Path) -> None:
     draw(pd.DataFrame(rows), pd.DataFrame(bends), caption).savefig(folder / "starts.png", dpi=150)
 
 
-def draw(runs: pd.DataFrame, bends: pd.DataFrame, caption: str) -> plots.Card:
+def draw(runs: pd.DataFrame, bends: pd.DataFrame, caption: str) -> plots.Figure:
     """Where the starts end, and the curvatures on the way of the first."""
     from labs.lab1_gradient_descent.lessons import figures_1e
 

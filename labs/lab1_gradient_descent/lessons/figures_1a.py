@@ -12,7 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from course_lib.notebook.plots.style import FAINT, INK, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import FAINT, INK, PALETTE, WIDTH, Figure, powers_of_ten, style, subplots
 
 # Up to which η λ_max each regime goes. Where a crawl ends is a matter of taste, the other two bounds are not.
 REGIMES = {"crawl": 0.1, "converge": 1.0, "oscillate": 2.0, "diverge": np.inf}
@@ -52,7 +52,7 @@ def later_doubling_time() -> float:
     return 12 * (year - LAST_YEAR) / np.log2(work / ALPHAGO_ZERO)
 
 
-def trends(rates: Mapping[str, float], caption: str = "") -> Card:
+def trends(rates: Mapping[str, float], caption: str = "") -> Figure:
     """Three panels: what machines can do, how much the largest training runs took, and what more data buys.
 
     Args:
@@ -60,7 +60,7 @@ def trends(rates: Mapping[str, float], caption: str = "") -> Card:
         caption: where the rates come from.
     """
     with style():
-        figure, (machines, runs, data) = card(height=400, columns=3, caption=caption)
+        figure, (machines, runs, data) = subplots(height=400, columns=3, caption=caption)
         _draw_machines(machines, rates)
         _draw_runs(runs)
         _draw_data(data)
@@ -173,10 +173,10 @@ def regime(eta: float, steepest: float) -> str:
     return next(name for name, end in REGIMES.items() if eta * steepest < end)
 
 
-def fit(x: np.ndarray, y: np.ndarray, w: float, b: float, loss: float, over: Grid, caption: str = "") -> Card:
+def fit(x: np.ndarray, y: np.ndarray, w: float, b: float, loss: float, over: Grid, caption: str = "") -> Figure:
     """The line w x + b through the points (x, y) with its errors, and the place of (w, b) on the loss contour."""
     with style():
-        figure, (left, right) = card(height=360, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=360, columns=2, caption=caption)
         left.vlines(x, y, w * x + b, color=PATH_COLOUR, linewidth=0.9, alpha=0.7)
         left.locator_params(nbins=5)
         left.plot(x, y, "o", color=PALETTE[0], markersize=4.5, alpha=0.8)
@@ -192,10 +192,10 @@ def fit(x: np.ndarray, y: np.ndarray, w: float, b: float, loss: float, over: Gri
     return figure
 
 
-def differences(widths: np.ndarray, errors: Mapping[str, np.ndarray], caption: str = "") -> Card:
+def differences(widths: np.ndarray, errors: Mapping[str, np.ndarray], caption: str = "") -> Figure:
     """How far finite differences are from the gradient, by their width h. errors: name → array like `widths`."""
     with style():
-        figure, (axis,) = card(height=330, caption=caption)
+        figure, (axis,) = subplots(height=330, caption=caption)
         for number, (name, values) in enumerate(errors.items()):
             # An exact zero has no place on a logarithmic axis: the smallest difference of floats near 1 stands for it.
             shown = np.maximum(values, np.finfo(float).eps)
@@ -223,7 +223,7 @@ def contour(axis: Axes, over: Grid, path: Path | None = None) -> None:
     axis.grid(False)
 
 
-def rate(over: Grid, path: Path, lowest: float, *, eta: float, steepest: float, most: int, caption: str = "") -> Card:
+def rate(over: Grid, path: Path, lowest: float, *, eta: float, steepest: float, most: int, caption: str = "") -> Figure:
     """A descent with one learning rate: its way on the contour, its loss by step, and η among the four regimes.
 
     Args:
@@ -237,7 +237,7 @@ def rate(over: Grid, path: Path, lowest: float, *, eta: float, steepest: float, 
     name = regime(eta, steepest)
     height = 410
     with style():
-        figure, (left, right) = card(height=height, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=height, columns=2, caption=caption)
         contour(left, over, path)
         left.set_title(f"η = {eta:.3g} = {eta * steepest:.2f}/λₘₐₓ")
         _plot_losses(right, path, lowest, REGIME_COLOURS[name])
@@ -249,7 +249,7 @@ def rate(over: Grid, path: Path, lowest: float, *, eta: float, steepest: float, 
     return figure
 
 
-def steps(etas: np.ndarray, paths: Sequence[Path], flattest: float, steepest: float, caption: str = "") -> Card:
+def steps(etas: np.ndarray, paths: Sequence[Path], flattest: float, steepest: float, caption: str = "") -> Figure:
     """Steps until a descent converged by learning rate; those that diverged or did not arrive at the upper edge.
 
     Args:
@@ -258,7 +258,7 @@ def steps(etas: np.ndarray, paths: Sequence[Path], flattest: float, steepest: fl
     """
     most = max(path.steps for path in paths)
     with style():
-        figure, (axis,) = card(height=350, caption=caption)
+        figure, (axis,) = subplots(height=350, caption=caption)
         edges = np.clip([0, *REGIMES.values()], etas.min() * steepest, etas.max() * steepest) / steepest
         for name, begin, end in zip(REGIMES, edges[:-1], edges[1:]):
             axis.axvspan(begin, end, color=REGIME_COLOURS[name], alpha=0.16, linewidth=0)
@@ -290,7 +290,7 @@ def steps(etas: np.ndarray, paths: Sequence[Path], flattest: float, steepest: fl
 
 def side_by_side(
     cases: Mapping[str, tuple[Grid, Path]], caption: str = "", *, lowest: float | None = None, equal: bool = False
-) -> Card:
+) -> Figure:
     """Descents on their contours, each under its title.
 
     Args:
@@ -299,7 +299,7 @@ def side_by_side(
         equal: w and b have the same scale, so that circles are round.
     """
     with style():
-        figure, axes = card(height=370, columns=len(cases) + (lowest is not None), caption=caption)
+        figure, axes = subplots(height=370, columns=len(cases) + (lowest is not None), caption=caption)
         for number, (axis, (title, (over, path))) in enumerate(zip(axes, cases.items())):
             contour(axis, over, path)
             axis.set_title(title, fontsize=10)
@@ -324,7 +324,7 @@ def _plot_losses(axis: Axes, path: Path, lowest: float, colour: str, label: str 
     axis.set(xlabel="step", ylabel="loss above its minimum")
 
 
-def _draw_regimes(figure: Card, place: float, bottom: float) -> None:
+def _draw_regimes(figure: Figure, place: float, bottom: float) -> None:
     """The four regimes along η λ_max at a height of the figure, and a mark at one place.
 
     Drawn without an axis, which would take a fifth of the time that a slider has.

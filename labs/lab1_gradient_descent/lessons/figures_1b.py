@@ -12,10 +12,23 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullForma
 
 from course_lib.cost.roofline import attainable, ridge
 from course_lib.notebook.plots.descent_paths import Ground, ground, path, race  # noqa: F401  (used by the notebook)
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    powers_of_ten,
+    style,
+    subplots,
+)
 
 
-def batches(draw: Callable[[int, int, int], Sequence[np.ndarray]], examples: int, batch_size: int, epochs: int) -> Card:
+def batches(
+    draw: Callable[[int, int, int], Sequence[np.ndarray]], examples: int, batch_size: int, epochs: int
+) -> Figure:
     """Which example is in which mini-batch: a row for each epoch, a square for each example, a colour for each batch.
 
     Args:
@@ -24,7 +37,7 @@ def batches(draw: Callable[[int, int, int], Sequence[np.ndarray]], examples: int
     drawn = [draw(examples, batch_size, epoch) for epoch in range(epochs)]
     most = max(map(len, drawn))
     with style():
-        figure, (axis,) = card(
+        figure, (axis,) = subplots(
             height=150 + 34 * epochs,
             caption=f"{examples} examples, batches of {batch_size}; empty: in no batch; ×: in more than one",
         )
@@ -62,7 +75,7 @@ def slope(sizes: Sequence[float], values: Sequence[float]) -> float:
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
-def variance(panels: Sequence[Mapping[str, object]], *, caption: str = "") -> Card:
+def variance(panels: Sequence[Mapping[str, object]], *, caption: str = "") -> Figure:
     """The variance of the mini-batch gradient over the batch size, log-log: measured, σ²/m, and with its correction.
 
     Args:
@@ -70,7 +83,7 @@ def variance(panels: Sequence[Mapping[str, object]], *, caption: str = "") -> Ca
             and `one` (σ², the variance of the gradient of one example); with `fit` the slope is shown.
     """
     with style():
-        figure, axes = card(height=390, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=390, columns=len(panels), caption=caption)
         figure.subplots_adjust(wspace=0.22, left=70 / WIDTH)
         for axis, panel in zip(axes, panels):
             population, sizes, one = panel["population"], np.asarray(panel["sizes"]), panel["one"]
@@ -96,14 +109,14 @@ def variance(panels: Sequence[Mapping[str, object]], *, caption: str = "") -> Ca
     return figure
 
 
-def epochs(losses: Mapping[int, Sequence[float]], *, eta: float, caption: str = "") -> Card:
+def epochs(losses: Mapping[int, Sequence[float]], *, eta: float, caption: str = "") -> Figure:
     """The loss after each epoch of SGD, a line for each batch size.
 
     Args:
         losses: batch size → the loss before the first epoch and after each.
     """
     with style():
-        figure, (axis,) = card(height=340, caption=caption)
+        figure, (axis,) = subplots(height=340, caption=caption)
         figure.subplots_adjust(left=64 / WIDTH)
         for number, (size, values) in enumerate(losses.items()):
             axis.plot(values, color=PALETTE[number % 7], marker=MARKERS[number % 7], label=f"m = {size:,}")
@@ -123,7 +136,7 @@ def ball(
     *,
     title: str = "",
     caption: str = "",
-) -> Card:
+) -> Figure:
     """SGD around the minimum: its path, and its squared distance from the minimum.
 
     Args:
@@ -134,7 +147,7 @@ def ball(
     """
     distance = np.sum((walked - minimum) ** 2, axis=1)
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         figure.subplots_adjust(wspace=0.24, left=64 / WIDTH)
         scene.draw(left)
         # The whole path is a blot, and slow to draw: all of the first steps, then every k-th.
@@ -159,7 +172,7 @@ def ball(
             textcoords="offset points",
             color=PALETTE[1],
             ha="right",
-            bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1.5},
+            bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1.5},
         )
         powers_of_ten(right)
         right.locator_params(axis="x", nbins=4)
@@ -169,7 +182,7 @@ def ball(
     return figure
 
 
-def ball_sizes(table: pd.DataFrame, line: float, *, caption: str = "") -> Card:
+def ball_sizes(table: pd.DataFrame, line: float, *, caption: str = "") -> Figure:
     """How far SGD stays from the minimum, over η/m, log-log.
 
     Args:
@@ -177,7 +190,7 @@ def ball_sizes(table: pd.DataFrame, line: float, *, caption: str = "") -> Card:
         line: theory's squared distance for η/m = 1.
     """
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         figure.subplots_adjust(left=70 / WIDTH)
         ratio = table["eta"] / table["batch_size"]
         ends = np.array([ratio.min(), ratio.max()])
@@ -194,7 +207,7 @@ def ball_sizes(table: pd.DataFrame, line: float, *, caption: str = "") -> Card:
     return figure
 
 
-def to_target(table: pd.DataFrame, *, title: str = "", caption: str = "") -> Card:
+def to_target(table: pd.DataFrame, *, title: str = "", caption: str = "") -> Figure:
     """Steps, examples and seconds to the target over the batch size: a panel for each, its winner marked.
 
     Args:
@@ -202,7 +215,7 @@ def to_target(table: pd.DataFrame, *, title: str = "", caption: str = "") -> Car
     """
     shown = [what for what in ("steps", "examples", "seconds") if what in table]
     with style():
-        figure, axes = card(height=390, columns=len(shown), caption=caption)
+        figure, axes = subplots(height=390, columns=len(shown), caption=caption)
         figure.subplots_adjust(wspace=0.3, bottom=82 / 390)
         sizes = sorted(table["batch_size"].unique())
         for number, (axis, what) in enumerate(zip(axes, shown)):
@@ -226,7 +239,7 @@ def to_target(table: pd.DataFrame, *, title: str = "", caption: str = "") -> Car
     return figure
 
 
-def roofline(table: pd.DataFrame, peak: float, bandwidth: float, *, caption: str = "") -> Card:
+def roofline(table: pd.DataFrame, peak: float, bandwidth: float, *, caption: str = "") -> Figure:
     """Images per second by batch size, and the same runs under the machine's roof.
 
     Args:
@@ -236,7 +249,7 @@ def roofline(table: pd.DataFrame, peak: float, bandwidth: float, *, caption: str
         bandwidth: bytes/s.
     """
     with style():
-        figure, (left, right) = card(height=430, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=430, columns=2, caption=caption)
         figure.subplots_adjust(wspace=0.24, left=70 / WIDTH)
         for number, (layer, rows) in enumerate(table.groupby("layer", sort=False)):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 6}

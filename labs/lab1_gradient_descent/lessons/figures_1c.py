@@ -8,12 +8,23 @@ import numpy as np
 import pandas as pd
 from matplotlib.lines import Line2D
 
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, blank, card, colour, style
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    WIDTH,
+    Figure,
+    colour,
+    empty_figure,
+    style,
+    subplots,
+)
 from course_lib.notebook.plots.training_curves import batch_axis
 from course_lib.notebook.plots.training_curves import throughput as throughput
 
 
-def examples(images: np.ndarray, labels: np.ndarray, classes: Sequence[str], *, caption: str = "") -> Card:
+def examples(images: np.ndarray, labels: np.ndarray, classes: Sequence[str], *, caption: str = "") -> Figure:
     """Three images of every class, one below the other.
 
     Args:
@@ -22,7 +33,7 @@ def examples(images: np.ndarray, labels: np.ndarray, classes: Sequence[str], *, 
     """
     height, rows = 330, 3
     with style():
-        figure = blank(height, caption)
+        figure = empty_figure(height, caption)
         grid = figure.subplots(rows, len(classes), squeeze=False)
         for column, name in enumerate(classes):
             found = np.flatnonzero(labels == column)[:rows]
@@ -36,12 +47,12 @@ def examples(images: np.ndarray, labels: np.ndarray, classes: Sequence[str], *, 
     return figure
 
 
-def epoch_times(seconds: Sequence[float], validation: Sequence[float], *, caption: str = "") -> Card:
+def epoch_times(seconds: Sequence[float], validation: Sequence[float], *, caption: str = "") -> Figure:
     """The seconds of each epoch as a bar, cut into training and validation."""
     epochs = np.arange(1, len(seconds) + 1)
     training = np.subtract(seconds, validation)
     with style():
-        figure, (axis,) = card(height=90 + 40 * max(3, len(epochs)), caption=caption)
+        figure, (axis,) = subplots(height=90 + 40 * max(3, len(epochs)), caption=caption)
         axis.barh(epochs, training, color=PALETTE[0], height=0.6, label="training")
         axis.barh(epochs, validation, left=training, color=PALETTE[4], height=0.6, label="validation")
         axis.set_yticks(epochs, [f"epoch {epoch}" for epoch in epochs])
@@ -55,7 +66,7 @@ def epoch_times(seconds: Sequence[float], validation: Sequence[float], *, captio
 
 def race(
     curves: Mapping[int, pd.DataFrame], *, target: float, planned: Sequence[int] | None = None, caption: str = ""
-) -> Card:
+) -> Figure:
     """Validation accuracy over time for several batch sizes, and the seconds until each is at the target.
 
     Args:
@@ -67,7 +78,7 @@ def race(
     """
     planned = list(planned or curves)
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         left.axhline(target, color=INK, linewidth=1, linestyle=(0, (4, 3)))
         left.annotate(
             f"target {100 * target:g} %", (1, target), xycoords=("axes fraction", "data"), xytext=(-2, 4),
@@ -98,7 +109,7 @@ def race(
     return figure
 
 
-def to_target(runs: pd.DataFrame, *, target: float, caption: str = "") -> Card:
+def to_target(runs: pd.DataFrame, *, target: float, caption: str = "") -> Figure:
     """Epochs, steps and seconds to a target by batch size: a mark for each run, a line through the medians.
 
     Args:
@@ -110,7 +121,7 @@ def to_target(runs: pd.DataFrame, *, target: float, caption: str = "") -> Card:
     sizes = sorted(runs["batch size"].unique())
     arrived = runs[runs["reached"]]
     with style():
-        figure, axes = card(height=370, columns=3, caption=caption)
+        figure, axes = subplots(height=370, columns=3, caption=caption)
         for axis, column in zip(axes, ("epochs", "steps", "seconds")):
             for rows, face in ((arrived, PALETTE[0]), (runs[~runs["reached"]], "none")):
                 axis.plot(rows["batch size"], rows[column], "o", color=PALETTE[0], markerfacecolor=face, alpha=0.55)
@@ -140,7 +151,7 @@ def to_target(runs: pd.DataFrame, *, target: float, caption: str = "") -> Card:
     return figure
 
 
-def fits(histories: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
+def fits(histories: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
     """Training and validation curves side by side: accuracy above, loss below, the gap between them shaded.
 
     Args:
@@ -150,7 +161,7 @@ def fits(histories: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
     """
     height, metrics = 520, ("accuracy", "loss")
     with style():
-        figure = blank(height, caption)
+        figure = empty_figure(height, caption)
         grid = figure.subplots(len(metrics), len(histories), squeeze=False, sharey="row")
         for column, (title, history) in enumerate(histories.items()):
             for row, metric in enumerate(metrics):
@@ -186,7 +197,7 @@ def fits(histories: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
     return figure
 
 
-def slices_by_rate(networks: pd.DataFrame, *, caption: str = "") -> Card:
+def slices_by_rate(networks: pd.DataFrame, *, caption: str = "") -> Figure:
     """What slices of networks with and without skip connections have in common at equal learning rates.
 
     Args:
@@ -194,7 +205,7 @@ def slices_by_rate(networks: pd.DataFrame, *, caption: str = "") -> Card:
         caption: see `provenance`.
     """
     with style():
-        figure, axes = card(height=340, columns=2, caption=caption)
+        figure, axes = subplots(height=340, columns=2, caption=caption)
         for number, ((depth, skip), rows) in enumerate(networks.groupby(["depth", "skip"])):
             look = {
                 "color": PALETTE[0 if skip else 1],

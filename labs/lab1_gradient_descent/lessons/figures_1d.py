@@ -8,7 +8,7 @@ import numpy as np
 
 from course_lib.cost.memory import Network, cuts, largest_batch, split
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import CARD, FAINT, INK, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, INK, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
 
 STEPS = {
     1: "read",
@@ -54,7 +54,7 @@ def size(number: float) -> str:
 # The fifteen steps
 
 
-def lanes(places: Mapping[str, Collection[int]], wrong: Collection[int] = ()) -> Card:
+def lanes(places: Mapping[str, Collection[int]], wrong: Collection[int] = ()) -> Figure:
     """The fifteen steps of one training step in the lanes where they happen, joined in their order.
 
     Args:
@@ -79,7 +79,7 @@ def lanes(places: Mapping[str, Collection[int]], wrong: Collection[int] = ()) ->
         for step in placed:
             x, y, bad = _column_x(step), middle[lane[step]], step in wrong
             look = {"edge": WRONG_COLOUR, "linewidth": 2.2, "linestyle": "--"} if bad else {"linewidth": 1.1}
-            canvas.card(x - 24, y - 25, 48, 50, face=CARD, **look)
+            canvas.card(x - 24, y - 25, 48, 50, face=PAPER, **look)
             number = f"{step} ✗" if bad else f"{step} →" if lane[step] == "wire" else str(step)
             canvas.text(x, y + 11, number, ha="center", va="center", bold=True, colour=WRONG_COLOUR if bad else INK)
             canvas.text(x, y - 9, STEPS[step], ha="center", va="center", size=7.8)
@@ -90,7 +90,7 @@ def lanes(places: Mapping[str, Collection[int]], wrong: Collection[int] = ()) ->
     return canvas.figure()
 
 
-def shares(differs: Collection[int], after: int, wrong: Collection[int] = (), *, devices: int = 4) -> Card:
+def shares(differs: Collection[int], after: int, wrong: Collection[int] = (), *, devices: int = 4) -> Figure:
     """The fifteen steps on several devices: coloured where each has numbers of its own, grey where all have the same.
 
     Args:
@@ -108,7 +108,7 @@ def shares(differs: Collection[int], after: int, wrong: Collection[int] = (), *,
             y = top - row * (device + 0.5)
             canvas.text(14, y, f"device {device}", va="center", size=11)
             for step in STEPS:
-                face = CARD if step == 15 else colour(device) if step in differs else SAME_COLOUR
+                face = PAPER if step == 15 else colour(device) if step in differs else SAME_COLOUR
                 boxes.append((_column_x(step) - 21, y - 13, 42, 26, face))
         canvas.boxes(boxes, edge=SAME_COLOUR, linewidth=0.8)
         for step, name in STEPS.items():
@@ -148,7 +148,7 @@ def exchange(
     model_bytes: ModelBytes,
     parts: Parts,
     state: int = 1,
-) -> Card:
+) -> Figure:
     """Devices that train one network: what each holds, what crosses the wires in a step, which way is cheaper.
 
     Args:
@@ -332,7 +332,7 @@ def _draw_bytes(
     here = whole if mode == "data" else model_bytes(crossing, batch)
     panel.marks([batch], [here], "o", color=MODES[mode][1], markersize=9)
     if equal and equal <= BATCH_SIZES[-1]:
-        panel.marks([equal], [whole], "D", color=INK, markerfacecolor=CARD)
+        panel.marks([equal], [whole], "D", color=INK, markerfacecolor=PAPER)
 
 
 def _largest_batch(bytes_of: Callable[[int], float], limit: float) -> int | None:
@@ -361,7 +361,7 @@ def _source(network: Network) -> str:
 # Memory
 
 
-def memory(network: Network, batch: int, *, parts: Parts, state: int = 1) -> Card:
+def memory(network: Network, batch: int, *, parts: Parts, state: int = 1) -> Figure:
     """What training takes on one device: each part against the batch, the whole beside what devices have.
 
     Args:
@@ -421,7 +421,7 @@ def _draw_parts(canvas: Canvas, parts: Mapping[str, float], title: str) -> None:
     canvas.boxes(boxes)
 
 
-def measured(rows: Sequence[Mapping[str, float]], lines: Mapping[str, float], *, caption: str = "") -> Card:
+def measured(rows: Sequence[Mapping[str, float]], lines: Mapping[str, float], *, caption: str = "") -> Figure:
     """Measured growth of a process's memory with the batch, beside predictions.
 
     Args:
@@ -432,7 +432,7 @@ def measured(rows: Sequence[Mapping[str, float]], lines: Mapping[str, float], *,
     batch, peak = (np.array([row[key] for row in rows], float) for key in ("batch", "peak"))
     growth = (peak - peak[0]) / 1e6
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         figure.subplots_adjust(left=70 / WIDTH, top=1 - 34 / 360)
         for (label, slope), dashes, ink in zip(lines.items(), ("-", "--", ":"), (PALETTE[0], PALETTE[2], PALETTE[3])):
             axis.plot(batch, slope * (batch - batch[0]) / 1e6, dashes, color=ink, label=f"predicted: {label}")

@@ -8,17 +8,17 @@ import numpy as np
 import pandas as pd
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 
 
-def rates(runs: pd.DataFrame, *, caption: str = "") -> Card:
+def rates(runs: pd.DataFrame, *, caption: str = "") -> Figure:
     """Validation accuracy by learning rate, with and without batch norm: a mark for each seed, a line through means.
 
     Args:
         runs: one row for each run, with the columns batch norm, rate, validation accuracy.
     """
     with style():
-        figure, (axis,) = card(height=350, caption=caption)
+        figure, (axis,) = subplots(height=350, caption=caption)
         for number, (normalised, rows) in enumerate(runs.groupby("batch norm", sort=False)):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             accuracy = rows.groupby("rate")["validation accuracy"].mean()
@@ -35,14 +35,14 @@ def rates(runs: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def percentiles(seen: Mapping[str, Sequence[Sequence[float]]], updates: Sequence[int], *, caption: str = "") -> Card:
+def percentiles(seen: Mapping[str, Sequence[Sequence[float]]], updates: Sequence[int], *, caption: str = "") -> Figure:
     """What one channel hands to its ReLU on the way: the 15th, 50th and 85th percentile over images and places.
 
     Args:
         seen: title → a triple of percentiles for each look. updates: after how many updates each look was.
     """
     with style():
-        figure, axes = card(height=320, columns=len(seen), caption=caption)
+        figure, axes = subplots(height=320, columns=len(seen), caption=caption)
         for axis, (title, looks) in zip(axes, seen.items()):
             low, middle, high = np.transpose(looks)
             axis.fill_between(updates, low, high, color=PALETTE[0], alpha=0.15, linewidth=0)
@@ -55,7 +55,7 @@ def percentiles(seen: Mapping[str, Sequence[Sequence[float]]], updates: Sequence
     return figure
 
 
-def starts(runs: pd.DataFrame, bends: pd.DataFrame, *, caption: str = "") -> Card:
+def starts(runs: pd.DataFrame, bends: pd.DataFrame, *, caption: str = "") -> Figure:
     """Where twenty starts end, and the largest and smallest curvature on the way of one.
 
     Args:
@@ -63,7 +63,7 @@ def starts(runs: pd.DataFrame, bends: pd.DataFrame, *, caption: str = "") -> Car
         bends: one row for each look: updates, largest, smallest.
     """
     with style():
-        figure, (left, right) = card(height=350, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=350, columns=2, caption=caption)
         left.plot(runs["training loss"], 100 * runs["validation accuracy"], "o", color=PALETTE[0], alpha=0.7)
         left.set(xlabel="training loss at the end", xlim=(0, 1.25 * runs["training loss"].max()), ylim=(75, 90))
         left.set_title(f"{len(runs)} starts: validation accuracy, %")
@@ -88,7 +88,7 @@ def fit(sizes: Sequence[float], errors: Sequence[float]) -> tuple[float, float]:
     return -float(slope), float(np.exp(height))
 
 
-def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Card:
+def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Figure:
     """Error by the number of training images, with the laws fitted on the small ones; and by width.
 
     Args:
@@ -99,7 +99,7 @@ def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Card:
     errors = runs.groupby(["width", "images"])["error"]
     mean, half = errors.mean(), errors.agg(lambda seeds: statistics.mean(seeds)[1])
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         for number, width in enumerate(mean.index.unique("width")):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             own = mean[width]
@@ -150,12 +150,12 @@ def found(accuracies: Sequence[float], trials: int, searches: int = 2_000, seed:
     return np.array([rng.choice(accuracies, trials, replace=False).max() for _ in range(searches)])
 
 
-def search(accuracies: Sequence[float], *, caption: str = "") -> Card:
+def search(accuracies: Sequence[float], *, caption: str = "") -> Figure:
     """What a random search finds by its number of trials: the mean of many searches, and where 80 % of them lie."""
     counts = np.arange(1, len(accuracies) + 1)
     best = [100 * found(accuracies, count, 400) for count in counts]
     with style():
-        figure, (axis,) = card(height=340, caption=caption)
+        figure, (axis,) = subplots(height=340, caption=caption)
         low, high = np.transpose([np.percentile(one, (10, 90)) for one in best])
         axis.fill_between(counts, low, high, color=PALETTE[0], alpha=0.15, linewidth=0, label="80 % of the searches")
         axis.plot(counts, [one.mean() for one in best], color=PALETTE[0], label="mean")

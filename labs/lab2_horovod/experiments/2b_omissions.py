@@ -95,14 +95,14 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · {settings} · {experiments.machine()}").savefig(folder / "omissions.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Accuracy of both ranks and difference of their weights, a line for each omission; behind them, where 95 % of the
     runs fall whose training is the same."""
     names = list(LABELS.values())
     same = table[table["left out"].isin([LABELS[name] for name in UNHARMED])]
     low, high = statistics.band(same[["accuracy of rank 0", "accuracy of rank 1"]].mean(axis=1))
     with plots.style():
-        figure, axes = plots.card(height=470, columns=2, caption=caption)
+        figure, axes = plots.subplots(height=470, columns=2, caption=caption)
         axes[0].axvspan(low, high, color=plots.FAINT, alpha=0.18, lw=0)
         for name, group in table.groupby("left out"):
             y = names.index(name)

@@ -71,7 +71,7 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "scaling.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Images a second and efficiency by the number of ranks."""
     quiet = step_time.quiet(table)
     alone = quiet.loc[quiet["setting"] == ALONE, "seconds"].median()

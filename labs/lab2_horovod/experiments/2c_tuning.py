@@ -61,7 +61,7 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "tuning.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Milliseconds of a step over the values of each knob."""
     quiet = step_time.quiet(table)
     knobs = {

@@ -140,10 +140,10 @@ def row(case: str, launcher: str, command: str, bandwidth: float, ranks: list[di
     }
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Milliseconds a step: a line for each case, a dot for each launcher, from the 10th to the 90th hundredth."""
     with plots.style():
-        figure, (axis,) = plots.card(height=330, caption=caption)
+        figure, (axis,) = plots.subplots(height=330, caption=caption)
         for number, launcher in enumerate(LAUNCHERS):
             rows = table[table["launcher"] == launcher]
             y = rows["hosts"].map(list(CASES).index) + 0.2 * (number - 1)

@@ -80,10 +80,10 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "elastic.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """For each kill: steps lost by the step of the kill; seconds until it was noticed and until the others went on."""
     with plots.style():
-        figure, axes = plots.card(height=360, columns=2, caption=caption)
+        figure, axes = plots.subplots(height=360, columns=2, caption=caption)
         for rank, group in table.groupby("killed rank"):
             look = {"color": plots.colour(rank), "marker": plots.MARKERS[rank], "linestyle": ""}
             axes[0].plot(group["after step"], group["steps lost"], label=f"rank {rank} killed", **look)

@@ -13,13 +13,13 @@ from matplotlib.colors import to_rgb
 from matplotlib.patches import FancyArrowPatch, Rectangle
 
 from course_lib.collectives.simulated import origin
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
 
 CHUNK_LETTERS = "ABCDEFGHI"
 EMPTY_COLOUR = "#ecece8"
 
 
-def holdings(collectives: Mapping[str, tuple[Sequence, Sequence]], caption: str = "") -> Card:
+def holdings(collectives: Mapping[str, tuple[Sequence, Sequence]], caption: str = "") -> Figure:
     """For each collective the numbers of every rank before and after: a square each, its ranks' colours, its letter.
 
     Args:
@@ -31,7 +31,7 @@ def holdings(collectives: Mapping[str, tuple[Sequence, Sequence]], caption: str 
     rows = -(-len(names) // 2)
     row_height = ranks + 1.9
     with style():
-        figure, (axis,) = card(height=round(24 * rows * row_height) + 90, caption=caption)
+        figure, (axis,) = subplots(height=round(24 * rows * row_height) + 90, caption=caption)
         axis.set_axis_off()
         width = 2 * (2 * ranks + 3) + 2.4
         axis.set(xlim=(-1.6, width - 1.2), ylim=(rows * row_height, -0.6))
@@ -63,12 +63,12 @@ def _row(axis: Axes, x: float, y: float, numbers: Sequence[float]) -> None:
             axis.add_patch(Rectangle((x + place + index * stripe, y), stripe, 0.9, facecolor=colour(rank), lw=0))
         axis.text(
             x + place + 0.45, y + 0.47, CHUNK_LETTERS[element],
-            ha="center", va="center", color=CARD if len(ranks) == 1 else INK, fontsize=9, fontweight="bold",
-            bbox=None if len(ranks) == 1 else {"boxstyle": "circle,pad=0.12", "facecolor": CARD, "lw": 0},
+            ha="center", va="center", color=PAPER if len(ranks) == 1 else INK, fontsize=9, fontweight="bold",
+            bbox=None if len(ranks) == 1 else {"boxstyle": "circle,pad=0.12", "facecolor": PAPER, "lw": 0},
         )  # fmt: skip
 
 
-def messages(sent: Sequence, ranks: int, after: int, title: str = "", caption: str = "") -> Card:
+def messages(sent: Sequence, ranks: int, after: int, title: str = "", caption: str = "") -> Figure:
     """A simulated all-reduce after so many rounds: its last messages as arrows, and what has come to whom by then.
 
     Args:
@@ -85,7 +85,7 @@ def messages(sent: Sequence, ranks: int, after: int, title: str = "", caption: s
                 chunk, whose = origin(number)
                 reached[message.target, chunk, list(whose)] = True
     with style():
-        figure, (circle, grid) = card(height=360, columns=2, caption=caption)
+        figure, (circle, grid) = subplots(height=360, columns=2, caption=caption)
         _circle(circle, [message for message in sent if message.round == after - 1], ranks)
         circle.set_title(title or (f"round {after}" if after else "before the first round"))
         _grid(grid, reached)
@@ -113,20 +113,20 @@ def _circle(axis: Axes, sent: Sequence, ranks: int) -> None:
         axis.text(*outward, letters, ha="center", va="center", fontsize=11, fontweight="bold", color=INK)
     for rank in range(ranks):
         axis.plot(x[rank], y[rank], "o", markersize=27, color=colour(rank))
-        axis.text(x[rank], y[rank], str(rank), ha="center", va="center", color=CARD, fontsize=12, fontweight="bold")
+        axis.text(x[rank], y[rank], str(rank), ha="center", va="center", color=PAPER, fontsize=12, fontweight="bold")
 
 
 def _grid(axis: Axes, reached: np.ndarray) -> None:
     """Rows are ranks, columns chunks, stripes within a cell whose part has come."""
     ranks, chunks, whose = reached.shape
     gap = 1
-    picture = np.tile(to_rgb(CARD), (ranks, chunks * (whose + gap), 1))
+    picture = np.tile(to_rgb(PAPER), (ranks, chunks * (whose + gap), 1))
     for owner in range(whose):
         columns = np.arange(chunks) * (whose + gap) + owner
         picture[:, columns] = np.where(reached[:, :, owner, None], to_rgb(colour(owner)), to_rgb(EMPTY_COLOUR))
     axis.imshow(picture, aspect="auto", interpolation="nearest", extent=(0, chunks * (whose + gap), ranks, 0))
     for rank in range(1, ranks):
-        axis.axhline(rank, color=CARD, linewidth=5)
+        axis.axhline(rank, color=PAPER, linewidth=5)
     axis.set_yticks(np.arange(ranks) + 0.5, [f"rank {rank}" for rank in range(ranks)])
     middles = np.arange(chunks) * (whose + gap) + whose / 2
     axis.set_xticks(middles, [f"chunk {CHUNK_LETTERS[chunk]}" for chunk in range(chunks)])
@@ -136,14 +136,14 @@ def _grid(axis: Axes, reached: np.ndarray) -> None:
     axis.spines[:].set_visible(False)
 
 
-def differences(cases: Mapping[str, np.ndarray], caption: str = "") -> Card:
+def differences(cases: Mapping[str, np.ndarray], caption: str = "") -> Figure:
     """How far runs are from their twin after each step, on a log axis; zero is drawn at 10⁻¹⁷.
 
     Args:
         cases: name → largest difference of a weight after each step, arrays [steps].
     """
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         for number, (name, values) in enumerate(cases.items()):
             steps = np.arange(1, len(values) + 1)
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 4.5}
@@ -163,7 +163,7 @@ def differences(cases: Mapping[str, np.ndarray], caption: str = "") -> Card:
 
 def sent(
     sizes: Sequence[int], counted: Mapping[str, Sequence[tuple[int, int]]], length: int, caption: str = ""
-) -> Card:
+) -> Figure:
     """What an all-reduce of `length` numbers costs a rank: numbers sent, and rounds, by the number of ranks.
 
     Args:
@@ -171,7 +171,7 @@ def sent(
         counted: name → (numbers that a rank sends, rounds) for each of `sizes`.
     """
     with style():
-        figure, (volume, rounds) = card(height=350, columns=2, caption=caption)
+        figure, (volume, rounds) = subplots(height=350, columns=2, caption=caption)
         for number, (name, pairs) in enumerate(counted.items()):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "label": name}
             volume.plot(sizes, [amount / length for amount, _ in pairs], **look)

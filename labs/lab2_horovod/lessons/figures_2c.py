@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 
 # (scaling, exchange) → colour and marker, and how far beside the number of ranks: no line hides another.
 _LOOKS = {
@@ -23,7 +23,7 @@ _LOOKS = {
 INCEPTION = np.array([1, 100]), np.array([1.0, 56.0])
 
 
-def settings(table: pd.DataFrame, expected: Mapping[str, float] | None = None, *, caption: str = "") -> Card:
+def settings(table: pd.DataFrame, expected: Mapping[str, float] | None = None, *, caption: str = "") -> Figure:
     """Milliseconds and kilobytes of a step, a row for each setting: all blocks as dots, their median as a bar.
 
     Args:
@@ -34,7 +34,7 @@ def settings(table: pd.DataFrame, expected: Mapping[str, float] | None = None, *
     names = list(dict.fromkeys(table["setting"]))
     height = 150 + 34 * len(names)
     with style():
-        figure, axes = card(height=height, columns=2, caption=caption)
+        figure, axes = subplots(height=height, columns=2, caption=caption)
         for axis, column, unit in zip(axes, ("seconds", "bytes"), (1e3, 1e-3)):
             for row, name in enumerate(names):
                 values = unit * table.loc[table["setting"] == name, column].to_numpy()
@@ -65,7 +65,7 @@ def settings(table: pd.DataFrame, expected: Mapping[str, float] | None = None, *
     return figure
 
 
-def sweep(table: pd.DataFrame, panels: Mapping[str, str], floor: float, *, caption: str = "") -> Card:
+def sweep(table: pd.DataFrame, panels: Mapping[str, str], floor: float, *, caption: str = "") -> Figure:
     """Milliseconds of a step over the value of a knob, a panel for each: blocks as dots, a line of medians; kilobytes.
 
     Args:
@@ -74,7 +74,7 @@ def sweep(table: pd.DataFrame, panels: Mapping[str, str], floor: float, *, capti
         floor: milliseconds of a step without exchange, a dashed line.
     """
     with style():
-        figure, axes = card(height=360, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=360, columns=len(panels), caption=caption)
         ceiling = 1.06e3 * table["seconds"].max()
         for axis, (knob, label) in zip(axes, panels.items()):
             rows = table[table["knob"] == knob]
@@ -105,7 +105,7 @@ def sweep(table: pd.DataFrame, panels: Mapping[str, str], floor: float, *, capti
     return figure
 
 
-def speed(table: pd.DataFrame, cores: int, *, best: float | None = None, caption: str = "") -> Card:
+def speed(table: pd.DataFrame, cores: int, *, best: float | None = None, caption: str = "") -> Figure:
     """Images a second and efficiency by the number of ranks: weak and strong scaling, and copies that exchange nothing.
 
     Args:
@@ -115,7 +115,7 @@ def speed(table: pd.DataFrame, cores: int, *, best: float | None = None, caption
         best: images/s of one process that uses all cores, a horizontal line.
     """
     with style():
-        figure, (left, right) = card(height=390, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=390, columns=2, caption=caption)
         counts = sorted(set(table["ranks"]))
         single = table.loc[table["ranks"] == 1, "rate"].median()
         fine = np.array([1, max(counts)])
@@ -156,7 +156,7 @@ def laws(
     both: bool = False,
     reach: int = 128,
     caption: str = "",
-) -> Card:
+) -> Figure:
     """Speed-up by the number of ranks, on log axes, on linear axes, or on both side by side.
 
     Args:
@@ -167,7 +167,7 @@ def laws(
     """
     scales = (True, False) if both else (log,)
     with style():
-        figure, axes = card(height=400, columns=len(scales), caption=caption)
+        figure, axes = subplots(height=400, columns=len(scales), caption=caption)
         for axis, logarithmic in zip(axes, scales):
             _laws(axis, curves, logarithmic, reach)
             axis.set_title(("log axes" if logarithmic else "linear axes") + (": the same data" if both else ""))

@@ -9,7 +9,7 @@ from matplotlib.lines import Line2D
 
 from course_lib.cost import failures
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, colour, style, subplots
 from labs.lab2_horovod.lessons.elastic_run import ElasticRun
 
 ZERO_POSITION = 1e-9  # where a difference of exactly 0 is drawn on a logarithmic axis
@@ -20,7 +20,7 @@ def resumed(
     variants: Mapping[str, Mapping[str, object]],
     *,
     caption: str = "",
-) -> Card:
+) -> Figure:
     """What is left out of a checkpoint and what it does: the loss after resuming, and how far the weights end apart.
 
     Args:
@@ -29,7 +29,7 @@ def resumed(
             the largest difference of a weight at the end.
     """
     with style():
-        figure, axes = card(height=140 + 34 * max(6, len(variants)), columns=2, caption=caption)
+        figure, axes = subplots(height=140 + 34 * max(6, len(variants)), columns=2, caption=caption)
         left, right = axes
         steps = np.arange(1, len(straight) + 1)
         left.plot(steps, straight, color=FAINT, linewidth=5, alpha=0.35, solid_capstyle="round")
@@ -66,7 +66,7 @@ _SHARE_TICKS = ((1e-4, "0.01 %"), (1e-3, "0.1 %"), (1e-2, "1 %"), (1e-1, "10 %")
 
 def lost_time(
     lost_share: Callable, ranks: int, write: float, mtbf: float, restart: float, *, caption: str = ""
-) -> Card:
+) -> Figure:
     """The share of the time that is lost by the interval between checkpoints: formula, simulation, Young's interval.
 
     Args:
@@ -126,11 +126,11 @@ def _duration(seconds: float) -> str:
     return f"{seconds:.3g} s"
 
 
-def elastic(run: ElasticRun, *, caption: str = "") -> Card:
+def elastic(run: ElasticRun, *, caption: str = "") -> Figure:
     """Steps over time, a line for each rank of an elastic run, with its commits and the kill."""
     steps, commits = run.steps, run.commits
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         ranks = sorted(steps["rank"].unique())
         for place, rank in enumerate(ranks):
             rows = steps[steps["rank"] == rank]

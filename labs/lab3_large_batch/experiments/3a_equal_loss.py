@@ -64,7 +64,7 @@ def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
     draw(table, large, caption).savefig(folder / "equal_loss.png", dpi=150)
 
 
-def draw(small: pd.DataFrame, large: pd.DataFrame, caption: str) -> plots.Card:
+def draw(small: pd.DataFrame, large: pd.DataFrame, caption: str) -> plots.Figure:
     """Test loss and accuracy by training loss, both batch sizes."""
     from labs.lab3_large_batch.lessons import figures_3a
 

@@ -82,7 +82,7 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "generalisation_gap.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Test accuracy by epochs and by training loss, for both batch sizes."""
     from labs.lab3_large_batch.lessons import figures_3a
 

@@ -157,7 +157,7 @@ def _exploded(table: pd.DataFrame, column: str) -> pd.DataFrame:
     return pd.concat([long.drop(columns=column), pd.DataFrame(long[column].tolist())], axis=1)
 
 
-def draw(table: pd.DataFrame, squares: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, squares: pd.DataFrame, caption: str) -> plots.Figure:
     """Updates by batch size with the fitted curve, and the noise scale on the way."""
     from labs.lab3_large_batch.lessons import figures_3a
 

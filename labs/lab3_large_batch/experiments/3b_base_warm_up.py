@@ -53,7 +53,7 @@ def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
     draw(table, f"{source} · {experiments.machine()}").savefig(folder / "base_warm_up.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Validation accuracy by updates of warm-up."""
     from labs.lab3_large_batch.lessons import figures_3b
 

@@ -90,7 +90,7 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · {experiments.machine()}").savefig(folder / "batch_growth.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Validation accuracy by epochs and by updates, and the test accuracy of all seeds over the updates."""
     from labs.lab3_large_batch.lessons import figures_3b as rates
 

@@ -134,7 +134,7 @@ def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
     draw(table, f"{source} · {experiments.machine()}").savefig(folder / "curvature.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """λ_max by update for each warm-up, beside its edge; and without any edge, by batch size."""
     from labs.lab3_large_batch.lessons import figures_3b
 

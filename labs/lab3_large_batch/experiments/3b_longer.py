@@ -68,7 +68,7 @@ def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
     draw(table, f"{source} · {experiments.machine()}").savefig(folder / "longer.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """The rates that were tried, and the test accuracy of each seed with the best one."""
     from labs.lab3_large_batch.lessons import figures_3b
 

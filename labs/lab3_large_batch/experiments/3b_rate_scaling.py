@@ -104,7 +104,7 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · {experiments.machine()}").savefig(folder / "rate_scaling.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Test accuracy by batch size for each rule, and the rates that the rules give beside the best ones."""
     from labs.lab3_large_batch.lessons import figures_3b
 

@@ -135,7 +135,7 @@ def main(folder: Path) -> None:
         figure.savefig(folder / f"{name}.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:
     """The two figures, by the names of their files."""
     return {
         "gradient_noise": figures_3c.noisy_training(table, caption),

@@ -175,7 +175,7 @@ def main(folder: Path) -> None:
         figure.savefig(folder / f"{name}.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:
     """The three figures, by the names of their files."""
     return {
         "normalisation": figures_3c.ghosts(table, caption),

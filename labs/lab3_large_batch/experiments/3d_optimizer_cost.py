@@ -118,7 +118,7 @@ def main(folder: Path) -> None:
     )
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """The time of an update in that of the rival, without and with weight decay."""
     from labs.lab3_large_batch.lessons import figures_3d
 

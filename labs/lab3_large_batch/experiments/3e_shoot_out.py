@@ -110,7 +110,7 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "shoot_out.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Test accuracy of the six methods by batch size: a dot for each seed, a line for the mean."""
     from labs.lab3_large_batch.lessons import figures_3e
 

@@ -104,7 +104,7 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "tricks.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Test accuracy in the eight positions of the switches: a dot for each seed, a line for the mean."""
     from labs.lab3_large_batch.lessons import figures_3e
 

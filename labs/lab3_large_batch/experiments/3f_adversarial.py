@@ -84,7 +84,7 @@ def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
     draw(table, caption).savefig(folder / "adversarial.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Accuracy under attack by clean accuracy, and by ε at equal accuracy."""
     from labs.lab3_large_batch.lessons import figures_3f
 

@@ -183,7 +183,7 @@ def write(
     images: int,
     seeds: Sequence[int],
     began: float,
-    draw: Callable[[pd.DataFrame, str], plots.Card],
+    draw: Callable[[pd.DataFrame, str], plots.Figure],
     note: str,
 ) -> None:
     """A part's table, with the seconds that it took, and its figure."""
@@ -204,21 +204,21 @@ def print_progress(_: dict, finished: int, total: int) -> None:
     print(f"[{finished}/{total}]", flush=True)
 
 
-def draw_sharpness(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw_sharpness(table: pd.DataFrame, caption: str) -> plots.Figure:
     """The largest eigenvalue by learning rate, the same times ‖w‖², and test accuracy by eigenvalue."""
     from labs.lab3_large_batch.lessons import figures_3f
 
     return figures_3f.sharpness(table, floor=0.78, caption=caption)
 
 
-def draw_between(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw_between(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Loss and accuracy on the line between two solutions."""
     from labs.lab3_large_batch.lessons import figures_3f
 
     return figures_3f.between(table, caption=caption)
 
 
-def draw_distance(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw_distance(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Distance from the start by log t."""
     from labs.lab3_large_batch.lessons import figures_3f
 

@@ -11,14 +11,14 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, style, subplots
 from labs.lab3_large_batch.lessons import critical_batch
 from labs.lab3_large_batch.lessons.log_axes import batch_ticks, log_ticks, ticks_at
 
 Fit = Callable[[Sequence[float], Sequence[float]], "tuple[float, float]"]
 
 RUNS = {"color": PALETTE[0], "marker": "o", "linestyle": "", "alpha": 0.45, "markersize": 5, "markeredgewidth": 0}
-OWN = {"color": PALETTE[1], "marker": "*", "linestyle": "", "markersize": 13, "markeredgecolor": CARD, "zorder": 5}
+OWN = {"color": PALETTE[1], "marker": "*", "linestyle": "", "markersize": 13, "markeredgecolor": PAPER, "zorder": 5}
 
 
 def noise_scales(squares: pd.DataFrame) -> pd.DataFrame:
@@ -42,7 +42,7 @@ def noise_scales(squares: pd.DataFrame) -> pd.DataFrame:
     return squares.assign(**{"noise scale": squares.apply(of, axis=1)})
 
 
-def to_target(runs: pd.DataFrame, own: pd.DataFrame | None = None, *, target: float, caption: str = "") -> Card:
+def to_target(runs: pd.DataFrame, own: pd.DataFrame | None = None, *, target: float, caption: str = "") -> Figure:
     """Updates and images to a target by batch size.
 
     Args:
@@ -52,7 +52,7 @@ def to_target(runs: pd.DataFrame, own: pd.DataFrame | None = None, *, target: fl
         caption: see `provenance`.
     """
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         figure.subplots_adjust(wspace=0.2, left=62 / WIDTH)
         _draw_updates(left, runs, target)
         images = runs.assign(updates=runs["updates"] * runs["batch"] / 1000)
@@ -70,7 +70,7 @@ def to_target(runs: pd.DataFrame, own: pd.DataFrame | None = None, *, target: fl
     return figure
 
 
-def scales(squares: pd.DataFrame, own: pd.DataFrame | None = None, *, caption: str = "") -> Card:
+def scales(squares: pd.DataFrame, own: pd.DataFrame | None = None, *, caption: str = "") -> Figure:
     """The gradient noise scale on the way to the target.
 
     Args:
@@ -79,7 +79,7 @@ def scales(squares: pd.DataFrame, own: pd.DataFrame | None = None, *, caption: s
         caption: see `provenance`.
     """
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         _draw_scales(axis, squares)
         if own is not None:
             axis.plot(own["part"], own["noise scale"], label="yours", **OWN)
@@ -89,7 +89,7 @@ def scales(squares: pd.DataFrame, own: pd.DataFrame | None = None, *, caption: s
 
 def bend(
     runs: pd.DataFrame, squares: pd.DataFrame, *, target: float, fit: Fit = critical_batch.fit, caption: str = ""
-) -> Card:
+) -> Figure:
     """Updates to a target by batch size, with perfect scaling, floor and bend; beside it the noise scale on the way.
 
     Args:
@@ -102,7 +102,7 @@ def bend(
     medians = runs.groupby("batch")["updates"].median().dropna()
     floor, critical = fit(medians.index.to_numpy(float), medians.to_numpy(float))
     with style():
-        figure, (left, right) = card(height=420, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=420, columns=2, caption=caption)
         figure.subplots_adjust(wspace=0.2, left=62 / WIDTH)
         _draw_updates(left, runs, target)
         sizes = np.geomspace(medians.index.min(), medians.index.max(), 60)
@@ -122,7 +122,7 @@ def bend(
     return figure
 
 
-def gap(runs: pd.DataFrame, *, caption: str = "") -> Card:
+def gap(runs: pd.DataFrame, *, caption: str = "") -> Figure:
     """Test accuracy by epochs, and by the loss on training images: a dot for each run, lines through the medians.
 
     Args:
@@ -133,7 +133,7 @@ def gap(runs: pd.DataFrame, *, caption: str = "") -> Card:
     naive = runs[runs["method"] == "naive"]
     tuned = runs[runs["method"] != "naive"]
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         for number, (batch, rows) in enumerate(tuned.groupby("batch")):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             medians = rows.groupby("epochs")[["test accuracy", "updates"]].median()
@@ -169,7 +169,7 @@ def gap(runs: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def equal_loss(small: pd.DataFrame, large: pd.DataFrame, *, caption: str = "") -> Card:
+def equal_loss(small: pd.DataFrame, large: pd.DataFrame, *, caption: str = "") -> Figure:
     """Test loss and accuracy by training loss: the small batch's runs as a curve, the large batch's as dots.
 
     Args:
@@ -179,7 +179,7 @@ def equal_loss(small: pd.DataFrame, large: pd.DataFrame, *, caption: str = "") -
     tuned = large[(large["use"] == "result") & (large["method"] != "naive")]
     tuned = tuned[(tuned["batch"] == tuned["batch"].max()) & (tuned["epochs"] > tuned["epochs"].min())]
     with style():
-        figure, axes = card(height=400, columns=2, caption=caption)
+        figure, axes = subplots(height=400, columns=2, caption=caption)
         for axis, column, factor, title in (
             (axes[0], "test loss", 1, "test loss"),
             (axes[1], "test accuracy", 100, "test accuracy, %"),

@@ -11,7 +11,18 @@ from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
 
 from course_lib import statistics
 from course_lib.notebook.plots.descent_paths import Ground
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    powers_of_ten,
+    style,
+    subplots,
+)
 from labs.lab3_large_batch.lessons.log_axes import batch_ticks
 
 RULE_COLOURS = {
@@ -30,10 +41,10 @@ def _look(rule: str) -> dict:
     name, _, warm = rule.partition(", ")
     number = list(RULE_COLOURS).index(name) if name in RULE_COLOURS else 5
     look = {"color": RULE_COLOURS.get(name, PALETTE[5]), "marker": MARKERS[number]}
-    return {**look, "linestyle": DASHED, "markerfacecolor": CARD} if warm else look
+    return {**look, "linestyle": DASHED, "markerfacecolor": PAPER} if warm else look
 
 
-def steps(one: pd.DataFrame, many: pd.DataFrame, *, caption: str = "") -> Card:
+def steps(one: pd.DataFrame, many: pd.DataFrame, *, caption: str = "") -> Figure:
     """The noise of one step by batch size, and one large step beside the k small ones that it stands for.
 
     Args:
@@ -41,7 +52,7 @@ def steps(one: pd.DataFrame, many: pd.DataFrame, *, caption: str = "") -> Card:
         many: rule, k, mean and covariance: those of a step with k times the batch, divided by those of k steps.
     """
     with style():
-        figure, axes = card(height=390, columns=3, caption=caption)
+        figure, axes = subplots(height=390, columns=3, caption=caption)
         for axis, table, x, columns in (
             (axes[0], one, "batch", ("measured", "predicted")),
             (axes[1], many, "k", ("mean",)),
@@ -79,7 +90,7 @@ def quadratic(
     edge: float,
     title: str = "",
     caption: str = "",
-) -> Card:
+) -> Figure:
     """SGD on a noisy quadratic: one path, and the expected loss at its end over the learning rate.
 
     Args:
@@ -90,7 +101,7 @@ def quadratic(
         edge: 2/λ_max, from where on it diverges.
     """
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         scene.draw(left)
         diverged = np.flatnonzero(~(np.abs(walked).max(axis=1) < 1e3))
         shown = walked[: diverged[0] if len(diverged) else None][:400]
@@ -126,10 +137,10 @@ def quadratic(
     return figure
 
 
-def optimum(best: Mapping[int, float], *, edge: float | None = None, caption: str = "") -> Card:
+def optimum(best: Mapping[int, float], *, edge: float | None = None, caption: str = "") -> Figure:
     """The best learning rate by batch size, and the two rules from the smallest batch on; `edge`: 2/λ_max."""
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         _draw_best_rates(axis, list(best), list(best.values()))
         if edge:
             axis.axhline(edge, color=INK, linewidth=1, linestyle="--")
@@ -141,10 +152,10 @@ def optimum(best: Mapping[int, float], *, edge: float | None = None, caption: st
     return figure
 
 
-def shapes(schedules: Mapping[str, tuple[np.ndarray, np.ndarray]], *, title: str = "", caption: str = "") -> Card:
+def shapes(schedules: Mapping[str, tuple[np.ndarray, np.ndarray]], *, title: str = "", caption: str = "") -> Figure:
     """Learning rates over a run: name → (epochs [updates], rates [updates])."""
     with style():
-        figure, (axis,) = card(height=370, caption=caption)
+        figure, (axis,) = subplots(height=370, caption=caption)
         for name, (epochs, rates) in schedules.items():
             look = _look(name)
             dots = look["marker"] if len(rates) <= 100 else ""
@@ -160,10 +171,10 @@ def shapes(schedules: Mapping[str, tuple[np.ndarray, np.ndarray]], *, title: str
     return figure
 
 
-def losses(runs: Mapping[str, Sequence[float]], *, title: str = "", caption: str = "") -> Card:
+def losses(runs: Mapping[str, Sequence[float]], *, title: str = "", caption: str = "") -> Figure:
     """The training loss of each update, a line for each rule; a line ends where its run diverged."""
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         for rule, values in runs.items():
             look = _look(rule)
             axis.plot(range(len(values)), values, **{**look, "markersize": 4.5}, label=rule)
@@ -178,7 +189,7 @@ def losses(runs: Mapping[str, Sequence[float]], *, title: str = "", caption: str
     return figure
 
 
-def rules(table: pd.DataFrame, *, caption: str = "") -> Card:
+def rules(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """How far each rule ends from the best rate of its batch size, and the rates behind it.
 
     Left, in points of test accuracy, a row for each rule at each batch size: dots are seeds, less the same seed of
@@ -192,7 +203,7 @@ def rules(table: pd.DataFrame, *, caption: str = "") -> Card:
     tuned = results[results["rule"] == "tuned"]
     height = 640
     with style():
-        figure, (left, right) = card(height=height, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=height, columns=2, caption=caption)
         names, row = {}, 0.0
         apart = differences(results)
         for batch, at_batch in apart.groupby("batch"):
@@ -247,7 +258,7 @@ def differences(results: pd.DataFrame) -> pd.DataFrame:
     return others[["rule", "batch", "seed"]].assign(points=100 * (others["test"] - base))
 
 
-def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Card:
+def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Figure:
     """λ_max in the first updates, a panel for each peak rate, beside the edge 2(1 + m)/η of each warm-up; in the last
     panel at the small rate, for each batch size.
 
@@ -261,7 +272,7 @@ def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Car
     peaks, (batch,) = table.loc[~small, "rule"].unique(), table.loc[~small, "batch"].unique()
     calm = {size: rows.groupby("after")["sharpness"].median() for size, rows in table[small].groupby("batch")}
     with style():
-        figure, (*axes, last) = card(height=420, columns=len(peaks) + 1, caption=caption)
+        figure, (*axes, last) = subplots(height=420, columns=len(peaks) + 1, caption=caption)
         for number, (size, middle) in enumerate(calm.items()):
             colour = FAINT if size == batch else PALETTE[-1 - number]
             last.plot(middle.index, middle, color=colour, linewidth=2, label=f"B = {size:,}")
@@ -291,14 +302,14 @@ def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Car
     return figure
 
 
-def longer(table: pd.DataFrame, *, caption: str = "") -> Card:
+def longer(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Two ways to the same number of updates: validation accuracy by rate, and the test accuracy with the best one.
 
     Args:
         table: of the experiment longer: use, batch, epochs, eta, seed, validation, test.
     """
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         for number, ((batch, epochs), rows) in enumerate(table.groupby(["batch", "epochs"])):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             name = f"B = {batch:,}, {epochs} epochs"
@@ -324,7 +335,7 @@ def longer(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def base_warm_up(table: pd.DataFrame, *, caption: str = "") -> Card:
+def base_warm_up(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Validation accuracy at the base of LEGW by the length of the warm-up: seeds, and their mean with 95 %.
 
     Args:
@@ -332,7 +343,7 @@ def base_warm_up(table: pd.DataFrame, *, caption: str = "") -> Card:
     """
     lengths = sorted(table["warm_up"].unique())
     with style():
-        figure, (axis,) = card(height=320, caption=caption)
+        figure, (axis,) = subplots(height=320, caption=caption)
         for place, length in enumerate(lengths):
             accuracy = 100 * table.loc[table["warm_up"] == length, "validation"]
             axis.plot([place] * len(accuracy), accuracy, MARKERS[0], color=PALETTE[0], alpha=0.45, markersize=5)
@@ -346,7 +357,7 @@ def base_warm_up(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def stages(table: pd.DataFrame, *, caption: str = "") -> Card:
+def stages(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Validation accuracy by epochs and by updates (means over the seeds), and the accuracy of each run in the end.
 
     Of three runs or more the last one has 95 % intervals by Student's t.
@@ -361,7 +372,7 @@ def stages(table: pd.DataFrame, *, caption: str = "") -> Card:
     has_intervals = bool(table.groupby("method").size().min() > 2)
     height = 430
     with style():
-        figure, axes = card(height=height, columns=3, caption=caption)
+        figure, axes = subplots(height=height, columns=3, caption=caption)
         for number, (method, rows) in enumerate(table.groupby("method", sort=False)):
             look = {"color": PALETTE[number % 7], "marker": MARKERS[number % 7]}
             accuracy = [100 * rows[f"after {epoch}"].mean() for epoch in epochs]

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import LogLocator
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 
 DASHED = (0, (4, 3))
 MIN_SEEDS = 3  # for an interval
@@ -18,7 +18,7 @@ MIN_SEEDS = 3  # for an interval
 
 def moving_averages(
     curves: Mapping[float, pd.DataFrame], estimated: Mapping[float, float], *, caption: str = ""
-) -> Card:
+) -> Figure:
     """Validation accuracy by batch norm's momentum, and how much of the moving averages is still their start.
 
     Args:
@@ -26,7 +26,7 @@ def moving_averages(
         estimated: momentum → accuracy at the end, when the statistics are estimated anew.
     """
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         for number, (momentum, curve) in enumerate(curves.items()):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             left.plot(curve["updates"], 100 * curve["accuracy"], **look, markersize=5, label=f"momentum {momentum:g}")
@@ -46,14 +46,14 @@ def moving_averages(
     return figure
 
 
-def spread(ghosts: Sequence[int], measured: Sequence[float], *, caption: str = "") -> Card:
+def spread(ghosts: Sequence[int], measured: Sequence[float], *, caption: str = "") -> Figure:
     """How much an example's normalised values change with its companions, by the size of the ghost batch, log-log.
 
     Args:
         ghosts: sizes. measured: the standard deviation of the same values over many batches, one for each size.
     """
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         axis.loglog(ghosts, measured, "o-", color=PALETTE[0], label="your ghost_batch_norm")
         line = measured[len(measured) // 2] * np.sqrt(ghosts[len(ghosts) // 2] / np.array(ghosts, float))
         axis.loglog(ghosts, line, color=FAINT, linestyle=DASHED, linewidth=1.2, label="in proportion to 1 / √ghost")
@@ -68,14 +68,14 @@ def spread(ghosts: Sequence[int], measured: Sequence[float], *, caption: str = "
     return figure
 
 
-def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
+def shares(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The variance of a batch that is shared out among ranks, by the examples on each.
 
     Args:
         table: columns b (examples on each rank), yours (synchronised), own (mean of the ranks' own variances).
     """
     with style():
-        figure, (axis,) = card(height=340, caption=caption)
+        figure, (axis,) = subplots(height=340, caption=caption)
         sizes = table["b"].to_numpy(float)
         axis.plot(sizes, table["yours"], "o-", color=PALETTE[0], label="your synchronised_statistics")
         axis.plot(sizes, table["own"], "s", color=PALETTE[1], label="mean of the ranks' own variances")
@@ -95,7 +95,7 @@ def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
 
 def by_setting(
     panels: Mapping[str, pd.DataFrame], *, x: str, y: str, hue: str | None = None, note: str = "", caption: str = ""
-) -> Card:
+) -> Figure:
     """A dot for each seed, and their mean, by a setting; of three seeds or more with its 95 % interval (Student's t).
 
     Args:
@@ -107,7 +107,7 @@ def by_setting(
         seeds = max(table.groupby([x, hue] if hue else x)[y].count().max() for table in panels.values())
         marks = "dots: seeds; " + ("bars: mean, 95 % (Student's t)" if seeds >= MIN_SEEDS else "large: their mean")
         caption = " · ".join(part for part in (note, marks, caption) if part)
-        figure, axes = card(height=380, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=380, columns=len(panels), caption=caption)
         labels: dict[str, None] = {}
         for axis, (title, table) in zip(axes, panels.items()):
             kinds = list(dict.fromkeys(table[hue])) if hue else [""]
@@ -145,7 +145,7 @@ def _draw_seeds(
         )  # fmt: skip
 
 
-def ghosts(table: pd.DataFrame, caption: str = "") -> Card:
+def ghosts(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `normalisation`: test accuracy by size of the ghost batch, in both regimes."""
     rows = table.query("part == 'ghost' and use == 'result'")
     panels = {}
@@ -161,7 +161,7 @@ def ghosts(table: pd.DataFrame, caption: str = "") -> Card:
     return by_setting(panels, x="setting", y="test accuracy", caption=caption)
 
 
-def across_ranks(table: pd.DataFrame, caption: str = "") -> Card:
+def across_ranks(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `normalisation`: batch norm of each rank's own share and of both together."""
     rows = table.query("part == 'ranks'")
     words = {"per rank": "each rank its own share", "synchronised": "all ranks together"}
@@ -210,7 +210,7 @@ def gains(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found).T
 
 
-def decays(table: pd.DataFrame, caption: str = "") -> Card:
+def decays(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `normalisation`: decay of all variables and of the kernels only."""
     rows = table.query("part == 'decay' and use == 'result'")
     words = {"all": "½ λ Σ w² over all variables", "kernels": "over the kernels only: not bias, γ, β"}
@@ -236,7 +236,7 @@ def decays(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def noisy_training(table: pd.DataFrame, caption: str = "") -> Card:
+def noisy_training(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `gradient_noise`: test accuracy of a large batch made as noisy as smaller ones."""
     rows = table.query("part == 'training' and use == 'result'")
     panels = {}
@@ -251,7 +251,7 @@ def noisy_training(table: pd.DataFrame, caption: str = "") -> Card:
     return by_setting(panels, x="noise", y="test accuracy", caption=caption)
 
 
-def variances(table: pd.DataFrame, base: int, caption: str = "") -> Card:
+def variances(table: pd.DataFrame, base: int, caption: str = "") -> Figure:
     """The total variance of a batch's gradient by its size, without and with multiplicative noise, log-log.
 
     Args:
@@ -260,7 +260,7 @@ def variances(table: pd.DataFrame, base: int, caption: str = "") -> Card:
     """
     panels = dict(list(table.groupby("statistics", sort=False)))
     with style():
-        figure, axes = card(height=380, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=380, columns=len(panels), caption=caption)
         for axis, (statistics, rows) in zip(axes, panels.items()):
             _draw_variances(axis, rows, base)
             axis.set_title(f"batch norm uses {statistics}")
@@ -270,7 +270,7 @@ def variances(table: pd.DataFrame, base: int, caption: str = "") -> Card:
     return figure
 
 
-def kept(table: pd.DataFrame, base: int, spectra: Mapping[str, np.ndarray], *, caption: str = "") -> Card:
+def kept(table: pd.DataFrame, base: int, spectra: Mapping[str, np.ndarray], *, caption: str = "") -> Figure:
     """The total variance by batch size as in `variances`, and the variance along the main directions of C.
 
     Args:
@@ -278,7 +278,7 @@ def kept(table: pd.DataFrame, base: int, spectra: Mapping[str, np.ndarray], *, c
         spectra: name → variances along the first, second, … main direction; the first is drawn as a line.
     """
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         _draw_variances(left, table, base)
         left.set_title("total variance, by batch size")
         for number, (name, values) in enumerate(spectra.items()):

@@ -8,12 +8,12 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 
-from course_lib.notebook.plots.style import CARD, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, powers_of_ten, style, subplots
 
 
 def ratios(
     moments: Mapping[str, Mapping[int, np.ndarray]], layers: Sequence[str], *, spread: float, caption: str = ""
-) -> Card:
+) -> Figure:
     """‖w‖/‖∇L‖ by layer: a panel for each moment of a run, a colour for each batch size, the medians joined.
 
     Args:
@@ -22,7 +22,7 @@ def ratios(
         spread: how far the batch sizes of a layer are drawn apart; 0 on top of each other.
     """
     with style():
-        figure, axes = card(height=390, columns=len(moments), caption=caption)
+        figure, axes = subplots(height=390, columns=len(moments), caption=caption)
         figure.subplots_adjust(wspace=0.14, left=74 / WIDTH)
         everything = np.concatenate([np.ravel(drawn) for sizes in moments.values() for drawn in sizes.values()])
         for axis, (title, sizes) in zip(axes, moments.items()):
@@ -51,7 +51,7 @@ def over_time(
     *,
     title: str,
     caption: str = "",
-) -> Card:
+) -> Figure:
     """A run up to `update`: the trust ratio of each layer, and the part of its weights that a step changes.
 
     Args:
@@ -62,7 +62,7 @@ def over_time(
         title: of the trust ratio.
     """
     with style():
-        figure, (left, right) = card(height=390, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=390, columns=2, caption=caption)
         figure.subplots_adjust(wspace=0.2, left=66 / WIDTH)
         for axis, values in ((left, np.asarray(trust)), (right, np.asarray(relative))):
             _lines(axis, layers, values, update)
@@ -90,7 +90,7 @@ def _lines(axis: Axes, layers: Sequence[str], values: np.ndarray, update: int) -
     axis.set_xlabel("updates")
 
 
-def cost(table: pd.DataFrame, *, caption: str = "") -> Card:
+def cost(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The time of an update in times of the rival's: a bar for each optimizer that has one, without and with decay.
 
     Args:
@@ -99,7 +99,7 @@ def cost(table: pd.DataFrame, *, caption: str = "") -> Card:
     rows = table.dropna(subset=["against"])
     names = list(dict.fromkeys(zip(rows["optimizer"], rows["against"])))
     with style():
-        figure, (axis,) = card(height=300, caption=caption)
+        figure, (axis,) = subplots(height=300, caption=caption)
         figure.subplots_adjust(left=190 / WIDTH)
         for number, (decay, bars) in enumerate(rows.groupby("decay")):
             ratios = bars.set_index("optimizer")["ratio"]
@@ -109,7 +109,7 @@ def cost(table: pd.DataFrame, *, caption: str = "") -> Card:
             for at, (name, _) in zip(place, names):
                 axis.annotate(
                     f"{ratios[name]:.2f}", (ratios[name], at), (5, 0), textcoords="offset points", va="center",
-                    bbox={"facecolor": CARD, "edgecolor": "none", "pad": 1},
+                    bbox={"facecolor": PAPER, "edgecolor": "none", "pad": 1},
                 )  # fmt: skip
         axis.axvline(1, color=INK, linewidth=1)
         axis.set_yticks(range(len(names)), [f"{name} ÷ {rival}" for name, rival in names])

@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 
 ACCURACY_RANGE = 0.25  # shown below the best accuracy; what is worse needs no detail
 METHODS = ("SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad")  # in the order of their colours
@@ -17,14 +17,14 @@ Pair = tuple[Sequence[float], Sequence[float]]
 Interval = Callable[[Sequence[float], Sequence[float]], tuple[float, float]]
 
 
-def winners(gains: Mapping[str, np.ndarray], *, caption: str = "") -> Card:
+def winners(gains: Mapping[str, np.ndarray], *, caption: str = "") -> Figure:
     """How far B is ahead of A over many repetitions: a histogram for each way to judge.
 
     Args:
         gains: title → B's score minus A's [repetitions], in percentage points.
     """
     with style():
-        figure, axes = card(height=330, columns=len(gains), caption=caption)
+        figure, axes = subplots(height=330, columns=len(gains), caption=caption)
         limit = max(np.abs(values).max() for values in gains.values())
         for axis, (title, values) in zip(axes, gains.items()):
             bins = np.linspace(-limit, limit, 41)
@@ -38,7 +38,7 @@ def winners(gains: Mapping[str, np.ndarray], *, caption: str = "") -> Card:
     return figure
 
 
-def valleys(panels: Mapping[str, Mapping[str, pd.Series]], *, caption: str = "") -> Card:
+def valleys(panels: Mapping[str, Mapping[str, pd.Series]], *, caption: str = "") -> Figure:
     """Validation accuracy over the learning rate, a line for each method; the chosen rate is marked.
 
     Args:
@@ -46,7 +46,7 @@ def valleys(panels: Mapping[str, Mapping[str, pd.Series]], *, caption: str = "")
     """
     names = list(dict.fromkeys(name for lines in panels.values() for name in lines))
     with style():
-        figure, axes = card(height=400, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=400, columns=len(panels), caption=caption)
         for axis, (title, lines) in zip(axes, panels.items()):
             for name, scores in lines.items():
                 line_style = _line_style(names.index(name))
@@ -70,10 +70,10 @@ def valleys(panels: Mapping[str, Mapping[str, pd.Series]], *, caption: str = "")
     return figure
 
 
-def budgets(curves: Mapping[str, Sequence[float]], *, caption: str = "") -> Card:
+def budgets(curves: Mapping[str, Sequence[float]], *, caption: str = "") -> Figure:
     """The best validation accuracy that can be expected after 1, 2, … settings, a line for each method."""
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         figure.subplots_adjust(left=64 / WIDTH)
         for number, (name, values) in enumerate(curves.items()):
             axis.plot(range(1, len(values) + 1), values, **_line_style(number), markersize=5, label=name)
@@ -86,7 +86,7 @@ def budgets(curves: Mapping[str, Sequence[float]], *, caption: str = "") -> Card
     return figure
 
 
-def methods(table: pd.DataFrame, *, caption: str = "") -> Card:
+def methods(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Test accuracy of the tuned methods, a panel for each batch size: a dot for each seed, a line for the mean.
 
     Args:
@@ -98,7 +98,7 @@ def methods(table: pd.DataFrame, *, caption: str = "") -> Card:
         for batch, part in chosen.groupby("batch")
     }
     with style():
-        figure, axes = card(height=380, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=380, columns=len(panels), caption=caption)
         figure.subplots_adjust(left=70 / WIDTH, wspace=0.06)
         for axis, (title, scores) in zip(axes, panels.items()):
             for place, values in enumerate(scores.values()):
@@ -120,7 +120,7 @@ def methods(table: pd.DataFrame, *, caption: str = "") -> Card:
 
 def positions(
     table: pd.DataFrame, switches: Sequence[str], others: Sequence[str], batch: int, *, caption: str = ""
-) -> Card:
+) -> Figure:
     """Test accuracy in all positions of the switches: a dot for each seed, a line for the mean.
 
     Args:
@@ -128,7 +128,7 @@ def positions(
     """
     rows = table[(table["use"] == "result") & (table["batch"] == batch) & (table[list(others)] == 0).all(axis=1)]
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         figure.subplots_adjust(left=70 / WIDTH, bottom=96 / 380)
         names = []
         for place, (on, part) in enumerate(rows.groupby(list(switches))):
@@ -147,7 +147,7 @@ def positions(
 
 
 def gains(panels: Mapping[str, Mapping[str, Pair]], interval: Interval, *,
-          against: str, caption: str = "") -> Card:  # fmt: skip
+          against: str, caption: str = "") -> Figure:  # fmt: skip
     """By how much each of several is better than one: differences seed by seed, their mean and its interval.
 
     Args:
@@ -158,7 +158,7 @@ def gains(panels: Mapping[str, Mapping[str, Pair]], interval: Interval, *,
     names = list(next(iter(panels.values())))
     height = 134 + 34 * len(names)
     with style():
-        figure, axes = card(height=height, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=height, columns=len(panels), caption=caption)
         left = 22 + 7.2 * max(map(len, names))
         figure.subplots_adjust(left=left / WIDTH, wspace=0.08)
         for axis, (title, pairs) in zip(axes, panels.items()):

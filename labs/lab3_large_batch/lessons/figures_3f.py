@@ -12,14 +12,14 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, Card, blank, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, Figure, empty_figure, style, subplots
 from labs.lab3_large_batch.lessons import matched
 from labs.lab3_large_batch.lessons.log_axes import log_ticks, ticks_at
 
 FIT_FROM_UPDATE = 24  # before that, momentum 0.9 is still gathering speed: 10 updates are its memory
 
 
-def sharpness(runs: pd.DataFrame, *, floor: float = 0.0, caption: str = "") -> Card:
+def sharpness(runs: pd.DataFrame, *, floor: float = 0.0, caption: str = "") -> Figure:
     """The largest eigenvalue λ of the Hessian by learning rate, λ ‖w‖², and test accuracy by λ: a dot for each run.
 
     Args:
@@ -29,7 +29,7 @@ def sharpness(runs: pd.DataFrame, *, floor: float = 0.0, caption: str = "") -> C
     """
     runs = runs.assign(scaled=runs["sharpness"] * runs["length of w"] ** 2)
     with style():
-        figure, (left, middle, right) = card(height=400, columns=3, caption=caption)
+        figure, (left, middle, right) = subplots(height=400, columns=3, caption=caption)
         rates = np.array(sorted(runs["rate"].unique()))
         for number, ((batch, epochs), rows) in enumerate(runs.groupby(["batch", "epochs"])):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "linestyle": "", "alpha": 0.7, "mew": 0}
@@ -59,7 +59,7 @@ def sharpness(runs: pd.DataFrame, *, floor: float = 0.0, caption: str = "") -> C
     return figure
 
 
-def between(lines: pd.DataFrame, *, caption: str = "") -> Card:
+def between(lines: pd.DataFrame, *, caption: str = "") -> Figure:
     """Loss and accuracy along the straight line from a small-batch solution to other solutions.
 
     Lines through the medians over the starts, bands from the lowest to the highest.
@@ -71,7 +71,7 @@ def between(lines: pd.DataFrame, *, caption: str = "") -> Card:
     kinds = [kind for kind in ("large", "small") if kind in set(lines["to"])]
     names = {"large": "to a large-batch solution", "small": "to another small-batch solution"}
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         for number, kind in enumerate(kinds):
             values = lines[lines["to"] == kind].groupby("alpha")
             for axis, column, factor, dashes in (
@@ -99,14 +99,14 @@ def between(lines: pd.DataFrame, *, caption: str = "") -> Card:
 
 def attacked(
     images: np.ndarray, moved: np.ndarray, before: Sequence[str], after: Sequence[str], *, caption: str = ""
-) -> Card:
+) -> Figure:
     """Images over what an attack made of them, each under the class that a network sees in it.
 
     Args:
         images, moved: [n, h, w, 1], 0 to 255. before, after: n classes.
     """
     with style():
-        figure = blank(300, caption)
+        figure = empty_figure(300, caption)
         for row, (pictures, seen) in enumerate(((images, before), (moved, after))):
             for column, (picture, name) in enumerate(zip(pictures, seen)):
                 axis = figure.add_subplot(2, len(images), row * len(images) + column + 1)
@@ -148,7 +148,7 @@ def against_small(table: pd.DataFrame, at: str) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["rate", "epochs", "epsilon", "points", "half", "seeds"])
 
 
-def adversarial(table: pd.DataFrame, *, epsilon: int | None = None, caption: str = "") -> Card:
+def adversarial(table: pd.DataFrame, *, epsilon: int | None = None, caption: str = "") -> Figure:
     """Accuracy under attack by accuracy without; and what the large batch loses at equal accuracy, by ε.
 
     Args:
@@ -160,7 +160,7 @@ def adversarial(table: pd.DataFrame, *, epsilon: int | None = None, caption: str
     small = table["batch"].min()
     large = [key for key in kinds.groups if key[0] != small]
     with style():
-        figure, (left, right) = card(height=420, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=420, columns=2, caption=caption)
         column = f"attacked, ε = {epsilon}"
         rows = table[table["batch"] == small]
         means = 100 * rows.groupby("epochs")[["test accuracy", column]].mean()
@@ -220,7 +220,7 @@ def fits(updates: Sequence[float], distances: Sequence[float], first: int = FIT_
     }
 
 
-def distance(walks: pd.DataFrame, *, caption: str = "") -> Card:
+def distance(walks: pd.DataFrame, *, caption: str = "") -> Figure:
     """How far the weights are from their start, against log t: one rate for all batches, η ∝ √B, and a convex loss.
 
     Lines through the means over the seeds; dotted: the straight line that fits best from update 24 on.
@@ -238,7 +238,7 @@ def distance(walks: pd.DataFrame, *, caption: str = "") -> Card:
     panels = {title: rows for title, rows in panels.items() if len(rows)}
     batches = sorted(walks["batch"].unique())
     with style():
-        figure, axes = card(height=400, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=400, columns=len(panels), caption=caption)
         for axis, (title, rows) in zip(axes, panels.items()):
             for batch, some in rows.groupby("batch"):
                 number = batches.index(batch)

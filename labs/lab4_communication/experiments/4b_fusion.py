@@ -66,6 +66,6 @@ def record(folder: Path, runs: dict[str, list[fused_steps.Run]], seconds: float)
     draw(table).savefig(folder / "fusion.png", dpi=150)
 
 
-def draw(table: pd.DataFrame) -> figures_4b.Card:
+def draw(table: pd.DataFrame) -> figures_4b.Figure:
     caption = f"ResNet-50's gradients, a timer for an accelerator · 2 ranks · {experiments.machine()}"
     return figures_4b.predictions(table, caption)

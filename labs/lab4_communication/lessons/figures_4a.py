@@ -11,7 +11,7 @@ from course_lib.collectives import Round
 from course_lib.cost import allreduce
 from course_lib.cost.allreduce import Link
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
 
 LETTERS = "ABCDEFGHIJKLMNOP"
 COLOURS = {
@@ -31,7 +31,7 @@ BETWEEN = 3 * 2 ** np.arange(15)  # half-way between two of them
 # Round by round
 
 
-def rounds(plan: Sequence[Round], ranks: int, after: int, group: int = 1, title: str = "", caption: str = "") -> Card:
+def rounds(plan: Sequence[Round], ranks: int, after: int, group: int = 1, title: str = "", caption: str = "") -> Figure:
     """An all-reduce after so many rounds: the last messages, what each rank holds by then, and what each round took.
 
     Args:
@@ -55,7 +55,7 @@ def rounds(plan: Sequence[Round], ranks: int, after: int, group: int = 1, title:
             _arcs(page, xs, plan[after - 1])
         for rank, x in enumerate(xs):
             page.marks([x], [290], "o", markersize=19, color=colour(rank))
-            page.text(x, 290, str(rank), ha="center", va="center", size=10, colour=CARD, bold=True)
+            page.text(x, 290, str(rank), ha="center", va="center", size=10, colour=PAPER, bold=True)
         _bill(page, longest, ranks, after)
         if caption:
             page.text(14, 12, caption, size=8.5, colour=FAINT)
@@ -92,7 +92,7 @@ def _memory(page: Canvas, xs: np.ndarray, step: float, parts: np.ndarray) -> Non
             )
     page.boxes(boxes)
     for x, y, word, light in words:
-        page.text(x, y, word, ha="center", va="center", size=8, colour=CARD if light else INK)
+        page.text(x, y, word, ha="center", va="center", size=8, colour=PAPER if light else INK)
     for chunk in range(chunks):
         page.text(60, 198 - (chunk + 0.5) * tall, LETTERS[chunk], ha="center", va="center", size=9, bold=True)
 
@@ -159,7 +159,7 @@ def winners(
     hosts: bool = False,
     far_first: bool = False,
     caption: str = "",
-) -> Card:
+) -> Figure:
     """A map of the cheapest all-reduce over ranks and bytes with the crossings; beside it the seconds of `at` ranks.
 
     Args:
@@ -242,7 +242,7 @@ def _map(page: Canvas, seconds: Mapping[str, Callable], ranks: np.ndarray) -> No
         [(n, f"{n:,}") for n in (1, 16, 256, 4096, 65536)], _BYTE_TICKS,
         title="the cheapest", xlabel="number of ranks N", ylabel="bytes of the tensor", vertical=False,
     )  # fmt: skip
-    page.boxes(boxes, edge=CARD, linewidth=0.5)
+    page.boxes(boxes, edge=PAPER, linewidth=0.5)
     for i, one in enumerate(names):
         for other in names[i + 1 :]:
             _crossing(panel, seconds, one, other, ranks[ranks > 1])
@@ -288,7 +288,9 @@ def _seconds(value: float) -> str:
 RESIDUALS = 60  # per cent: what is farther off stands at the edge
 
 
-def measured(series: Mapping[str, tuple[np.ndarray, np.ndarray]], nbytes: Sequence[int], *, caption: str = "") -> Card:
+def measured(
+    series: Mapping[str, tuple[np.ndarray, np.ndarray]], nbytes: Sequence[int], *, caption: str = ""
+) -> Figure:
     """Seconds over bytes with the lines that were fitted; beside them how far each median is from its line.
 
     Args:
@@ -296,7 +298,7 @@ def measured(series: Mapping[str, tuple[np.ndarray, np.ndarray]], nbytes: Sequen
         nbytes: the sizes.
     """
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         figure.subplots_adjust(left=70 / WIDTH, wspace=0.24)
         for number, (name, (seconds, fitted)) in enumerate(series.items()):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "linestyle": "", "markersize": 5.5}

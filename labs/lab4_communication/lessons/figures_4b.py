@@ -10,17 +10,17 @@ from matplotlib.ticker import FuncFormatter, NullLocator
 
 from course_lib.notebook.plots import timeline
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 
 
-def gradients(networks: Mapping[str, tuple[Sequence[float], Sequence[float]]], caption: str = "") -> Card:
+def gradients(networks: Mapping[str, tuple[Sequence[float], Sequence[float]]], caption: str = "") -> Figure:
     """The bytes of each gradient, and what share of all bytes is ready when.
 
     Args:
         networks: name → (bytes [T] in forward order, when each is ready [T] as a share of the backward pass).
     """
     with style():
-        figure, (sizes, shares) = card(height=380, columns=2, caption=caption)
+        figure, (sizes, shares) = subplots(height=380, columns=2, caption=caption)
         for number, (name, (nbytes, ready)) in enumerate(networks.items()):
             nbytes, order = np.asarray(nbytes, float), np.argsort(ready, kind="stable")
             look = {"color": PALETTE[number], "label": name}
@@ -40,7 +40,7 @@ def gradients(networks: Mapping[str, tuple[Sequence[float], Sequence[float]]], c
     return figure
 
 
-def step(forward: float, backward: float, messages: np.ndarray, caption: str = "") -> Card:
+def step(forward: float, backward: float, messages: np.ndarray, caption: str = "") -> Figure:
     """One step over time: forward and backward pass, all-reduces, and where computing stands still.
 
     Args:
@@ -73,7 +73,7 @@ def step(forward: float, backward: float, messages: np.ndarray, caption: str = "
 def waiting(
     xs: Sequence[float], curves: Mapping[str, Mapping[str, Sequence[float]]], xlabel: str, *,
     ticks: Sequence[float], compute: Mapping[str, float] | None = None, caption: str = "",
-) -> Card:  # fmt: skip
+) -> Figure:  # fmt: skip
     """For each network a panel: how long ranks wait at the end of a step, a line for each way to communicate.
 
     Args:
@@ -85,7 +85,7 @@ def waiting(
     top = 1.5 * max(values.max(), *(1e3 * np.array(list((compute or {"": 0}).values()))))
     bottom = max(0.1, 0.6 * values.min())
     with style():
-        figure, axes = card(height=380, columns=len(curves), caption=caption)
+        figure, axes = subplots(height=380, columns=len(curves), caption=caption)
         for axis, (network, lines) in zip(axes, curves.items()):
             for number, (name, seconds) in enumerate(lines.items()):
                 look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 4, "label": name}
@@ -101,7 +101,7 @@ def waiting(
     return figure
 
 
-def breakdown(layers: pd.DataFrame, steps: pd.DataFrame, title: str, caption: str = "") -> Card:
+def breakdown(layers: pd.DataFrame, steps: pd.DataFrame, title: str, caption: str = "") -> Figure:
     """Where the time of a step goes: by layer, and over the number of ranks.
 
     Args:
@@ -110,7 +110,7 @@ def breakdown(layers: pd.DataFrame, steps: pd.DataFrame, title: str, caption: st
     """
     colours = dict(zip(("forward", "backward", "waiting", "all-reduce"), PALETTE))  # as in the timeline of a step
     with style():
-        figure, (by_layer, by_ranks) = card(height=420, columns=2, caption=caption)
+        figure, (by_layer, by_ranks) = subplots(height=420, columns=2, caption=caption)
         left = np.zeros(len(layers))
         for part in layers:
             by_layer.barh(layers.index, 1e3 * layers[part], left=left, color=colours[part], label=part)
@@ -134,7 +134,7 @@ def breakdown(layers: pd.DataFrame, steps: pd.DataFrame, title: str, caption: st
     return figure
 
 
-def predictions(table: pd.DataFrame, caption: str = "") -> Card:
+def predictions(table: pd.DataFrame, caption: str = "") -> Figure:
     """Predicted against measured steps, and how far each prediction is off.
 
     Args:
@@ -144,7 +144,7 @@ def predictions(table: pd.DataFrame, caption: str = "") -> Card:
     settings = list(pd.unique(table["setting"]))
     height = max(380, 170 + 24 * len(settings))
     with style():
-        figure, (plane, errors) = card(height=height, columns=2, caption=caption)
+        figure, (plane, errors) = subplots(height=height, columns=2, caption=caption)
         ends = np.array([0.75 * table[["measured", "predicted"]].min().min(), 1.33 * table["measured"].max()])
         plane.fill_between(1e3 * ends, 0.75e3 * ends, 1.25e3 * ends, color=FAINT, alpha=0.15, lw=0, label="± 25 %")
         plane.plot(1e3 * ends, 1e3 * ends, color=FAINT, linewidth=1)
@@ -175,7 +175,7 @@ def predictions(table: pd.DataFrame, caption: str = "") -> Card:
 
 def stragglers(
     ranks: Sequence[int], slowest: Mapping[str, tuple[Sequence[float], Sequence[float]]], caption: str = ""
-) -> Card:
+) -> Figure:
     """The slowest of N ranks in units of the mean step, and the efficiency that is left.
 
     Args:

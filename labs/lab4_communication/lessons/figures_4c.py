@@ -14,7 +14,7 @@ from matplotlib.ticker import FixedLocator, NullLocator
 
 from course_lib.cost.roofline import attainable, ridge
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, style, subplots
 
 COLOURS = {64: PALETTE[0], 32: PALETTE[1], 128: PALETTE[2]}  # the colours of runs by images per GPU
 
@@ -25,7 +25,7 @@ def hidden(
     published: Mapping[int, float],
     within: float,
     caption: str = "",
-) -> Card:
+) -> Figure:
     """Efficiency over the seconds of communication, a line for each number of images per GPU, with published values.
 
     Args:
@@ -34,7 +34,7 @@ def hidden(
         within: the distance from the published value that counts as agreement; where all lines agree is shaded.
     """
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         agree = np.ones(len(communication), bool)
         for images, values in efficiency.items():
             agree &= np.abs(values - published[images]) <= within
@@ -64,7 +64,7 @@ def efficiencies(
     curves: Mapping[int, Mapping[str, Sequence[float]]],
     published: Mapping[int, float],
     caption: str = "",
-) -> Card:
+) -> Figure:
     """Efficiency over the number of GPUs: a panel for each number of images per GPU, a line for each algorithm.
 
     Args:
@@ -72,7 +72,7 @@ def efficiencies(
         published: images per GPU → efficiency on 1,024 GPUs.
     """
     with style():
-        figure, axes = card(height=390, columns=len(curves), caption=caption)
+        figure, axes = subplots(height=390, columns=len(curves), caption=caption)
         for axis, (images, by_name) in zip(axes, curves.items()):
             for number, (name, values) in enumerate(by_name.items()):
                 # Hierarchical and hybrid lie on each other in ResNet-50: the second is dashed over the first.
@@ -98,7 +98,7 @@ def efficiencies(
 def agreement(
     alphas: np.ndarray, thresholds: np.ndarray, fields: Mapping[str, np.ndarray], chosen: tuple[float, float],
     caption: str = "",
-) -> Card:  # fmt: skip
+) -> Figure:  # fmt: skip
     """Which pairs of α and fusion threshold explain which published figure: a region for each.
 
     Args:
@@ -107,7 +107,7 @@ def agreement(
         chosen: the pair (α, threshold) that is used.
     """
     with style():
-        figure, (axis,) = card(height=430, caption=caption)
+        figure, (axis,) = subplots(height=430, caption=caption)
         figure.subplots_adjust(left=68 / WIDTH)
         x, y = 1e6 * alphas, thresholds / 1e6
         handles = []
@@ -120,7 +120,7 @@ def agreement(
             holds = np.ma.masked_where(np.max(list(fields.values()), 0) > 1, np.ones((len(thresholds), len(alphas))))
             axis.pcolormesh(x, y, holds, shading="nearest", cmap=ListedColormap([INK]), alpha=0.55, lw=0)
             handles.append(Patch(facecolor=INK, alpha=0.6, label="all of them"))
-        axis.plot([1e6 * chosen[0]], [chosen[1] / 1e6], "*", color=INK, markersize=15, markeredgecolor=CARD)
+        axis.plot([1e6 * chosen[0]], [chosen[1] / 1e6], "*", color=INK, markersize=15, markeredgecolor=PAPER)
         axis.annotate(
             "the pair used here",
             (1e6 * chosen[0], chosen[1] / 1e6),
@@ -145,7 +145,7 @@ def agreement(
 def tornado(
     rows: Sequence[tuple[str, Mapping[int, tuple[float, float]]]], base: Mapping[int, float],
     published: Mapping[int, float], caption: str = "",
-) -> Card:  # fmt: skip
+) -> Figure:  # fmt: skip
     """How far each parameter moves the predicted efficiency: a bar from its low value to its high one.
 
     Args:
@@ -154,7 +154,7 @@ def tornado(
     """
     rows = sorted(rows, key=lambda row: sum(abs(high - low) for low, high in row[1].values()))
     with style():
-        figure, axes = card(height=130 + 36 * len(rows), columns=len(base), caption=caption)
+        figure, axes = subplots(height=130 + 36 * len(rows), columns=len(base), caption=caption)
         figure.subplots_adjust(left=236 / WIDTH, wspace=0.1)
         for axis, images in zip(axes, base):
             for place, (_, ends) in enumerate(rows):
@@ -182,7 +182,7 @@ def tornado(
 def roofline(
     points: Sequence[tuple[str, float, Mapping[str, float]]], roofs: Mapping[str, float], peak: float, bandwidth: float,
     caption: str = "",
-) -> Card:  # fmt: skip
+) -> Figure:  # fmt: skip
     """The roofline of distributed training: FLOP/s of a GPU over FLOP for each byte that it sends.
 
     Args:
@@ -192,7 +192,7 @@ def roofline(
         bandwidth: bytes/s of the wire.
     """
     with style():
-        figure, (axis,) = card(height=450, caption=caption)
+        figure, (axis,) = subplots(height=450, caption=caption)
         figure.subplots_adjust(left=68 / WIDTH)
         low, high, top = 70, 20_000, max(roofs.values())
         axis.axhline(peak / 1e12, color=FAINT, linestyle=":", linewidth=1.4)
@@ -218,7 +218,7 @@ def roofline(
                 roof = attainable(at, roofs[precision], bandwidth)
                 if place == 0:
                     axis.plot([at, at], [roof / 1e12, real / 1e12], color=PALETTE[number], linewidth=1)
-                hollow = {"markerfacecolor": CARD, "zorder": 2.5} if place else {"zorder": 3}
+                hollow = {"markerfacecolor": PAPER, "zorder": 2.5} if place else {"zorder": 3}
                 axis.plot([at], [real / 1e12], **look, **hollow)
             below = {"xytext": (0, -15), "textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 9}
             axis.annotate(name.replace(", ", "\n"), (at, min(reached.values()) / 1e12), color=PALETTE[number], **below)
@@ -239,7 +239,7 @@ def roofline(
         axis.set_ylabel("TFLOP/s of a GPU (log axis)")
         filled, hollow = roofs
         handles, labels = [], []
-        for label, face in ((filled, FAINT), (hollow, CARD)):
+        for label, face in ((filled, FAINT), (hollow, PAPER)):
             handles.append(
                 Line2D([], [], marker="o", linestyle="none", color=FAINT, markerfacecolor=face, markersize=8)
             )
@@ -248,14 +248,14 @@ def roofline(
     return figure
 
 
-def tables(rows: Sequence[tuple[str, float | None]], within: float, caption: str = "") -> Card:
+def tables(rows: Sequence[tuple[str, float | None]], within: float, caption: str = "") -> Figure:
     """Recomputed over published time of each line, with a band of ± `within`.
 
     Args:
         rows: (label, error of the recomputed time, None for a line that is the input).
     """
     with style():
-        figure, (axis,) = card(height=130 + 27 * len(rows), caption=caption)
+        figure, (axis,) = subplots(height=130 + 27 * len(rows), caption=caption)
         figure.subplots_adjust(left=306 / WIDTH)
         axis.axvspan(-100 * within, 100 * within, color=PALETTE[2], alpha=0.15, lw=0)
         axis.axvline(0, color=INK, linewidth=1)
@@ -280,7 +280,7 @@ def tables(rows: Sequence[tuple[str, float | None]], within: float, caption: str
     return figure
 
 
-def accuracy_and_time(lines: Sequence[tuple[str, str, float, float]], caption: str = "") -> Card:
+def accuracy_and_time(lines: Sequence[tuple[str, str, float, float]], caption: str = "") -> Figure:
     """Accuracy over time to train, one panel for each network.
 
     Args:
@@ -288,7 +288,7 @@ def accuracy_and_time(lines: Sequence[tuple[str, str, float, float]], caption: s
     """
     names = list(dict.fromkeys(network for _, network, _, _ in lines))
     with style():
-        figure, axes = card(height=380, columns=len(names), caption=caption)
+        figure, axes = subplots(height=380, columns=len(names), caption=caption)
         figure.subplots_adjust(left=66 / WIDTH, wspace=0.2)
         for number, (axis, name) in enumerate(zip(axes, names)):
             rows = [(minutes, top1, label) for label, network, minutes, top1 in lines if network == name]
@@ -315,10 +315,10 @@ def accuracy_and_time(lines: Sequence[tuple[str, str, float, float]], caption: s
 
 def log_axes(
     ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float], caption: str = ""
-) -> Card:
+) -> Figure:
     """Throughputs on two log axes; see `honest`."""
     with style():
-        figure, (axis,) = card(height=370, caption=caption)
+        figure, (axis,) = subplots(height=370, caption=caption)
         figure.subplots_adjust(left=66 / WIDTH)
         _throughputs(axis, ranks, curves, ideal)
         _both_log(axis)
@@ -329,14 +329,14 @@ def log_axes(
 
 def honest(
     ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float], caption: str = ""
-) -> Card:
+) -> Figure:
     """The same throughputs on linear axes and on two log axes.
 
     Args:
         curves: name → images/s, [ranks]; ideal: images/s with perfect scaling, [ranks].
     """
     with style():
-        figure, axes = card(height=370, columns=2, caption=caption)
+        figure, axes = subplots(height=370, columns=2, caption=caption)
         figure.subplots_adjust(left=66 / WIDTH, wspace=0.22)
         for axis in axes:
             _throughputs(axis, ranks, curves, ideal)
@@ -373,7 +373,7 @@ _MIN_S, _MAX_S = 6.0, 36_000.0  # of the axis
 def minute(
     ranks: np.ndarray, seconds: np.ndarray, perfect: np.ndarray, now: tuple[float, float], notes: Sequence[str],
     caption: str = "",
-) -> Card:  # fmt: skip
+) -> Figure:  # fmt: skip
     """Time to train over the number of GPUs, with the chosen place, and what it means in words. For sliders.
 
     Args:
@@ -399,7 +399,7 @@ def _on_axis(seconds: Sequence[float]) -> np.ndarray:
     return np.clip(seconds, _MIN_S, _MAX_S)
 
 
-def left_out(table: pd.DataFrame, caption: str = "") -> Card:
+def left_out(table: pd.DataFrame, caption: str = "") -> Figure:
     """Published efficiencies and what was predicted for them, a row for each system: of systems that were left out of
     the fit, and of systems that were added later.
 
@@ -408,7 +408,7 @@ def left_out(table: pd.DataFrame, caption: str = "") -> Card:
             recorded/leave_one_out.csv.
     """
     with style():
-        figure, axes = card(height=440, columns=2, caption=caption)
+        figure, axes = subplots(height=440, columns=2, caption=caption)
         figure.subplots_adjust(left=0.2, right=0.97, top=0.83, wspace=0.52)
         for axis, (test, title) in zip(axes, (("left out", "left out in turn"), ("added later", "added later"))):
             by_system = dict(list(table[table["test"] == test].groupby("system", sort=False)))

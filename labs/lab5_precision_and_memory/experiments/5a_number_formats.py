@@ -74,7 +74,7 @@ def plan_of_results(rates: dict[str, float]) -> list[dict]:
     return [{**setting, "seed": seed} for seed in SEEDS for setting in settings]
 
 
-def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:
     """The two figures, by the names of their files."""
     return {
         "number_formats": figures_5a.formats(table, caption),

@@ -130,6 +130,6 @@ def _form(form: tuple) -> dict[str, int]:
     return {"exponent": form[0], "mantissa": form[1]}
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """The map."""
     return figures_5b.bits_map(table, caption)

@@ -85,6 +85,6 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "slow_link.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Milliseconds a step by bits, a panel for each link."""
     return figures_5b.slow_link(table, caption)

@@ -79,6 +79,6 @@ def plan_of_results(rates: dict[str, float]) -> list[dict]:
     return [{**setting, "seed": seed, "use": "result"} for seed in SEEDS for setting in settings]
 
 
-def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:
     """The two figures, by the names of their files."""
     return {"pruning": figures_5d.pruned(table, caption), "pruning_grain": figures_5d.grains(table, caption)}

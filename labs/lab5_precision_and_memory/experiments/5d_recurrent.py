@@ -67,6 +67,6 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "recurrent.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """The four networks."""
     return figures_5d.recurrent(table, caption)

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from course_lib import precision, statistics
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Figure, powers_of_ten, style, subplots
 from labs.lab5_precision_and_memory.lessons.formats_5a import FORMATS
 
 DASHED = (0, (4, 3))
@@ -32,7 +32,7 @@ def powers(seen: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return found
 
 
-def histograms(shares: Mapping[str, np.ndarray], caption: str = "") -> Card:
+def histograms(shares: Mapping[str, np.ndarray], caption: str = "") -> Figure:
     """Shares of the powers of two, a panel for each kind of tensor and a line for each layer, with formats' ranges.
 
     Args:
@@ -69,7 +69,7 @@ def _ranges(panel: Panel, top: float) -> None:
         panel.canvas.text(x + 5, y, form.name, va="center", size=7)
 
 
-def along(table: pd.DataFrame, caption: str = "") -> Card:
+def along(table: pd.DataFrame, caption: str = "") -> Figure:
     """Shares that a cast to float16 makes 0, along a training.
 
     Args:
@@ -77,7 +77,7 @@ def along(table: pd.DataFrame, caption: str = "") -> Card:
     """
     kinds = list(dict.fromkeys(table["kind"]))
     with style():
-        figure, axes = card(height=360, columns=len(kinds), caption=caption)
+        figure, axes = subplots(height=360, columns=len(kinds), caption=caption)
         for axis, kind in zip(axes, kinds):
             for layer, rows in table[table["kind"] == kind].groupby("layer"):
                 look = {"color": PALETTE[layer % len(PALETTE)], "marker": MARKERS[layer % len(MARKERS)]}
@@ -91,10 +91,10 @@ def along(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def descents(paths: Mapping[str, Sequence[float]], caption: str = "") -> Card:
+def descents(paths: Mapping[str, Sequence[float]], caption: str = "") -> Figure:
     """A weight on its way to its target 1, by how it is kept: the distance by update."""
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         for number, (name, path) in enumerate(paths.items()):
             distance = np.maximum(np.abs(np.asarray(path) - 1), 1e-6)
             axis.plot(distance, color=PALETTE[number], label=name)
@@ -106,10 +106,10 @@ def descents(paths: Mapping[str, Sequence[float]], caption: str = "") -> Card:
     return figure
 
 
-def bounds(traces: Mapping[str, np.ndarray], bound: object, caption: str = "") -> Card:
+def bounds(traces: Mapping[str, np.ndarray], bound: object, caption: str = "") -> Figure:
     """Largest magnitudes of a tensor, and what was planned for, by update."""
     with style():
-        figure, axes = card(height=340, columns=len(traces), caption=caption)
+        figure, axes = subplots(height=340, columns=len(traces), caption=caption)
         for axis, (name, trace) in zip(axes, traces.items()):
             axis.plot(trace, color=PALETTE[0], linewidth=1, label="largest magnitude")
             planned = [bound([float(one) for one in trace[:update]]) for update in range(1, len(trace))]
@@ -166,13 +166,15 @@ def _losses(rows: pd.DataFrame) -> tuple[list[str], list[int]]:
     return names, [int(name.rpartition(" ")[2]) for name in names]
 
 
-def formats(table: pd.DataFrame, caption: str = "") -> Card:
+def formats(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `number_formats`, by way: validation loss beside that of float32, and test accuracy."""
     rows = table[table["use"] == "result"]
     losses, epochs = _losses(rows)
     plain = rows.loc[rows["way"] == "float32", losses].mean()
     with style():
-        figure, (left, right) = card(height=460, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (left, right) = subplots(
+            height=460, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)"
+        )
         for number, way in enumerate(dict.fromkeys(rows["way"])):
             values = rows.loc[rows["way"] == way, losses].mean()
             left.plot(epochs, values - plain, **_look(number), linewidth=1.2)
@@ -184,12 +186,14 @@ def formats(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def mixed_lars(table: pd.DataFrame, caption: str = "") -> Card:
+def mixed_lars(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `mixed_lars`, by way: validation loss by epoch, with intervals, and test accuracy."""
     rows = table[table["use"] == "result"]
     losses, epochs = _losses(rows)
     with style():
-        figure, (left, right) = card(height=460, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (left, right) = subplots(
+            height=460, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)"
+        )
         for number, (_, part) in enumerate(rows.groupby("way", sort=False)):
             means, halves = zip(*(statistics.mean(part[name]) for name in losses))
             at = np.array(epochs) + 0.12 * (number - 2.5)  # side by side
@@ -202,11 +206,11 @@ def mixed_lars(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def window(table: pd.DataFrame, caption: str = "") -> Card:
+def window(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `number_formats`: test accuracy by a static scale of the loss."""
     rows = window_means(table)
     with style():
-        figure, (axis,) = card(height=380, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (axis,) = subplots(height=380, caption=f"{caption} · bars: 95 % intervals (Student's t)")
         for number, (way, part) in enumerate(rows.groupby("way", sort=False)):
             part = part.sort_values("power")
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "capsize": 3}

@@ -10,7 +10,18 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, blank, card, style
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    empty_figure,
+    style,
+    subplots,
+)
 from course_lib.precision import smallest
 from labs.lab5_precision_and_memory.lessons import narrow_wire as wire
 
@@ -23,18 +34,18 @@ METHODS = {  # factor, way → words
     ("each", "twice"): "factors, rounded twice",
     ("each", "once"): "factors, rounded once",
 }
-SHADES = LinearSegmentedColormap.from_list("lost", [CARD, "#f3c9a5", "#d55e00", "#5e2a00"])
+SHADES = LinearSegmentedColormap.from_list("lost", [PAPER, "#f3c9a5", "#d55e00", "#5e2a00"])
 DARKEST = 20  # points that are lost
 
 
-def errors(table: pd.DataFrame, *, caption: str = "") -> Card:
+def errors(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The error of a mean by the number of ranks, and how many numbers a rank sends for it.
 
     Args:
         table: columns way, ranks, error (relative), numbers (sent by a rank for each of the gradient).
     """
     with style():
-        figure, (left, right) = card(height=360, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=360, columns=2, caption=caption)
         for number, (way, rows) in enumerate(table.groupby("way", sort=False)):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             left.plot(rows["ranks"], rows["error"], label=way, **look)
@@ -55,7 +66,7 @@ def errors(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def windows(panels: Mapping[str, Mapping[str, np.ndarray]], form: wire.Format, *, caption: str = "") -> Card:
+def windows(panels: Mapping[str, Mapping[str, np.ndarray]], form: wire.Format, *, caption: str = "") -> Figure:
     """Where the numbers of each tensor lie on a scale of octaves, against what a format holds.
 
     Args:
@@ -64,7 +75,7 @@ def windows(panels: Mapping[str, Mapping[str, np.ndarray]], form: wire.Format, *
     low, high = smallest(*form), wire.top(form)
     with style():
         names = list(next(iter(panels.values())))
-        figure, axes = card(height=130 + 34 * len(names), columns=len(panels), caption=caption)
+        figure, axes = subplots(height=130 + 34 * len(names), columns=len(panels), caption=caption)
         for axis, (title, tensors) in zip(axes, panels.items()):
             axis.axvspan(np.log2(low) - 1, np.log2(high), color=WINDOW, zorder=0)
             for place, numbers in enumerate(tensors.values()):
@@ -86,10 +97,10 @@ def windows(panels: Mapping[str, Mapping[str, np.ndarray]], form: wire.Format, *
     return figure
 
 
-def losses(runs: Mapping[str, Sequence[float]], *, title: str = "training loss", caption: str = "") -> Card:
+def losses(runs: Mapping[str, Sequence[float]], *, title: str = "training loss", caption: str = "") -> Figure:
     """The loss of each update, averaged over five; a training that broke off ends with a cross."""
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         longest = max(map(len, runs.values()))
         for number, (name, values) in enumerate(runs.items()):
             values = np.array(values, float)
@@ -154,7 +165,7 @@ def _plain(results: pd.DataFrame) -> pd.Series:
     return results[results["part"] == "float32"].set_index(["regime", "seed"])["test accuracy"]
 
 
-def bits_map(table: pd.DataFrame, caption: str = "") -> Card:
+def bits_map(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `gradient_bits`: points lost by format, a panel for each batch and method."""
     rows = against_float32(table)
     rows = rows[rows["part"] == "map"]
@@ -164,7 +175,7 @@ def bits_map(table: pd.DataFrame, caption: str = "") -> Card:
     height = 118 + len(regimes) * (44 + 28 * len(exponents))
     note = "points of test accuracy, less float32's; bold: its 95 % interval (t) leaves 0 out"
     with style():
-        figure = blank(height, " · ".join(part for part in (note, caption) if part))
+        figure = empty_figure(height, " · ".join(part for part in (note, caption) if part))
         grid = figure.subplots(len(regimes), len(methods), squeeze=False)
         for line, regime in zip(grid, regimes):
             for axis, (scale, way) in zip(line, methods):
@@ -189,7 +200,7 @@ def _draw_map(axis: Axes, rows: pd.DataFrame, exponents: list, mantissas: list) 
         dark = lost[y, x] > DARKEST / 2
         axis.text(
             x, y, _points(row["difference"]), ha="center", va="center", fontsize=8.5,
-            color=CARD if dark else INK if sure else FAINT, weight="bold" if sure else "normal",
+            color=PAPER if dark else INK if sure else FAINT, weight="bold" if sure else "normal",
         )  # fmt: skip
     axis.imshow(lost, cmap=SHADES, vmin=0, vmax=DARKEST, aspect="auto")
     axis.set_xticks(range(len(mantissas)), mantissas)
@@ -201,7 +212,7 @@ def _points(difference: float) -> str:
     return f"{difference:+.{1 if abs(difference) < 9.95 else 0}f}".replace("-", "−")
 
 
-def differences(panels: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
+def differences(panels: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
     """Points of test accuracy less float32's, with their intervals.
 
     Args:
@@ -210,7 +221,7 @@ def differences(panels: Mapping[str, pd.DataFrame], *, caption: str = "") -> Car
     with style():
         tallest = max(map(len, panels.values()))
         height = 120 + 34 * tallest
-        figure, axes = card(height=height, columns=len(panels), caption=caption)
+        figure, axes = subplots(height=height, columns=len(panels), caption=caption)
         for axis, (title, rows) in zip(axes, panels.items()):
             places = np.arange(len(rows))
             axis.axvline(0, color=FAINT, linestyle=DASHED, linewidth=1.2)
@@ -224,12 +235,12 @@ def differences(panels: Mapping[str, pd.DataFrame], *, caption: str = "") -> Car
     return figure
 
 
-def slow_link(table: pd.DataFrame, caption: str = "") -> Card:
+def slow_link(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `slow_link`: milliseconds a step by bits, a panel for each link."""
     caption = " · ".join(part for part in ("median; whiskers: fastest and slowest tenth", caption) if part)
     links = list(dict.fromkeys(table["link"]))
     with style():
-        figure, axes = card(height=340, columns=len(links), caption=caption)
+        figure, axes = subplots(height=340, columns=len(links), caption=caption)
         for axis, link in zip(axes, links):
             rows = table[table["link"] == link]
             places = np.arange(len(rows))

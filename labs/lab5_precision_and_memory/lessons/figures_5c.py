@@ -13,7 +13,7 @@ from matplotlib.ticker import LogLocator, MultipleLocator
 
 from course_lib import statistics
 from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
 from labs.lab5_precision_and_memory.lessons.counted_chain import Call, fewest, halved
 from labs.lab5_precision_and_memory.lessons.offload import Timeline
 
@@ -22,14 +22,14 @@ DASHED = (0, (4, 3))
 PARTS = {"weights": PALETTE[0], "state": PALETTE[5], "gradients": PALETTE[4], "activations": PALETTE[2]}
 
 
-def step(profiles: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
+def step(profiles: Mapping[str, pd.DataFrame], *, caption: str = "") -> Figure:
     """What is in memory over a training step: counted by kind, as areas, and measured, as a line.
 
     Args:
         profiles: title → as from `peaks.step`, a panel each.
     """
     with style():
-        figure, axes = card(height=390, columns=len(profiles), caption=caption)
+        figure, axes = subplots(height=390, columns=len(profiles), caption=caption)
         for axis, (title, rows) in zip(axes, profiles.items()):
             at = np.arange(len(rows))
             parts = [rows[part] / MB for part in PARTS]
@@ -50,14 +50,14 @@ def step(profiles: Mapping[str, pd.DataFrame], *, caption: str = "") -> Card:
     return figure
 
 
-def by_depth(table: pd.DataFrame, *, caption: str = "") -> Card:
+def by_depth(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Peak memory of a densely connected network by its depth.
 
     Args:
         table: columns depth, and one of bytes for each way to keep its inputs.
     """
     with style():
-        figure, (left, right) = card(height=370, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=370, columns=2, caption=caption)
         for number, way in enumerate(column for column in table if column != "depth"):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             left.plot(table["depth"], table[way] / MB, **look, label=way)
@@ -77,21 +77,21 @@ def by_depth(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def schedules(runs: Mapping[str, Sequence[Call]], *, caption: str = "") -> Card:
+def schedules(runs: Mapping[str, Sequence[Call]], *, caption: str = "") -> Figure:
     """Which layer is at work in which call, and which inputs are kept meanwhile: time to the right, a panel each.
 
     Args:
         runs: title → `Chain.calls`.
     """
     with style():
-        figure, axes = card(height=400, columns=len(runs), caption=caption)
+        figure, axes = subplots(height=400, columns=len(runs), caption=caption)
         for axis, (title, calls) in zip(axes, runs.items()):
             layers = 1 + max(call.layer for call in calls)
             picture = np.zeros((layers, len(calls)), int)
             for time, call in enumerate(calls):
                 picture[list(call.kept), time] = 1
                 picture[call.layer, time] = 2 if call.kind == "forward" else 3
-            colours = ListedColormap([CARD, "#d9d9d4", PALETTE[0], PALETTE[1]])
+            colours = ListedColormap([PAPER, "#d9d9d4", PALETTE[0], PALETTE[1]])
             axis.imshow(
                 picture, cmap=colours, vmin=0, vmax=3, aspect="auto", origin="lower", interpolation="nearest",
                 extent=(0, len(calls), -0.5, layers - 0.5),
@@ -107,7 +107,7 @@ def schedules(runs: Mapping[str, Sequence[Call]], *, caption: str = "") -> Card:
     return figure
 
 
-def trade(points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = "") -> Card:
+def trade(points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = "") -> Figure:
     """Forward calls against arrays kept, both axes logarithmic; as lines the fewest, and those of halves.
 
     Args:
@@ -117,7 +117,7 @@ def trade(points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = 
     kept = np.arange(1, layers)
     curves = {"the fewest possible": fewest, "always half-way": halved}
     with style():
-        figure, (axis,) = card(height=390, caption=caption)
+        figure, (axis,) = subplots(height=390, caption=caption)
         for number, (name, forwards) in enumerate(curves.items()):
             look = {"color": INK if number == 0 else FAINT, "linestyle": "-" if number == 0 else DASHED}
             axis.plot(kept, [forwards(layers, int(arrays)) for arrays in kept], **look, linewidth=1.5, label=name)
@@ -139,7 +139,7 @@ def trade(points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = 
 _LANES = {"computes": ("forward", "backward"), "to the host": ("out",), "from the host": ("back",)}
 
 
-def offload(step: Timeline, names: Sequence[str], *, caption: str = "") -> Card:
+def offload(step: Timeline, names: Sequence[str], *, caption: str = "") -> Figure:
     """A step with moved inputs over time: who is at work, and the activations on the device.
 
     Args:
@@ -162,7 +162,7 @@ def offload(step: Timeline, names: Sequence[str], *, caption: str = "") -> Card:
                      PALETTE[0] if span.kind == "forward" else PALETTE[1] if span.kind == "backward" else PALETTE[2])
                     for span in spans
                 ],
-                edge=CARD, linewidth=0.7,
+                edge=PAPER, linewidth=0.7,
             )  # fmt: skip
         room = Panel(canvas, (116, 70, 752, 140), (0, end), (0, 1.12 * step.peak / GB))
         room.axes(
@@ -191,14 +191,14 @@ def _round_ticks(end: float) -> list[float]:
     return [float(tick) for tick in np.arange(0, end * 1.0001, unit * power)]
 
 
-def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
+def shares(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Bytes for each weight on a rank, by number of ranks and stage: stacked bars.
 
     Args:
         table: columns ranks, stage, weights, gradients, state (bytes for each weight).
     """
     with style():
-        figure, axes = card(height=370, columns=table["stage"].nunique(), caption=caption)
+        figure, axes = subplots(height=370, columns=table["stage"].nunique(), caption=caption)
         for axis, (stage, rows) in zip(axes, table.groupby("stage")):
             bottom, at = np.zeros(len(rows)), np.arange(len(rows))
             for part in ("weights", "gradients", "state"):
@@ -222,7 +222,7 @@ def shares(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def rates(table: pd.DataFrame, *, caption: str = "") -> Card:
+def rates(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """LARS's rate of each layer on each rank, over the rate of the serial run, by where the norms are taken.
 
     Args:
@@ -231,7 +231,7 @@ def rates(table: pd.DataFrame, *, caption: str = "") -> Card:
     places = list(dict.fromkeys(table["place"]))
     layers = list(dict.fromkeys(table["layer"]))
     with style():
-        figure, axes = card(height=370, columns=len(places), caption=caption)
+        figure, axes = subplots(height=370, columns=len(places), caption=caption)
         for axis, place in zip(axes, places):
             axis.axhline(1, color=INK, linewidth=1.2)
             rows = table[table["place"] == place]
@@ -254,7 +254,7 @@ def rates(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def recompute(table: pd.DataFrame, counted: pd.DataFrame, *, caption: str = "") -> Card:
+def recompute(table: pd.DataFrame, counted: pd.DataFrame, *, caption: str = "") -> Figure:
     """The recorded experiment `recompute`: peak memory and seconds of a step, with and without recomputing, by depth.
 
     Args:
@@ -263,7 +263,7 @@ def recompute(table: pd.DataFrame, counted: pd.DataFrame, *, caption: str = "") 
     """
     caption = f"dots: runs; bars: mean, 95 % interval (t); dashed: counted · {caption}"
     with style():
-        figure, (left, right) = card(height=390, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=390, columns=2, caption=caption)
         for number, (again, label) in enumerate(((False, "everything kept"), (True, "each block recomputed"))):
             rows = table[table["recompute"] == again]
             look = {"color": PALETTE[number]}

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 
 from course_lib import statistics
 from course_lib.notebook import sweep
-from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Figure, powers_of_ten, style, subplots
 from labs.lab5_precision_and_memory.lessons import activations, sparse_regression
 
 DASHED = (0, (4, 3))
@@ -27,14 +27,14 @@ LABELS = {
 GRAIN_WAYS = {"at once": "single weights", "rows": "rows of three", "filters": "filters"}
 
 
-def zeros(table: pd.DataFrame, *, caption: str = "") -> Card:
+def zeros(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The share of zeros along a training, a panel for each kind and a line for each block.
 
     Args:
         table: columns updates, block, kind, zeros.
     """
     with style():
-        figure, axes = card(height=360, columns=3, caption=caption)
+        figure, axes = subplots(height=360, columns=3, caption=caption)
         for axis, kind in zip(axes, activations.KINDS):
             for block, rows in table[table["kind"] == kind].groupby("block"):
                 look = {"color": PALETTE[block - 1], "marker": MARKERS[block - 1], "markersize": 5}
@@ -48,7 +48,7 @@ def zeros(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def race(table: pd.DataFrame, *, caption: str = "") -> Card:
+def race(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Milliseconds of a product by the density of its left factor.
 
     Args:
@@ -61,7 +61,7 @@ def race(table: pd.DataFrame, *, caption: str = "") -> Card:
         "rows": "whole rows left out",
     }
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         for number, (way, name) in enumerate(names.items()):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5}
             axis.plot(table["density"], 1_000 * table[way], **look, label=name)
@@ -76,7 +76,7 @@ def race(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def schedules(ways: Mapping[str, Callable], *, caption: str = "") -> Card:
+def schedules(ways: Mapping[str, Callable], *, caption: str = "") -> Figure:
     """The share that is pruned by update, and the error on each of the small problems, by schedule.
 
     Args:
@@ -84,7 +84,7 @@ def schedules(ways: Mapping[str, Callable], *, caption: str = "") -> Card:
     """
     updates, final = sparse_regression.UPDATES, sparse_regression.FINAL
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         for number, (name, share) in enumerate(ways.items()):
             look = {"color": PALETTE[number], "label": name}
             left.plot([share(update, updates, final) for update in range(updates)], **look)
@@ -135,11 +135,11 @@ def matching_bytes(table: pd.DataFrame, way: str, density: float) -> float:
     return min(sizes)
 
 
-def pruned(table: pd.DataFrame, caption: str = "") -> Card:
+def pruned(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `pruning`: test accuracy by the share that stays, single weights."""
     rows = summary(table, ["way", "density"])
     with style():
-        figure, (axis,) = card(height=400, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (axis,) = subplots(height=400, caption=f"{caption} · bars: 95 % intervals (Student's t)")
         _dense(axis, rows)
         for number, (way, name) in enumerate(LABELS.items()):
             _curve(axis, rows[rows["way"] == way], "density", number, name)
@@ -150,12 +150,14 @@ def pruned(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def grains(table: pd.DataFrame, caption: str = "") -> Card:
+def grains(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `pruning`: accuracy of three grains, by density and by bytes with indices."""
     rows = summary(table, ["way", "density"])
     rows["kilobytes"] = [kept_bytes(way, density) / 1_000 for way, density in zip(rows["way"], rows["density"])]
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (left, right) = subplots(
+            height=400, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)"
+        )
         for axis, x in ((left, "density"), (right, "kilobytes")):
             _dense(axis, rows)
             for number, (way, name) in enumerate(GRAIN_WAYS.items()):
@@ -190,12 +192,12 @@ def live_weights(density: float) -> int:
     return 9 * (first * inputs + second * first)
 
 
-def recurrent(table: pd.DataFrame, caption: str = "") -> Card:
+def recurrent(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `recurrent`: a dot for each seed and the interval of the mean, by network."""
     rows = summary(table, ["network"])
     results = table[table["use"] == "result"]
     with style():
-        figure, (axis,) = card(height=340, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (axis,) = subplots(height=340, caption=f"{caption} · bars: 95 % intervals (Student's t)")
         for number, (name, mean, half) in enumerate(rows.itertuples(index=False)):
             values = results.loc[results["network"] == name, "test accuracy"]
             axis.plot(values, [number - 0.16] * len(values), ".", color=PALETTE[number], alpha=0.6)

@@ -72,6 +72,6 @@ def common(problem: ratings.Sparse) -> float:
     return float(((touched / problem.examples) ** 2).sum())
 
 
-def picture(table: pd.DataFrame, caption: str) -> plots.Card:
+def picture(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Updates a second by problem and way, and what is lost by overlap."""
     return figures_6a.hogwild(table, caption)

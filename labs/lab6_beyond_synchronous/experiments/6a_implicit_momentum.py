@@ -66,6 +66,6 @@ def main(folder: Path) -> None:
     figure.savefig(folder / "implicit_momentum.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Test loss by momentum, and the best momentum beside the theory's."""
     return figures_6a.momenta(table, caption)

@@ -87,6 +87,6 @@ def plan_of_tuning() -> list[dict]:
     ]
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Test accuracy by workers."""
     return figures_6a.staleness(table, caption)

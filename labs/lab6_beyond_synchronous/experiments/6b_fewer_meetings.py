@@ -97,7 +97,7 @@ def plan_of_results(chosen: list[dict]) -> list[dict]:
     return [{**setting, "seed": seed, "use": "result"} for setting in chosen for seed in SEEDS]
 
 
-def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:
     """Updates to the target by period, and by the number of ranks that gossip."""
     return {
         "fewer_meetings": figures_6b.updates_to_target(table, caption=caption),

@@ -61,6 +61,6 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "meetings_wire.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Milliseconds an update by period, a line for each link."""
     return figures_6b.seconds(table, caption=caption)

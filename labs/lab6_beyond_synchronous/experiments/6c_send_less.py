@@ -83,7 +83,7 @@ def plan_of_results(chosen: list[dict]) -> list[dict]:
     return [{**setting, "seed": seed, "use": "result"} for setting in chosen for seed in SEEDS]
 
 
-def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Card]:
+def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:
     """Accuracy by the bytes of an update; and the ladder from no memory to deep gradient compression."""
     return {
         "send_less": figures_6c.by_bytes(table, caption=caption),

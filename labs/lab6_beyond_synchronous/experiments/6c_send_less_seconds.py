@@ -83,6 +83,6 @@ def main(folder: Path) -> None:
     draw(table, caption).savefig(folder / "send_less_seconds.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Milliseconds a step by way, a panel for each link."""
     return figures_6c.seconds(table, caption=caption)

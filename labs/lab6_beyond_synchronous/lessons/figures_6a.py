@@ -9,7 +9,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, powers_of_ten, style, subplots
 from course_lib.notebook.sweep import summary
 from labs.lab6_beyond_synchronous.lessons.staleness import explicit
 
@@ -24,7 +24,7 @@ WAYS = {  # of the experiment `staleness`: way, momentum → what the figure cal
 LENGTHS = {"asynchronous": "4,000 batches", "long": "16,000 batches"}
 
 
-def timeline(logs: Mapping[str, pd.DataFrame], seconds: float = 0.5, *, caption: str = "") -> Card:
+def timeline(logs: Mapping[str, pd.DataFrame], seconds: float = 0.5, *, caption: str = "") -> Figure:
     """What the workers do in the first `seconds`, a panel for each log: a bar from reading to handing in, then waiting.
 
     In each bar stands the gradient's staleness.
@@ -33,7 +33,7 @@ def timeline(logs: Mapping[str, pd.DataFrame], seconds: float = 0.5, *, caption:
         logs: title → as `parameter_server.Outcome.log`.
     """
     with style():
-        figure, axes = card(height=150 + 110 * len(logs), caption=caption)
+        figure, axes = subplots(height=150 + 110 * len(logs), caption=caption)
         axes[0].remove()
         axes = figure.subplots(len(logs), 1, sharex=True, squeeze=False)[:, 0]
         for axis, (title, log) in zip(axes, logs.items()):
@@ -57,14 +57,14 @@ def timeline(logs: Mapping[str, pd.DataFrame], seconds: float = 0.5, *, caption:
     return figure
 
 
-def paths(simulated: np.ndarray, yours: np.ndarray, title: str, *, caption: str = "") -> Card:
+def paths(simulated: np.ndarray, yours: np.ndarray, title: str, *, caption: str = "") -> Figure:
     """Paths of w by update: some runs, their mean, and what the learner's momentum and rate give.
 
     Args:
         simulated: [runs, updates + 1]; yours: [updates + 1].
     """
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         for run in simulated[:20]:
             axis.plot(run, color=FAINT, linewidth=0.5, alpha=0.5)
         axis.plot(simulated.mean(0), color=PALETTE[0], linewidth=3, label=f"mean of {len(simulated):,} runs")
@@ -79,10 +79,10 @@ def paths(simulated: np.ndarray, yours: np.ndarray, title: str, *, caption: str 
     return figure
 
 
-def untuned(workers: Sequence[int], losses: Mapping[str, Sequence[float]], *, caption: str = "") -> Card:
+def untuned(workers: Sequence[int], losses: Mapping[str, Sequence[float]], *, caption: str = "") -> Figure:
     """The loss by number of workers, a line for each rate's name; what diverged is drawn at the upper edge."""
     with style():
-        figure, (axis,) = card(height=340, caption=caption)
+        figure, (axis,) = subplots(height=340, caption=caption)
         for number, (name, found) in enumerate(losses.items()):
             look = {"color": PALETTE[number], "marker": MARKERS[number]}
             axis.plot(workers, np.minimum(found, 10), **look, label=name)
@@ -131,11 +131,13 @@ def best_rates(table: pd.DataFrame, way: str, momentum: float = 0.0) -> pd.Serie
     return rows.groupby("workers")["rate"].first()
 
 
-def staleness(table: pd.DataFrame, caption: str = "") -> Card:
+def staleness(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `staleness`: test accuracy by workers, and what a longer training makes of the loss."""
     rows = summary(table, ["way", "workers", "momentum"], "test accuracy")
     with style():
-        figure, (left, right) = card(height=420, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (left, right) = subplots(
+            height=420, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)"
+        )
         for number, ((way, momentum), name) in enumerate(WAYS.items()):
             part = rows[(rows["way"] == way) & (rows["momentum"] == momentum)]
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "capsize": 3}
@@ -158,11 +160,11 @@ def staleness(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def by_staleness(table: pd.DataFrame, caption: str = "") -> Card:
+def by_staleness(table: pd.DataFrame, caption: str = "") -> Figure:
     """Test accuracy and the chosen rate by workers: the same rate for all gradients, and rates by staleness."""
     rows = summary(table[table["momentum"] == 0], ["way", "workers"], "test accuracy")
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         for number, (way, name) in enumerate({"asynchronous": "the same for all", "aware": "by staleness"}.items()):
             part = rows[(rows["way"] == way) & (rows["workers"] > 1)]
             look = {"color": PALETTE[(0, 3)[number]], "marker": MARKERS[number], "markersize": 5}
@@ -195,12 +197,14 @@ def best_momenta(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def momenta(table: pd.DataFrame, caption: str = "") -> Card:
+def momenta(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `implicit_momentum`: the loss by momentum, and the best momentum beside the theory's."""
     rows = summary(table, ["workers", "momentum"], "test loss")
     best = best_momenta(table)
     with style():
-        figure, (left, right) = card(height=420, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (left, right) = subplots(
+            height=420, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)"
+        )
         for number, (workers, part) in enumerate(rows.groupby("workers")):
             part = part.sort_values("momentum")
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "capsize": 3}
@@ -242,12 +246,14 @@ def speeds(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def hogwild(table: pd.DataFrame, caption: str = "") -> Card:
+def hogwild(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `hogwild`: speeds by problem and way, and the share that is lost by overlap."""
     ratios = speeds(table)
     overlap = table[table["part"] == "overlap"]
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (left, right) = subplots(
+            height=400, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)"
+        )
         problems = list(pd.unique(ratios["problem"]))
         for number, (way, part) in enumerate(ratios.groupby("way", sort=False)):
             places = np.arange(len(problems)) + (number - 0.5) * 0.36

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 from labs.lab6_beyond_synchronous.lessons.local_sgd import RANKS, TARGET
 
 BY = ["way", "period", "ranks", "momentum", "pull", "own classes"]
@@ -60,13 +60,13 @@ def seconds_to_target(table: pd.DataFrame, wire: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def updates_to_target(table: pd.DataFrame, *, caption: str = "") -> Card:
+def updates_to_target(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The recorded experiment `fewer_meetings` on 16 ranks: updates by period, and accuracies with own classes."""
     rows = summary(table)
     rows = rows[(rows["way"] == "local") & (rows["ranks"] == RANKS) & (rows["momentum"] == 0)]
     own = rows["own classes"].astype(bool)
     with style():
-        figure, (left, right) = card(
+        figure, (left, right) = subplots(
             height=400, columns=2, caption=f"{caption} · {RANKS} ranks · bars: 95 % intervals (Student's t)"
         )
         part = rows[~own].sort_values("period")
@@ -89,12 +89,12 @@ def updates_to_target(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def by_ranks(table: pd.DataFrame, *, caption: str = "") -> Card:
+def by_ranks(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The recorded experiment `fewer_meetings`: gossip and the mean of all after every update, by number of ranks."""
     rows = summary(table)
     rows = rows[(rows["period"] == 1) & rows["way"].isin(GOSSIP) & (rows["ranks"] > 2)].sort_values("ranks")
     with style():
-        figure, axes = card(height=400, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, axes = subplots(height=400, columns=2, caption=f"{caption} · bars: 95 % intervals (Student's t)")
         for axis, own in zip(axes, (False, True)):
             for number, (way, name) in enumerate(GOSSIP.items()):
                 part = rows[(rows["way"] == way) & (rows["own classes"].astype(bool) == own)]
@@ -117,10 +117,10 @@ def by_ranks(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def seconds(table: pd.DataFrame, *, caption: str = "") -> Card:
+def seconds(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The recorded experiment `meetings_wire`: milliseconds an update by period, a line for each link."""
     with style():
-        figure, (axis,) = card(height=360, caption=f"{caption} · median; bars: fastest and slowest tenth")
+        figure, (axis,) = subplots(height=360, caption=f"{caption} · median; bars: fastest and slowest tenth")
         computing = 1e3 * table["computing"].median()
         axis.axhline(computing, color=FAINT, linestyle=DASHED, linewidth=1.2)
         axis.text(0.9, computing, "computing alone", color=FAINT, fontsize=9.5, va="bottom")
@@ -143,7 +143,7 @@ def seconds(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def consensus(runs: Mapping[str, Sequence[float]], foretold: Mapping[str, float], *, caption: str = "") -> Card:
+def consensus(runs: Mapping[str, Sequence[float]], foretold: Mapping[str, float], *, caption: str = "") -> Figure:
     """The distance to consensus after each round of gossip, and the slope that was foretold (dashed).
 
     Args:
@@ -151,7 +151,7 @@ def consensus(runs: Mapping[str, Sequence[float]], foretold: Mapping[str, float]
         foretold: name → the factor by which each round should shrink the distance.
     """
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         for number, (name, values) in enumerate(runs.items()):
             rounds, colour = np.arange(len(values)), PALETTE[number]
             axis.plot(rounds, values, color=colour)

@@ -9,7 +9,18 @@ import pandas as pd
 from matplotlib.ticker import MaxNLocator
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    powers_of_ten,
+    style,
+    subplots,
+)
 
 DASHED = (0, (4, 3))
 FAMILIES = {  # ways that a line joins → name, colour, marker, which end it stands at, and how far off in points
@@ -53,11 +64,11 @@ def ahead(table: pd.DataFrame, ours: tuple[str, float], theirs: tuple[str, float
     return 100 * mean, 100 * half
 
 
-def by_bytes(table: pd.DataFrame, *, caption: str = "") -> Card:
+def by_bytes(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The recorded experiment `send_less`: accuracy by the bytes that a rank sends in an update."""
     rows = summary(table)
     with style():
-        figure, (axis,) = card(height=440, caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, (axis,) = subplots(height=440, caption=f"{caption} · bars: 95 % intervals (Student's t)")
         dense = rows[rows["way"] == "dense"].iloc[0]
         axis.axhspan(dense["mean"] - dense["half"], dense["mean"] + dense["half"], color=FAINT, alpha=0.15, linewidth=0)
         axis.axhline(dense["mean"], color=FAINT, linestyle=DASHED, linewidth=1.2)
@@ -65,7 +76,7 @@ def by_bytes(table: pd.DataFrame, *, caption: str = "") -> Card:
         for way, (name, colour, marker, end, aside) in FAMILIES.items():
             part = rows[rows["way"] == way].sort_values("bytes")
             look = {"color": PALETTE[colour], "marker": MARKERS[marker], "markersize": 7, "capsize": 3}
-            face = {"markerfacecolor": CARD} if way.endswith("nothing kept") else {}
+            face = {"markerfacecolor": PAPER} if way.endswith("nothing kept") else {}
             axis.errorbar(part["bytes"], part["mean"], part["half"], **look, **face)
             place = part.iloc[-1 if end else 0]
             axis.annotate(
@@ -82,13 +93,15 @@ def by_bytes(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def ladder(table: pd.DataFrame, *, caption: str = "") -> Card:
+def ladder(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The recorded experiment `send_less`: from no memory to deep gradient compression, a panel for each ratio."""
     rows = summary(table)
     dense = rows[rows["way"] == "dense"].iloc[0]
     ratios = sorted(rows.loc[rows["way"].isin(LADDER), "amount"].unique(), reverse=True)
     with style():
-        figure, axes = card(height=360, columns=len(ratios), caption=f"{caption} · bars: 95 % intervals (Student's t)")
+        figure, axes = subplots(
+            height=360, columns=len(ratios), caption=f"{caption} · bars: 95 % intervals (Student's t)"
+        )
         for axis, ratio in zip(axes, ratios):
             part = rows[rows["amount"] == ratio].set_index("way").loc[list(LADDER)]
             places = np.arange(len(part))
@@ -105,10 +118,10 @@ def ladder(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def losses(runs: Mapping[str, Sequence[float]], *, caption: str = "", every: int = 10) -> Card:
+def losses(runs: Mapping[str, Sequence[float]], *, caption: str = "", every: int = 10) -> Figure:
     """The loss of each update, smoothed over `every`, of some trainings."""
     with style():
-        figure, (axis,) = card(height=360, caption=f"{caption} · mean of {every} updates" if caption else "")
+        figure, (axis,) = subplots(height=360, caption=f"{caption} · mean of {every} updates" if caption else "")
         for number, (name, values) in enumerate(runs.items()):
             values = np.asarray(values)[: len(values) // every * every].reshape(-1, every).mean(1)
             look = {"color": PALETTE[number % len(PALETTE)], "label": name}
@@ -122,14 +135,14 @@ def losses(runs: Mapping[str, Sequence[float]], *, caption: str = "", every: int
     return figure
 
 
-def union(table: pd.DataFrame, *, caption: str = "") -> Card:
+def union(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The share of positions that at least one rank sends, by the number of ranks, a line for each ratio.
 
     Args:
         table: columns ranks, ratio, union.
     """
     with style():
-        figure, (axis,) = card(height=340, caption=caption)
+        figure, (axis,) = subplots(height=340, caption=caption)
         for number, (ratio, rows) in enumerate(table.groupby("ratio", sort=False)):
             axis.plot(rows["ranks"], rows["union"], color=PALETTE[number], marker=MARKERS[number])
             told = f"each sends 1 of {1 / ratio:,.0f}"
@@ -150,14 +163,14 @@ def union(table: pd.DataFrame, *, caption: str = "") -> Card:
 
 def costs(
     curves: Mapping[str, Sequence[float]], ranks: Sequence[int], dense: Sequence[float], *, caption: str = ""
-) -> Card:
+) -> Figure:
     """Seconds of all-gathers by the number of ranks, beside the dense all-reduce.
 
     Args:
         curves: name → seconds, one for each of `ranks`.
     """
     with style():
-        figure, (axis,) = card(height=360, caption=caption)
+        figure, (axis,) = subplots(height=360, caption=caption)
         axis.plot(ranks, dense, color=INK, linestyle=DASHED)
         axis.annotate("dense, ring", (ranks[0], dense[0]), (0, 16), textcoords="offset points", color=INK, fontsize=9.5)
         for number, (name, seconds) in enumerate(curves.items()):
@@ -176,12 +189,12 @@ def costs(
     return figure
 
 
-def seconds(table: pd.DataFrame, *, caption: str = "") -> Card:
+def seconds(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """The recorded experiment `send_less_seconds`: milliseconds a step by way, a panel for each link."""
     caption = " · ".join(part for part in ("median; whiskers: fastest and slowest tenth", caption) if part)
     links = list(dict.fromkeys(table["link"]))
     with style():
-        figure, axes = card(height=400, columns=len(links), caption=caption)
+        figure, axes = subplots(height=400, columns=len(links), caption=caption)
         for axis, link in zip(axes, links):
             rows = table[table["link"] == link]
             places = np.arange(len(rows))

@@ -38,6 +38,6 @@ def main(folder: Path) -> None:
     )
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Blocks, and lanes."""
     return figures_7c.products(table, caption)

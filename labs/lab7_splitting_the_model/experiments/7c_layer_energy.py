@@ -40,6 +40,6 @@ def main(folder: Path) -> None:
     draw(table, f"{WIDTH} inputs, {WIDTH} outputs, 64 bits · counted").savefig(folder / "layer_energy.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """A panel for each order."""
     return figures_7c.energy(table, caption)

@@ -37,6 +37,6 @@ def main(folder: Path) -> None:
     )
 
 
-def draw(table: pd.DataFrame, caches: dict[str, int], caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caches: dict[str, int], caption: str) -> plots.Figure:
     """Latency and bandwidth."""
     return figures_7c.hierarchy(table, caches, caption)

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Card, card, powers_of_ten, style
+from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Figure, powers_of_ten, style, subplots
 from labs.lab7_splitting_the_model.lessons.wire_words import PLANS, SIZES
 
 NAMES = {"data": "data, 4 × 1", "tensor": "tensor, 1 × 4", "both": "both, 2 × 2"}
@@ -37,13 +37,13 @@ def gains(table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found, index=["mean", "half"]).T
 
 
-def balance(table: pd.DataFrame, caption: str = "") -> Card:
+def balance(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `experts`: dropped images, the fullest expert's share, and the test accuracy."""
     found = summary(table)
     gated = found.drop("one expert").sort_index(key=lambda names: names.str.split().str[1].astype(float))
     places = np.arange(len(gated))
     with style():
-        figure, axes = card(height=360, columns=3, caption=f"{caption} · bars: 95 % (Student's t)")
+        figure, axes = subplots(height=360, columns=3, caption=f"{caption} · bars: 95 % (Student's t)")
         titles = {
             "dropped": "dropped in the last epoch, %", "fullest": "share of the fullest expert, %",
             "test accuracy": "test accuracy, %",
@@ -66,7 +66,7 @@ def balance(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def plans(words: Callable, counted: pd.DataFrame, caption: str = "") -> Card:
+def plans(words: Callable, counted: pd.DataFrame, caption: str = "") -> Figure:
     """Numbers that a rank sends by tokens of a step: the learner's function as lines, what was counted as dots.
 
     Args:
@@ -74,7 +74,7 @@ def plans(words: Callable, counted: pd.DataFrame, caption: str = "") -> Card:
     """
     tokens = np.geomspace(16, 4096, 100)
     with style():
-        figure, (axis,) = card(height=420, caption=caption)
+        figure, (axis,) = subplots(height=420, caption=caption)
         figure.subplots_adjust(right=1 - 150 / WIDTH, left=76 / WIDTH)
         for number, (plan, ranks) in enumerate(PLANS.items()):
             line = [words(some, SIZES, *ranks) for some in tokens]

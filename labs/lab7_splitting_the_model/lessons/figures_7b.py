@@ -9,7 +9,18 @@ import pandas as pd
 from matplotlib.patches import Rectangle
 
 from course_lib import statistics
-from course_lib.notebook.plots.style import CARD, FAINT, INK, MARKERS, PALETTE, WIDTH, Card, blank, card, style
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    empty_figure,
+    style,
+    subplots,
+)
 from course_lib.parallel import schedules
 
 DASHED = (0, (4, 3))
@@ -22,7 +33,7 @@ WAYS = {
 STAGES = (1, 2, 4, 8)
 
 
-def timelines(runs: Mapping[str, schedules.Run], *, caption: str = "", unit: str = "forward passes") -> Card:
+def timelines(runs: Mapping[str, schedules.Run], *, caption: str = "", unit: str = "forward passes") -> Figure:
     """What each stage does when, a panel for each run, on one axis of time.
 
     Args:
@@ -31,7 +42,7 @@ def timelines(runs: Mapping[str, schedules.Run], *, caption: str = "", unit: str
     with style():
         rows = [run.stages for run in runs.values()]
         height = 118 + sum(24 * count + 44 for count in rows)
-        figure = blank(height, caption)
+        figure = empty_figure(height, caption)
         axes = np.atleast_1d(figure.subplots(len(runs), 1, sharex=True, gridspec_kw={"height_ratios": rows}))
         bottom = 76 if caption else 48
         figure.subplots_adjust(
@@ -43,7 +54,7 @@ def timelines(runs: Mapping[str, schedules.Run], *, caption: str = "", unit: str
                 width = span.end - span.start
                 colour = FORWARD if span.kind == "F" else BACKWARD
                 box = Rectangle(
-                    (span.start, span.stage - 0.42), width, 0.84, facecolor=colour, edgecolor=CARD, linewidth=0.6
+                    (span.start, span.stage - 0.42), width, 0.84, facecolor=colour, edgecolor=PAPER, linewidth=0.6
                 )
                 axis.add_patch(box)
                 if width > max(r.seconds for r in runs.values()) / 45:
@@ -60,14 +71,14 @@ def timelines(runs: Mapping[str, schedules.Run], *, caption: str = "", unit: str
     return figure
 
 
-def plan(seconds: Sequence[float], ways: Mapping[str, Sequence[int]], *, caption: str = "") -> Card:
+def plan(seconds: Sequence[float], ways: Mapping[str, Sequence[int]], *, caption: str = "") -> Figure:
     """How plans cut a list of layers: a bar for each stage, of its layers.
 
     Args:
         seconds: of each layer. ways: name → the cuts, see the exercise `cuts`.
     """
     with style():
-        figure, axes = card(height=330, columns=len(ways), caption=caption)
+        figure, axes = subplots(height=330, columns=len(ways), caption=caption)
         highest = 0.0
         for axis, (name, cuts) in zip(axes, ways.items()):
             ends = [0, *cuts, len(seconds)]
@@ -75,7 +86,7 @@ def plan(seconds: Sequence[float], ways: Mapping[str, Sequence[int]], *, caption
             for stage, (first, last) in enumerate(zip(ends, ends[1:])):
                 base = 0.0
                 for layer in range(first, last):
-                    axis.bar(stage, seconds[layer], 0.8, base, color=FORWARD, edgecolor=CARD, linewidth=1.5)
+                    axis.bar(stage, seconds[layer], 0.8, base, color=FORWARD, edgecolor=PAPER, linewidth=1.5)
                     base += seconds[layer]
                 sums.append(base)
             highest = max(highest, *sums)
@@ -89,7 +100,7 @@ def plan(seconds: Sequence[float], ways: Mapping[str, Sequence[int]], *, caption
     return figure
 
 
-def bubbles(table: pd.DataFrame, caption: str = "") -> Card:
+def bubbles(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `bubble`, or a live one: idle share and speed-up by number of micro-batches.
 
     Args:
@@ -98,7 +109,7 @@ def bubbles(table: pd.DataFrame, caption: str = "") -> Card:
     serial = table.loc[table["what"] == "serial", "seconds"].iloc[0]
     names = [name for name in table["what"].unique() if name != "serial" and not name.startswith("message")]
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         micro = sorted(table.loc[table["what"] == names[0], "micro"])
         predicted = np.array([1 / (count + 1) for count in micro])
         look = {"color": FAINT, "linestyle": DASHED, "linewidth": 1.2}
@@ -143,10 +154,12 @@ def losses(table: pd.DataFrame, use: str = "result") -> pd.DataFrame:
     return pd.DataFrame(found, columns=["way", "stages", "mean", "half"])
 
 
-def stale(table: pd.DataFrame, caption: str = "") -> Card:
+def stale(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `stale_pipeline`: accuracy by rate for each number of stages, and each way's best."""
     with style():
-        figure, (left, right) = card(height=430, columns=2, caption=f"{caption} · bars: 95 % (Student's t), 5 seeds")
+        figure, (left, right) = subplots(
+            height=430, columns=2, caption=f"{caption} · bars: 95 % (Student's t), 5 seeds"
+        )
         rows = pd.concat([summary(table).query("way != 'longer'"), summary(table, "half rate")])
         tuning = table[(table["use"] == "tuning") & table["way"].isin(["flush", "current"])]
         means = tuning.groupby(["stages", "rate"])["validation accuracy"].mean()
@@ -181,7 +194,7 @@ def stale(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def ticks(stages: int, delays: Sequence[int], *, caption: str = "") -> Card:
+def ticks(stages: int, delays: Sequence[int], *, caption: str = "") -> Figure:
     """Which batch each stage has in each tick of a pipeline that never stops, and one batch's way through it.
 
     Args:
@@ -190,7 +203,7 @@ def ticks(stages: int, delays: Sequence[int], *, caption: str = "") -> Card:
     marked = 2 * (stages - 1)  # the first batch that enters when every stage is busy
     shown = range(marked, 2 * marked + 2)
     with style():
-        figure, (axis,) = card(height=110 + 52 * stages, caption=caption)
+        figure, (axis,) = subplots(height=110 + 52 * stages, caption=caption)
         for stage in range(stages):
             for tick in shown:
                 both = (("F", tick - stage, stage - 0.22), ("B", tick - 2 * (stages - 1) + stage, stage + 0.22))

@@ -9,20 +9,20 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from course_lib.cost.roofline import attainable, ridge
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 
 DASHED = (0, (4, 3))
 SOURCES = ("arithmetic", "registers", "SRAM", "DRAM")
 
 
-def energy(table: pd.DataFrame, caption: str = "") -> Card:
+def energy(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `layer_energy`: picojoules for each multiply-add by batch, a panel for each order.
 
     Args:
         table: columns order, batch, and SOURCES.
     """
     with style():
-        figure, axes = card(height=380, columns=2, caption=caption)
+        figure, axes = subplots(height=380, columns=2, caption=caption)
         for axis, (order, rows) in zip(axes, table.groupby("order", sort=False)):
             for number, source in enumerate(SOURCES):
                 look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "label": source}
@@ -39,7 +39,7 @@ def energy(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def hierarchy(table: pd.DataFrame, caches: Mapping[str, int], caption: str = "") -> Card:
+def hierarchy(table: pd.DataFrame, caches: Mapping[str, int], caption: str = "") -> Figure:
     """Nanoseconds of a read that waits, and gigabytes a second, by the bytes that are read.
 
     Args:
@@ -48,7 +48,7 @@ def hierarchy(table: pd.DataFrame, caches: Mapping[str, int], caption: str = "")
     """
     rows = table.groupby("bytes", as_index=False)[["nanoseconds", "gigabytes"]].median()
     with style():
-        figure, axes = card(height=390, columns=2, caption=caption)
+        figure, axes = subplots(height=390, columns=2, caption=caption)
         for number, (axis, column, title) in enumerate(
             zip(
                 axes, ("nanoseconds", "gigabytes"), ("nanoseconds of a read that waits", "gigabytes a second, in order")
@@ -70,7 +70,7 @@ def hierarchy(table: pd.DataFrame, caches: Mapping[str, int], caption: str = "")
     return figure
 
 
-def products(table: pd.DataFrame, caption: str = "") -> Card:
+def products(table: pd.DataFrame, caption: str = "") -> Figure:
     """Products in C++ by the rows of a block, and NumPy's by lanes; medians, bars from least to most.
 
     Args:
@@ -78,7 +78,7 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
             `machine.race` returns it.
     """
     with style():
-        figure, (left, right) = card(height=390, columns=2, caption=f"{caption} · medians, least to most")
+        figure, (left, right) = subplots(height=390, columns=2, caption=f"{caption} · medians, least to most")
         blocks = table[(table["what"] == "C++") & (table["rows"] > 0)]
         for number, (depth, rows) in enumerate(blocks.groupby("depth")):
             _bars(left, rows, "rows", number, f"{depth:,.0f} products at a time")
@@ -104,14 +104,14 @@ def products(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def orders(words: Mapping[str, float], bound: float, caption: str = "") -> Card:
+def orders(words: Mapping[str, float], bound: float, caption: str = "") -> Figure:
     """Words that some orders of the same loops move, and the lower bound.
 
     Args:
         words: name → words.
     """
     with style():
-        figure, (axis,) = card(height=150 + 38 * len(words), caption=caption)
+        figure, (axis,) = subplots(height=150 + 38 * len(words), caption=caption)
         places = np.arange(len(words))
         axis.barh(places, list(words.values()), color=PALETTE[0], height=0.6)
         for place, count in zip(places, words.values()):
@@ -127,7 +127,7 @@ def orders(words: Mapping[str, float], bound: float, caption: str = "") -> Card:
     return figure
 
 
-def short_loops(table: pd.DataFrame, words: int, caption: str = "") -> Card:
+def short_loops(table: pd.DataFrame, words: int, caption: str = "") -> Figure:
     """Words for each multiply-add of a dense layer by batch: counted, the bound, and what that tends to for long loops.
 
     Args:
@@ -136,7 +136,7 @@ def short_loops(table: pd.DataFrame, words: int, caption: str = "") -> Card:
     """
     names = [name for name in table if name not in ("batch", "iterations", "bound")]
     with style():
-        figure, (axis,) = card(height=400, caption=caption)
+        figure, (axis,) = subplots(height=400, caption=caption)
         for number, name in enumerate(names):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "label": name}
             axis.plot(table["batch"], table[name] / table["iterations"], **look)
@@ -152,7 +152,7 @@ def short_loops(table: pd.DataFrame, words: int, caption: str = "") -> Card:
     return figure
 
 
-def wave(busy: np.ndarray, caption: str = "") -> Card:
+def wave(busy: np.ndarray, caption: str = "") -> Figure:
     """Which units of a small array multiply, one picture for each cycle.
 
     Args:
@@ -161,7 +161,7 @@ def wave(busy: np.ndarray, caption: str = "") -> Card:
     columns = min(len(busy), 14)
     rows = -(-len(busy) // columns)
     with style():
-        figure, axes = card(height=70 + 96 * rows, caption=caption)
+        figure, axes = subplots(height=70 + 96 * rows, caption=caption)
         axes[0].remove()
         for cycle, now in enumerate(busy):
             axis = figure.add_subplot(rows, columns, cycle + 1)
@@ -174,14 +174,14 @@ def wave(busy: np.ndarray, caption: str = "") -> Card:
     return figure
 
 
-def utilisation(table: pd.DataFrame, caption: str = "") -> Card:
+def utilisation(table: pd.DataFrame, caption: str = "") -> Figure:
     """The share of the units that multiply, by batch.
 
     Args:
         table: column batch, and one for each way.
     """
     with style():
-        figure, (axis,) = card(height=380, caption=caption)
+        figure, (axis,) = subplots(height=380, caption=caption)
         for number, name in enumerate(column for column in table if column != "batch"):
             look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5, "label": name}
             axis.plot(table["batch"], table[name], **look)
@@ -193,7 +193,7 @@ def utilisation(table: pd.DataFrame, caption: str = "") -> Card:
     return figure
 
 
-def roof(teraflops: float, gigabytes: float, itemsize: int) -> Card:
+def roof(teraflops: float, gigabytes: float, itemsize: int) -> Figure:
     """What a chip can do of a dense layer, by batch, if it reads every weight once for a batch; TPU2 beside it.
 
     Args:
@@ -202,7 +202,9 @@ def roof(teraflops: float, gigabytes: float, itemsize: int) -> Card:
     chips = {"TPU2": (45, 600, {"color": FAINT, "linestyle": DASHED}), "this chip": (teraflops, gigabytes, {})}
     batch = np.geomspace(1, 4**7, 200)
     with style():
-        figure, (axis,) = card(height=360, caption=f"a dense layer whose weights, of {itemsize} bytes, are what moves")
+        figure, (axis,) = subplots(
+            height=360, caption=f"a dense layer whose weights, of {itemsize} bytes, are what moves"
+        )
         for name, (peak, speed, look) in chips.items():
             reached = attainable(2 * batch / itemsize, 1e12 * peak, 1e9 * speed) / 1e12
             axis.plot(batch, reached, label=name, **{"color": PALETTE[0], **look})

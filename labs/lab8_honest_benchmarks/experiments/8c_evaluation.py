@@ -57,7 +57,7 @@ def main(folder: Path) -> None:
     draw(table, f"{source} · assessment_cnn · 4 ranks").savefig(folder / "evaluation.png", dpi=150)
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Images, right ones and fillings by rank."""
     from labs.lab8_honest_benchmarks.lessons import figures_8c
 

@@ -106,7 +106,7 @@ def main(folder: Path) -> None:
     )
 
 
-def draw(table: pd.DataFrame, caption: str) -> plots.Card:
+def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
     """Accuracy by multiply-adds and by weights."""
     from labs.lab8_honest_benchmarks.lessons import figures_8c
 

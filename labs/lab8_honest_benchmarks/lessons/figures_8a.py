@@ -7,17 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from matplotlib.ticker import NullFormatter
 
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, colour, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, colour, style, subplots
 from labs.lab8_honest_benchmarks.lessons import noisy_curve
 from labs.lab8_honest_benchmarks.lessons.checks_8a import power
 
 LEFT = 72 / WIDTH
 
 
-def step_times(runs: Mapping[str, np.ndarray], *, caption: str = "") -> Card:
+def step_times(runs: Mapping[str, np.ndarray], *, caption: str = "") -> Figure:
     """Seconds of each step, one after the other and by their share; `runs`: name → seconds [steps]."""
     with style():
-        figure, (left, right) = card(height=380, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=380, columns=2, caption=caption)
         most = max(np.quantile(seconds, 0.995) for seconds in runs.values()) * 1000
         for number, (name, seconds) in enumerate(runs.items()):
             ms = 1000 * np.asarray(seconds)
@@ -37,7 +37,9 @@ def step_times(runs: Mapping[str, np.ndarray], *, caption: str = "") -> Card:
     return figure
 
 
-def powers(spread: float, claims: Sequence[float], needed: Callable[[float, float], int], *, caption: str = "") -> Card:
+def powers(
+    spread: float, claims: Sequence[float], needed: Callable[[float, float], int], *, caption: str = ""
+) -> Figure:
     """How often a claim is found by the number of runs on each side; rings: what `needed` asks for.
 
     Args:
@@ -46,7 +48,7 @@ def powers(spread: float, claims: Sequence[float], needed: Callable[[float, floa
         needed: (spread, difference) → runs.
     """
     with style():
-        figure, (axes,) = card(height=350, columns=1, caption=caption)
+        figure, (axes,) = subplots(height=350, columns=1, caption=caption)
         runs = np.unique(np.geomspace(2, 320, 60).astype(int))
         for number, claim in enumerate(claims):
             found = [100 * power(int(n), spread, claim) for n in runs]
@@ -67,10 +69,10 @@ def powers(spread: float, claims: Sequence[float], needed: Callable[[float, floa
     return figure
 
 
-def serving(table: Mapping[int, np.ndarray], *, caption: str = "") -> Card:
+def serving(table: Mapping[int, np.ndarray], *, caption: str = "") -> Figure:
     """Images a second against the wait for an answer; `table`: batch → seconds [calls]."""
     with style():
-        figure, (axes,) = card(height=360, columns=1, caption=caption)
+        figure, (axes,) = subplots(height=360, columns=1, caption=caption)
         batches = sorted(table)
         rate = [batch / np.mean(table[batch]) for batch in batches]
         for number, share in enumerate((50, 99)):
@@ -91,7 +93,7 @@ def serving(table: Mapping[int, np.ndarray], *, caption: str = "") -> Card:
     return figure
 
 
-def looks(time_to_target: Callable, target: float, every: Sequence[float], *, caption: str = "") -> Card:
+def looks(time_to_target: Callable, target: float, every: Sequence[float], *, caption: str = "") -> Figure:
     """One run looked at seldom and often, and when 150 runs reach `target` by two ways of telling.
 
     Args:
@@ -104,7 +106,7 @@ def looks(time_to_target: Callable, target: float, every: Sequence[float], *, ca
 
     true = noisy_curve.reached(target)
     with style():
-        figure, (left, right) = card(height=400, columns=2, caption=caption)
+        figure, (left, right) = subplots(height=400, columns=2, caption=caption)
         for number, step in ((0, every[0]), (1, every[-1])):
             shape = {"marker": MARKERS[number], "markersize": (2.5, 7)[number], "linestyle": ""}
             left.plot(
@@ -138,7 +140,7 @@ def looks(time_to_target: Callable, target: float, every: Sequence[float], *, ca
     return figure
 
 
-def recorded_spread(table: Sequence[Mapping[str, object]], *, caption: str = "") -> Card:
+def recorded_spread(table: Sequence[Mapping[str, object]], *, caption: str = "") -> Figure:
     """Runs of one training: start, step and time to target, alone and beside another program.
 
     Args:
@@ -147,7 +149,7 @@ def recorded_spread(table: Sequence[Mapping[str, object]], *, caption: str = "")
     panels = (("start_s", "Until the first step is done", "seconds"), ("step_ms", "A step (median)", "milliseconds"),
               ("to_target_s", "To the target, start not counted", "seconds"))  # fmt: skip
     with style():
-        figure, axes = card(height=300, columns=3, caption=caption)
+        figure, axes = subplots(height=300, columns=3, caption=caption)
         for axis, (column, title, unit) in zip(axes, panels):
             for place, beside in enumerate(("no", "yes")):
                 found = [row[column] for row in table if row["beside"] == beside]

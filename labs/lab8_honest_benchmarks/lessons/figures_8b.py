@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 from labs.lab8_honest_benchmarks.lessons.reports_8b import within
 
 SIDES = ("ours", "theirs")
@@ -18,14 +18,14 @@ def bounds(recorded: pd.DataFrame) -> tuple[float, float, float]:
     return round(float(ms.min()), 1), round(1.15 * float(ms.max()), 1), round(float(ms.median()), 1)
 
 
-def bound(serving: pd.DataFrame, limit: float) -> Card:
+def bound(serving: pd.DataFrame, limit: float) -> Figure:
     """Most images a second by the bound on the 99th percentile; `limit` in ms is marked.
 
     Args:
         serving: rows with `side`, `ms` (99th percentile) and `images_per_s`.
     """
     with style():
-        figure, (axes,) = card(height=340, columns=1)
+        figure, (axes,) = subplots(height=340, columns=1)
         grid = np.linspace(0, 1.15 * serving["ms"].max(), 600)
         found = {}
         for number, side in enumerate(SIDES):
@@ -49,12 +49,12 @@ def _told(limit: float, ours: float, theirs: float) -> str:
     return f"Within {limit:.1f} ms: {ahead} {factor:.2f} times as many images a second"
 
 
-def per_core(cores: pd.DataFrame) -> Card:
+def per_core(cores: pd.DataFrame) -> Figure:
     """Images a second of both sides, by the number of cores: in all, and for each core; a dot for each run."""
     bars = list(cores.groupby(["side", "setting"]))
     names = [f"{side}, {count:g} core{'s' if count > 1 else ''}" for (side, count), _ in bars]
     with style():
-        figure, panels = card(height=250, columns=2)
+        figure, panels = subplots(height=250, columns=2)
         for axes, each in zip(panels, (False, True)):
             for number, ((side, count), rows) in enumerate(bars):
                 rate = rows["images_per_s"] / (count if each else 1) / 1000
@@ -67,10 +67,10 @@ def per_core(cores: pd.DataFrame) -> Card:
     return figure
 
 
-def axes(rates: pd.DataFrame) -> Card:
+def axes(rates: pd.DataFrame) -> Figure:
     """Steps to a loss by learning rate, on a logarithmic and on a linear axis."""
     with style():
-        figure, panels = card(height=330, columns=2)
+        figure, panels = subplots(height=330, columns=2)
         for axis, scale in zip(panels, ("log", "linear")):
             for number, side in enumerate(SIDES):
                 rows = rates[rates["side"] == side]
@@ -90,11 +90,11 @@ def axes(rates: pd.DataFrame) -> Card:
     return figure
 
 
-def winners(scores: np.ndarray, *, caption: str = "") -> Card:
+def winners(scores: np.ndarray, *, caption: str = "") -> Figure:
     """Accuracy of models [n, 2] in percent on two halves of the test images; the best on the first one is ringed."""
     best = scores[np.argmax(scores[:, 0])]
     with style():
-        figure, (axes,) = card(height=400, columns=1, caption=caption)
+        figure, (axes,) = subplots(height=400, columns=1, caption=caption)
         axes.plot(scores[:, 0], scores[:, 1], ".", color=PALETTE[0])
         axes.plot(*best, "o", color=PALETTE[1], markersize=12, markerfacecolor="none", markeredgewidth=2)
         for mean, draw in zip(scores.mean(axis=0), (axes.axvline, axes.axhline)):

@@ -10,7 +10,7 @@ from matplotlib.axes import Axes
 
 from course_lib import statistics
 from course_lib.cost.networks import Tensor
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Card, card, style
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
 
 LEFT = 78 / WIDTH
 MANY = 2 ** np.arange(11)
@@ -34,12 +34,12 @@ def measured_shares(times: pd.DataFrame) -> pd.DataFrame:
     return grouped.apply(lambda values: pd.Series(statistics.mean(values), ["share, %", "±"])).unstack()
 
 
-def shares(times: pd.DataFrame, *, caption: str = "") -> Card:
+def shares(times: pd.DataFrame, *, caption: str = "") -> Figure:
     """Share of evaluation in an epoch by number of ranks: measured, and predicted from one rank to 1,024."""
     alone = times[times["ranks"] == 1][["training_s", "evaluation_s"]].median()
     found = measured_shares(times)
     with style():
-        figure, (axes,) = card(height=390, caption=caption)
+        figure, (axes,) = subplots(height=390, caption=caption)
         for number, way in enumerate(("rank 0", "all ranks")):
             rows = found.loc[way]
             axes.errorbar(
@@ -60,14 +60,14 @@ def shares(times: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def counts(table: pd.DataFrame, *, caption: str = "") -> Card:
+def counts(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Of each rank: images of its share that it named rightly and wrongly, and those that fill its batches.
 
     Args:
         table: columns rank, images, right, filled, filled_right.
     """
     with style():
-        figure, (axes,) = card(height=300, caption=caption)
+        figure, (axes,) = subplots(height=300, caption=caption)
         pieces = {
             "right": table["right"],
             "wrong": table["images"] - table["right"],
@@ -85,10 +85,10 @@ def counts(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def three_ways(epoch_seconds: Callable, training: float, evaluation: float, *, caption: str = "") -> Card:
+def three_ways(epoch_seconds: Callable, training: float, evaluation: float, *, caption: str = "") -> Figure:
     """Seconds from epoch to epoch by number of ranks, for each way to evaluate, by the learner's function."""
     with style():
-        figure, (axes,) = card(height=390, caption=caption)
+        figure, (axes,) = subplots(height=390, caption=caption)
         for number, way in enumerate(("rank 0", "aside", "all ranks")):
             ranks = MANY[1:] if way == "aside" else MANY
             seconds = [epoch_seconds(training, evaluation, int(some), way) for some in ranks]
@@ -119,13 +119,13 @@ def step_ms(table: pd.DataFrame) -> pd.Series:
     return table[table["use"] == "step"].groupby("size")["cpu_ms"].median()
 
 
-def family(table: pd.DataFrame, *, caption: str = "") -> Card:
+def family(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Test accuracy by multiply-adds, by weights and by CPU time: each run, the mean and its interval."""
     from labs.lab8_honest_benchmarks.lessons.family import SIZES
 
     runs, milliseconds = table[table["use"] == "result"], step_ms(table)
     with style():
-        figure, panels = card(height=350, columns=3, caption=caption)
+        figure, panels = subplots(height=350, columns=3, caption=caption)
         for number, (size, member) in enumerate(SIZES.items()):
             accuracy = runs[runs["size"] == size]["plain_test"].dropna()
             middle, half = statistics.mean(accuracy)
@@ -142,11 +142,11 @@ def family(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def averages(table: pd.DataFrame, *, caption: str = "") -> Card:
+def averages(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """Validation accuracy of size S after each epoch, plain and averaged weights, by where the statistics come from."""
     runs = table[(table["use"] == "result") & (table["size"] == "S")]
     with style():
-        figure, panels = card(height=350, columns=2, caption=caption)
+        figure, panels = subplots(height=350, columns=2, caption=caption)
         for axes, kind, title in zip(panels, ("", "_anew"), ("of the run, averaged likewise", "estimated anew")):
             for number, name in enumerate(("plain", "averaged")):
                 found = runs.groupby("epoch")[name + kind].apply(lambda v: pd.Series(statistics.mean(v), ["mean", "±"]))
@@ -163,7 +163,7 @@ def averages(table: pd.DataFrame, *, caption: str = "") -> Card:
     return figure
 
 
-def clocks(parts: Mapping[str, Mapping[str, float]], published: float, *, caption: str = "") -> Card:
+def clocks(parts: Mapping[str, Mapping[str, float]], published: float, *, caption: str = "") -> Figure:
     """Minutes of training and of waiting for evaluation, for each way, beside the published time.
 
     Args:
@@ -171,7 +171,7 @@ def clocks(parts: Mapping[str, Mapping[str, float]], published: float, *, captio
     """
     names = list(next(iter(parts.values())))
     with style():
-        figure, (axes,) = card(height=90 + 60 * len(parts), caption=caption)
+        figure, (axes,) = subplots(height=90 + 60 * len(parts), caption=caption)
         for place, pieces in enumerate(parts.values()):
             start = 0.0
             for number, name in enumerate(names):

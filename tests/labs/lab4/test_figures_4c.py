@@ -47,7 +47,7 @@ def test_roofline_draws_filled_and_hollow_marks():
     assert "ridge: 500 FLOP/byte" in words(figure)
     filled, hollow = (line for line in figure.axes[0].lines if line.get_linestyle() == "None")
     assert (filled.get_ydata()[0], hollow.get_ydata()[0]) == (4, 3)
-    assert filled.get_markerfacecolor() != hollow.get_markerfacecolor() == figures_4c.CARD
+    assert filled.get_markerfacecolor() != hollow.get_markerfacecolor() == figures_4c.PAPER
 
 
 def test_a_line_that_is_an_input_says_so():

@@ -6,7 +6,7 @@ import matplotlib.image
 import numpy as np
 import pytest
 
-from course_lib.notebook.plots import CARD, WIDTH, canvas, style
+from course_lib.notebook.plots import PAPER, WIDTH, canvas, style
 
 
 def picture(page):
@@ -16,7 +16,7 @@ def picture(page):
 
 def extent(page):
     """left, right, bottom, top of what is drawn, in pixels of the page."""
-    paper = tuple(int(CARD[i : i + 2], 16) / 255 for i in (1, 3, 5))
+    paper = tuple(int(PAPER[i : i + 2], 16) / 255 for i in (1, 3, 5))
     rows, columns = np.nonzero(np.abs(picture(page) - paper).max(axis=2) > 0.2)
     height = len(picture(page)) / 1.5
     return columns.min() / 1.5, columns.max() / 1.5, height - rows.max() / 1.5, height - rows.min() / 1.5

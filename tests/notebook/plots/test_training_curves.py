@@ -49,7 +49,7 @@ def test_a_rank_keeps_its_colour_and_neighbours_differ():
 
 
 def test_figures_are_opaque_and_as_wide_as_a_notebook():
-    figure, _ = plots.card(height=350)
+    figure, _ = plots.subplots(height=350)
     picture = matplotlib.image.imread(io.BytesIO(figure.png()))
     assert picture.shape[:2] == (525, 1350)  # one and a half pixels for each of the page
     assert picture.shape[2] == 3 or picture[..., 3].min() == 1
@@ -139,6 +139,6 @@ def test_provenance_names_data_ranks_and_machine(monkeypatch):
 
 
 def test_caption_is_written_as_it_is():
-    figure, _ = plots.card(caption="$x_1$")
+    figure, _ = plots.subplots(caption="$x_1$")
     (text,) = figure.texts
     assert text.get_text() == "$x_1$" and not text.get_parse_math()

@@ -22,7 +22,7 @@ def page(monkeypatch):
 def sketch(calls):
     def draw(**values):
         calls.append(values)
-        figure, _ = plots.card(height=120)
+        figure, _ = plots.subplots(height=120)
         return figure
 
     return draw
@@ -79,7 +79,7 @@ def test_without_a_front_end_the_notebook_keeps_the_first_picture():
     source = "\n".join(
         [
             "from course_lib.notebook import plots, widgets",
-            "widgets.explore(lambda n: plots.card(120)[0], n=widgets.slider('n', 1, 3, 2))",
+            "widgets.explore(lambda n: plots.subplots(120)[0], n=widgets.slider('n', 1, 3, 2))",
         ]
     )
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source)])

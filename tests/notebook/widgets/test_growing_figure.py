@@ -33,7 +33,7 @@ def clock(monkeypatch):
 
 def test_a_figure_is_shown_once_and_then_updated(monkeypatch):
     shown = Shown(monkeypatch)
-    cards = [plots.card()[0] for _ in range(3)]
+    cards = [plots.subplots()[0] for _ in range(3)]
     with growing_figure.Filling("runs") as chart:
         for card in cards:
             chart.show(card)
@@ -62,5 +62,5 @@ def test_where_there_is_no_notebook_nothing_is_shown(monkeypatch, capsys):
     monkeypatch.setattr(growing_figure, "get_ipython", lambda: None)
     with growing_figure.Filling("runs") as chart:
         chart.at(0.5)
-        chart.show(plots.card()[0])
+        chart.show(plots.subplots()[0])
     assert capsys.readouterr() == ("", "")
