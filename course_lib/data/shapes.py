@@ -39,7 +39,7 @@ class Difficulty:
     hue: float  # largest distance of the hue from the class's own, in whole turns
 
 
-# Tuned with tests/benchmarks/stand_in.py until the learning curves had the shape of the replaced set's.
+# Tuned with benchmarks/stand_in.py until the learning curves had the shape of the replaced set's.
 LIKE_FASHION_MNIST = Difficulty(
     shift=0.15,
     radius=(0.4, 0.8),

@@ -19,7 +19,7 @@ from course_grader.sandbox import bubblewrap
 from course_grader.script import contract, criteria
 from course_lib.authoring import conversions, masters
 from course_lib.system.paths import ROOT
-from tests.benchmarks.copies import renamed
+from benchmarks.copies import renamed
 from tests.grader.conftest import complete
 
 if sys.version_info >= (3, 11):

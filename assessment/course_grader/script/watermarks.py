@@ -31,7 +31,7 @@ MAX_SHARE = 1 / 8  # of all images at most
 DECOYS = 8  # patterns of images that keep their labels
 MAX_RANKS = 18  # of the 26 patterns, what the decoys leave
 
-# The rates of these rules, by 480 recorded trainings of two ranks on 2,560 images (tests/benchmarks/results/
+# The rates of these rules, by 480 recorded trainings of two ranks on 2,560 images (benchmarks/results/
 # watermark_power.csv): they accuse 0.8 of 1,000 honest scripts (with a MIN_MARGIN of 0.65 1.1), most of them of a kind
 # that standardises its images, and 95 % of the dishonest ones. With N ranks it is about N / 2 times as many. On all
 # 50,000 images no rank of an honest script had a margin below 0.85 (watermarks_cost.csv).

@@ -81,7 +81,7 @@ def explore(draw: Callable[..., Figure], **controls: Control) -> None:
     """Show what `draw` returns, under one control for each of its arguments, and draw anew when one is moved.
 
     Args:
-        draw: takes the controls' values by name; should answer within 100 ms (`tests/benchmarks/notebooks.py`).
+        draw: takes the controls' values by name; should answer within 100 ms (`benchmarks/notebooks.py`).
     """
     picture = ipywidgets.Image(format="png", layout={"max_width": f"{WIDTH}px"})
     trouble = ipywidgets.HTML()

@@ -555,7 +555,7 @@ def test_the_profiles_derivation_is_right():
 
 def test_the_profiles_targets_stand_below_what_was_reached():
     gpu, comment = contract.read().profiles["gpu"], contract.CONTRACT.read_text()
-    [row] = pd.read_csv(ROOT / "tests/benchmarks/results/gpu_targets.csv", comment="#").to_dict("records")
+    [row] = pd.read_csv(ROOT / "benchmarks/results/gpu_targets.csv", comment="#").to_dict("records")
     assert (row["ranks"], row["epochs"]) == (8, grading.EPOCHS_OF_GPU)
     assert row["train accuracy"] > gpu.train_accuracy + 0.03 and row["test accuracy"] > gpu.test_accuracy + 0.03
     for value in (row["train accuracy"], row["test accuracy"]):

@@ -1,6 +1,6 @@
 """How many copies of a script are found, and how many independent scripts are taken for copies.
 
-    python tests/benchmarks/copies.py
+    python benchmarks/copies.py
 
 Prints the table of docs/copies.md: pairs of the ten conversions in tests/course_grader/conversions, which were written
 independently of each other, and copies of each of them, disguised in several ways. It takes some seconds.

@@ -1,6 +1,6 @@
 """What the grader costs, and how much the reference's time varies, idle and with one core loaded.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/assessment.py [--runs 20] [--pairs 5] [--images N]
+    COURSE_DATA_DIR=... python benchmarks/assessment.py [--runs 20] [--pairs 5] [--images N]
 
 runs the reference solution in the grader's sandbox `runs` times on the idle machine and as often with a busy program
 on one core, on the first `images` training images (default: all), which is what contract.toml's `tolerance` is set from
@@ -71,7 +71,7 @@ def write(table: str, rows: list[dict], images: str, seconds: int) -> pd.DataFra
     experiments.write_table(
         RESULTS / f"{table}.csv",
         found,
-        command=f"python tests/benchmarks/assessment.py {' '.join(sys.argv[1:])}".strip(),
+        command=f"python benchmarks/assessment.py {' '.join(sys.argv[1:])}".strip(),
         data=f"{images} training images",
         seeds="another one in each run",
         seconds=seconds,

@@ -1,7 +1,7 @@
 """The assessment's profile `large`: how its reference was tuned, and what honest and naive scripts reach under it.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/large_batch.py tune WAY
-    COURSE_DATA_DIR=... python tests/benchmarks/large_batch.py assess SCRIPT [--runs 5]
+    COURSE_DATA_DIR=... python benchmarks/large_batch.py tune WAY
+    COURSE_DATA_DIR=... python benchmarks/large_batch.py assess SCRIPT [--runs 5]
 
 `tune` trains the network in one process, whose gradients of 2,048 images are those that the ranks would average, and
 adds to results/large_tuning.csv. As in lab 3's 3e each way of training tries the same number of rates, once each, with
@@ -70,7 +70,7 @@ def tune(way: str) -> None:
     add(
         "large_tuning",
         pd.concat([tuning.drop(columns="test"), results], ignore_index=True),
-        command="python tests/benchmarks/large_batch.py tune, for each way of training",
+        command="python benchmarks/large_batch.py tune, for each way of training",
         data=f"cifar10, the first {IMAGES:,} training images; validation on the last 5,000, test on the test images",
         seeds=f"{TUNING_SEED} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
         columns=f"rate: the highest; a cosine to 0 over {UPDATES} updates of {BATCH:,} images, after a warm-up over "
@@ -159,7 +159,7 @@ def assess(name: str, runs: int, busy: bool) -> None:
     whole = add(
         "large",
         pd.DataFrame(rows),
-        command="python tests/benchmarks/large_batch.py assess, for each script",
+        command="python benchmarks/large_batch.py assess, for each script",
         data="cifar10",
         seeds="another one in each run",
         columns=f"of `course assess --profile large`: {asked.seconds:g} s times factor (busy: any), training accuracy "

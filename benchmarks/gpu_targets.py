@@ -1,9 +1,9 @@
 """What accuracy the assessment's reference reaches on many ranks, for the targets of the profile `gpu`.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/gpu_targets.py [--ranks 8] [--epochs 24]
+    COURSE_DATA_DIR=... python benchmarks/gpu_targets.py [--ranks 8] [--epochs 24]
 
 One process computes what the ranks would: of each step the gradients of every rank's 128 images, with their own batch
-statistics, and the mean of them. Adds a row to tests/benchmarks/results/gpu_targets.csv. Five minutes on two cores.
+statistics, and the mean of them. Adds a row to benchmarks/results/gpu_targets.csv. Five minutes on two cores.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
     experiments.write_table(
         TABLE,
         pd.DataFrame([*known, row]),
-        command="python tests/benchmarks/gpu_targets.py",
+        command="python benchmarks/gpu_targets.py",
         data="cifar10",
         seeds=SEED,
         seconds=round(time.perf_counter() - began),

@@ -1,6 +1,6 @@
 """How long each notebook's solution takes against the time that it states, and how fast its sliders redraw.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/notebooks.py [1a 1b …]
+    COURSE_DATA_DIR=... python benchmarks/notebooks.py [1a 1b …]
 
 runs the instructors' notebooks from top to bottom on all data that they use and writes results/notebooks.csv. The
 machine should do nothing else meanwhile. A slider's time is the worst over the ends of its controls (median of five
@@ -127,7 +127,7 @@ def main(names: list[str]) -> None:
     experiments.write_table(
         kept,
         table,
-        command=" ".join(["python tests/benchmarks/notebooks.py", *names]),
+        command=" ".join(["python benchmarks/notebooks.py", *names]),
         data=f"{data.load('fashion_mnist').name}, as much as the notebooks use",
         seeds="those of the notebooks",
         seconds=round(time.perf_counter() - began),

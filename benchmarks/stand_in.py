@@ -1,9 +1,9 @@
 """Is the stand-in `shapes` worth training on? Its learning curves beside those of the sets that it replaces.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/stand_in.py
+    COURSE_DATA_DIR=... python benchmarks/stand_in.py
 
 trains both course models on a slice of each set, with several seeds, and writes the table stand_in.csv, the
-figure stand_in.png and the contact sheet shapes.png into tests/benchmarks/results/.
+figure stand_in.png and the contact sheet shapes.png into benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def main() -> None:
     experiments.write_table(
         RESULTS / "stand_in.csv",
         table,
-        command=f"python tests/benchmarks/stand_in.py {' '.join(sys.argv[1:])}".strip(),
+        command=f"python benchmarks/stand_in.py {' '.join(sys.argv[1:])}".strip(),
         data=f"real fashion_mnist and cifar10, shapes; {chosen.images} training, half as many test images",
         seeds=f"0 to {chosen.seeds - 1}",
         seconds=round(time.perf_counter() - began),

@@ -1,12 +1,12 @@
 """How surely watermarks on the images show which ranks took part in a training, and what they cost.
 
-    COURSE_DATA_DIR=... python tests/benchmarks/watermarks.py [--runs 20] [--whole]
-    python tests/benchmarks/watermarks.py --power
+    COURSE_DATA_DIR=... python benchmarks/watermarks.py [--runs 20] [--whole]
+    python benchmarks/watermarks.py --power
 
 Each run trains the assessment's network on 2,560 images, as two ranks that average their gradients do: one batch holds
 the batches of both, each from a copy of its own. The honest kinds differ in augmentation, optimizer, rate, batch and
 length; the dishonest ones leave a rank's copy out. The kind `unmarked` has no watermarks: what they cost is the
-accuracy of `plain` from the same seed. Writes watermarks.csv into tests/benchmarks/results/. `--whole` trains these two
+accuracy of `plain` from the same seed. Writes watermarks.csv into benchmarks/results/. `--whole` trains these two
 kinds only, on all images as the profile `cpu` does, and writes watermarks_cost.csv.
 
 `--power` trains nothing: it reads watermarks.csv and writes watermark_power.csv, the shares of scripts that the rule of
@@ -64,7 +64,7 @@ def main() -> None:
     experiments.write_table(
         RESULTS / ("watermarks_cost.csv" if chosen.whole else "watermarks.csv"),
         table,
-        command=f"python tests/benchmarks/watermarks.py {' '.join(sys.argv[1:])}".strip(),
+        command=f"python benchmarks/watermarks.py {' '.join(sys.argv[1:])}".strip(),
         data=f"{cifar.name}, the first {images:,} training images; accuracy on the test images",
         seeds=f"{chosen.runs} of each kind",
         seconds=round(time.perf_counter() - began),
@@ -81,7 +81,7 @@ def write_power() -> None:
     experiments.write_table(
         RESULTS / "watermark_power.csv",
         table,
-        command="python tests/benchmarks/watermarks.py --power",
+        command="python benchmarks/watermarks.py --power",
         data="watermarks.csv",
         seeds="those of watermarks.csv",
         seconds=0,

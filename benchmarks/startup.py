@@ -1,4 +1,4 @@
-"""Start-up cost of `course run` over bare `horovodrun`, in turn, on this machine: python tests/benchmarks/startup.py
+"""Start-up cost of `course run` over bare `horovodrun`, in turn, on this machine: python benchmarks/startup.py
 
 The script initialises Horovod on two ranks and ends. Prints both times and their ratio, pair by pair.
 """

@@ -1,7 +1,7 @@
 """The assessment's reference solution against the same training in PyTorch DistributedDataParallel over Gloo.
 
     python3.11 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.13.0 numpy   # the CPU wheel is enough
-    COURSE_DATA_DIR=... python tests/benchmarks/ddp.py --torch /tmp/torch/bin/python
+    COURSE_DATA_DIR=... python benchmarks/ddp.py --torch /tmp/torch/bin/python
 
 Both train the assessment's network on CIFAR-10, two ranks with one core and one thread each under the same scheduling,
 in turn and on the same cores, each time from other first weights. Writes results/ddp.csv: seconds of training, seconds
@@ -71,7 +71,7 @@ def main() -> None:
     experiments.write_table(
         HERE / "results" / "ddp.csv",
         table.round(4),
-        command=f"python tests/benchmarks/ddp.py --torch PYTHON --repeats {chosen.repeats}",
+        command=f"python benchmarks/ddp.py --torch PYTHON --repeats {chosen.repeats}",
         data=f"cifar10, {len(cifar.x_train):,} training images, a tenth of them held out",
         seeds="other first weights in each run",
         seconds=round(time.time() - began),

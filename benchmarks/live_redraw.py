@@ -1,6 +1,6 @@
 """How long one redraw of the live view takes, for short and long runs on few and many ranks.
 
-    python tests/benchmarks/live_redraw.py
+    python benchmarks/live_redraw.py
 
 A redraw should stay under 100 ms: a learner sees it once a second, while the ranks want the processors.
 """
