@@ -11,12 +11,12 @@ from html.parser import HTMLParser
 
 import pytest
 
+from benchmarks import copies as benchmark
 from course_grader.classroom import copies
 from course_grader.display import similar
 from course_lib.authoring import conversions
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
-from benchmarks import copies as benchmark
 
 TEN = {name: text.encode() for name, text in benchmark.independent().items()}
 STARTER = conversions.script(conversions.ASSESSMENT).read_bytes()
