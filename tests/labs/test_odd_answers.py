@@ -9,7 +9,6 @@ import importlib
 import io
 import math
 import sys
-from functools import lru_cache
 
 import numpy as np
 import pandas as pd
@@ -18,7 +17,7 @@ import pytest
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import CheckFailed
 from course_lib.system.paths import ROOT
-from tests.labs.conftest import imports, master
+from tests.labs import notebooks
 
 CHECKS = sorted(
     path
@@ -26,7 +25,6 @@ CHECKS = sorted(
     for path in ROOT.glob(f"labs/*/lessons/{kind}_*.py")
     if path.stem != "checks_2e"  # a script is its only exercise
 )
-SLOW = {"checks_1c", "checks_2d"}  # they train
 FEW = {
     "EpochTimer",
     "Throughput",
@@ -189,18 +187,6 @@ def exercises(path):
             yield from ((exercise, exercise) for exercise in value.values() if isinstance(exercise, Exercise))
 
 
-@lru_cache
-def solutions(path):
-    """What the exercises' solutions of the notebook define."""
-    (notebook,) = (one.stem for one in path.parents[1].glob(f"{path.stem[-2:]}_*.py"))
-    names = {"__name__": "__main__"}
-    exec(imports(notebook), names)
-    for cell in master(notebook).cells:
-        if cell.kind == "exercise":
-            exec(compile(cell.source, cell.name, "exec"), names)
-    return names
-
-
 def called(name, function):
     """A function of its own by this name."""
 
@@ -233,7 +219,7 @@ def some(name, table, every=1):
 
 @pytest.fixture(
     scope="module",
-    params=[pytest.param(path, marks=[pytest.mark.slow] * (path.stem in SLOW), id=path.stem) for path in CHECKS],
+    params=[pytest.param(path, marks=notebooks.marks(path.stem[-2:]), id=path.stem) for path in CHECKS],
 )
 def path(request):
     return request.param
@@ -264,8 +250,8 @@ def test_an_odd_function_has_a_reason_and_spoils_no_check(path):
         for told, function in some(exercise.name, ANSWERS):
             problems[exercise.name, told] = problem_with(exercise, asked, called(exercise.name, function))
         problem_with(exercise, asked, called(exercise.name, _mutates))
-        if exercise.name in solutions(path):
-            for verdict in exercise.judge(solutions(path)[exercise.name]):
+        if solution := notebooks.solved(path.stem[-2:]).get(exercise.name):
+            for verdict in exercise.judge(solution):
                 problems[exercise.name, verdict.title] = "" if verdict.passed else verdict.reason
     assert {what: problem for what, problem in problems.items() if problem} == {}
 
@@ -274,7 +260,7 @@ def test_an_odd_part_of_a_right_answer_has_a_reason(path):
     """The first or the last of several values is odd, or what is returned the second time; or a class's method is."""
     problems = {}
     for exercise, asked in exercises(path):
-        solution = solutions(path).get(exercise.name)
+        solution = notebooks.solved(path.stem[-2:]).get(exercise.name)
         if solution is None:
             continue
         spoiled = methods_spoiled if isinstance(solution, type) else parts_spoiled
