@@ -64,19 +64,19 @@ def doctor(
 
     Exit code: 0, or 1 where something is wrong; with --gpu also 2, where nothing failed and there was no GPU to test.
     """
-    from course_lib.command import doctor
+    from course_lib.command.doctor import diagnosis
 
     if gpu:
-        from course_lib.command.doctor import gpu as gpus
+        from course_lib.command.doctor.gpu import runner
 
-        raise typer.Exit(gpus.main(file=report_file, rehearse=rehearse, as_json=as_json))
+        raise typer.Exit(runner.main(file=report_file, rehearse=rehearse, as_json=as_json))
     if report_file or rehearse:
         raise CourseError("--report and --rehearse go with --gpu: give `course doctor --gpu`.", code=2)
-    report = doctor.diagnose()
+    report = diagnosis.diagnose()
     if as_json:
         print(json.dumps(report, indent=2))
     else:
-        doctor.show(report)
+        diagnosis.show(report)
     raise typer.Exit(1 if report["problems"] else 0)
 
 

@@ -8,17 +8,15 @@ import pytest
 from playwright.sync_api import expect
 
 from course_lib.command.doctor.gpu import report as reports
-from course_lib.command.doctor.gpu.host import Gpu, Host
-from course_lib.command.doctor.gpu.lines import failed, passed, untested
-from course_lib.command.doctor.gpu.report import Report
-from course_lib.command.doctor.gpu.steps import STEPS
+from course_lib.command.doctor.gpu.devices import Gpu, Host
+from course_lib.command.doctor.gpu.report import Report, Section, failed, passed, untested
 
 HOST = Host((Gpu("NVIDIA H100 80GB HBM3", 81559.0, "9.0"),) * 2, 2, "550.54.15", "12.4")
-LINES = [
-    (STEPS[0], passed("Driver", "Driver 550.54.15, for CUDA up to 12.4.", **{"memory MiB": 81559.0})),
-    (STEPS[1], failed("Versions", "TensorFlow has no kernels for <compute_120>: use `another image`." + " long" * 60)),
-    (STEPS[2], untested("Kernels", "The driver does not say.")),
-]
+LINES = (
+    passed("Driver", "Driver 550.54.15, for CUDA up to 12.4.", **{"memory MiB": 81559.0}),
+    failed("Versions", "TensorFlow has no kernels for <compute_120>: use `another image`." + " long" * 60),
+    untested("Kernels", "The driver does not say."),
+)
 
 CONTRAST = """element => {
     const light = colour => {
@@ -34,7 +32,7 @@ CONTRAST = """element => {
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_the_page_tells_what_was_found(chromium, tmp_path, scheme):
-    reports.save(Report(HOST, lines=LINES, seconds=321.0), tmp_path / "found")
+    reports.save(Report(HOST, [Section("driver", "Driver", LINES)], seconds=321.0), tmp_path / "found")
     page = chromium.new_page(viewport={"width": 420, "height": 900}, color_scheme=scheme)
     asked = []
     page.on("request", lambda request: asked.append(request.url))

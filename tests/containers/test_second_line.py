@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from course_lib.command.setup import install, plan
-from course_lib.command.setup.progress import Progress
+from course_lib.command.setup.commands import Steps
 from course_lib.system import paths
 
 pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.ranks]
@@ -38,7 +38,7 @@ tf.keras.utils.set_random_seed(1)
 model = tf.keras.Sequential([tf.keras.Input([8]), tf.keras.layers.Dense(3)])
 model.compile(hvd.DistributedOptimizer(tf.keras.optimizers.SGD(0.1)), agreement.loss())
 model.fit(*agreement.examples(), batch_size=16, verbose=0)
-agreement.tell(model)
+agreement.report(model)
 """
 
 
@@ -111,12 +111,11 @@ def horovod(folder: Path) -> Path:
     machine = plan.look()._replace(python=version, nvidia=False, given=False)
     wheels = paths.cache() / "wheels" / plan.wheel_key(machine, TENSORFLOW)
     if not any(wheels.glob("*.whl")):
-        with pytest.MonkeyPatch.context() as patch, Progress(1, folder.parent / "build.log") as show:
+        with pytest.MonkeyPatch.context() as patch:
             patch.setattr(install, "PYTHON", str(folder / "bin" / "python3.12"))
             patch.setattr(install, "VENV", folder)
             patch.setattr(plan, "VENV", folder)
-            with show.step(f"Horovod for TensorFlow {TENSORFLOW}"):
-                install._compile(machine, wheels, show)
+            install._compile(machine, wheels, Steps(1, folder.parent / "build.log"))
     return next(wheels.glob("*.whl"))
 
 
@@ -163,7 +162,8 @@ def test_gradients_are_averaged_and_without_tf_keras_are_not(line, tmp_path, pyt
     script = tmp_path / "train.py"
     script.write_text(REDUCES)
     ask = (
-        f"from course_lib.command import doctor; print(repr(doctor.disagreement('gloo', doctor.Path({str(script)!r}))))"
+        "from pathlib import Path; from course_lib.command.doctor import diagnosis; "
+        f"print(repr(diagnosis.disagreement('gloo', Path({str(script)!r}))))"
     )
     folder = line.root / ".venv" if python == "line" else line.given
     done = line.run(str(folder / "bin" / "python3.12"), "-c", ask, PYTHONPATH=str(line.root))

@@ -30,13 +30,13 @@ def loss() -> tf.keras.losses.Loss:
     return tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 
 
-def tell(model: tf.keras.Model) -> None:
+def report(model: tf.keras.Model) -> None:
     """Rank 0 prints how many ranks there are and by how much their weights differ at most."""
-    mine = np.concatenate([weights.ravel() for weights in model.get_weights()])
-    of_all = hvd.allgather(tf.constant(mine[None])).numpy()
-    difference = float(np.abs(of_all - of_all[0]).max())
+    weights = np.concatenate([variable.ravel() for variable in model.get_weights()])
+    by_rank = hvd.allgather(tf.constant(weights[None])).numpy()  # [ranks, weights]
+    difference = float(np.abs(by_rank - by_rank[0]).max())
     if hvd.rank() == 0:
-        print("agreement", json.dumps({"size": len(of_all), "difference": difference}), flush=True)
+        print("agreement", json.dumps({"size": len(by_rank), "difference": difference}), flush=True)
 
 
 def main() -> None:
@@ -57,7 +57,7 @@ def main() -> None:
         verbose=0,
         callbacks=[hvd.callbacks.BroadcastGlobalVariablesCallback(0)],
     )
-    tell(model)
+    report(model)
 
 
 if __name__ == "__main__":

@@ -2,9 +2,9 @@
 
     python -m course_lib.command.doctor.health
 
-The first time it examines all that decides this (`doctor.training`: half a minute and more) and prints what it found.
-A good result is kept, together with what it holds for; as long as that has not changed, the answer takes a tenth of a
-second. Exit code 0, or 1 with a sentence for each problem.
+The first time it examines all that decides this (`diagnosis.training`: half a minute and more) and prints the result.
+A good result is kept, together with what it depends on; as long as that has not changed, the answer takes a tenth of
+a second. Exit code 0, or 1 with a sentence for each problem.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
-from course_lib.command.doctor import CONTROLLERS, training
+from course_lib.command.doctor.diagnosis import CONTROLLERS, training
 from course_lib.system import gpus, paths
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 
 
 def main() -> int:
-    """Print what was found, if it is new, and the problems; return the exit code."""
+    """Print the result, if it is new, and the problems; return the exit code."""
     try:
         problems = check()
     except CourseError as error:
@@ -37,13 +37,13 @@ def main() -> int:
 
 
 def check() -> list[str]:
-    """What is wrong, in sentences; from the kept result where that still holds."""
+    """What is wrong, in sentences; from the last good result where that still holds."""
     with _alone():
-        kept, ground, container = _kept(), _ground(), _container()
-        if kept.get("ground") == ground:
+        last, basis, container = _last_good(), _basis(), _container()
+        if last.get("basis") == basis:
             return []
-        before, now = kept.get("ground", {}).get("gpus", []), ground["gpus"]
-        if kept.get("container") == container and len(now) < len(before):
+        before, now = last.get("basis", {}).get("gpus", []), basis["gpus"]
+        if last.get("container") == container and len(now) < len(before):
             return [
                 f"This container had {len(before)} GPUs when it started, and has {len(now)} now: start it again; "
                 "if they stay away, look at the driver on the host (`nvidia-smi`)."
@@ -52,13 +52,13 @@ def check() -> list[str]:
         print(describe(report), flush=True)
         if not report["problems"]:
             with contextlib.suppress(OSError):  # without it the next answer takes longer
-                write(_memory(), json.dumps({"ground": ground, "container": container}).encode())
+                write(_file(), json.dumps({"basis": basis, "container": container}).encode())
         return report["problems"]
 
 
 def describe(report: Mapping) -> str:
-    """What `course_lib.command.doctor.training` found, in three lines."""
-    built = [CONTROLLERS[name] for name in report["controllers"]] + ["NCCL"] * report["nccl"]
+    """The result of `course_lib.command.doctor.diagnosis.training`, in three lines."""
+    built = [CONTROLLERS[name] for name in report["controllers"]] + ["NCCL"] * bool(report["nccl"])
     names = ", ".join(dict.fromkeys(report["gpus"]))
     versions = [f"{name} {report[name.lower()] or 'missing'}" for name in ("TensorFlow", "Keras", "Horovod")]
     return "\n".join(
@@ -70,14 +70,13 @@ def describe(report: Mapping) -> str:
     )
 
 
-def _ground() -> dict:
-    """All that the answer depends on, as far as it can be told without loading TensorFlow."""
+def _basis() -> dict:
+    """All that the answer depends on, as far as it can be known without loading TensorFlow."""
     files = []
     for package, pattern in (("tensorflow", "__init__.py"), ("horovod", "tensorflow/mpi_lib*.so")):
         spec = find_spec(package)
-        folder = Path(spec.origin).parent if spec and spec.origin else None
-        found = sorted(folder.glob(pattern)) if folder else []
-        files += [package, *([str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in found)]
+        origins = sorted(Path(spec.origin).parent.glob(pattern)) if spec and spec.origin else []
+        files += [[str(path), path.stat().st_mtime_ns, path.stat().st_size] for path in origins]
     return {
         "python": platform.python_version(),
         "files": files,
@@ -100,13 +99,13 @@ def _read(path: str) -> str:
         return ""
 
 
-def _memory() -> Path:
+def _file() -> Path:
     return paths.cache() / "health.json"
 
 
-def _kept() -> dict:
+def _last_good() -> dict:
     try:
-        return json.loads(_memory().read_text())
+        return json.loads(_file().read_text())
     except (OSError, ValueError):
         return {}
 
@@ -114,14 +113,10 @@ def _kept() -> dict:
 @contextlib.contextmanager
 def _alone() -> Iterator[None]:
     """Wait while another process examines: the images' start and their health check begin at the same time."""
-    try:
-        _memory().parent.mkdir(parents=True, exist_ok=True)
-        lock = _memory().with_suffix(".lock").open("w")
-    except OSError:
-        yield
-        return
-    with lock:
-        with contextlib.suppress(OSError):  # some network file systems have no locks
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError):  # the cache can't be written, or a network file system has no locks
+            _file().parent.mkdir(parents=True, exist_ok=True)
+            lock = held.enter_context(_file().with_suffix(".lock").open("w"))
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

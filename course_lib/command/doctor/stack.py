@@ -6,22 +6,39 @@ import importlib
 import json
 from importlib.util import find_spec
 
+NOTHING = {
+    **dict.fromkeys(("tensorflow", "keras", "horovod"), None),  # versions
+    **dict.fromkeys(("cuda", "cudnn", "nccl"), None),  # the versions that they were built for
+    "targets": [],  # that TensorFlow has kernels for: "sm_75", "compute_80"
+    "controllers": [],  # of Horovod
+    "gpus": [],  # names of those that TensorFlow sees
+    "faults": {},  # what cannot be used, and why
+}
+
 
 def describe() -> dict:
-    """Versions (None where missing), controllers, NCCL, GPU names; in `faults`, what cannot be used and why."""
+    """What TensorFlow and Horovod are: see `NOTHING`, which has what there is of each where it is missing."""
     faults: dict[str, str] = {}
     tensorflow = _load("TensorFlow", "tensorflow", faults)
     horovod = _load("Horovod", "horovod.tensorflow", faults) if tensorflow else None
-    gpus = tensorflow.config.list_physical_devices("GPU") if tensorflow else []
-    return {
-        "tensorflow": tensorflow.__version__ if tensorflow else None,
-        "keras": _keras_version(tensorflow, faults) if tensorflow else None,
-        "horovod": importlib.import_module("horovod").__version__ if horovod else None,
-        "controllers": ["gloo"] * horovod.gloo_built() + ["mpi"] * horovod.mpi_built() if horovod else [],
-        "nccl": bool(horovod and horovod.nccl_built()),
-        "gpus": [_gpu_name(tensorflow, gpu) for gpu in gpus],
-        "faults": faults,
-    }
+    stack = {**NOTHING, "faults": faults}
+    if tensorflow:
+        build = tensorflow.sysconfig.get_build_info()
+        stack["tensorflow"], stack["keras"] = tensorflow.__version__, _keras_version(tensorflow, faults)
+        stack["cuda"], stack["cudnn"] = build.get("cuda_version"), build.get("cudnn_version")
+        stack["targets"] = list(build.get("cuda_compute_capabilities") or ())
+        stack["gpus"] = [_gpu_name(tensorflow, gpu) for gpu in tensorflow.config.list_physical_devices("GPU")]
+    if horovod:
+        stack["horovod"] = importlib.import_module("horovod").__version__
+        stack["controllers"] = ["gloo"] * horovod.gloo_built() + ["mpi"] * horovod.mpi_built()
+        stack["nccl"] = dotted(int(horovod.nccl_built()))
+    return stack
+
+
+def dotted(code: int) -> str | None:
+    """NCCL's version: 2708 is 2.7.8, 21805 is 2.18.5; None for 0."""
+    base = 1000 if code < 10000 else 10000
+    return f"{code // base}.{code % base // 100}.{code % 100}" if code else None
 
 
 def _load(title: str, module: str, faults: dict[str, str]) -> object | None:

@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from course_lib.command.setup import plan, preinstalled
+from course_lib.command.setup.commands import Failed, Steps, only_one
 from course_lib.command.setup.plan import NEWEST_PYTHON, VENV, Machine
-from course_lib.command.setup.progress import Failed, Progress, only_one
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
 
@@ -29,25 +29,25 @@ def set_up(machine: Machine, wanted: Mapping[str, str], check: bool = False) -> 
     cache = paths.cache()
     with only_one(cache / "setup.lock"):
         done = plan.read_notes()
-        steps = plan.outdated(done, wanted)
-        if not steps and check and not _works(machine):
-            steps = list(plan.STEPS)
-        if not steps:
+        missing = plan.outdated(done, wanted)
+        if not missing and check and not _works(machine):
+            missing = list(plan.STEPS)
+        if not missing:
             return
         wheels = cache / "wheels" / wanted["horovod"]
-        compile_horovod = "horovod" in steps and not machine.given and not any(wheels.glob("*.whl"))
+        compile_horovod = "horovod" in missing and not machine.given and not any(wheels.glob("*.whl"))
         require(machine, compile_horovod=compile_horovod)
-        done = {step: what for step, what in done.items() if step not in steps}
-        with Progress(len(steps), cache / "setup.log") as show:
-            show.say(f"Setting up the course in {VENV}.")
-            if machine.nvidia and not machine.given:
-                show.say(plan.about_gpus(machine))
-            for step in steps:
-                if VENV.is_dir():
-                    plan.write_notes(done)  # what is begun is not done
-                _STEP_FUNCTIONS[step](machine, wheels, show)
-                done[step] = wanted[step]
-                plan.write_notes(done)
+        done = {step: what for step, what in done.items() if step not in missing}
+        steps = Steps(len(missing), cache / "setup.log")
+        steps.say(f"Setting up the course in {VENV}.")
+        if machine.nvidia and not machine.given:
+            steps.say(plan.about_gpus(machine))
+        for step in missing:
+            if VENV.is_dir():
+                plan.write_notes(done)  # what is begun is not done
+            _STEP_FUNCTIONS[step](machine, wheels, steps)
+            done[step] = wanted[step]
+            plan.write_notes(done)
 
 
 def older_python(machine: Machine) -> str:
@@ -57,47 +57,52 @@ def older_python(machine: Machine) -> str:
     """
     require(machine, compile_horovod=False)
     newest = ".".join(map(str, NEWEST_PYTHON))
-    log = paths.cache() / "setup.log"
+    steps = Steps(1, paths.cache() / "setup.log")
     try:
         with (
-            Progress(1, log) as show,
             tempfile.TemporaryDirectory() as folder,
-            show.step(f"Python {newest}, because TensorFlow 2.15 does not run on Python {machine.python}"),
+            steps.step(f"Python {newest}, because TensorFlow 2.15 does not run on Python {machine.python}"),
         ):
             tools = Path(folder) / "bin"
-            show.run([os.path.realpath(sys.executable), "-Im", "venv", folder])
-            show.run([str(tools / "python"), *PIP, "install", _uv_pin(machine)])
-            show.run([str(tools / "uv"), "python", "install", newest])
-            return show.output([str(tools / "uv"), "python", "find", "--no-project", newest])
+            steps.run([os.path.realpath(sys.executable), "-Im", "venv", folder])
+            steps.run([str(tools / "python"), *PIP, "install", _uv_pin(machine)])
+            steps.run([str(tools / "uv"), "python", "install", newest])
+            return steps.run([str(tools / "uv"), "python", "find", "--no-project", newest]).strip().splitlines()[-1]
     except Failed:
         raise CourseError(
             f"The course needs Python 3.9 to 3.11, this is Python {machine.python}, and Python {newest} "
-            f"could not be downloaded (the log is {log}): use conda (`conda env create -f environment.yml`) "
+            f"could not be downloaded (the log is {steps.log}): use conda (`conda env create -f environment.yml`) "
             f"or a container that has Python {newest}."
         ) from None
 
 
 def require(machine: Machine, compile_horovod: bool) -> None:
-    """Raise CourseError, with the command that mends it, where something is missing that pip cannot bring."""
-    modules = [name for name in ("venv", "ensurepip") if find_spec(name)]
-    commands = [name for name in ("gcc", "g++") if plan.which(name)]
-    if sentence := plan.lacking(machine, commands, modules, compile_horovod):
-        raise CourseError(sentence)
+    """Raise CourseError, with the command that installs it, where something is missing that pip cannot bring."""
+    python = "python" + ".".join(machine.python.split(".")[:2])
+    missing = {}  # Debian's package → what it is
+    if not (find_spec("venv") and find_spec("ensurepip")):
+        missing[f"{python}-venv"] = f"the venv module of {python}"
+    if compile_horovod and not (plan.which("gcc") and plan.which("g++")):
+        missing["g++"] = "a C++ compiler (gcc and g++)"
+    if missing:
+        install = f"on Debian or Ubuntu with `sudo apt install {' '.join(missing)}`"
+        raise CourseError(f"The set-up needs {' and '.join(missing.values())}: install it, {install}, and start again.")
 
 
 def _works(machine: Machine) -> bool:
-    """Whether the packages have their pinned versions, after mending those that do not, and Horovod loads."""
-    with Progress(1, paths.cache() / "setup.log") as show, show.step("Checking what is installed"):
-        try:
-            _uv(show, "-r", str(plan.lock_file(machine)))
-            _load(machine, show)
-        except (CourseError, OSError):
-            show.note("something is broken, so all of it is installed anew")
-            return False
+    """Whether the packages have their pinned versions, after correcting those that do not, and Horovod loads."""
+    steps = Steps(1, paths.cache() / "setup.log")
+    try:
+        with steps.step("Checking what is installed"):
+            _uv(steps, "-r", str(plan.lock_file(machine)))
+            _load(machine, steps)
+    except (CourseError, OSError):
+        steps.say("      something is broken, so all of it is installed anew")
+        return False
     return True
 
 
-def _load(machine: Machine, show: Progress) -> None:
+def _load(machine: Machine, steps: Steps) -> None:
     """Load Horovod with the TensorFlow that it is for. Raises Failed, or CourseError where both were given."""
     if machine.given:
         preinstalled.load(PYTHON)
@@ -107,74 +112,71 @@ def _load(machine: Machine, show: Progress) -> None:
         "import sys, tensorflow, horovod.tensorflow as hvd; "
         "sys.exit(not hvd.gloo_built() or tensorflow.__version__ != sys.argv[1])"
     )
-    show.run([PYTHON, "-Ic", code, version])
+    steps.run([PYTHON, "-Ic", code, version])
 
 
-def _make_environment(machine: Machine, wheels: Path, show: Progress) -> None:
+def _make_environment(machine: Machine, wheels: Path, steps: Steps) -> None:
     base = os.path.realpath(sys.executable)  # not the link in the environment that is made afresh
     if machine.given:
         preinstalled.version(base)  # before anything is made
-    with show.step(f"Environment with Python {machine.python}"):
+    with steps.step(f"Environment with Python {machine.python}"):
         if VENV.exists():
             shutil.rmtree(VENV)
-        show.run([base, "-Im", "venv", *["--system-site-packages"] * machine.given, str(VENV)])
-        show.run([PYTHON, *PIP, "install", _uv_pin(machine)])
+        steps.run([base, "-Im", "venv", *["--system-site-packages"] * machine.given, str(VENV)])
+        steps.run([PYTHON, *PIP, "install", _uv_pin(machine)])
 
 
-def _install_packages(machine: Machine, wheels: Path, show: Progress) -> None:
+def _install_packages(machine: Machine, wheels: Path, steps: Steps) -> None:
     lock = plan.lock_file(machine)
-    with show.step(f"Packages of {lock.name}"):
-        _uv(show, "-r", str(lock))
+    with steps.step(f"Packages of {lock.name}"):
+        _uv(steps, "-r", str(lock))
 
 
-def _install_horovod(machine: Machine, wheels: Path, show: Progress) -> None:
+def _install_horovod(machine: Machine, wheels: Path, steps: Steps) -> None:
     if machine.given:
-        with show.step("TensorFlow and Horovod as they are here"):
-            show.note(preinstalled.take(PYTHON, _site_packages()))
+        with steps.step("TensorFlow and Horovod as they are here"):
+            steps.say(f"      {preinstalled.take(PYTHON, _site_packages())}")
         return
-    with show.step(plan.describe_horovod(machine)):
-        if any(wheels.glob("*.whl")) and _install_wheel(machine, wheels, show):
+    with steps.step(plan.describe_horovod(machine)):
+        if any(wheels.glob("*.whl")) and _install_wheel(machine, wheels, steps):
             return
         shutil.rmtree(wheels, ignore_errors=True)  # it does not fit this machine's libraries any more
         require(machine, compile_horovod=True)
-        show.note("compiling, a few minutes")
-        _compile(machine, wheels, show)
-        if not _install_wheel(machine, wheels, show):
+        steps.say("      compiling, a few minutes")
+        _compile(machine, wheels, steps)
+        if not _install_wheel(machine, wheels, steps):
             shutil.rmtree(wheels)
-            raise CourseError(f"Horovod was compiled but does not load: the reason is at the end of {show.log}.")
+            raise CourseError(f"Horovod was compiled but does not load: the reason is at the end of {steps.log}.")
 
 
-def _install_wheel(machine: Machine, wheels: Path, show: Progress) -> bool:
+def _install_wheel(machine: Machine, wheels: Path, steps: Steps) -> bool:
     """Install the wheel in the folder `wheels`; return whether Horovod then loads."""
     try:
-        _uv(show, "--no-deps", "--reinstall", *map(str, wheels.glob("*.whl")))
-        _load(machine, show)
+        _uv(steps, "--no-deps", "--reinstall", *map(str, wheels.glob("*.whl")))
+        _load(machine, steps)
     except Failed:
         return False
     return True
 
 
-def _compile(machine: Machine, wheels: Path, show: Progress) -> None:
+def _compile(machine: Machine, wheels: Path, steps: Steps) -> None:
     """Compile Horovod in a folder of its own; the finished wheel appears in the cache in one piece."""
     cache = paths.cache()
     for leftover in cache.glob("build-*"):  # of a set-up that was killed: only one runs at a time
         shutil.rmtree(leftover, ignore_errors=True)
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
-    jobs = plan.parallel_jobs(len(os.sched_getaffinity(0)), memory)
-    env = plan.build_environment(machine, os.environ, jobs, _nccl(machine))
     with tempfile.TemporaryDirectory(dir=cache, prefix="build-") as folder:
-        made = Path(folder) / "wheel"
+        wheel = Path(folder) / "wheel"
         command = [PYTHON, *PIP, "wheel", "-v", "--no-cache-dir", "--no-deps", "--no-build-isolation"]
-        command += ["--no-binary=horovod", f"horovod=={plan.HOROVOD_VERSION}", "--wheel-dir", str(made)]
+        command += ["--no-binary=horovod", f"horovod=={plan.HOROVOD_VERSION}", "--wheel-dir", str(wheel)]
         command += ["--config-settings=--global-option=--quiet"]  # else Horovod passes Ninja an option of make
-        show.run(command, {**env, "TMPDIR": folder})
+        steps.run(command, {**plan.build_environment(machine, os.environ, _nccl()), "TMPDIR": folder})
         wheels.parent.mkdir(parents=True, exist_ok=True)
-        made.rename(wheels)
+        wheel.rename(wheels)
 
 
-def _install_course(machine: Machine, wheels: Path, show: Progress) -> None:
-    with show.step("The course itself"):
-        _uv(show, "--no-deps", "--no-build-isolation", "--editable", str(paths.ROOT))
+def _install_course(machine: Machine, wheels: Path, steps: Steps) -> None:
+    with steps.step("The course itself"):
+        _uv(steps, "--no-deps", "--no-build-isolation", "--editable", str(paths.ROOT))
 
 
 _STEP_FUNCTIONS = {
@@ -185,9 +187,9 @@ _STEP_FUNCTIONS = {
 }
 
 
-def _uv(show: Progress, *arguments: str) -> None:
-    env = {**os.environ, **plan.package_index(show.output([PYTHON, *PIP, "config", "list"]), os.environ)}
-    show.run([str(VENV / "bin" / "uv"), "pip", "install", "--python", PYTHON, *arguments], env)
+def _uv(steps: Steps, *arguments: str) -> None:
+    env = {**os.environ, **plan.package_index(steps.run([PYTHON, *PIP, "config", "list"]), os.environ)}
+    steps.run([str(VENV / "bin" / "uv"), "pip", "install", "--python", PYTHON, *arguments], env)
 
 
 def _uv_pin(machine: Machine) -> str:
@@ -198,7 +200,7 @@ def _site_packages() -> Path:
     return next(VENV.glob("lib/python*/site-packages"))
 
 
-def _nccl(machine: Machine) -> Path:
+def _nccl() -> Path:
     """The folder of the NCCL that TensorFlow brings, with the link in it that a linker looks for."""
     folder = _site_packages() / "nvidia" / "nccl"
     library, link = folder / "lib" / "libnccl.so.2", folder / "lib" / "libnccl.so"

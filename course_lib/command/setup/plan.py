@@ -7,7 +7,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -112,8 +112,8 @@ def wheel_key(machine: Machine, tensorflow: str) -> str:
     return "-".join([f"horovod{HOROVOD_VERSION}", tag, machine.platform, framework, *controllers(machine), *which_mpi])
 
 
-def build_environment(machine: Machine, environ: Mapping[str, str], jobs: int, nccl: Path) -> dict[str, str]:
-    """The environment that compiles Horovod, `jobs` files at a time; `nccl` is the folder of NCCL."""
+def build_environment(machine: Machine, environ: Mapping[str, str], nccl: Path) -> dict[str, str]:
+    """The environment that compiles Horovod; `nccl` is the folder of NCCL."""
     env = {name: value for name, value in environ.items() if not name.startswith("HOROVOD_")}
     env.update(
         PATH=f"{VENV / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
@@ -122,7 +122,7 @@ def build_environment(machine: Machine, environ: Mapping[str, str], jobs: int, n
         HOROVOD_WITHOUT_MXNET="1",
         HOROVOD_WITH_GLOO="1",
         CMAKE_GENERATOR="Ninja",
-        CMAKE_BUILD_PARALLEL_LEVEL=str(jobs),
+        CMAKE_BUILD_PARALLEL_LEVEL=str(parallel_jobs()),
         MAKEFLAGS="-",  # set at all, it keeps Horovod from passing options of make, which Ninja does not know
     )
     env["HOROVOD_WITH_MPI" if machine.mpi else "HOROVOD_WITHOUT_MPI"] = "1"
@@ -139,25 +139,10 @@ def build_environment(machine: Machine, environ: Mapping[str, str], jobs: int, n
     return env
 
 
-def parallel_jobs(cores: int, gibibytes: float) -> int:
+def parallel_jobs() -> int:
     """How many compilers fit: one for each core, and 2 GiB of memory for each."""
-    return max(1, min(cores, int(gibibytes / 2)))
-
-
-def lacking(machine: Machine, commands: Iterable[str], modules: Iterable[str], compile_horovod: bool) -> str:
-    """What has to be installed first, in one sentence, given what is there; "" for nothing."""
-    version = "python" + ".".join(machine.python.split(".")[:2])
-    packages, names = [], []
-    if not {"venv", "ensurepip"} <= set(modules):
-        packages.append(f"{version}-venv")
-        names.append(f"the venv module of {version}")
-    if compile_horovod and not {"gcc", "g++"} <= set(commands):
-        packages.append("g++")
-        names.append("a C++ compiler (gcc and g++)")
-    if not packages:
-        return ""
-    install = f"on Debian or Ubuntu with `sudo apt install {' '.join(packages)}`"
-    return f"The set-up needs {' and '.join(names)}: install it, {install}, and start again."
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return max(1, min(len(os.sched_getaffinity(0)), memory // 2**31))
 
 
 def pinned(package: str, lock: str) -> str:

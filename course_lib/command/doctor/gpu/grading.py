@@ -1,4 +1,7 @@
-"""The assessment on this host: slots for two at a time, calibration, the reference and the serial starter."""
+"""The assessment on this host: slots for two at a time, calibration, the reference and the serial starter.
+
+Each step is a function of the host that yields lines; `runner.STEPS` lists them.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,15 @@ import re
 import tempfile
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from course_grader.sandbox import bubblewrap
 from course_grader.script import calibration, contract, grader
 from course_grader.script import slots as gpu_slots
 from course_lib import data
-from course_lib.command.doctor.gpu.host import Host, missing
-from course_lib.command.doctor.gpu.lines import Line, failed, judged, passed, untested
+from course_lib.command.doctor.gpu.devices import Host, missing
+from course_lib.command.doctor.gpu.report import Line, failed, passed, tested, untested
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
@@ -26,44 +30,36 @@ NO_VERDICT = 2  # code of an error that lies in what else the host does
 
 def slots(host: Host) -> Iterator[Line]:
     """Two assessments at a time get GPUs (or cores) of their own, or the second waits for the first."""
-    kind, gpus = ("GPU", gpu_slots.count()) if host.visible else ("core", 0)
-    got: list[list[int]] = []
-    problems: list[CourseError] = []
-    first, release, waited = threading.Event(), threading.Event(), threading.Event()
+    gpus = gpu_slots.count() if host.visible else 0
+    ranks, kind = (gpus, "GPU") if gpus else (1, "core")
+    waiting, over = threading.Event(), threading.Event()
+    timer = threading.Timer(SLOT_S, over.set)
+    timer.start()
 
-    def hold(ranks: int) -> None:
-        try:
-            with gpu_slots.take(ranks, gpus=gpus, waiting=lambda sentence: waited.set()) as taken:
-                got.append(taken)
-                first.set()
-                release.wait(SLOT_S)
-        except CourseError as error:
-            problems.append(error)
-            first.set()
-            waited.set()
+    def second_assessment() -> list[int]:
+        with gpu_slots.take(ranks, gpus=gpus, waiting=lambda sentence: waiting.set(), stopping=over) as slots:
+            return slots
 
-    ranks = max(1, gpus)
-    threads = [threading.Thread(target=hold, args=(ranks,), daemon=True) for _ in range(2)]
-    threads[0].start()
-    if not first.wait(SLOT_S):
+    try:
+        with ThreadPoolExecutor(1) as pool:
+            with gpu_slots.take(ranks, gpus=gpus, stopping=over):
+                second = pool.submit(second_assessment)
+                good = not gpus or waiting.wait(SLOT_S)
+            second.result()
+    except CourseError:
+        if not over.is_set():
+            raise
         yield untested("Slots", f"Another assessment holds this host's {kind}s: try again when it has ended.")
         return
-    if problems:
-        raise problems[0]
-    threads[1].start()
-    apart = waited.wait(SLOT_S) if host.visible else True
-    release.set()
-    for thread in threads:
-        thread.join(SLOT_S)
-    if problems:
-        raise problems[0]
-    yield judged(
+    finally:
+        timer.cancel()
+    yield tested(
         "Slots",
-        apart and len(got) == 2,
-        f"A second assessment of {ranks} {kind}{'s' * (ranks > 1)} waits until the first has ended."
-        if host.visible
+        good,
+        f"A second assessment of {ranks} GPU{'s' * (ranks > 1)} waits until the first has ended."
+        if gpus
         else "Two assessments at a time have had cores.",
-        f"Two assessments hold the same {kind}s at a time: please report it.",
+        "Two assessments hold the same GPUs at a time: please report it.",
         ranks=ranks,
     )
     if not host.visible:
@@ -123,21 +119,22 @@ def _assessed(host: Host, title: str, path: Path, honest: bool) -> Iterator[Line
         except CourseError as error:
             yield untested(title, f"It could not be graded: {error}")
             return
-    lost = [f"{v.title}: {v.reason}" for v in outcome.verdicts if not v.passed]
-    told = f"{outcome.score:g} of {outcome.max_score:g} points in the profile {profile} on {outcome.data}"
-    told += f" in {outcome.seconds:.0f} of {outcome.limit:.0f} s" if outcome.seconds else ""
+    points = f"{outcome.score:g} of {outcome.max_score:g} points in the profile {profile} on {outcome.data}"
+    points += f" in {outcome.seconds:.0f} of {outcome.limit:.0f} s" if outcome.seconds else ""
     values = {"points": outcome.score, "seconds": outcome.seconds, "test accuracy": outcome.test_accuracy}
     values |= {"training accuracy": outcome.train_accuracy, "ranks": outcome.ranks, "sandbox": outcome.sandbox}
-    good = outcome.score == outcome.max_score if honest else not outcome.passed
-    reason = f"{told}; lost: {lost[0]}" if honest and lost else f"{told}, passed"
-    right = f"{told}." if honest else f"It does not pass, as it must not: {told}."
-    yield judged(title, good, right, f"{reason.rstrip('.')}.", **values)
     if honest:
-        yield judged(
+        lost = [f"; lost: {v.title}: {v.reason}".rstrip(".") for v in outcome.verdicts if not v.passed]
+        full = outcome.score == outcome.max_score
+        yield tested(title, full, f"{points}.", f"{points}{''.join(lost[:1])}.", **values)
+        yield tested(
             "Sandbox",
             outcome.sandbox == "bubblewrap",
             "Bubblewrap confines the ranks" + (", and CUDA starts there." if host.visible else "."),
             " ".join(outcome.weaknesses[:1]) or "There was none.",
         )
+    else:
+        right = f"It does not pass, as it must not: {points}."
+        yield tested(title, not outcome.passed, right, f"{points}, passed.", **values)
     if data.locate("cifar10") == "stand-in":
         yield untested(f"{title} on CIFAR-10", "The data are not here: `course data cifar10` fetches them.")

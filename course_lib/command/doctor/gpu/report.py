@@ -1,4 +1,4 @@
-"""What was found, for people and programs: lines in the terminal, JSON, and one page that can be sent."""
+"""What the examinations find: lines, and the report of all of them as JSON and as one page that can be sent."""
 
 from __future__ import annotations
 
@@ -10,37 +10,84 @@ import json
 import platform
 import re
 import socket
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from itertools import groupby
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
-from course_lib.command.doctor.gpu.host import Host
-from course_lib.command.doctor.gpu.lines import FAILED, PASSED, STATES, UNTESTED, Line
-from course_lib.command.doctor.gpu.steps import Step
+from course_lib.command.doctor.gpu.devices import Host
 from course_lib.notebook.report import as_html
 from course_lib.system.files import require_place, write
 
+PASSED, FAILED, UNTESTED = "passed", "failed", "not tested"
 MARKS = {PASSED: "✓", FAILED: "✗", UNTESTED: "–"}
 CSS = Path(__file__).with_name("report.css")
 PUBLIC_NAMES = ("root", "localhost", "learner")  # the last is the account in every image of the course
 NO_GPU = 2  # exit code: nothing failed, and nothing of GPUs was tested
 
+Value = Union[float, int, str, None]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The result of one test.
+
+    Attributes:
+        title: what was tested, in a few words.
+        state: PASSED, FAILED or UNTESTED.
+        text: what was seen; of a failure the reason and what to do; of what was not tested, why.
+        values: what was measured, by name and with its unit in the name: {"images/s": 21300.0}.
+    """
+
+    title: str
+    state: str
+    text: str
+    values: Mapping[str, Value] = field(default_factory=dict)
+
+
+def passed(title: str, text: str, **values: Value) -> Line:
+    """It works; `values` as in `Line`."""
+    return Line(title, PASSED, text, values)
+
+
+def failed(title: str, text: str, **values: Value) -> Line:
+    """It does not work: one sentence with the reason and the remedy."""
+    return Line(title, FAILED, text, values)
+
+
+def untested(title: str, text: str, **values: Value) -> Line:
+    """It could not be tested here, or not where it matters: one sentence says why."""
+    return Line(title, UNTESTED, text, values)
+
+
+def tested(title: str, good: bool, if_good: str, if_bad: str, **values: Value) -> Line:
+    """Passed with the sentence `if_good`, or failed with the sentence `if_bad`."""
+    return Line(title, PASSED, if_good, values) if good else Line(title, FAILED, if_bad, values)
+
+
+@dataclass(frozen=True)
+class Section:
+    """The lines of one step: its name in the JSON, its title on the page."""
+
+    step: str
+    title: str
+    lines: tuple[Line, ...]
+
 
 @dataclass
 class Report:
-    """What was found on a host, line by line."""
+    """All that was found on a host."""
 
     host: Host
-    began: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
-    lines: list[tuple[Step, Line]] = field(default_factory=list)
+    sections: list[Section] = field(default_factory=list)
     seconds: float = 0.0
+    began: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
 
     def count(self, state: str) -> int:
-        """How many lines came out like this."""
-        return sum(line.state == state for _, line in self.lines)
+        """How many lines have this state."""
+        return sum(line.state == state for section in self.sections for line in section.lines)
 
     @property
     def code(self) -> int:
@@ -50,10 +97,8 @@ class Report:
     @property
     def headline(self) -> str:
         """The result in a few words."""
-        counts = ", ".join(f"{self.count(state)} {state}" for state in STATES)
-        if self.count(FAILED):
-            return f"Something failed: {counts}."
-        return f"Nothing failed: {counts}." if self.host.visible else f"No GPU was tested: {counts}."
+        result = {0: "Nothing failed", 1: "Something failed", NO_GPU: "No GPU was tested"}[self.code]
+        return f"{result}: {', '.join(f'{self.count(state)} {state}' for state in MARKS)}."
 
     @property
     def devices(self) -> str:
@@ -73,38 +118,28 @@ class Report:
             "passed": self.count(PASSED),
             "not_tested": self.count(UNTESTED),
             "code": self.code,
-            "lines": [
-                {
-                    "step": step.name,
-                    "title": line.title,
-                    "state": line.state,
-                    "text": line.text,
-                    "values": dict(line.values),
-                }
-                for step, line in self.lines
-            ],
+            "lines": [{"step": section.step, **asdict(line)} for section in self.sections for line in section.lines],
         }
-        return _private_values(table)
+        return _private(table)
 
 
-def _private_values(value: Any) -> Any:
-    """What JSON can hold, with each text in it `private`, and its keys as they are."""
+def _private(value: Any) -> Any:
+    """`value`, which JSON can hold, with `private` applied to each text in it, but not to the keys."""
     if isinstance(value, dict):
-        return {key: _private_values(one) for key, one in value.items()}
+        return {key: _private(one) for key, one in value.items()}
     if isinstance(value, list):
-        return [_private_values(one) for one in value]
+        return [_private(one) for one in value]
     return private(value) if isinstance(value, str) else value
 
 
 def private(text: str) -> str:
     """`text` without what names its user: home folder, account, name of the host."""
-    told = {str(Path.home()): "~"}
-    told[socket.gethostname()] = "HOST"
+    names = {str(Path.home()): "~", socket.gethostname(): "HOST"}
     with contextlib.suppress(OSError, KeyError):  # an account without a name
-        told[getpass.getuser()] = "USER"
-    for name, other in told.items():
+        names[getpass.getuser()] = "USER"
+    for name, replacement in names.items():
         if len(name) > 2 and name not in PUBLIC_NAMES:
-            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", other, text)
+            text = re.sub(rf"(?<![\w-]){re.escape(name)}(?![\w-])", replacement, text)
     return text
 
 
@@ -114,7 +149,7 @@ def paths(file: Path) -> tuple[Path, Path]:
     return stem.parent / f"{stem.name}.json", stem.parent / f"{stem.name}.html"
 
 
-def check(file: Path) -> None:
+def require_places(file: Path) -> None:
     """Raise CourseError where a report can't be written: before, not after a quarter of an hour."""
     for path in paths(file):
         require_place(path)
@@ -123,55 +158,47 @@ def check(file: Path) -> None:
 def save(report: Report, file: Path) -> tuple[Path, Path]:
     """Write the report's JSON and its page; return where."""
     table = report.as_json()
-    first, second = paths(file)
-    write(first, json.dumps(table, indent=1, ensure_ascii=False).encode())
-    write(second, page(report, table).encode())
-    return first, second
+    json_path, page_path = paths(file)
+    write(json_path, json.dumps(table, indent=1, ensure_ascii=False).encode())
+    write(page_path, page(report, table).encode())
+    return json_path, page_path
 
 
 def page(report: Report, table: Mapping[str, Any]) -> str:
     """The report as one page that needs no other file; it holds the JSON too."""
-    sections = []
-    steps = {step.name: step for step, _ in report.lines}
-    for name, lines in groupby(table["lines"], key=lambda line: line["step"]):
-        rows = "".join(map(_row, lines))
-        sections.append(f"<section><h2>{html.escape(steps[name].title)}</h2><ul>{rows}</ul></section>")
-    state = {1: "failed", 0: "passed"}.get(report.code, "untested")
+    titles = {section.step: section.title for section in report.sections}
+    sections = "".join(
+        f"<section><h2>{html.escape(titles[step])}</h2><ul>{''.join(map(_row, lines))}</ul></section>"
+        for step, lines in groupby(table["lines"], key=lambda line: line["step"])
+    )
     facts = {"GPUs": report.devices, "Driver": report.host.driver or "none", "System": table["system"]}
     facts |= {"Date": table["date"], "Course": table["course"], "Took": f"{report.seconds:.0f} s"}
-    told = "".join(f"<dt>{name}</dt><dd>{html.escape(private(text))}</dd>" for name, text in facts.items())
-    held = json.dumps(table, ensure_ascii=False).replace("<", "\\u003c")
-    title = f"One Model, Many GPUs on {report.devices if report.host.gpus else 'a host without a GPU'}"
+    terms = "".join(f"<dt>{name}</dt><dd>{html.escape(private(text))}</dd>" for name, text in facts.items())
+    state = {0: "passed", 1: "failed"}.get(report.code, "untested")
+    title = html.escape(f"One Model, Many GPUs on {report.devices if report.host.gpus else 'a host without a GPU'}")
+    embedded = json.dumps(table, ensure_ascii=False).replace("<", "\\u003c")
     return (
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
-        f'<meta name="viewport" content="width=device-width"><title>{html.escape(title)}</title>'
+        f'<meta name="viewport" content="width=device-width"><title>{title}</title>'
         f"<style>{CSS.read_text(encoding='utf-8')}</style></head><body>"
-        f'<h1>{html.escape(title)}</h1><p class="headline {state}">{html.escape(report.headline)}</p>'
-        f"<dl>{told}</dl>{''.join(sections)}"
-        f'<script type="application/json" id="report">{held}</script></body></html>\n'
+        f'<h1>{title}</h1><p class="headline {state}">{html.escape(report.headline)}</p><dl>{terms}</dl>{sections}'
+        f'<script type="application/json" id="report">{embedded}</script></body></html>\n'
     )
 
 
 def _row(line: Mapping[str, Any]) -> str:
-    kind = line["state"].replace(" ", "-")
     values = "".join(
         f"<tr><th>{html.escape(name)}</th><td>{html.escape(number(value))}</td></tr>"
         for name, value in line["values"].items()
     )
     measured = f"<details><summary>measured</summary><table>{values}</table></details>" if values else ""
     return (
-        f'<li class="{kind}"><b aria-hidden="true">{MARKS[line["state"]]}</b>'
+        f'<li class="{line["state"].replace(" ", "-")}"><b aria-hidden="true">{MARKS[line["state"]]}</b>'
         f"<div><strong>{html.escape(line['title'])}</strong> <em>{line['state']}</em><br>"
         f"{as_html(line['text'])}{measured}</div></li>"
     )
 
 
-def number(value: object) -> str:
+def number(value: Value) -> str:
     """A measured value for people."""
     return f"{value:.4g}" if isinstance(value, float) else "unknown" if value is None else str(value)
-
-
-def summary(steps: Sequence[Step]) -> str:
-    """The steps that run without a GPU, in words."""
-    left = [f"“{step.title}”" for step in steps if not step.on_cpu]
-    return f"{len(steps) - len(left)} of {len(steps)} steps on the CPU, all but {' and '.join(left)}"

@@ -1,30 +1,136 @@
-"""Run the steps one after the other, each in a process of its own; whatever hangs is ended with all its processes."""
+"""The steps of `course doctor --gpu`, each in a process of its own: one that hangs is ended, named, and the next runs.
+
+    python -m course_lib.command.doctor.gpu.runner MODULE FUNCTION TITLE HOST      (HOST: as JSON)
+
+runs one step; each line that it yields is added to the file `lines` as a line of JSON.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
+from importlib import import_module
 from pathlib import Path
 
-from course_lib.command.doctor.gpu.child import MARK
-from course_lib.command.doctor.gpu.host import Host, missing
-from course_lib.command.doctor.gpu.lines import FAILED, Line, failed, untested
-from course_lib.command.doctor.gpu.steps import BUDGET_S, STEPS, Step
-from course_lib.system.errors import last_line
+from course_lib.command.doctor.gpu.devices import Host, detect, missing
+from course_lib.command.doctor.gpu.report import (
+    FAILED,
+    MARKS,
+    PASSED,
+    Line,
+    Report,
+    Section,
+    failed,
+    require_places,
+    save,
+    untested,
+)
+from course_lib.ranks import environment
+from course_lib.system.errors import CourseError, last_line
 from course_lib.system.processes import Supervised
-from course_lib.system.supervise import TIMED_OUT
+from course_lib.system.supervise import LEFT, TIMED_OUT
 
+BUDGET_S = 15 * 60  # of all steps together: a step that the time no longer suffices for is not tested
+MIN_STEP_S = 20.0  # with less time left, a step is not begun
 POLL_S = 0.2
-END_S = 30.0  # for processes to end that are killed; in a driver that hangs they never do
-MIN_STEP_S = 20.0  # less time than that is not worth a beginning
+LINES = "lines"  # the file
+
+
+@dataclass(frozen=True)
+class Step:
+    """One step.
+
+    Attributes:
+        name: of its function, which yields lines.
+        module: where the function is.
+        title: what it does, for who waits.
+        seconds: its time limit.
+        on_cpu: whether it does something where there is no GPU.
+        after: steps that must not have failed: without them it has nothing to say.
+    """
+
+    name: str
+    module: str
+    title: str
+    seconds: float
+    on_cpu: bool = True
+    after: tuple[str, ...] = ()
+
+
+_ONE, _ALL, _GRADING = (f"{__package__}.{module}" for module in ("one_process", "all_ranks", "grading"))
+_STACK, _RANKS = ("stack",), ("all_reduce",)
+STEPS = (
+    Step("driver", _ONE, "Driver, GPUs and shared memory", 60),
+    Step("stack", _ONE, "TensorFlow and Horovod, and what they were built for", 120),
+    Step("first_use", _ONE, "The first training step, and what is compiled for it", 180, after=_STACK),
+    Step("optimizers", _ONE, "LARS, LARC, LAMB and NovoGrad: check values", 90, after=_STACK),
+    Step("loops", _ONE, "fit and a loop with a gradient tape", 120, after=_STACK),
+    Step("mixed_precision", _ONE, "Mixed precision and its loss scale", 120, after=_STACK),
+    Step("memory", _ONE, "Memory growth", 60, on_cpu=False, after=_STACK),
+    Step("speed", _ONE, "Images and operations a second", 120, after=_STACK),
+    Step("pinned", _ALL, "One GPU for each rank", 120, on_cpu=False, after=_STACK),
+    Step("all_reduce", _ALL, "All-reduces by size", 270, after=_STACK),
+    Step("controllers", _ALL, "Equal ranks under each controller", 180, after=_RANKS),
+    Step("batch_norm", _ALL, "Batch norm across ranks", 90, after=_RANKS),
+    Step("timeline", _ALL, "Horovod's timeline", 90, after=_RANKS),
+    Step("scaling", _ALL, "Scaling, and equal weights after training", 240, after=_RANKS),
+    Step("elastic", _ALL, "Losing a rank", 120, after=_RANKS),
+    Step("slots", _GRADING, "GPUs for two assessments at a time", 30),
+    Step("calibrate", _GRADING, "The assessment's calibration", 150, after=_RANKS),
+    Step("reference", _GRADING, "The assessment of the reference", 420, after=_RANKS),
+    Step("starter", _GRADING, "The assessment of the serial starter", 420, after=_RANKS),
+)
 
 Follow = Callable[[Step, float, float], None]
+
+
+def main(*, file: Path | None = None, rehearse: bool = False, as_json: bool = False) -> int:
+    """Examine this host, print the lines, write the report `file`; return the exit code.
+
+    Without a GPU that can be used it says so, unless it is to `rehearse`: then the steps do on the CPU what they can.
+    Exit code: 0 where nothing failed, 1 where something did, 2 where no GPU was tested and nothing failed.
+
+    Raises CourseError (code 2) for a report that can't be written.
+    """
+    from rich.console import Console
+
+    if file:
+        require_places(file)
+    console = Console(stderr=as_json, highlight=False, markup=False, soft_wrap=True)
+    host, began = detect(), time.monotonic()
+    report, reason = Report(host), missing(host)
+    if host.problem or (reason and not rehearse):
+        line = (failed if host.problem else untested)("GPUs", reason)
+        report.sections.append(Section(STEPS[0].name, STEPS[0].title, (line,)))
+        gpu_only = " and ".join(f"“{step.title}”" for step in STEPS if not step.on_cpu)
+        console.print(reason if host.problem else f"{reason} --rehearse runs on the CPU all steps but {gpu_only}.")
+    else:
+        with (console if console.is_terminal else Console(stderr=True)).status("Starting") as status:
+
+            def follow(step: Step, seconds: float, limit: float) -> None:
+                status.update(f"{step.title}: {seconds:.0f} s of {limit:.0f} s at most")
+
+            for section in examine(host, follow=follow):
+                console.print(f"\n{section.title}", style="bold")
+                for line in section.lines:
+                    colour = {PASSED: "green", FAILED: "bold red"}.get(line.state, "yellow")
+                    console.print(f"{MARKS[line.state]} {line.title}: {line.state}.", style=colour, end=" ")
+                    console.print(line.text)
+                report.sections.append(section)
+    report.seconds = time.monotonic() - began
+    console.print(f"\n{report.headline}", style="bold")
+    for path in save(report, file) if file else ():
+        console.print(f"Wrote {path}")
+    if as_json:
+        print(json.dumps(report.as_json(), indent=1, ensure_ascii=False))
+    return report.code
 
 
 def examine(
@@ -33,82 +139,73 @@ def examine(
     *,
     budget: float = BUDGET_S,
     follow: Follow = lambda step, seconds, limit: None,
-) -> Iterator[tuple[Step, Line]]:
-    """Run the steps; yield each line with its step as it comes.
+) -> Iterator[Section]:
+    """Run the steps; yield the lines of each as it ends.
 
     Without a GPU the steps do what they can on the CPU. `follow(step, seconds, limit)` is called a few times a second.
     KeyboardInterrupt ends what runs.
     """
-    end, fallen = time.monotonic() + budget, {}
+    end = time.monotonic() + budget
+    causes: dict[str, str] = {}  # a step that failed, or was left out for that → the title of the one that failed
     for step in steps:
         limit = min(step.seconds, end - time.monotonic())
-        broken = [fallen[name] for name in step.after if name in fallen]
-        if broken:
-            reason = f"It builds on “{broken[0]}”, which failed."
-            fallen[step.name] = broken[0]
+        cause = next((causes[name] for name in step.after if name in causes), "")
+        if cause:
+            causes[step.name] = cause
+            lines = [untested(step.title, f"It builds on “{cause}”, which failed.")]
         elif not step.on_cpu and not host.visible:
-            reason = missing(host)
+            lines = [untested(step.title, missing(host))]
         elif limit < min(MIN_STEP_S, step.seconds):
-            reason = f"The {budget / 60:g} minutes for all steps were over."
+            lines = [untested(step.title, f"The {budget / 60:g} minutes for all steps were over.")]
         else:
-            with contextlib.closing(_run(host, step, limit, follow)) as lines:
-                for line in lines:
-                    if line.state == FAILED:
-                        fallen[step.name] = step.title
-                    yield step, line
-            continue
-        yield step, untested(step.title, reason)
+            lines = _run(step, host, limit, follow)
+            if any(line.state == FAILED for line in lines):
+                causes[step.name] = step.title
+        yield Section(step.name, step.title, tuple(lines))
 
 
-def _run(host: Host, step: Step, limit: float, follow: Follow) -> Iterator[Line]:
+def _run(step: Step, host: Host, limit: float, follow: Follow) -> list[Line]:
+    """The lines of a step; the last says how its process ended where that is not by itself and well."""
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
-        out, errors = Path(folder) / "out", Path(folder) / "errors"
-        began, told = time.monotonic(), 0
-        module = "course_lib.command.doctor.gpu.child"
-        command = [sys.executable, "-m", module, json.dumps(asdict(step)), json.dumps(host.as_json())]
-        with out.open("w") as stdout, errors.open("w") as stderr:
-            process = Supervised(command, timeout=limit, stdout=stdout, stderr=stderr, cwd=folder)
-        try:
-            code = None
-            while code is None:
-                code = _wait(process, POLL_S)
-                for line in _complete(out)[told:]:
-                    told += 1
-                    yield line
-                seconds = time.monotonic() - began
-                follow(step, seconds, limit)
-                if seconds > limit + END_S:
-                    break
-        finally:
-            process.end()
-            ended = _wait(process, END_S) is not None
-        if not ended:
-            yield failed(
-                step.title, "Its processes can't be ended: they hang in the driver; restart the host.", seconds=limit
-            )
-        elif code:
-            yield _end(step, code, limit, errors.read_text(errors="replace"))
-        elif not told:
-            yield failed(step.title, "It said nothing: this is a fault of the course; please report it.")
+        output, began = Path(folder) / "output", time.monotonic()
+        command = [sys.executable, "-m", __name__, step.module, step.name, step.title, json.dumps(host.as_json())]
+        options = {"stderr": subprocess.STDOUT, "cwd": folder, "env": {**environment.TENSORFLOW, **os.environ}}
+        with output.open("w") as file, Supervised(command, timeout=limit, stdout=file, **options) as process:
+            while process.poll() is None:
+                follow(step, time.monotonic() - began, limit)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_S)
+        written = Path(folder) / LINES
+        whole = written.read_text().split("\n")[:-1] if written.exists() else []  # the last one may be cut short
+        printed = output.read_text(errors="replace")
+    lines = [Line(**json.loads(line)) for line in whole]
+    if problem := _problem(process.returncode, printed, limit, bool(lines)):
+        lines.append(failed(step.title, problem, seconds=limit))
+    return lines
 
 
-def _end(step: Step, code: int, limit: float, said: str) -> Line:
+def _problem(code: int, printed: str, limit: float, has_lines: bool) -> str:
+    """What is wrong with how the process of a step ended, in a sentence; "" where nothing is."""
+    if LEFT in printed:
+        return "Its processes can't be ended: they hang in the driver; restart the host."
     if code == TIMED_OUT:
-        words = f"It did not end within {limit:.0f} s: it hangs, or this host is too slow for it"
-        return failed(step.title, f"{words}; it was ended, with all its processes.", seconds=limit)
-    how = f"signal {code - 128}" if code > 128 else f"exit code {code}"
-    return failed(step.title, f"It ended with {how} ({last_line(said)}).")
+        reason = f"It did not end within {limit:.0f} s: it hangs, or this host is too slow for it"
+        return f"{reason}; it was ended, with all its processes."
+    if code:
+        return f"It ended with {f'signal {code - 128}' if code > 128 else f'exit code {code}'} ({last_line(printed)})."
+    return "" if has_lines else "It printed no line: this is a fault of the course; please report it."
 
 
-def _wait(process: subprocess.Popen, seconds: float) -> int | None:
-    try:
-        return process.wait(seconds)
-    except subprocess.TimeoutExpired:
-        return None
+def _child(module: str, function: str, title: str, host: str) -> None:
+    """Run the function of a step. A CourseError becomes a failed line."""
+    with open(LINES, "a") as file:
+        try:
+            for line in getattr(import_module(module), function)(Host.from_json(json.loads(host))):
+                file.write(json.dumps(asdict(line)) + "\n")
+                file.flush()
+        except CourseError as error:
+            file.write(json.dumps(asdict(failed(title, str(error)))) + "\n")
 
 
-def _complete(path: Path) -> list[Line]:
-    """The lines that a step has told so far."""
-    text = path.read_text(errors="replace")
-    whole = [line for line in text.splitlines(keepends=True) if line.endswith("\n")]
-    return [Line(**json.loads(line[len(MARK) :])) for line in whole if line.startswith(MARK)]
+if __name__ == "__main__":
+    _child(*sys.argv[1:])

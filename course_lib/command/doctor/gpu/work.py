@@ -1,7 +1,7 @@
-"""What each rank does for a step: `work.py NAME ARGUMENTS`, as a script of `launch.start`; rank 0 prints the result.
+"""What each rank does for a step of `all_ranks`, as a script of `launch.start`: `work.py NAME ARGUMENTS`.
 
-ARGUMENTS is a JSON object, the function's keywords. Where there are fewer GPUs than ranks of this host, they share one,
-and what they exchange goes through the processor and Gloo: NCCL refuses two ranks on one GPU.
+ARGUMENTS is a JSON object, the function's keywords; rank 0 prints the result. Where there are fewer GPUs than ranks of
+this host, they share one, and what they exchange goes through the CPU and Gloo: NCCL refuses two ranks on one GPU.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ import numpy as np
 import tensorflow as tf
 
 from course_lib import models
-from course_lib.command.doctor.gpu.host import memory_used
-from course_lib.command.doctor.gpu.lines import RESULT
+from course_lib.command.doctor.gpu.all_ranks import RESULT
+from course_lib.command.doctor.gpu.devices import memory_used
+from course_lib.command.doctor.gpu.one_process import random_batch, training_step
 
 MB = 2**20
 
@@ -36,7 +37,7 @@ def pin(number: int | None = None) -> str:
 
 
 def gathered(value: object) -> list:
-    """What each rank gives, on all ranks; never through NCCL, so that it works where ranks share a GPU."""
+    """The values of all ranks, on each of them; never through NCCL, so that it works where ranks share a GPU."""
     with tf.device("/CPU:0"):
         return hvd.allgather_object(value)
 
@@ -80,50 +81,38 @@ def batch_norm() -> dict:
         alone = tf.keras.layers.BatchNormalization(axis=-1)(whole, training=True)
     expected = alone[8 * hvd.rank() : 8 * (hvd.rank() + 1)]
     own = tf.keras.layers.BatchNormalization(axis=-1)(mine, training=True)
-    found = [float(tf.reduce_max(tf.abs(one - expected))) for one in (across, own)]
-    found = gathered(found)
-    return {"across": max(one for one, _ in found), "own": max(own for _, own in found)}
+    differences = gathered([float(tf.reduce_max(tf.abs(result - expected))) for result in (across, own)])
+    return {"across": max(across for across, _ in differences), "own": max(own for _, own in differences)}
 
 
 def train(steps: int, batches: list[int]) -> dict:
     """For each batch of a rank: images/s of all ranks, and by how much their weights differ after training."""
     device = pin()
-    found = [_train(steps, batch, device) for batch in batches]
-    return {"images/s": [rate for rate, _ in found], "difference": max(apart for _, apart in found), "size": hvd.size()}
+    rates, differences = zip(*(_train(steps, batch, device) for batch in batches))
+    return {"images/s": rates, "difference": max(differences), "size": hvd.size()}
 
 
 def _train(steps: int, batch: int, device: str) -> tuple[float, float]:
     tf.keras.utils.set_random_seed(1 + hvd.rank())
     model = models.assessment_cnn((32, 32, 3), 10)
-    optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
-    optimizer.build(model.trainable_variables)
-    loss = tf.keras.losses.SparseCategoricalCrossentropy()
     with tf.device("/CPU:0"):
         weights = hvd.broadcast_object(model.get_weights(), 0)
     model.set_weights(weights)
-    x = tf.cast(tf.random.uniform((batch, 32, 32, 3), 0, 256, tf.int32), tf.uint8)
-    y = tf.random.uniform((batch,), 0, 10, tf.int32)
-
-    @tf.function
-    def step() -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            value = loss(y, model(x, training=True))
-        tape = hvd.DistributedGradientTape(tape, device_dense=device)
-        optimizer.apply_gradients(zip(tape.gradient(value, model.trainable_variables), model.trainable_variables))
-        return value
-
-    step().numpy()
-    step().numpy()
+    optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
+    step = training_step(model, optimizer, lambda tape: hvd.DistributedGradientTape(tape, device_dense=device))
+    x, y = random_batch(batch)
+    step(x, y).numpy()
+    step(x, y).numpy()
     blocks = []
     for _ in range(5):
         began = time.perf_counter()
         for _ in range(steps):
-            value = step()
-        value.numpy()
+            loss = step(x, y)
+        loss.numpy()
         blocks.append(time.perf_counter() - began)
     seconds = max(gathered(float(np.median(blocks))))
-    every = gathered(np.concatenate([w.numpy().ravel() for w in model.trainable_variables]))
-    return batch * hvd.size() * steps / seconds, float(max(np.abs(other - every[0]).max() for other in every))
+    weights = gathered(np.concatenate([w.numpy().ravel() for w in model.trainable_variables]))
+    return batch * hvd.size() * steps / seconds, float(max(np.abs(other - weights[0]).max() for other in weights))
 
 
 def elastic(steps: int, lose_at: int) -> dict:
@@ -151,13 +140,13 @@ def elastic(steps: int, lose_at: int) -> dict:
 
 
 def main() -> None:
-    """Do one of these; rank 0 tells what came of it."""
+    """Call the function; rank 0 prints its result."""
     name, arguments = sys.argv[1:]
     hvd.init()
-    result = {"pinned": pinned, "all_reduce": all_reduce, "batch_norm": batch_norm, "train": train, "elastic": elastic}
-    found = result[name](**json.loads(arguments))
+    functions = {work.__name__: work for work in (pinned, all_reduce, batch_norm, train, elastic)}
+    result = functions[name](**json.loads(arguments))
     if hvd.rank() == 0:
-        print(RESULT + json.dumps(found), flush=True)
+        print(RESULT + json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
