@@ -17,17 +17,17 @@ from course_lib.notebook.plots.style import (
 from course_lib.notebook.plots.training_curves import curves
 
 __all__ = [
-    "PAPER",
     "FAINT",
     "INK",
     "MARKERS",
     "PALETTE",
+    "PAPER",
     "WIDTH",
     "Figure",
-    "subplots",
     "colour",
     "curves",
     "partition",
     "provenance",
     "style",
+    "subplots",
 ]

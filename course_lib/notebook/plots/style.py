@@ -7,7 +7,7 @@ is blue in every figure of the course. Figures are opaque, so they read in a lig
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 
 import matplotlib.figure
@@ -129,6 +129,20 @@ def panel(figure: Figure, left: float, bottom: float, width: float, height: floa
     pixels = 100 * figure.get_figheight()
     with style():
         return figure.add_axes((left / WIDTH, bottom / pixels, width / WIDTH, height / pixels))
+
+
+def log_axis(axis: Axes, which: str, ticks: Mapping[float, str] | Sequence[float]) -> None:
+    """Make an axis logarithmic, with ticks at these values alone.
+
+    Args:
+        which: "x" or "y".
+        ticks: value → label; or the values, which are written as plain numbers.
+    """
+    labels = ticks if isinstance(ticks, Mapping) else {tick: f"{tick:,g}" for tick in ticks}
+    axis.set(**{f"{which}scale": "log"})
+    chosen = axis.xaxis if which == "x" else axis.yaxis
+    chosen.set_ticks(list(labels), list(labels.values()))
+    chosen.set_minor_locator(NullLocator())
 
 
 def powers_of_ten(axis: Axes) -> None:

@@ -3,12 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.collections import PolyCollection
+from matplotlib.patches import FancyBboxPatch, Patch
 
 from course_lib.cost.memory import Network, cuts, largest_batch, split
-from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    colour,
+    diagram,
+    log_axis,
+    panel,
+    style,
+    subplots,
+)  # fmt: skip
 
 STEPS = {
     1: "read",
@@ -34,6 +50,7 @@ MODES = {"data": ("data parallelism", PALETTE[2], "-"), "model": ("model paralle
 DEVICE_MEMORIES_GB = {16: "P100", 24: "P40", 80: "A100"}
 SAME_COLOUR, EMPTY_COLOUR, WRONG_COLOUR = "#9a9a96", "#ececea", PALETTE[1]
 BATCH_SIZES = 2 ** np.arange(14)
+_CENTRED = {"ha": "center", "va": "center"}
 STRIP_BOTTOM, STRIP_HEIGHT = 372, 112  # pixels, of the strips of layers and images
 
 DataBytes = Callable[[int, int], float]
@@ -61,33 +78,34 @@ def lanes(places: Mapping[str, Collection[int]], wrong: Collection[int] = ()) ->
         places: "host", "wire" and "device" → numbers of the steps.
         wrong: steps that stand in a wrong lane; they are marked.
     """
+    middle = {name: 210 - 82 * row for row, name in enumerate(PLACE_COLOURS)}
+    lane = {step: name for name in PLACE_COLOURS for step in places.get(name, ()) if step in STEPS}
+    placed = [step for step in STEPS if step in lane]
+    missing = [step for step in STEPS if step not in lane]
+    mistakes = [f"✗ in the wrong lane: {_join(wrong)}"] * bool(wrong) + [f"nowhere: {_join(missing)}"] * bool(missing)
+    verdict = "     ".join(mistakes) or "✓ every step stands where it happens"
     with style():
-        canvas = Canvas(292)
-        middle = {name: 210 - 82 * row for row, name in enumerate(PLACE_COLOURS)}
-        canvas.boxes([(0, middle[name] - 36, WIDTH, 72, face) for name, face in PLACE_COLOURS.items()])
-        for name, y in middle.items():
-            canvas.text(14, y, name, va="center", size=11)
-        lane = {step: name for name in PLACE_COLOURS for step in places.get(name, ()) if step in STEPS}
-        placed = [step for step in STEPS if step in lane]
-        if placed:
-            canvas.line(
-                [_column_x(step) for step in placed],
-                [middle[lane[step]] for step in placed],
-                color=FAINT,
-                linewidth=1.2,
-            )
+        figure, axis = diagram(292)
+        axis.text(14, 268, verdict, va="center", fontsize=11, color=WRONG_COLOUR if mistakes else INK)
+        for name, face in PLACE_COLOURS.items():
+            axis.axhspan(middle[name] - 36, middle[name] + 36, color=face)
+            axis.text(14, middle[name], name, va="center", fontsize=11)
+        axis.plot([_column_x(step) for step in placed], [middle[lane[step]] for step in placed], color=FAINT, lw=1.2)
         for step in placed:
-            x, y, bad = _column_x(step), middle[lane[step]], step in wrong
-            look = {"edge": WRONG_COLOUR, "linewidth": 2.2, "linestyle": "--"} if bad else {"linewidth": 1.1}
-            canvas.card(x - 24, y - 25, 48, 50, face=PAPER, **look)
-            number = f"{step} ✗" if bad else f"{step} →" if lane[step] == "wire" else str(step)
-            canvas.text(x, y + 11, number, ha="center", va="center", bold=True, colour=WRONG_COLOUR if bad else INK)
-            canvas.text(x, y - 9, STEPS[step], ha="center", va="center", size=7.8)
-        missing = [step for step in STEPS if step not in lane]
-        words = [f"✗ in the wrong lane: {_join(wrong)}"] * bool(wrong) + [f"nowhere: {_join(missing)}"] * bool(missing)
-        said = "     ".join(words) or "✓ every step stands where it happens"
-        canvas.text(14, 268, said, va="center", size=11, colour=WRONG_COLOUR if words else INK)
-    return canvas.figure()
+            x, y = _column_x(step), middle[lane[step]]
+            look, ink, number = {"edgecolor": INK, "linewidth": 1.1}, INK, str(step)
+            if step in wrong:
+                look, ink = {"edgecolor": WRONG_COLOUR, "linewidth": 2.2, "linestyle": "--"}, WRONG_COLOUR
+                number = f"{step} ✗"
+            elif lane[step] == "wire":
+                number = f"{step} →"
+            corners = "round,pad=0,rounding_size=5"
+            axis.add_patch(
+                FancyBboxPatch((x - 24, y - 25), 48, 50, boxstyle=corners, facecolor=PAPER, zorder=2, **look)
+            )
+            axis.text(x, y + 11, number, fontsize=9.5, fontweight="bold", color=ink, **_CENTRED)
+            axis.text(x, y - 9, STEPS[step], fontsize=7.8, **_CENTRED)
+    return figure
 
 
 def shares(differs: Collection[int], after: int, wrong: Collection[int] = (), *, devices: int = 4) -> Figure:
@@ -101,30 +119,29 @@ def shares(differs: Collection[int], after: int, wrong: Collection[int] = (), *,
     """
     row = 34
     top = 52 + row * devices
+    columns = [(_column_x(step) - 21, 42) for step in STEPS]
     with style():
-        canvas = Canvas(top + 66)
-        boxes = []
+        figure, axis = diagram(top + 66)
+        explanation = "coloured: every device has its own numbers     grey: all have the same"
+        axis.text(14, top + 46, explanation, va="center", fontsize=11)
         for device in range(devices):
             y = top - row * (device + 0.5)
-            canvas.text(14, y, f"device {device}", va="center", size=11)
-            for step in STEPS:
-                face = PAPER if step == 15 else colour(device) if step in differs else SAME_COLOUR
-                boxes.append((_column_x(step) - 21, y - 13, 42, 26, face))
-        canvas.boxes(boxes, edge=SAME_COLOUR, linewidth=0.8)
+            faces = [PAPER if n == 15 else colour(device) if n in differs else SAME_COLOUR for n in STEPS]
+            axis.text(14, y, f"device {device}", va="center", fontsize=11)
+            axis.broken_barh(columns, (y - 13, 26), facecolors=faces, edgecolor=SAME_COLOUR, linewidth=0.8)
         for step, name in STEPS.items():
             bad = step in wrong
-            look = {"colour": WRONG_COLOUR, "bold": True} if bad else {}
-            canvas.text(_column_x(step), 46, f"{step} ✗" if bad else str(step), ha="center", va="top", **look)
-            canvas.text(_column_x(step), 30, name, ha="center", va="top", size=7.8, colour=FAINT)
+            ink, weight = (WRONG_COLOUR, "bold") if bad else (INK, "normal")
+            number = f"{step} ✗" if bad else str(step)
+            axis.text(_column_x(step), 46, number, ha="center", va="top", fontsize=9.5, color=ink, fontweight=weight)
+            axis.text(_column_x(step), 30, name, ha="center", va="top", fontsize=7.8, color=FAINT)
         if 1 <= after <= len(STEPS):
             x, bad = _column_x(after) + 26.5, 0 in wrong
-            ink = WRONG_COLOUR if bad else INK
-            canvas.line([x, x], [50, top + 6], color=ink, linewidth=4, solid_capstyle="butt")
-            words = "all-reduce: average of the gradients" + " ✗" * bad
-            canvas.text(x, top + 13, words, ha="right" if after > 6 else "left", colour=ink, size=10)
-        words = "coloured: every device has its own numbers     grey: all have the same"
-        canvas.text(14, top + 46, words, va="center", size=11)
-    return canvas.figure()
+            ink, side = WRONG_COLOUR if bad else INK, "right" if after > 6 else "left"
+            axis.plot([x, x], [50, top + 6], color=ink, linewidth=4, solid_capstyle="butt")
+            label = "all-reduce: average of the gradients" + " ✗" * bad
+            axis.text(x, top + 13, label, ha=side, color=ink, fontsize=10)
+    return figure
 
 
 def _column_x(step: int) -> float:
@@ -136,6 +153,39 @@ def _join(steps: Collection[int]) -> str:
 
 
 # Data and model parallelism
+
+
+@dataclass(frozen=True)
+class Exchange:
+    """A step of a network on several devices, by the functions that a learner wrote; see `exchange`."""
+
+    network: Network
+    mode: str
+    devices: int
+    batch: int
+    data_bytes: DataBytes
+    model_bytes: ModelBytes
+
+    @property
+    def sent_by_each(self) -> float:
+        """Bytes that each device sends in a data-parallel step."""
+        return self.data_bytes(self.network.weights, self.devices)
+
+    @property
+    def cuts(self) -> Sequence[int]:
+        """Numbers of an image that cross each cut between two devices."""
+        return cuts(self.network, self.devices)
+
+    def edges(self) -> tuple[list[float], float]:
+        """Left edges of the devices' boxes, and their width, in pixels."""
+        slot = (WIDTH - 40) / self.devices
+        width = min(96.0, slot - 46)
+        return [20 + slot * (device + 0.5) - width / 2 for device in range(self.devices)], width
+
+    def gaps(self) -> list[tuple[float, float]]:
+        """Ends of the spaces between the boxes, in pixels."""
+        left, width = self.edges()
+        return [(a + width, b) for a, b in zip(left, left[1:])]
 
 
 def exchange(
@@ -166,95 +216,98 @@ def exchange(
     """
     if mode not in MODES:
         raise ValueError(f'mode is "data" or "model", not {mode!r}.')
-    each = data_bytes(network.weights, devices)
+    scene = Exchange(network, mode, devices, batch, data_bytes, model_bytes)
     with style():
-        canvas = Canvas(566)
-        _draw_devices(canvas, network, mode, devices)
-        if mode == "data":
-            _draw_ring(canvas, devices, batch, each)
-        else:
-            _draw_chain(canvas, network, devices, batch, model_bytes)
-        _draw_memories(canvas, _memories(network, mode, devices, batch, parts, state))
-        _draw_bytes(canvas, network, mode, devices, batch, each, model_bytes)
-        canvas.text(14, 12, _source(network), size=8.5, colour=FAINT)
-    return canvas.figure()
+        figure, axis = diagram(566, _source(network))
+        _draw_devices(axis, scene)
+        (_draw_ring if mode == "data" else _draw_chain)(axis, scene)
+        _draw_memories(panel(figure, 84, 74, 330, 176), _memories(network, mode, devices, batch, parts, state))
+        _draw_bytes(panel(figure, 530, 74, 346, 176), scene)
+    return figure
 
 
-def _device_edges(devices: int) -> tuple[list[float], float]:
-    """Left edges of the devices' boxes, and their width."""
-    slot = (WIDTH - 40) / devices
-    width = min(96.0, slot - 46)
-    return [20 + slot * (device + 0.5) - width / 2 for device in range(devices)], width
-
-
-def _draw_devices(canvas: Canvas, network: Network, mode: str, devices: int) -> None:
+def _draw_devices(axis: Axes, scene: Exchange) -> None:
     """One box for each device with its layers and its images."""
-    left, width = _device_edges(devices)
-    canvas.boxes([(x, STRIP_BOTTOM - 12, width, STRIP_HEIGHT + 36, "white") for x in left], edge=FAINT)
-    words = "left strip: layers     right: images     grey: the same on every device     coloured: its own"
-    canvas.text(20, 522, words, size=9, colour=FAINT)
-    boxes, first = [], 0
-    layers = len(network.layers)
-    for device, (x, run) in enumerate(zip(left, split(network, devices))):
+    left, width = scene.edges()
+    boxes = [(x, width) for x in left]
+    axis.broken_barh(boxes, (STRIP_BOTTOM - 12, STRIP_HEIGHT + 36), facecolor="white", edgecolor=FAINT)
+    legend = "left strip: layers     right: images     grey: the same on every device     coloured: its own"
+    axis.text(20, 522, legend, fontsize=9, color=FAINT)
+    layers, first = len(scene.network.layers), 0
+    for device, (x, run) in enumerate(zip(left, split(scene.network, scene.devices))):
         middle, ink = x + width / 2, colour(device)
-        canvas.text(middle, STRIP_BOTTOM + STRIP_HEIGHT + 9, f"device {device}", ha="center", colour=ink, size=9)
+        axis.text(middle, STRIP_BOTTOM + STRIP_HEIGHT + 9, f"device {device}", ha="center", color=ink, fontsize=9)
         own = range(first, first + len(run))
-        faces = [SAME_COLOUR if mode == "data" else ink if layer in own else EMPTY_COLOUR for layer in range(layers)]
-        boxes += _strip_boxes(middle - 21, faces)
-        if mode == "data":
-            boxes += _strip_boxes(middle + 5, [ink if share == device else EMPTY_COLOUR for share in range(devices)])
+        if scene.mode == "data":
+            layer_faces = [SAME_COLOUR] * layers
+            image_faces = [ink if share == device else EMPTY_COLOUR for share in range(scene.devices)]
         else:
-            boxes += _strip_boxes(middle + 5, [SAME_COLOUR if run else EMPTY_COLOUR] * devices)
+            layer_faces = [ink if layer in own else EMPTY_COLOUR for layer in range(layers)]
+            image_faces = [SAME_COLOUR if run else EMPTY_COLOUR] * scene.devices
+        _draw_strip(axis, middle - 21, layer_faces)
+        _draw_strip(axis, middle + 5, image_faces)
         first += len(run)
-    canvas.boxes(boxes)
 
 
-def _strip_boxes(x: float, faces: Sequence[str]) -> list:
+def _draw_strip(axis: Axes, x: float, faces: Sequence[str]) -> None:
+    """Boxes below each other."""
     thick = STRIP_HEIGHT / len(faces)
-    return [
-        (x, STRIP_BOTTOM + STRIP_HEIGHT - thick * (row + 1) + 1, 16, thick - 1, face) for row, face in enumerate(faces)
-    ]
+    bottoms = STRIP_BOTTOM + STRIP_HEIGHT - thick * np.arange(1, len(faces) + 1) + 1
+    _draw_boxes(axis, [(x, y, 16, thick - 1) for y in bottoms], faces)
 
 
-def _draw_ring(canvas: Canvas, devices: int, batch: int, each: float) -> None:
+def _draw_boxes(axis: Axes, boxes: Sequence[tuple[float, float, float, float]], faces: str | Sequence[str]) -> None:
+    """Boxes of (left, bottom, width, height), as one artist: a slider has no time for each by itself."""
+    corners = [[(x, y), (x + w, y), (x + w, y + h), (x, y + h)] for x, y, w, h in boxes]
+    axis.add_collection(PolyCollection(corners, facecolors=faces, linewidths=0, zorder=2))
+
+
+def _draw_arrows(axis: Axes, arrows: Sequence[tuple[float, float]], y: float, ink: str) -> None:
+    """Arrows at one height, all in the same direction: (from, to)."""
+    head = ">" if all(end > start for start, end in arrows) else "<"
+    tips = [end - 4 if head == ">" else end + 4 for _, end in arrows]
+    xs = np.ravel([(start, tip, np.nan) for (start, _), tip in zip(arrows, tips)])
+    axis.plot(xs, np.full(len(xs), y), head + "-", color=ink, linewidth=1.6, markersize=6, markevery=slice(1, None, 3))
+
+
+def _draw_ring(axis: Axes, scene: Exchange) -> None:
     """The wires of data parallelism, and what is said of it."""
-    left, width = _device_edges(devices)
+    left, width = scene.edges()
     name, ink, _ = MODES["data"]
     middle, below = STRIP_BOTTOM + STRIP_HEIGHT / 2, STRIP_BOTTOM - 34
-    gaps = [(a + width, b) for a, b in zip(left, left[1:])]
-    canvas.arrows([(a, b, middle) for a, b in gaps], ink)
-    for a, b in gaps:
-        canvas.text((a + b) / 2, middle + 8, size(each), ha="center", size=7.8, colour=ink)
+    each = scene.sent_by_each
+    _draw_arrows(axis, scene.gaps(), middle, ink)
+    for start, end in scene.gaps():
+        axis.text((start + end) / 2, middle + 8, size(each), ha="center", fontsize=7.8, color=ink)
     first, last = left[0] + width / 2, left[-1] + width / 2
-    canvas.line(
-        [last, last, first, first], [STRIP_BOTTOM - 12, below, below, STRIP_BOTTOM - 18], color=ink, linewidth=1.6
-    )
-    canvas.marks([first], [STRIP_BOTTOM - 17], "^", color=ink, markersize=6)
-    canvas.text(20, 542, f"{name}: every device has all layers, and 1/{devices} of the {batch:,} images", size=11)
-    words = (
-        f"gradients, round the ring: {size(each)} from each device, {size(devices * each)} in all, at any batch size"
-    )
-    canvas.text(WIDTH / 2, below - 18, words, ha="center", size=10, colour=ink)
+    way_back = [last, last, first, first], [STRIP_BOTTOM - 12, below, below, STRIP_BOTTOM - 18]
+    axis.plot(*way_back, color=ink, linewidth=1.6)
+    axis.plot(first, STRIP_BOTTOM - 17, "^", color=ink, markersize=6)
+    title = f"{name}: every device has all layers, and 1/{scene.devices} of the {scene.batch:,} images"
+    axis.text(20, 542, title, fontsize=11)
+    total = f"{size(each)} from each device, {size(scene.devices * each)} in all"
+    note = f"gradients, round the ring: {total}, at any batch size"
+    axis.text(WIDTH / 2, below - 18, note, ha="center", fontsize=10, color=ink)
 
 
-def _draw_chain(canvas: Canvas, network: Network, devices: int, batch: int, model_bytes: ModelBytes) -> None:
+def _draw_chain(axis: Axes, scene: Exchange) -> None:
     """The wires of model parallelism, and what is said of it."""
-    left, width = _device_edges(devices)
-    crossing = cuts(network, devices)
     name, ink, _ = MODES["model"]
     high, low = STRIP_BOTTOM + STRIP_HEIGHT * 0.66, STRIP_BOTTOM + STRIP_HEIGHT * 0.34
-    gaps = [(a + width, b) for a, b in zip(left, left[1:])][: len(crossing)]
-    canvas.arrows([(a, b, high) for a, b in gaps] + [(b, a, low) for a, b in gaps], ink)
-    for (a, b), numbers in zip(gaps, crossing):
-        words = size(model_bytes([numbers], batch) / 2)
-        canvas.text((a + b) / 2, high + 8, words, ha="center", size=7.8, colour=ink)
-        canvas.text((a + b) / 2, low - 8, words, ha="center", va="top", size=7.8, colour=ink)
-    idle = devices - len(crossing) - 1
+    gaps = scene.gaps()[: len(scene.cuts)]
+    _draw_arrows(axis, gaps, high, ink)
+    _draw_arrows(axis, [(end, start) for start, end in gaps], low, ink)
+    for (start, end), numbers in zip(gaps, scene.cuts):
+        one_way, middle = size(scene.model_bytes([numbers], scene.batch) / 2), (start + end) / 2
+        axis.text(middle, high + 8, one_way, ha="center", fontsize=7.8, color=ink)
+        axis.text(middle, low - 8, one_way, ha="center", va="top", fontsize=7.8, color=ink)
+    idle = scene.devices - len(scene.cuts) - 1
     spare = f" ({idle} have none: there are no more)" if idle else ""
-    canvas.text(20, 542, f"{name}: the layers are dealt out{spare}, all see the same {batch:,} images", size=11)
-    total = size(model_bytes(crossing, batch))
-    words = f"→ activations, ← their gradients: {total} in all. One device computes while the others wait"
-    canvas.text(WIDTH / 2, STRIP_BOTTOM - 52, words, ha="center", size=10, colour=ink)
+    title = f"{name}: the layers are dealt out{spare}, all see the same {scene.batch:,} images"
+    axis.text(20, 542, title, fontsize=11)
+    total = size(scene.model_bytes(scene.cuts, scene.batch))
+    note = f"→ activations, ← their gradients: {total} in all. One device computes while the others wait"
+    axis.text(WIDTH / 2, STRIP_BOTTOM - 52, note, ha="center", fontsize=10, color=ink)
 
 
 def _memories(
@@ -271,68 +324,44 @@ def _memories(
     return held
 
 
-def _draw_memories(canvas: Canvas, held: Sequence[Mapping[str, float]]) -> None:
+def _draw_memories(axis: Axes, held: Sequence[Mapping[str, float]]) -> None:
     """Stacked bars: the memory of each device."""
-    largest = max(sum(parts.values()) for parts in held) or 1.0
-    panel = Panel(canvas, (84, 74, 330, 176), (-0.6, len(held) - 0.4), (0, largest * 1.45))  # room for the legend
-    step = 10 ** np.floor(np.log10(largest / 2))
-    step *= max(factor for factor in (1, 2, 5) if factor * step <= largest / 2)
-    panel.axes(
-        [(device, str(device)) for device in range(len(held))],
-        [(value, _rounded_size(value) if value else "0") for value in np.arange(0, largest * 1.01, step)],
-        title=f"Memory: {size(largest)} on the fullest device", xlabel="device", ylabel="bytes", vertical=False,
-    )  # fmt: skip
-    boxes, floor = [], np.zeros(len(held))
+    devices, floor = range(len(held)), np.zeros(len(held))
     for part, ink in PART_COLOURS.items():
-        top = floor + [parts.get(part, 0) for parts in held]
-        for device, (a, b) in enumerate(zip(panel.y(floor), panel.y(top))):
-            x = panel.x([device - 0.31, device + 0.31])
-            boxes.append((x[0], a, x[1] - x[0], b - a, ink))
-        floor = top
-    canvas.boxes(boxes)
-    _draw_legend(canvas, 94, 238)
+        amounts = np.array([parts.get(part, 0) for parts in held], float)
+        _draw_boxes(axis, [(device - 0.31, floor[device], 0.62, amounts[device]) for device in devices], ink)
+        floor += amounts
+    largest = floor.max() or 1.0
+    axis.set(xlim=(-0.6, len(held) - 0.4), ylim=(0, largest * 1.45), xlabel="device", ylabel="bytes")  # room: legend
+    axis.set_title(f"Memory: {size(largest)} on the fullest device")
+    axis.set_xticks(devices)
+    axis.locator_params(axis="y", nbins=4)
+    axis.yaxis.set_major_formatter(lambda value, _: _rounded_size(value) if value else "0")
+    axis.grid(False, axis="x")
+    patches = [Patch(color=ink, label=PART_LABELS.get(part, part)) for part, ink in PART_COLOURS.items()]
+    axis.legend(handles=patches, loc="upper left", ncols=2, handlelength=1, borderaxespad=0)
 
 
-def _draw_legend(canvas: Canvas, x: float, y: float) -> None:
-    """The colours of the parts, in two rows."""
-    spots = [(x + 130 * (place % 2), y - 17 * (place // 2)) for place in range(len(PART_COLOURS))]
-    canvas.boxes([(a, b, 10, 10, ink) for (a, b), ink in zip(spots, PART_COLOURS.values())])
-    for (a, b), part in zip(spots, PART_COLOURS):
-        canvas.text(a + 15, b + 5, PART_LABELS.get(part, part), va="center")
-
-
-def _draw_bytes(
-    canvas: Canvas,
-    network: Network,
-    mode: str,
-    devices: int,
-    batch: int,
-    each: float,
-    model_bytes: ModelBytes,
-) -> None:
+def _draw_bytes(axis: Axes, scene: Exchange) -> None:
     """Bytes of a step over all wires against the batch, for both modes, and where they meet."""
-    crossing, whole = cuts(network, devices), devices * each
+    whole = scene.devices * scene.sent_by_each
     lines = {
         "data": np.full(len(BATCH_SIZES), whole, float),
-        "model": np.array([model_bytes(crossing, int(number)) for number in BATCH_SIZES], float),
+        "model": np.array([scene.model_bytes(scene.cuts, int(number)) for number in BATCH_SIZES], float),
     }
-    equal = _largest_batch(lambda number: model_bytes(crossing, number), whole)
-    decades, ends = _decades([*lines["data"], *lines["model"]], room=1)
-    panel = Panel(canvas, (530, 74, 346, 176), (0.8, BATCH_SIZES[-1] * 1.25), ends, logx=True, logy=True)
-    panel.axes(
-        [(number, f"{number:,}") for number in BATCH_SIZES[::3]], decades,
-        title="Wires: " + (f"equal at a batch of about {equal:,}" if equal else "no batch makes them equal"),
-        xlabel="batch size B (images in a step, all devices)", ylabel="bytes in a step",
-    )  # fmt: skip
-    for place, (name, values) in enumerate(lines.items()):
+    equal = _largest_batch(lambda number: scene.model_bytes(scene.cuts, number), whole)
+    for name, values in lines.items():
         label, ink, dashes = MODES[name]
-        panel.line(BATCH_SIZES, values, dashes, color=ink, linewidth=3.2 if name == mode else 1.6)
-        canvas.line([540, 566], [243 - 17 * place] * 2, dashes, color=ink, linewidth=2.4)
-        canvas.text(574, 243 - 17 * place, label, va="center")
-    here = whole if mode == "data" else model_bytes(crossing, batch)
-    panel.marks([batch], [here], "o", color=MODES[mode][1], markersize=9)
+        axis.plot(BATCH_SIZES, values, dashes, color=ink, linewidth=3.2 if name == scene.mode else 1.6, label=label)
+    here = whole if scene.mode == "data" else scene.model_bytes(scene.cuts, scene.batch)
+    axis.plot(scene.batch, here, "o", color=MODES[scene.mode][1], markersize=9)
     if equal and equal <= BATCH_SIZES[-1]:
-        panel.marks([equal], [whole], "D", color=INK, markerfacecolor=PAPER)
+        axis.plot(equal, whole, "D", color=INK, markerfacecolor=PAPER)
+    _byte_axes(axis, BATCH_SIZES[::3], [*lines["data"], *lines["model"]], room=1)
+    axis.set(xlabel="batch size B (images in a step, all devices)", ylabel="bytes in a step")
+    meet = f"equal at a batch of about {equal:,}" if equal else "no batch makes them equal"
+    axis.set_title(f"Wires: {meet}")
+    axis.legend(loc="upper left", borderaxespad=0)
 
 
 def _largest_batch(bytes_of: Callable[[int], float], limit: float) -> int | None:
@@ -343,11 +372,13 @@ def _largest_batch(bytes_of: Callable[[int], float], limit: float) -> int | None
         return None
 
 
-def _decades(values: Sequence[float], room: int = 0) -> tuple[list[tuple[float, str]], tuple[float, float]]:
-    """Ticks at powers of ten around the values, and the ends of the axis with `room` more decades above."""
+def _byte_axes(axis: Axes, batches: Sequence[int], values: Sequence[float], room: int = 0) -> None:
+    """Log axes: batches to the right; upwards bytes by powers of ten around the values, and `room` more."""
     positive = [value for value in values if value > 0] or [1.0]
     low, high = int(np.floor(np.log10(min(positive)))), int(np.ceil(np.log10(max(positive))))
-    return [(10.0**p, _rounded_size(10.0**p)) for p in range(low, high + 1)], (10.0**low, 10.0 ** (high + room))
+    log_axis(axis, "x", batches)
+    log_axis(axis, "y", {10.0**power: _rounded_size(10.0**power) for power in range(low, high + 1)})
+    axis.set(xlim=(0.8, BATCH_SIZES[-1] * 1.25), ylim=(10.0**low, 10.0 ** (high + room)))
 
 
 def _rounded_size(number: float) -> str:
@@ -377,48 +408,44 @@ def memory(network: Network, batch: int, *, parts: Parts, state: int = 1) -> Fig
     amounts = {part: np.array([row.get(part, 0) for row in table], float) for part in PART_COLOURS}
     total = sum(amounts.values())
     with style():
-        canvas = Canvas(500)
-        _draw_parts(canvas, now, f"B = {batch:,}: {size(whole(batch))}")
-        decades, ends = _decades([*amounts["weights"], *amounts["activations"], *total, 80e9])
-        panel = Panel(canvas, (84, 74, 560, 296), (0.8, BATCH_SIZES[-1] * 1.25), ends, logx=True, logy=True)
-        panel.axes([(number, f"{number:,}") for number in BATCH_SIZES[::2]], decades,
-                   xlabel="batch size B (images)", ylabel="bytes")  # fmt: skip
-        canvas.line(panel.x([batch, batch]), [74, 370], color=INK, linewidth=1)
+        figure, page = diagram(500, _source(network))
+        _draw_parts(page, now, f"B = {batch:,}: {size(whole(batch))}")
+        axis = panel(figure, 84, 74, 560, 296)
         # Dashes of their own phase keep equal lines visible: weights and gradients take the same.
         for place, (part, ink) in enumerate(PART_COLOURS.items()):
-            panel.line(BATCH_SIZES, amounts[part], (5 * place, (5, 10)) if part != "activations" else "-",
-                       color=ink, linewidth=2.4)  # fmt: skip
-        panel.line(BATCH_SIZES, total, color=INK, linewidth=1.4)
-        canvas.text(660, 372, "largest batch that fits", va="center", size=11)
+            dashes = "-" if part == "activations" else (5 * place, (5, 10))
+            axis.plot(BATCH_SIZES, amounts[part], color=ink, linestyle=dashes, linewidth=2.4, label=part)
+        axis.plot(BATCH_SIZES, total, color=INK, linewidth=1.4, label="all together")
+        axis.axvline(batch, color=INK, linewidth=1)
+        axis.plot(batch, whole(batch), "o", color=INK, markersize=9)
+        _byte_axes(axis, BATCH_SIZES[::2], [*amounts["weights"], *amounts["activations"], *total, 80e9])
+        axis.set(xlabel="batch size B (images)", ylabel="bytes")
+        page.text(660, 372, "largest batch that fits", va="center", fontsize=11)
         for place, (limit, name) in enumerate(DEVICE_MEMORIES_GB.items()):
             most = _largest_batch(whole, limit * 1e9)
-            y = panel.y([limit * 1e9])[0]
-            canvas.line([84, 644], [y, y], ":", color=FAINT, linewidth=1.2)
-            label = 345 - 22 * (2 - place)
-            canvas.line([644, 656], [y, label], ":", color=FAINT, linewidth=1.2)
-            words = f"{limit} GB ({name}): " + ("any" if most is None else f"{most:,}" if most else "not one image")
-            canvas.text(660, label, words, va="center")
+            answer = "any" if most is None else f"{most:,}" if most else "not one image"
+            axis.axhline(limit * 1e9, color=FAINT, linestyle=":", linewidth=1.2)
+            label_y = 301 + 22 * place
+            line_y = 74 + 296 * axis.transLimits.transform(axis.transScale.transform((1, limit * 1e9)))[1]
+            page.plot([644, 656], [line_y, label_y], ":", color=FAINT, linewidth=1.2)
+            page.text(660, label_y, f"{limit} GB ({name}): {answer}", va="center", fontsize=9.5)
             if most and most <= BATCH_SIZES[-1]:
-                panel.marks([most], [limit * 1e9], "o", color=INK, markersize=5)
-        panel.marks([batch], [whole(batch)], "o", color=INK, markersize=9)
-        canvas.line([660, 686], [244, 244], color=INK, linewidth=1.4)
-        canvas.text(694, 244, "all together", va="center")
-        canvas.text(14, 12, _source(network), size=8.5, colour=FAINT)
-    return canvas.figure()
+                axis.plot(most, limit * 1e9, "o", color=INK, markersize=5)
+        page.plot([660, 686], [244, 244], color=INK, linewidth=1.4)
+        page.text(694, 244, "all together", va="center", fontsize=9.5)
+    return figure
 
 
-def _draw_parts(canvas: Canvas, parts: Mapping[str, float], title: str) -> None:
+def _draw_parts(page: Axes, parts: Mapping[str, float], title: str) -> None:
     """One bar of the whole width, divided into the parts, with a legend that has their sizes."""
-    canvas.text(14, 474, title, va="center", size=11)
+    page.text(14, 474, title, va="center", fontsize=11)
     total = sum(parts.values()) or 1.0
-    x, boxes = 14.0, []
-    for place, (part, ink) in enumerate(PART_COLOURS.items()):
-        width = (WIDTH - 28) * parts.get(part, 0) / total
-        boxes += [(x, 434, width, 24, ink), (14 + 218 * place, 412, 10, 10, ink)]
-        words = f"{PART_LABELS.get(part, part)}: {size(parts.get(part, 0))}"
-        canvas.text(30 + 218 * place, 417, words, va="center")
-        x += width
-    canvas.boxes(boxes)
+    widths = [(WIDTH - 28) * parts.get(part, 0) / total for part in PART_COLOURS]
+    starts = 14 + np.cumsum([0, *widths[:-1]])
+    page.broken_barh(list(zip(starts, widths)), (434, 24), facecolors=list(PART_COLOURS.values()))
+    labels = [f"{PART_LABELS.get(part, part)}: {size(parts.get(part, 0))}" for part in PART_COLOURS]
+    patches = [Patch(color=ink, label=label) for ink, label in zip(PART_COLOURS.values(), labels)]
+    page.legend(handles=patches, loc="upper left", bbox_to_anchor=(0, 430 / 500), ncols=4, columnspacing=4)
 
 
 def measured(rows: Sequence[Mapping[str, float]], lines: Mapping[str, float], *, caption: str = "") -> Figure:

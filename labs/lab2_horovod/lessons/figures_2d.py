@@ -8,8 +8,18 @@ import numpy as np
 from matplotlib.lines import Line2D
 
 from course_lib.cost import failures
-from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, colour, style, subplots
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    WIDTH,
+    Figure,
+    colour,
+    log_axis,
+    style,
+    subplots,
+)
 from labs.lab2_horovod.lessons.elastic_run import ElasticRun
 
 ZERO_POSITION = 1e-9  # where a difference of exactly 0 is drawn on a logarithmic axis
@@ -47,10 +57,8 @@ def resumed(
         left.set_ylim(0, 1.05 * max(shown))
         left.text(begin + 1, 1.0 * max(shown), "resumed", fontsize=9.5)
         right.set_title("Left out, and how much the weights differ at the end", x=-0.55)
-        right.set_xscale("log")
+        log_axis(right, "x", {ZERO_POSITION: "exactly 0", 1e-6: "10⁻⁶", 1e-4: "10⁻⁴", 1e-2: "10⁻²", 1: "1"})
         right.set_xlim(ZERO_POSITION / 3, 10)
-        right.set_xticks([ZERO_POSITION, 1e-6, 1e-4, 1e-2, 1], ["exactly 0", "10⁻⁶", "10⁻⁴", "10⁻²", "1"])
-        right.minorticks_off()
         right.set_yticks(range(len(variants)), list(variants))
         right.set_ylim(len(variants) - 0.5, -0.5)
         right.set_xlabel("full: from the straight run\nopen: between the ranks")
@@ -60,8 +68,8 @@ def resumed(
 
 
 _INTERVALS = np.geomspace(10, 1e6, 121)
-_TIME_TICKS = ((10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (36_000, "10 h"), (360_000, "100 h"))
-_SHARE_TICKS = ((1e-4, "0.01 %"), (1e-3, "0.1 %"), (1e-2, "1 %"), (1e-1, "10 %"), (1, "100 %"))
+_TIME_TICKS = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h", 360_000: "100 h"}
+_SHARE_TICKS = {1e-4: "0.01 %", 1e-3: "0.1 %", 1e-2: "1 %", 1e-1: "10 %", 1: "100 %"}
 
 
 def lost_time(
@@ -73,50 +81,33 @@ def lost_time(
         lost_share: (interval, write, restart, mtbf, ranks) → the share; seconds.
         ranks, write, mtbf, restart: see `course_lib.cost.failures`; mtbf of one rank.
     """
+    height = 390
     best = float(failures.young(write, mtbf, ranks))
-    curve = np.asarray(lost_share(_INTERVALS, write, restart, mtbf, ranks), float)
+    least = float(lost_share(best, write, restart, mtbf, ranks))
+    outcome = f"{least:.1%} of the time lost" if least < 1 else "no time is left for work"
+    lines = {
+        "in all": np.asarray(lost_share(_INTERVALS, write, restart, mtbf, ranks), float),
+        "writing δ/(T + δ)": write / (_INTERVALS + write),
+        "done again T/2 · N/M": _INTERVALS / 2 * ranks / mtbf,
+        "restart R · N/M": np.full_like(_INTERVALS, restart * ranks / mtbf),
+    }
     dots = _INTERVALS[::6]
     with style():
-        canvas = Canvas(390)
-        panel = Panel(canvas, (92, 84, 768, 222), (_INTERVALS[0], _INTERVALS[-1]), (1e-4, 1), logx=True, logy=True)
-        panel.axes(
-            _TIME_TICKS,
-            _SHARE_TICKS,
-            xlabel="interval T between two checkpoints",
-            ylabel="share of the time that is lost",
-        )
-        for values, look in (
-            (write / (_INTERVALS + write), {"color": PALETTE[1], "linewidth": 1.3}),
-            (_INTERVALS / 2 * ranks / mtbf, {"color": PALETTE[2], "linewidth": 1.3}),
-            (np.full_like(_INTERVALS, restart * ranks / mtbf), {"color": PALETTE[3], "linewidth": 1.3}),
-            (curve, {"color": PALETTE[0], "linewidth": 2.4}),
-        ):
-            inside = (values >= 1e-4) & (values <= 1)
-            panel.line(np.where(inside, _INTERVALS, np.nan), np.where(inside, values, np.nan), **look)
-        found = failures.simulate(dots, write, restart, mtbf, ranks)
-        seen = (found >= 1e-4) & (found <= 1)
-        panel.marks(dots[seen], found[seen], "o", color=INK, markersize=4.5)
-        least = float(lost_share(best, write, restart, mtbf, ranks))
-        outcome = f"{least:.1%} of the time lost" if least < 1 else "no time is left for work"
-        if _INTERVALS[0] <= best <= _INTERVALS[-1]:
-            panel.line([best, best], [1e-4, 1], (0, (3, 3)), color=INK, linewidth=1)
+        figure, (axis,) = subplots(height, caption=caption)
+        figure.subplots_adjust(left=92 / WIDTH, top=1 - 78 / height)
+        for number, (name, values) in enumerate(lines.items()):
+            axis.plot(_INTERVALS, values, color=PALETTE[number], linewidth=1.3 if number else 2.4, label=name)
+        simulated = failures.simulate(dots, write, restart, mtbf, ranks)
+        axis.plot(dots, simulated, "o", color=INK, markersize=4.5, label="simulated")
+        axis.axvline(best, color=INK, linewidth=1, linestyle=(0, (3, 3)))
+        log_axis(axis, "x", _TIME_TICKS)
+        log_axis(axis, "y", _SHARE_TICKS)
+        axis.set(xlim=_INTERVALS[[0, -1]], ylim=(1e-4, 1.2))
+        axis.set(xlabel="interval T between two checkpoints", ylabel="share of the time that is lost")
         facts = f"{ranks:,} ranks: a failure every {_duration(mtbf / ranks)}, Young's interval {_duration(best)}"
-        canvas.text(92, 360, f"{facts}, {outcome}", size=11)
-        x = 92
-        for name, ink in (
-            ("in all", PALETTE[0]),
-            ("writing δ/(T + δ)", PALETTE[1]),
-            ("done again T/2 · N/M", PALETTE[2]),
-            ("restart R · N/M", PALETTE[3]),
-        ):
-            canvas.boxes([(x, 333, 18, 4, ink)])
-            canvas.text(x + 24, 331, name)
-            x += 50 + 7.2 * len(name)
-        canvas.marks([x + 6], [335], "o", color=INK, markersize=4.5)
-        canvas.text(x + 16, 331, "simulated")
-        if caption:
-            canvas.text(14, 12, caption, size=8.5, colour=FAINT)
-        return canvas.figure()
+        figure.text(92 / WIDTH, 1 - 30 / height, f"{facts}, {outcome}", fontsize=11)
+        figure.legend(loc="upper left", ncols=5, bbox_to_anchor=(80 / WIDTH, 1 - 36 / height))
+    return figure
 
 
 def _duration(seconds: float) -> str:

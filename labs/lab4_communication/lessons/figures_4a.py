@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from matplotlib.colors import to_hex, to_rgb
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap, to_hex, to_rgb
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch, Rectangle
 
 from course_lib.collectives import Round
 from course_lib.cost import allreduce
 from course_lib.cost.allreduce import Link
-from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    colour,
+    diagram,
+    empty_figure,
+    log_axis,
+    panel,
+    style,
+    subplots,
+)  # fmt: skip
 
 LETTERS = "ABCDEFGHIJKLMNOP"
 COLOURS = {
@@ -22,6 +40,7 @@ COLOURS = {
     "doubling": PALETTE[3],
 }
 _EMPTY_COLOUR, _HOST_COLOUR = "#ececE8", "#f0efe6"
+_CENTRED = {"ha": "center", "va": "center"}
 
 SIZES = np.logspace(0, 9, 361)  # bytes: from one to 1 GB
 POWERS = 2 ** np.arange(17)  # 1 to 65,536 ranks
@@ -42,24 +61,24 @@ def rounds(plan: Sequence[Round], ranks: int, after: int, group: int = 1, title:
     """
     parts = _parts(plan[:after], ranks)
     longest = [max(messages.last - messages.first, default=0) for messages in plan]
+    progress = f"round {after} of {len(plan)}" if after else "before the first round"
+    step = 520 / ranks
+    xs = 80 + step * (np.arange(ranks) + 0.5)
     with style():
-        page = Canvas(452)
-        page.text(20, 426, f"{title}: {'before the first round' if not after else f'round {after} of {len(plan)}'}")
-        step = 520 / ranks
-        xs = 80 + step * (np.arange(ranks) + 0.5)
+        figure, axis = diagram(452, caption)
+        axis.text(20, 426, f"{title}: {progress}", fontsize=9.5)
         if group > 1:
-            frames = [(xs[i] - step / 2 + 3, min(group, ranks - i) * step - 6) for i in range(0, ranks, group)]
-            page.boxes([(x, 48, width, 358, _HOST_COLOUR) for x, width in frames])
-        _memory(page, xs, step, parts)
+            for first in range(0, ranks, group):
+                width = min(group, ranks - first) * step - 6
+                axis.add_patch(Rectangle((xs[first] - step / 2 + 3, 48), width, 358, color=_HOST_COLOUR))
+        _memory(axis, xs, parts)
         if after:
-            _arcs(page, xs, plan[after - 1])
+            _arcs(axis, xs, plan[after - 1])
         for rank, x in enumerate(xs):
-            page.marks([x], [290], "o", markersize=19, color=colour(rank))
-            page.text(x, 290, str(rank), ha="center", va="center", size=10, colour=PAPER, bold=True)
-        _bill(page, longest, ranks, after)
-        if caption:
-            page.text(14, 12, caption, size=8.5, colour=FAINT)
-        return page.figure()
+            axis.plot(x, 290, "o", markersize=19, color=colour(rank))
+            axis.text(x, 290, str(rank), color=PAPER, fontsize=10, fontweight="bold", **_CENTRED)
+        _largest_messages(axis, longest, ranks, after)
+    return figure
 
 
 def _parts(plan: Sequence[Round], ranks: int) -> np.ndarray:
@@ -77,65 +96,56 @@ def _parts(plan: Sequence[Round], ranks: int) -> np.ndarray:
     return held.sum(2)
 
 
-def _memory(page: Canvas, xs: np.ndarray, step: float, parts: np.ndarray) -> None:
+def _memory(axis: Axes, xs: np.ndarray, parts: np.ndarray) -> None:
+    """A column of chunks for each rank: in each how many ranks' parts it holds, or Σ where it is the sum of all."""
     ranks, chunks = parts.shape
     tall = 144 / chunks
-    boxes, words = [], []
-    for rank in range(ranks):
-        for chunk in range(chunks):
-            y = 198 - (chunk + 1) * tall
-            share = (parts[rank, chunk] - 1) / max(ranks - 1, 1)
-            whole = parts[rank, chunk] == ranks
-            boxes.append((xs[rank] - 22, y, 44, tall - 1.5, COLOURS["halving"] if whole else _blend(share)))
-            words.append(
-                (xs[rank], y + tall / 2 - 0.5, "Σ" if whole else str(parts[rank, chunk]), whole or share > 0.5)
-            )
-    page.boxes(boxes)
-    for x, y, word, light in words:
-        page.text(x, y, word, ha="center", va="center", size=8, colour=PAPER if light else INK)
     for chunk in range(chunks):
-        page.text(60, 198 - (chunk + 0.5) * tall, LETTERS[chunk], ha="center", va="center", size=9, bold=True)
+        y = 198 - (chunk + 1) * tall
+        complete = parts[:, chunk] == ranks
+        shares = (parts[:, chunk] - 1) / max(ranks - 1, 1)
+        faces = [COLOURS["halving"] if whole else _blend(share) for whole, share in zip(complete, shares)]
+        axis.broken_barh([(x - 22, 44) for x in xs], (y, tall - 1.5), facecolors=faces)
+        for x, count, whole, share in zip(xs, parts[:, chunk], complete, shares):
+            ink = PAPER if whole or share > 0.5 else INK
+            axis.text(x, y + tall / 2 - 0.5, "Σ" if whole else str(count), color=ink, fontsize=8, **_CENTRED)
+        axis.text(60, y + tall / 2, LETTERS[chunk], fontsize=9, fontweight="bold", **_CENTRED)
 
 
 def _blend(share: float) -> str:
     return to_hex((1 - share) * np.array(to_rgb(_EMPTY_COLOUR)) + share * np.array(to_rgb(COLOURS["ring"])))
 
 
-def _arcs(page: Canvas, xs: np.ndarray, messages: Round) -> None:
+def _arcs(axis: Axes, xs: np.ndarray, messages: Round) -> None:
     """Messages to the right over the ranks, those to the left under them; letters say which chunks are in them."""
     turn = np.linspace(0, np.pi, 40)
     for source, target, first, last in zip(messages.source, messages.target, messages.first, messages.last):
         up = 1 if target > source else -1
         start, end = xs[source] + 6 * up, xs[target] - 6 * up  # where a message comes and one goes, side by side
         high = 10 + 7 * abs(target - source)
-        x = (start + end) / 2 - (end - start) / 2 * np.cos(turn)
-        look = {"color": colour(source), "linewidth": 1.2 + 0.5 * (last - first)}
-        page.line(x, 290 + up * (17 + high * np.sin(turn)), **look)
-        page.marks([end], [290 + up * 20], "v" if up > 0 else "^", color=colour(source), markersize=7)
+        middle = (start + end) / 2
+        x, y = middle - (end - start) / 2 * np.cos(turn), 290 + up * (17 + high * np.sin(turn))
+        axis.plot(x, y, color=colour(source), linewidth=1.2 + 0.5 * (last - first))
+        axis.plot(end, 290 + up * 20, "v" if up > 0 else "^", color=colour(source), markersize=7)
         if last > first:
             letters = LETTERS[first] + (f"–{LETTERS[last - 1]}" if last > first + 1 else "")
-            page.text((start + end) / 2, 290 + up * (17 + high) + (5 if up > 0 else -13), letters, ha="center", size=9)
+            axis.text(middle, 290 + up * (17 + high) + (5 if up > 0 else -13), letters, ha="center", fontsize=9)
 
 
-def _bill(page: Canvas, longest: Sequence[int], chunks: int, after: int) -> None:
+def _largest_messages(axis: Axes, longest: Sequence[int], chunks: int, after: int) -> None:
     """The largest message of each round as a bar: rounds that are over dark, the last one in its colour."""
     left, width, top = 660, 150, 396
-    page.text(left - 26, 426, "largest message of each round")
     tall = min(22, 290 / max(len(longest), 1))
-    faces = [
-        COLOURS["hierarchical"] if i == after - 1 else "#7d8f9d" if i < after else _EMPTY_COLOUR
-        for i in range(len(longest))
-    ]
-    page.boxes(
-        [(left, top - (i + 1) * tall, width * size / chunks, tall - 4, faces[i]) for i, size in enumerate(longest)]
-    )
-    for i, size in enumerate(longest):
-        y = top - (i + 1) * tall + (tall - 4) / 2
-        page.text(left - 8, y, str(i + 1), ha="right", va="center", size=8.5, colour=FAINT)
-        page.text(left + width * size / chunks + 6, y, _share(size, chunks), va="center", size=8.5)
-    total = sum(longest[:after])
-    below = top - len(longest) * tall - 18
-    page.text(left - 26, below, f"so far {after} α + {_share(total, chunks)} · β", size=10.5)
+    rounds_past = ["#7d8f9d"] * (after - 1) + [COLOURS["hierarchical"]] * (after > 0)
+    faces = rounds_past + [_EMPTY_COLOUR] * (len(longest) - after)
+    axis.text(left - 26, 426, "largest message of each round", fontsize=9.5)
+    for number, (size, face) in enumerate(zip(longest, faces)):
+        y = top - (number + 0.5) * tall - 2
+        axis.barh(y, width * size / chunks, tall - 4, left, color=face)
+        axis.text(left - 8, y, str(number + 1), ha="right", va="center", fontsize=8.5, color=FAINT)
+        axis.text(left + width * size / chunks + 6, y, _share(size, chunks), va="center", fontsize=8.5)
+    total = f"so far {after} α + {_share(sum(longest[:after]), chunks)} · β"
+    axis.text(left - 26, top - len(longest) * tall - 18, total, fontsize=10.5)
 
 
 def _share(size: int, chunks: int) -> str:
@@ -176,20 +186,15 @@ def winners(
     places, wire = (at // share, link) if at > share else (at, inner or link)
     bound = np.maximum(np.log2(places) * wire.alpha, 2 * (places - 1) / places * wire.beta * SIZES)
     with style():
-        page = Canvas(452)
-        _map(page, seconds, ranks)
-        _lines(page, seconds, at, bound)
-        for place, name in enumerate(among):
-            page.boxes([(24 + 112 * place, 425, 14, 12, COLOURS[name])])
-            page.text(44 + 112 * place, 426, name)
-        page.line([590, 614], [431, 431], color=INK, linewidth=1.6)
-        page.marks([602], [431], "o", color=INK, markersize=4)
-        page.text(620, 426, "equally fast")
-        page.line([714, 738], [431, 431], ":", color=INK, linewidth=1.3)
-        page.text(744, 426, "no all-reduce is faster")
-        if caption:
-            page.text(14, 12, caption, size=8.5, colour=FAINT)
-        return page.figure()
+        figure = empty_figure(452, caption)
+        _map(panel(figure, 86, 76, 414, 312), seconds, ranks)
+        _times(panel(figure, 590, 76, 286, 312), seconds, at, bound)
+        patches = [Patch(color=COLOURS[name], label=name) for name in among]
+        figure.legend(handles=patches, loc="upper left", ncols=len(among), handlelength=1.2)
+        crossing = Line2D([], [], color=INK, linewidth=1.6, marker="o", markersize=4, label="equally fast")
+        fastest = Line2D([], [], color=INK, linewidth=1.3, linestyle=":", label="no all-reduce is faster")
+        figure.legend(handles=[crossing, fastest], loc="upper right", ncols=2)
+    return figure
 
 
 def cheapest(
@@ -227,53 +232,47 @@ def _best(seconds: Mapping[str, Callable], ranks: np.ndarray) -> np.ndarray:
     return np.argmax(cost <= cost.min(0) * (1 + 1e-9), 0)
 
 
-def _map(page: Canvas, seconds: Mapping[str, Callable], ranks: np.ndarray) -> None:
+def _map(axis: Axes, seconds: Mapping[str, Callable], ranks: np.ndarray) -> None:
+    """A column for each number of ranks, in the colour of the cheapest algorithm."""
     names = list(seconds)
-    best = _best(seconds, ranks)
-    panel = Panel(page, (86, 76, 414, 312), (2**-0.5, 2**16.5), (SIZES[0], SIZES[-1]), logx=True, logy=True)
-    half, ys = 414 / 17 / 2, panel.y(SIZES)
-    boxes = []
-    for x, n, row in zip(panel.x(ranks), ranks, best):
-        cuts = [0, *(np.flatnonzero(np.diff(row)) + 1), len(row) - 1]
-        for first, last in zip(cuts, cuts[1:]):
-            face = COLOURS[names[row[first]]] if n > 1 else _EMPTY_COLOUR
-            boxes.append((x - half, ys[first], 2 * half, ys[last] - ys[first], face))
-    panel.axes(
-        [(n, f"{n:,}") for n in (1, 16, 256, 4096, 65536)], _BYTE_TICKS,
-        title="the cheapest", xlabel="number of ranks N", ylabel="bytes of the tensor", vertical=False,
-    )  # fmt: skip
-    page.boxes(boxes, edge=PAPER, linewidth=0.5)
-    for i, one in enumerate(names):
-        for other in names[i + 1 :]:
-            _crossing(panel, seconds, one, other, ranks[ranks > 1])
+    best = np.where(ranks[:, None] > 1, 1 + _best(seconds, ranks), 0)
+    edges = np.append(ranks, 2 * ranks[-1]) / 2**0.5
+    colours = ListedColormap([_EMPTY_COLOUR, *(COLOURS[name] for name in names)])
+    axis.pcolormesh(edges, SIZES, best[:, :-1].T, cmap=colours, vmin=0, vmax=len(names))
+    axis.vlines(edges, SIZES[0], SIZES[-1], color=PAPER, linewidth=1)
+    for one, other in itertools.combinations(names, 2):
+        _crossing(axis, seconds, one, other, ranks[ranks > 1])
+    log_axis(axis, "x", [1, 16, 256, 4096, 65536])
+    log_axis(axis, "y", _BYTE_TICKS)
+    axis.set(xlim=(2**-0.5, 2**16.5), ylim=SIZES[[0, -1]], xlabel="number of ranks N", ylabel="bytes of the tensor")
+    axis.set_title("the cheapest")
+    axis.grid(False)
 
 
-def _crossing(panel: Panel, seconds: Mapping[str, Callable], one: str, other: str, ranks: np.ndarray) -> None:
+def _crossing(axis: Axes, seconds: Mapping[str, Callable], one: str, other: str, ranks: np.ndarray) -> None:
     """A line where two algorithms cost the same by their formulas and no third costs less."""
     size = allreduce.crossing(seconds[one], seconds[other], ranks)
     least = np.min([cost(ranks, size) for cost in seconds.values()], 0)
     shown = (seconds[one](ranks, size) <= least * (1 + 1e-9)) & (size >= SIZES[0]) & (size <= SIZES[-1])
-    size = np.where(shown, size, np.nan)
-    panel.line(ranks, size, color=INK, linewidth=1.6)
-    panel.marks(ranks, size, "o", color=INK, markersize=4)
+    label = f"{one} as fast as {other}"
+    axis.plot(ranks, np.where(shown, size, np.nan), "o-", color=INK, linewidth=1.6, markersize=4, label=label)
 
 
-def _lines(page: Canvas, seconds: Mapping[str, Callable], at: int, bound: np.ndarray) -> None:
-    costs = {name: cost(at, SIZES) for name, cost in seconds.items()}
-    values = np.concatenate(list(costs.values()))
-    least = min(values.min(), bound.min())
-    low, high = np.floor(np.log10(least) - 0.1), np.ceil(np.log10(values.max()))
-    panel = Panel(page, (590, 76, 286, 312), (SIZES[0], SIZES[-1]), (10.0**low, 10.0**high), logx=True, logy=True)
-    ticks = [(10.0**power, _seconds(10.0**power)) for power in np.arange(low, high + 1)]
-    panel.axes(
-        _BYTE_TICKS, ticks[:: len(ticks) // 6 or 1], title=f"time with {at:,} ranks", xlabel="bytes of the tensor"
-    )
-    panel.line(SIZES, bound, ":", color=INK, linewidth=1.3)
-    for name, cost in costs.items():
-        panel.line(SIZES, cost, color=COLOURS[name], linewidth=2)
+def _times(axis: Axes, seconds: Mapping[str, Callable], at: int, bound: np.ndarray) -> None:
+    """Seconds of each algorithm by the bytes, and the bound below which none can be."""
+    axis.plot(SIZES, bound, ":", color=INK, linewidth=1.3, label="bound")
+    for name, cost in seconds.items():
+        axis.plot(SIZES, cost(at, SIZES), color=COLOURS[name], linewidth=2, label=name)
+    values = np.concatenate([line.get_ydata() for line in axis.lines])
+    low, high = np.floor(np.log10(values.min()) - 0.1), np.ceil(np.log10(values.max()))
+    powers = np.arange(low, high + 1)
+    log_axis(axis, "x", _BYTE_TICKS)
+    log_axis(axis, "y", {10.0**power: _seconds(10.0**power) for power in powers[:: len(powers) // 6 or 1]})
+    axis.set(xlim=SIZES[[0, -1]], ylim=(10.0**low, 10.0**high), xlabel="bytes of the tensor")
+    axis.set_title(f"time with {at:,} ranks")
 
 
-_BYTE_TICKS = [(1, "1 B"), (1e3, "1 kB"), (1e6, "1 MB"), (1e9, "1 GB")]
+_BYTE_TICKS = {1: "1 B", 1e3: "1 kB", 1e6: "1 MB", 1e9: "1 GB"}
 
 
 def _seconds(value: float) -> str:
@@ -321,9 +320,7 @@ def measured(
         right.set_ylabel("median against the line, %")
         right.set_title("residuals")
         for axis in (left, right):
-            axis.set_xscale("log")
-            axis.set_xticks([4, 1e3, 1e5, 1e7], ["4 B", "1 kB", "100 kB", "10 MB"])
-            axis.minorticks_off()
+            log_axis(axis, "x", {4: "4 B", 1e3: "1 kB", 1e5: "100 kB", 1e7: "10 MB"})
             axis.set_xlabel("bytes")
         left.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
         names = right.get_legend_handles_labels()

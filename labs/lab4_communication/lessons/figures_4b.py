@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.ticker import FuncFormatter, NullLocator
+from matplotlib.lines import Line2D
 
 from course_lib.notebook.plots import timeline
-from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, style, subplots
+from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, WIDTH, Figure, log_axis, style, subplots
 
 
 def gradients(networks: Mapping[str, tuple[Sequence[float], Sequence[float]]], caption: str = "") -> Figure:
@@ -27,12 +26,11 @@ def gradients(networks: Mapping[str, tuple[Sequence[float], Sequence[float]]], c
             sizes.plot(np.sort(nbytes)[::-1], MARKERS[number], markersize=3.5, **look)
             done = np.concatenate([[0], np.cumsum(nbytes[order]) / nbytes.sum()])
             shares.step(np.concatenate([[0], np.asarray(ready)[order]]), 100 * done, where="post", **look)
-        sizes.set_yscale("log")
-        _bytes(sizes.yaxis, [100, 1e4, 1e6, 1e8])
+        log_axis(sizes, "y", {100: "100 B", 1e4: "10 kB", 1e6: "1 MB", 1e8: "100 MB"})
         sizes.set_xlabel("tensors, the largest first")
         sizes.set_title("size of a gradient")
         shares.set_xlabel("share of the backward pass that is over (%)")
-        shares.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.0f}"))
+        shares.xaxis.set_major_formatter(lambda value, _: f"{100 * value:.0f}")
         shares.set_ylabel("ready (% of the bytes)")
         shares.set_title("when it is ready")
         figure.legend(*sizes.get_legend_handles_labels(), loc="upper left", ncols=2)
@@ -92,9 +90,9 @@ def waiting(
                 axis.plot(xs, np.maximum(1e3 * np.asarray(seconds), bottom), **look)
             if compute:
                 axis.axhline(1e3 * compute[network], color=INK, linestyle="--", linewidth=1, label="computation")
-            axis.set(xscale="log", yscale="log", ylim=(0.8 * bottom, top), xlabel=xlabel, title=network)
-            _plain(axis.xaxis, ticks)
-            _plain(axis.yaxis, [tick for tick in (0.1, 1, 10, 100, 1000, 10_000) if bottom <= tick <= top])
+            log_axis(axis, "x", ticks)
+            log_axis(axis, "y", [tick for tick in (0.1, 1, 10, 100, 1000, 10_000) if bottom <= tick <= top])
+            axis.set(ylim=(0.8 * bottom, top), xlabel=xlabel, title=network)
         axes[0].set_ylabel("waiting at the end of a step (ms)")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=5)
         figure.subplots_adjust(left=84 / WIDTH)
@@ -159,10 +157,10 @@ def predictions(table: pd.DataFrame, caption: str = "") -> Figure:
             )
             off = 100 * (rows["predicted"] / rows["measured"] - 1)
             errors.plot(off, [settings.index(name) for name in rows["setting"]], **look)
-        plane.set(xscale="log", yscale="log", xlabel="measured (ms a step)", ylabel="simulated (ms a step)")
-        ticks = [20, 50, 100, 200, 500, 1000, 2000]
-        for axis in (plane.xaxis, plane.yaxis):
-            _plain(axis, [tick for tick in ticks if ends[0] <= tick / 1e3 <= ends[1]])
+        for which in "xy":
+            ticks = (20, 50, 100, 200, 500, 1000, 2000)
+            log_axis(plane, which, [tick for tick in ticks if ends[0] <= tick / 1e3 <= ends[1]])
+        plane.set(xlabel="measured (ms a step)", ylabel="simulated (ms a step)")
         plane.set(xlim=1e3 * ends, ylim=1e3 * ends, title="time of a step")
         errors.set_yticks(range(len(settings)), settings)
         errors.set_ylim(len(settings) - 0.5, -0.5)
@@ -182,52 +180,25 @@ def stragglers(
         ranks: numbers of ranks.
         slowest: distribution → (expected maximum by the formula, by simulation), for each number of ranks.
     """
-    ticks = [(n, f"{n:,}") for n in (1, 4, 16, 64, 256, 2048)]
-    height = 380
-    highest = max(max(*formula, *simulated) for formula, simulated in slowest.values())
-    step = next(step for step in (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10) if (highest - 1) / step <= 6)
     with style():
-        canvas = Canvas(height)
-        box = (56, 84, 340, height - 174)
-        longest = Panel(canvas, box, (0.9, 2400), (1 - 0.3 * step, max(1 + step, highest)), logx=True)
-        efficiency = Panel(canvas, (470, *box[1:]), (0.9, 2400), (0, 103), logx=True)
-        longest.axes(
-            ticks, [(1 + i * step, f"{1 + i * step:.2f}") for i in range(int((highest - 1) / step) + 1)],
-            title="the slowest rank (in mean steps)", xlabel="number of ranks",
-        )  # fmt: skip
-        efficiency.axes(
-            ticks, [(value, str(value)) for value in range(0, 101, 20)],
-            title="efficiency (%): mean / slowest", xlabel="number of ranks",
-        )  # fmt: skip
-        x = 14.0
+        figure, (longest, efficiency) = subplots(380, columns=2, caption=caption)
+        figure.subplots_adjust(top=1 - 90 / 380)
+        handles = []
         for number, (name, (formula, simulated)) in enumerate(slowest.items()):
-            for panel, change in ((longest, np.asarray), (efficiency, lambda values: 100 / np.asarray(values))):
-                panel.line(ranks, change(formula), color=PALETTE[number], linewidth=1.8)
-                panel.marks(ranks, change(simulated), MARKERS[number], color=PALETTE[number], markersize=5)
-            canvas.line([x, x + 24], [height - 22] * 2, color=PALETTE[number], linewidth=1.8)
-            canvas.marks([x + 12], [height - 22], MARKERS[number], color=PALETTE[number], markersize=5)
-            words = f"{name}: {100 / formula[-1]:.0f} % left on {ranks[-1]:,} ranks"
-            canvas.text(x + 32, height - 22, words, va="center")
-            x += 290
-        if caption:
-            canvas.text(14, 12, caption, size=8.5, colour=FAINT)
-        return canvas.figure()
+            ink, marker = PALETTE[number], MARKERS[number]
+            for axis, change in ((longest, np.asarray), (efficiency, lambda values: 100 / np.asarray(values))):
+                axis.plot(ranks, change(formula), color=ink)
+                axis.plot(ranks, change(simulated), marker, color=ink, markersize=5)
+            label = f"{name}: {100 / formula[-1]:.0f} % left on {ranks[-1]:,} ranks"
+            handles.append(Line2D([], [], color=ink, marker=marker, markersize=5, label=label))
+        for axis in (longest, efficiency):
+            log_axis(axis, "x", [1, 4, 16, 64, 256, 2048])
+            axis.set(xlim=(0.9, 2400), xlabel="number of ranks")
+        longest.set(ylim=(0.95, None), title="the slowest rank (in mean steps)")
+        efficiency.set(ylim=(0, 103), title="efficiency (%): mean / slowest")
+        figure.legend(handles=handles, loc="upper left", ncols=len(handles), columnspacing=4)
+    return figure
 
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _plain(axis: object, ticks: Sequence[float]) -> None:
-    """Ticks of a log axis as plain numbers."""
-    axis.set_ticks(ticks, [f"{tick:,g}" for tick in ticks])
-    axis.set_minor_locator(NullLocator())
-
-
-def _bytes(axis: object, ticks: Sequence[float]) -> None:
-    units = {1: "B", 1e3: "kB", 1e6: "MB"}
-    names = [
-        next(f"{tick / unit:g} {name}" for unit, name in reversed(units.items()) if tick >= unit) for tick in ticks
-    ]
-    axis.set_ticks(ticks, names)
-    axis.set_minor_locator(NullLocator())

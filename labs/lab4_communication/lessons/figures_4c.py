@@ -10,11 +10,22 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FixedLocator, NullLocator
 
 from course_lib.cost.roofline import attainable, ridge
-from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, style, subplots
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    empty_figure,
+    log_axis,
+    panel,
+    style,
+    subplots,
+)  # fmt: skip
 
 COLOURS = {64: PALETTE[0], 32: PALETTE[1], 128: PALETTE[2]}  # the colours of runs by images per GPU
 
@@ -82,10 +93,7 @@ def efficiencies(
                 }
                 axis.plot(ranks, 100 * np.asarray(values), color=PALETTE[number], label=name, **look)
             axis.plot([1024], [100 * published[images]], "*", color=INK, markersize=13, label="published", zorder=5)
-            axis.set_xscale("log", base=2)
-            axis.xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))
-            axis.xaxis.set_major_formatter("{x:,.0f}")
-            axis.xaxis.set_minor_locator(NullLocator())
+            log_axis(axis, "x", [1, 4, 16, 64, 256, 1024])
             axis.set_ylim(0, 106)
             axis.set_xlabel("GPUs (log axis)")
             axis.set_title(f"{images} images per GPU")
@@ -128,12 +136,8 @@ def agreement(
             textcoords="offset points",
             fontsize=9.5,
         )
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        for one, ticks in ((axis.xaxis, [1, 2, 5, 10, 20, 50, 100]), (axis.yaxis, [0.1, 0.3, 1, 3, 10, 30])):
-            one.set_major_locator(FixedLocator(ticks))
-            one.set_major_formatter("{x:g}")
-            one.set_minor_locator(NullLocator())
+        log_axis(axis, "x", [1, 2, 5, 10, 20, 50, 100])
+        log_axis(axis, "y", [0.1, 0.3, 1, 3, 10, 30])
         axis.set_xlim(x[0], x[-1])
         axis.set_ylim(y[0], y[-1])
         axis.set_xlabel("α, µs for each message (log axis)")
@@ -222,12 +226,8 @@ def roofline(
                 axis.plot([at], [real / 1e12], **look, **hollow)
             below = {"xytext": (0, -15), "textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 9}
             axis.annotate(name.replace(", ", "\n"), (at, min(reached.values()) / 1e12), color=PALETTE[number], **below)
-        axis.set_xscale("log")
-        axis.set_yscale("log")
-        for one, ticks in ((axis.xaxis, [100, 200, 500, 1000, 2000, 5000, 10_000]), (axis.yaxis, [0.5, 1, 2, 5, 10])):
-            one.set_major_locator(FixedLocator(ticks))
-            one.set_major_formatter("{x:,g}")
-            one.set_minor_locator(NullLocator())
+        log_axis(axis, "x", [100, 200, 500, 1000, 2000, 5000, 10_000])
+        log_axis(axis, "y", [0.5, 1, 2, 5, 10])
         axis.set_xlim(low, high)
         axis.set_ylim(0.4, 16)
         (x_0, y_0), (x_1, y_1) = axis.transData.transform([(100, 1), (1000, 10)])
@@ -303,9 +303,7 @@ def accuracy_and_time(lines: Sequence[tuple[str, str, float, float]], caption: s
                     label, (minutes, top1), (-6 if left else 6, 5 if above else -12), fontsize=9,
                     textcoords="offset points", ha="right" if left else "left",
                 )  # fmt: skip
-            axis.set_xscale("log")
-            axis.set_xticks([4, 10, 30, 100, 300, 1000], ["4", "10", "30", "100", "300", "1,000"])
-            axis.xaxis.set_minor_locator(NullLocator())
+            log_axis(axis, "x", [4, 10, 30, 100, 300, 1000])
             axis.set(xlim=(2, 2200), xlabel="minutes to train", title=name)
             low, high = (end(top1 for _, top1, _ in rows) for end in (min, max))
             axis.set_ylim(low - 0.5, high + 0.5)
@@ -357,17 +355,12 @@ def _throughputs(
 
 def _both_log(axis: Axes) -> None:
     axis.set(xlabel="GPUs (log axis)", title="both axes log")
-    axis.set_xscale("log", base=2)
+    log_axis(axis, "x", [1, 4, 16, 64, 256, 1024])
     axis.set_yscale("log")
-    for each in (axis.xaxis, axis.yaxis):
-        each.set_major_formatter("{x:,.6g}")
-    axis.xaxis.set_major_locator(FixedLocator([1, 4, 16, 64, 256, 1024]))
-    axis.xaxis.set_minor_locator(NullLocator())
+    axis.yaxis.set_major_formatter("{x:,.6g}")
 
 
-_TIME_TICKS = ((10, "10 s"), (60, "1 min"), (600, "10 min"), (3600, "1 h"), (36_000, "10 h"))
-_GPU_TICKS = tuple((4**power, f"{4**power:,}") for power in range(3, 9))
-_MIN_S, _MAX_S = 6.0, 36_000.0  # of the axis
+_TIME_TICKS = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h"}
 
 
 def minute(
@@ -381,22 +374,22 @@ def minute(
         now: (GPUs, seconds) at the sliders' place.
         notes: lines of text beside the axes.
     """
+    height, lowest, highest = 380, 6.0, 36_000.0  # seconds, at the ends of the axis: what lies beyond is drawn there
     with style():
-        canvas = Canvas(380)
-        panel = Panel(canvas, (86, 88, 490, 250), (64, 65536), (_MIN_S, _MAX_S), logx=True, logy=True)
-        panel.axes(_GPU_TICKS, _TIME_TICKS, title="90 epochs of ResNet-50 on ImageNet", xlabel="GPUs (both axes log)")
-        panel.line([64, 65536], [60, 60], "--", color=PALETTE[1], linewidth=1.4)
-        panel.line(ranks, _on_axis(perfect), ":", color=FAINT, linewidth=1.3)
-        panel.line(ranks, _on_axis(seconds), color=PALETTE[0], linewidth=2)
-        panel.marks([now[0]], _on_axis([now[1]]), "o", color=PALETTE[0], markersize=9)
+        figure = empty_figure(height, caption)
+        axis = panel(figure, 86, 88, 490, 250)
+        axis.axhline(60, color=PALETTE[1], linestyle="--", linewidth=1.4)
+        axis.plot(ranks, np.clip(perfect, lowest, highest), ":", color=FAINT, linewidth=1.3)
+        axis.plot(ranks, np.clip(seconds, lowest, highest), color=PALETTE[0], linewidth=2)
+        axis.plot(now[0], np.clip(now[1], lowest, highest), "o", color=PALETTE[0], markersize=9, clip_on=False)
+        log_axis(axis, "x", [4**power for power in range(3, 9)])
+        log_axis(axis, "y", _TIME_TICKS)
+        axis.set(xlim=(64, 65536), ylim=(lowest, highest), xlabel="GPUs (both axes log)")
+        axis.set_title("90 epochs of ResNet-50 on ImageNet")
         for number, note in enumerate(notes):
-            canvas.text(606, 326 - 26 * number, note, size=10, bold=number == 0)
-        canvas.text(14, 12, caption, size=8.5, colour=FAINT)
-        return canvas.figure()
-
-
-def _on_axis(seconds: Sequence[float]) -> np.ndarray:
-    return np.clip(seconds, _MIN_S, _MAX_S)
+            weight = "bold" if number == 0 else "normal"
+            figure.text(606 / WIDTH, (326 - 26 * number) / height, note, fontsize=10, fontweight=weight)
+    return figure
 
 
 def left_out(table: pd.DataFrame, caption: str = "") -> Figure:

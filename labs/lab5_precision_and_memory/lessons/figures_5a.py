@@ -9,8 +9,18 @@ import pandas as pd
 from matplotlib.axes import Axes
 
 from course_lib import precision, statistics
-from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, WIDTH, Figure, powers_of_ten, style, subplots
+from course_lib.notebook.plots.style import (
+    FAINT,
+    MARKERS,
+    PALETTE,
+    WIDTH,
+    Figure,
+    empty_figure,
+    panel,
+    powers_of_ten,
+    style,
+    subplots,
+)  # fmt: skip
 from labs.lab5_precision_and_memory.lessons.formats_5a import FORMATS
 
 DASHED = (0, (4, 3))
@@ -40,33 +50,34 @@ def histograms(shares: Mapping[str, np.ndarray], caption: str = "") -> Figure:
     """
     layers = sorted({int(name.split()[1]) for name in shares})
     with style():
-        canvas = Canvas(400)
+        figure = empty_figure(400, caption)
         for column, kind in enumerate(KINDS):
+            axis = panel(figure, 14 + 222 * column, 72, 148, 252)
             curves = {layer: shares[name] for layer in layers if (name := f"{kind} {layer}") in shares}
             top = max(TALLEST[kind], *(share.max() for share in curves.values()))
-            panel = Panel(canvas, (14 + 222 * column, 72, 148, 252), (LOWEST, HIGHEST), (0, 1.5 * top))
-            panel.axes([(-40, "−40"), (-20, "−20"), (0, "0"), (20, "20")], [], title=kind, xlabel="power of two")
             for layer, share in curves.items():
-                panel.line(range(LOWEST, HIGHEST + 1), share, color=PALETTE[layer % len(PALETTE)], linewidth=1.4)
-            _ranges(panel, top)
-        for place, layer in enumerate(layers):
-            canvas.line([14 + 84 * place, 34 + 84 * place], [379, 379], color=PALETTE[layer % len(PALETTE)])
-            canvas.text(40 + 84 * place, 375, f"layer {layer}")
-        canvas.text(14, 12, caption, size=8.5, colour=FAINT)
-        return canvas.figure()
+                powers_of_two = range(LOWEST, HIGHEST + 1)
+                ink = PALETTE[layer % len(PALETTE)]
+                axis.plot(powers_of_two, share, color=ink, linewidth=1.4, label=f"layer {layer}")
+            _ranges(axis, top)
+            axis.set(xlim=(LOWEST, HIGHEST), ylim=(0, 1.5 * top), xlabel="power of two", title=kind)
+            axis.set_xticks([-40, -20, 0, 20], ["−40", "−20", "0", "20"])
+            axis.set_yticks([])
+        handles, labels = figure.axes[0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="upper left", ncols=max(1, len(labels)))
+    return figure
 
 
-def _ranges(panel: Panel, top: float) -> None:
+def _ranges(axis: Axes, top: float) -> None:
     """Above `top` a bar for each format, from its smallest number to its largest; the subnormal part is thin."""
     for number, form in enumerate(FORMATS):
-        low = max(LOWEST, np.log2(precision.smallest(form.exponent, form.mantissa)))
+        low = np.log2(precision.smallest(form.exponent, form.mantissa))
         normal = max(LOWEST, 2 - 2 ** (form.exponent - 1))
-        high = min(HIGHEST, np.log2(precision.largest(form.exponent, form.mantissa)))
+        high = np.log2(precision.largest(form.exponent, form.mantissa))
         y = top * (1.44 - 0.1 * number)
-        panel.line([low, normal], [y, y], color=FAINT, linewidth=1.5, solid_capstyle="butt")
-        panel.line([normal, high], [y, y], color=FAINT, linewidth=5, solid_capstyle="butt")
-        x, y = panel.x([HIGHEST])[0], panel.y([y])[0]
-        panel.canvas.text(x + 5, y, form.name, va="center", size=7)
+        axis.plot([low, normal], [y, y], color=FAINT, linewidth=1.5, solid_capstyle="butt")
+        axis.plot([normal, high], [y, y], color=FAINT, linewidth=5, solid_capstyle="butt")
+        axis.text(HIGHEST + 2, y, form.name, va="center", fontsize=7)
 
 
 def along(table: pd.DataFrame, caption: str = "") -> Figure:

@@ -12,8 +12,20 @@ from matplotlib.patches import Patch
 from matplotlib.ticker import LogLocator, MultipleLocator
 
 from course_lib import statistics
-from course_lib.notebook.plots.canvas import Canvas, Panel
-from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, colour, style, subplots
+from course_lib.notebook.plots.style import (
+    FAINT,
+    INK,
+    MARKERS,
+    PALETTE,
+    PAPER,
+    WIDTH,
+    Figure,
+    colour,
+    empty_figure,
+    panel,
+    style,
+    subplots,
+)  # fmt: skip
 from labs.lab5_precision_and_memory.lessons.counted_chain import Call, fewest, halved
 from labs.lab5_precision_and_memory.lessons.offload import Timeline
 
@@ -137,6 +149,7 @@ def trade(points: Mapping[str, tuple[int, int]], layers: int, *, caption: str = 
 
 
 _LANES = {"computes": ("forward", "backward"), "to the host": ("out",), "from the host": ("back",)}
+_WORK = {"forward": PALETTE[0], "backward": PALETTE[1], "transfer": PALETTE[2]}
 
 
 def offload(step: Timeline, names: Sequence[str], *, caption: str = "") -> Figure:
@@ -145,50 +158,30 @@ def offload(step: Timeline, names: Sequence[str], *, caption: str = "") -> Figur
     Args:
         names: of the layers.
     """
-    end = step.seconds
+    height, end = 430, 1e3 * step.seconds
     with style():
-        canvas = Canvas(430)
-        ticks = [(tick, f"{1e3 * tick:,.0f}") for tick in _round_ticks(end)]
-        lanes = Panel(canvas, (116, 246, 752, 110), (0, end), (0, 3))
-        lanes.axes(ticks, [], vertical=True)
-        width = 752 / end
-        for place, (name, kinds) in enumerate(_LANES.items()):
-            bottom = 246 + 36 * (2 - place) + 4
-            canvas.text(108, bottom + 14, name, ha="right", va="center")
+        figure = empty_figure(height, caption)
+        lanes, memory = panel(figure, 116, 246, 752, 110), panel(figure, 116, 70, 752, 140)
+        for place, kinds in enumerate(_LANES.values()):
             spans = [span for span in step.spans if span.kind in kinds]
-            canvas.boxes(
-                [
-                    (116 + width * span.start, bottom, max(1.0, width * (span.end - span.start)), 28,
-                     PALETTE[0] if span.kind == "forward" else PALETTE[1] if span.kind == "backward" else PALETTE[2])
-                    for span in spans
-                ],
-                edge=PAPER, linewidth=0.7,
-            )  # fmt: skip
-        room = Panel(canvas, (116, 70, 752, 140), (0, end), (0, 1.12 * step.peak / GB))
-        room.axes(
-            ticks, [(tick, f"{tick:g}") for tick in _round_ticks(1.05 * step.peak / GB)], xlabel="milliseconds",
-            ylabel="activations, GB",
-        )  # fmt: skip
-        times, sizes = np.append(step.memory[:, 0], end), np.append(step.memory[:, 1], step.memory[-1, 1])
-        room.line(np.repeat(times, 2)[1:], np.repeat(sizes, 2)[:-1] / GB, color=INK, linewidth=1.5)
+            bars = [(1e3 * span.start, max(end / 752, 1e3 * (span.end - span.start))) for span in spans]
+            inks = [_WORK.get(span.kind, _WORK["transfer"]) for span in spans]
+            lanes.broken_barh(bars, (place - 0.39, 0.78), facecolors=inks, edgecolor=PAPER, linewidth=0.7)
+        lanes.set_yticks(range(len(_LANES)), list(_LANES))
+        lanes.tick_params(axis="y", length=0)
+        lanes.set_ylim(len(_LANES) - 0.5, -0.5)
+        lanes.grid(False, axis="y")
+        times, sizes = np.append(1e3 * step.memory[:, 0], end), np.append(step.memory[:, 1], step.memory[-1, 1])
+        memory.step(times, sizes / GB, where="post", color=INK, linewidth=1.5)
+        memory.set(ylim=(0, 1.12 * step.peak / GB), xlabel="milliseconds", ylabel="activations, GB")
+        for axis in (lanes, memory):
+            axis.set_xlim(0, end)
         moved = sum(span.kind == "out" for span in step.spans)
-        told = f"{moved} of {len(names)} inputs moved: {1e3 * end:,.0f} ms, at most {step.peak / GB:.2f} GB"
-        canvas.text(14, 404, told, size=11)
-        x = 14
-        for name, ink in (("forward", PALETTE[0]), ("backward", PALETTE[1]), ("transfer", PALETTE[2])):
-            canvas.boxes([(x, 379, 14, 9, ink)])
-            canvas.text(x + 20, 379, name)
-            x += 50 + 7 * len(name)
-        if caption:
-            canvas.text(14, 12, caption, size=8.5, colour=FAINT)
-        return canvas.figure()
-
-
-def _round_ticks(end: float) -> list[float]:
-    """About five round numbers from 0 to `end`."""
-    power = 10 ** np.floor(np.log10(end))
-    unit = next(unit for unit in (0.1, 0.2, 0.5, 1, 2, 5) if end / (unit * power) <= 7)
-    return [float(tick) for tick in np.arange(0, end * 1.0001, unit * power)]
+        title = f"{moved} of {len(names)} inputs moved: {end:,.0f} ms, at most {step.peak / GB:.2f} GB"
+        figure.text(14 / WIDTH, 404 / height, title, fontsize=11)
+        handles = [Patch(color=ink, label=kind) for kind, ink in _WORK.items()]
+        figure.legend(handles=handles, loc="upper left", ncols=3, bbox_to_anchor=(0, 398 / height))
+    return figure
 
 
 def shares(table: pd.DataFrame, *, caption: str = "") -> Figure:
