@@ -21,9 +21,9 @@ import pandas as pd
 from IPython.display import display
 
 from course_lib.notebook import predictions, widgets
-from course_lib.notebook.plots import surfaces
 from course_lib.notebook.predictions import measured, predict
 from labs.lab1_gradient_descent.lessons import figures_1a as descent
+from labs.lab1_gradient_descent.lessons import figures_surfaces as surfaces
 from labs.lab1_gradient_descent.lessons.checks_1a import check, points
 
 # %% [markdown]

@@ -26,10 +26,10 @@ from tensorflow import keras
 from course_lib import data, models
 from course_lib.models import landscape
 from course_lib.notebook import plots, predictions, widgets
-from course_lib.notebook.plots import surfaces
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from labs.lab1_gradient_descent.lessons import figures_1c as training
+from labs.lab1_gradient_descent.lessons import figures_surfaces as surfaces
 from labs.lab1_gradient_descent.lessons import timed_fit as fitting
 from labs.lab1_gradient_descent.lessons.checks_1c import check, points
 

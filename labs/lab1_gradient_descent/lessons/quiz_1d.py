@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from course_lib.notebook.widgets.quiz import Choice, Question, Quiz
+from labs.lab1_gradient_descent.lessons.quiz import Choice, Question, Quiz
 
 DATA_AND_MODEL_PARALLELISM = Quiz(
     Question(

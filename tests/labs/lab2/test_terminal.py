@@ -9,7 +9,7 @@ import time
 
 import psutil
 
-from course_lib.notebook import terminal
+from labs.lab2_horovod.lessons import terminal
 
 
 def test_what_a_command_says_is_shown_and_how_it_failed(capsys):
@@ -33,7 +33,7 @@ def test_after_its_time_the_whole_tree_is_ended(capsys):
 
 
 def test_an_interrupt_ends_the_whole_tree():
-    script = "from course_lib.notebook import terminal; terminal.run(\"sh -c 'sleep 71 & echo $!; sleep 72'\")"
+    script = "from labs.lab2_horovod.lessons import terminal; terminal.run(\"sh -c 'sleep 71 & echo $!; sleep 72'\")"
     notebook = subprocess.Popen(
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )

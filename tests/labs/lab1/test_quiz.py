@@ -3,7 +3,7 @@ from __future__ import annotations
 import ipywidgets
 import pytest
 
-from course_lib.notebook.widgets import quiz
+from labs.lab1_gradient_descent.lessons import quiz
 from labs.lab1_gradient_descent.lessons.quiz_1d import DATA_AND_MODEL_PARALLELISM
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
-import sys
 from collections.abc import Mapping
-from pathlib import Path
 
+from course_lib.notebook import jupyter
 from course_lib.ranks import environment
 from course_lib.system.processes import Supervised
 
@@ -20,7 +19,6 @@ def run(command: str, *, env: Mapping[str, str] | None = None, timeout: float = 
     code 124) or at an interrupt the whole process tree is ended.
     """
     print(f"$ {command}", flush=True)
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
     with Supervised(
         shlex.split(command),
         timeout=timeout,
@@ -28,7 +26,7 @@ def run(command: str, *, env: Mapping[str, str] | None = None, timeout: float = 
         stderr=subprocess.STDOUT,
         text=True,
         errors="replace",
-        env={**environment.QUIET, **environment.OPEN_MPI, **os.environ, "PATH": path, **(env or {})},
+        env={**environment.QUIET, **environment.OPEN_MPI, **os.environ, "PATH": jupyter.path(), **(env or {})},
     ) as process:
         for line in process.stdout:
             print(line.rstrip(), flush=True)

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from course_lib.notebook.plots import surfaces
+from labs.lab1_gradient_descent.lessons import figures_surfaces as surfaces
 
 XS, YS = np.linspace(-1, 1, 9), np.linspace(-2, 2, 5)
 BOWL = 0.1 + XS**2 + 10 * YS[:, None] ** 2
@@ -21,7 +21,7 @@ def drawn(card):
 
 def test_importing_it_loads_neither_tensorflow_nor_pyplot() -> None:
     code = (
-        "import sys, course_lib.notebook.plots.surfaces; print({'tensorflow', 'matplotlib.pyplot'} & set(sys.modules))"
+        "import sys, labs.lab1_gradient_descent.lessons.figures_surfaces; print({'tensorflow', 'matplotlib.pyplot'} & set(sys.modules))"
     )
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
