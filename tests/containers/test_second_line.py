@@ -108,7 +108,7 @@ def add(python: str, *packages: str) -> None:
 def horovod(folder: Path) -> Path:
     """The wheel of Horovod for the Python in `folder`; compiled as the set-up does it, if it is not kept."""
     version = subprocess.run([folder / "bin" / "python3.12", "-V"], capture_output=True, text=True).stdout.split()[1]
-    machine = plan.look()._replace(python=version, nvidia=False, given=False)
+    machine = plan.detect()._replace(python=version, nvidia=False, given=False)
     wheels = paths.cache() / "wheels" / plan.wheel_key(machine, TENSORFLOW)
     if not any(wheels.glob("*.whl")):
         with pytest.MonkeyPatch.context() as patch:

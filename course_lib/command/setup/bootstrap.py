@@ -42,7 +42,7 @@ def main(argv: Sequence[str] = ()) -> int:
     Without arguments, or with `setup` alone, also check what is installed, and say that all is in place.
     Raises CourseError where the machine lacks something that the user has to install.
     """
-    machine = plan.look()
+    machine = plan.detect()
     asked_for = list(argv) in ([], ["setup"])
     if asked_for and not (os.access(ROOT, os.W_OK) and plan.lock_file(machine).exists()):
         raise CourseError(

@@ -34,8 +34,8 @@ class Machine(NamedTuple):
     given: bool = False  # TensorFlow and Horovod are there already, and are used as they are
 
 
-def look() -> Machine:
-    """Look at this machine. Cheap: a few file look-ups, no process. Raises CourseError for a bad COURSE_TENSORFLOW."""
+def detect() -> Machine:
+    """What this machine has. Cheap: a few file look-ups, no process. Raises CourseError for a bad COURSE_TENSORFLOW."""
     system = os.uname()
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
     platform = f"{system.sysname.lower()}_{system.machine}" + (f"-{libc.replace(' ', '')}" if libc else "")
