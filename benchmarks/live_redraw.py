@@ -11,14 +11,15 @@ import statistics
 import time
 
 from course_lib.notebook.widgets import live as view
+from course_lib.notebook.widgets.live_state import MAX_LINES, LiveState
 from course_lib.ranks.launch import Event
 
 STEPS = 900
 
 
-def state(ranks: int, epochs: int, points: int) -> view.LiveState:
+def state(ranks: int, epochs: int, points: int) -> LiveState:
     """A run of which all but the last batch is over, with `points` measured batches per rank and epoch."""
-    live = view.LiveState("train.py", ranks)
+    live = LiveState("train.py", ranks)
     for rank in range(ranks):
         live.update(Event("fit", rank, 0, {"epochs": epochs, "steps": STEPS, "initial_epoch": 0}))
         for epoch in range(epochs):
@@ -29,12 +30,12 @@ def state(ranks: int, epochs: int, points: int) -> view.LiveState:
                 live.update(Event("batch", rank, moment, {"epoch": epoch, "step": step, "images": step, **metrics}))
             logs = {**metrics, "val_loss": 0.5, "val_accuracy": 0.7}
             live.update(Event("epoch", rank, moment, {"epoch": epoch, "images": STEPS, "logs": logs}))
-    for line in range(view.MAX_LINES):
+    for line in range(MAX_LINES):
         live.update(Event("output", line % ranks, 1, {"stream": "stdout", "text": f"line {line}"}))
     return live
 
 
-def measure(live: view.LiveState, repetitions: int = 15) -> tuple[float, float]:
+def measure(live: LiveState, repetitions: int = 15) -> tuple[float, float]:
     """Median milliseconds for the text and for the picture."""
     text, picture = [], []
     for _ in range(repetitions):

@@ -23,7 +23,8 @@ from course_grader.display.attempts import FOLDER, Attempt, Attempts
 from course_grader.script import contract, grader
 from course_grader.script.outcome import Stopped
 from course_lib.notebook.widgets import live, train
-from course_lib.notebook.widgets.live import LiveState, duration
+from course_lib.notebook.widgets.live import duration
+from course_lib.notebook.widgets.live_state import METRICS, LiveState
 from course_lib.ranks import launch
 from course_lib.system.errors import CourseError
 
@@ -88,7 +89,7 @@ def _makes_sense(event: launch.Event, ranks: int) -> bool:
     counts = [data.get(name) for name in _COUNTS.get(event.kind, ())]
     if event.kind == "fit" and data.get("steps") is not None:
         counts.append(data.get("steps"))
-    logs = data.get("logs") if event.kind == "epoch" else {name: data[name] for name in live.METRICS if name in data}
+    logs = data.get("logs") if event.kind == "epoch" else {name: data[name] for name in METRICS if name in data}
     return (
         event.rank in range(ranks)
         and bool(counts)

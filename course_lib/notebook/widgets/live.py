@@ -1,7 +1,7 @@
 """Run a script on several ranks and watch it in the notebook.
 
 `train` blocks its cell until the run has ended, so the cells below can use what it returns. All that it shows
-is made by plain functions: events go into a `LiveState`; `verdict`, `bars`, `figure` and `output` turn the
+is made by plain functions: events go into a `LiveState`; `verdict`, `causes`, `bars`, `figure` and `output` turn the
 state into HTML, a picture and a sentence. A notebook that runs without a front end shows the same at the end.
 """
 
@@ -10,12 +10,10 @@ from __future__ import annotations
 import base64
 import html
 import queue
-import re
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import pandas as pd
@@ -23,145 +21,13 @@ from IPython.display import display
 from ipywidgets import HTML, Accordion, Image, VBox
 
 from course_lib.notebook import plots
-from course_lib.ranks import environment, launch
+from course_lib.notebook.widgets.live_state import LiveState, Progress, plain
+from course_lib.ranks import launch
+from course_lib.ranks.messages.known_errors import hint
+from course_lib.ranks.run import SILENCE_S
 
 REDRAW_INTERVAL_S = 1.0  # between two pictures, at least
-MAX_LINES = 200  # of output that are kept
 _STYLE = "<style>" + Path(__file__).with_name("live.css").read_text(encoding="utf-8") + "</style>"
-METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
-
-
-# What the events have told so far
-
-
-@dataclass
-class Progress:
-    """How far one rank has come. Positions are in epochs: 2.5 is the middle of the third."""
-
-    total: int = 0  # epochs that the script has asked for
-    steps: int | None = None  # of an epoch, where known
-    position: float = 0.0
-    images: int = 0  # trained on
-    offset: int = 0  # epochs of earlier fits of the same script
-    began: float = 0.0  # time at which the present epoch began
-    first: tuple[float, float, int] | None = None  # time, position and images after the first measured batch
-    recent: deque = field(default_factory=lambda: deque(maxlen=30))  # (time, images): some six seconds
-
-    @property
-    def fraction(self) -> float:
-        """Of the training that is done."""
-        return min(1.0, self.position / self.total) if self.total else 0.0
-
-    @property
-    def seconds_left(self) -> float | None:
-        """From the pace since the first measured batch, so that building the graph does not count."""
-        if not self.first or self.position <= self.first[1]:
-            return None
-        began, position, _ = self.first
-        pace = (self.recent[-1][0] - began) / (self.position - position)
-        return max(0.0, (self.total - self.position) * pace)
-
-    def images_per_second(self, overall: bool = False) -> float | None:
-        """The pace of the last seconds, or of the whole last fit without its first measured batch."""
-        if not self.first or not self.recent:
-            return None
-        began, before = (self.first[0], self.first[2]) if overall else self.recent[0]
-        ended, after = self.recent[-1]
-        return (after - before) / (ended - began) if ended > began else None
-
-
-class LiveState:
-    """What the live view knows of a run: a pure function of the events it was given.
-
-    Attributes:
-        ranks: number of ranks.
-        progress: rank -> Progress, for ranks that have begun to train.
-        lines: the last lines of output as (rank or None, text).
-        result: the launcher's Result, once the run has ended.
-        stopped: the user has asked for the end.
-    """
-
-    def __init__(self, title: str, ranks: int, data: str = "") -> None:
-        self.title, self.ranks, self.data = title, ranks, data
-        self.progress: dict[int, Progress] = {}
-        self.lines: deque[tuple[int | None, str]] = deque(maxlen=MAX_LINES)
-        self.result: launch.Result | None = None
-        self.stopped = False
-        self.seconds = 0.0
-        self._batches: dict[str, list] = {name: [] for name in ("rank", "epoch", "images", *METRICS[:2])}
-        self._epochs: list[dict] = []
-
-    def update(self, event: launch.Event) -> None:
-        """Take in one event. Kinds that this view does not know are passed over."""
-        self.seconds = max(self.seconds, event.time)
-        if event.kind == "output":
-            self.lines.append((event.rank, _plain(event.data["text"])))
-        elif event.kind in ("fit", "batch", "epoch"):
-            progress = self.progress.setdefault(event.rank, Progress())
-            getattr(self, f"_{event.kind}")(event, progress)
-        elif event.kind == "images":  # from a loop that is not Keras's: no epochs, no metrics
-            self._measure(event, self.progress.setdefault(event.rank, Progress()))
-
-    def _fit(self, event: launch.Event, progress: Progress) -> None:
-        # A second fit goes on where the first has ended, unless it counts on from there itself.
-        progress.offset = max(0, round(progress.position) - event.data["initial_epoch"])
-        progress.total = progress.offset + event.data["epochs"]
-        progress.steps = event.data["steps"]
-        progress.position = float(progress.offset + event.data["initial_epoch"])
-        progress.began = event.time
-        progress.first = None
-        progress.recent.clear()
-
-    def _batch(self, event: launch.Event, progress: Progress) -> None:
-        if progress.steps:
-            part = (event.data["step"] + 1) / progress.steps
-            progress.position = progress.offset + event.data["epoch"] + part
-            if part > 0.05:  # Keras averages since the epoch began: its first values are of a few images
-                self._point(event, progress, event.data)
-        self._measure(event, progress)
-
-    def _point(self, event: launch.Event, progress: Progress, metrics: Mapping[str, float]) -> None:
-        row = {**metrics, "rank": event.rank, "epoch": progress.position, "images": event.data["images"]}
-        for name, column in self._batches.items():
-            column.append(row.get(name))
-
-    def _epoch(self, event: launch.Event, progress: Progress) -> None:
-        progress.position = float(progress.offset + event.data["epoch"] + 1)
-        self._epochs.append(
-            {
-                **event.data["logs"],  # first: a metric may have any name
-                "rank": event.rank,
-                "epoch": int(progress.position),
-                "seconds": event.time - progress.began,
-                "images": event.data["images"],
-            }
-        )
-        self._point(event, progress, event.data["logs"])  # where the line of this epoch's batches ends
-        progress.began = event.time
-        self._measure(event, progress)
-
-    def _measure(self, event: launch.Event, progress: Progress) -> None:
-        progress.images = event.data["images"]
-        progress.recent.append((event.time, progress.images))
-        progress.first = progress.first or (event.time, progress.position, progress.images)
-
-    @property
-    def epochs(self) -> pd.DataFrame:
-        """One row for each rank and epoch; see `Record.epochs`."""
-        frame = pd.DataFrame(self._epochs)
-        columns = ["rank", "epoch", "seconds", "images", *METRICS]
-        return frame.reindex(columns=[*columns, *(name for name in frame if name not in columns)])
-
-    @property
-    def batches(self) -> pd.DataFrame:
-        """One row for each rank and measured batch; see `Record.batches`."""
-        return pd.DataFrame(self._batches)
-
-
-def _plain(text: str) -> str:
-    """A line as it would stand on a terminal at last: without colours and without what was overwritten."""
-    text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).rstrip("\r\n\b")
-    return re.split(r"[\r\b]+", text)[-1]
 
 
 # Text and pictures made of a state
@@ -182,21 +48,35 @@ def verdict(state: LiveState) -> tuple[str, str]:
     return "failed", state.result.message or f"Failed with exit code {state.result.code}."
 
 
+def causes(state: LiveState) -> list[str]:
+    """Why a run stands still, or failed: which rank waits for which, and what to do about an error that is known."""
+    if state.result is None:
+        silent = f"Nothing has happened for {SILENCE_S:g} s. {state.stall} Stop ends the run."
+        return [silent] if state.stall else []
+    if state.result.code == 0:
+        return []
+    advice = "" if state.stopped else hint((*state.result.tail, state.result.reason))
+    return [sentence for sentence in (state.result.cause, advice) if sentence]
+
+
 def figure(state: LiveState) -> plots.Figure | None:
     """Loss and accuracy of every rank so far; None before there is anything to draw."""
-    if state.epochs.empty and state.batches.empty:
+    epochs, batches = state.epochs, state.batches
+    if epochs.empty and batches.empty:
         return None
-    card = plots.curves(state.epochs, state.batches, caption=plots.provenance(state.data, state.ranks))
+    curves = plots.curves(epochs, batches, caption=plots.provenance(state.data, state.ranks))
     if state.result is None:
-        for axis in card.axes:  # the whole way, so that the curves grow into it
+        for axis in curves.axes:  # the whole way, so that the curves grow into it
             axis.set_xlim(0, max(progress.total for progress in state.progress.values()))
-    return card
+    return curves
 
 
 def headline(state: LiveState) -> str:
-    """The verdict as HTML, beside it the seconds so far or what has run."""
+    """The verdict as HTML, beside it the seconds so far or what has run, and below it why there is trouble."""
     kind, sentence = verdict(state)
-    return first_line(kind, sentence, f"{duration(state.seconds)} so far" if kind == "running" else state.title)
+    beside = f"{duration(state.seconds)} so far" if kind == "running" else state.title
+    below = "".join(f'<div class="course-live-cause">{html.escape(cause)}</div>' for cause in causes(state))
+    return first_line(kind, sentence, beside) + below
 
 
 def first_line(kind: str, sentence: str, beside: str) -> str:
@@ -242,7 +122,7 @@ def summary(state: LiveState) -> str:
     """How a run ended as HTML without widgets: verdict, bars and the last lines of a rank that failed."""
     parts = [headline(state), bars(state)]
     if verdict(state)[0] == "failed" and state.result.tail:
-        parts.append(output((state.result.failed_rank, _plain(line)) for line in state.result.tail))
+        parts.append(output((state.result.failed_rank, plain(line)) for line in state.result.tail))
     return "".join(parts)
 
 
@@ -339,8 +219,8 @@ def train(
     ranks = launch.default_ranks() if ranks is None else ranks
     command = " ".join([Path(script).name, *map(str, args)])
     title = f"{command} on {ranks} {'rank' if ranks == 1 else 'ranks'}"
-    env = {environment.TRAINING_EVENTS: "1", **(env or {})}
-    with launch.start(script, [str(arg) for arg in args], ranks=ranks, timeout=timeout, env=env) as run:
+    options = launch.Options(training_events=True)
+    with launch.start(script, args, ranks, timeout=timeout, env=env, options=options) as run:
         return watch(run, LiveState(title, ranks, data))
 
 
@@ -450,7 +330,8 @@ class View:
 
     def close(self) -> None:
         """Put plain HTML in the place of button and widgets: it is saved with the notebook."""
-        self._top.update(_html(summary(self._state), verdict(self._state)[1]), raw=True)
+        text = " ".join([verdict(self._state)[1], *causes(self._state)])
+        self._top.update(_html(summary(self._state), text), raw=True)
         self._bottom.update(_html(details(self._state)), raw=True)
         self._panes.close()
         self._box.close()

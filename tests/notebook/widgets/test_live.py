@@ -8,7 +8,7 @@ import pytest
 from nbclient import NotebookClient
 
 from course_lib.notebook.widgets import live
-from course_lib.notebook.widgets.live import LiveState
+from course_lib.notebook.widgets.live_state import MAX_LINES, METRICS, LiveState
 from course_lib.ranks.launch import Event, Result
 
 
@@ -70,7 +70,7 @@ def test_epochs_have_a_row_for_each_rank_and_epoch():
         epoch(0, 6.0, 1, 1280, loss=0.4, accuracy=0.7, val_loss=0.5, val_accuracy=0.7),
     )
     table = state.epochs
-    assert list(table.columns)[:8] == ["rank", "epoch", "seconds", "images", *live.METRICS]
+    assert list(table.columns)[:8] == ["rank", "epoch", "seconds", "images", *METRICS]
     assert table[["rank", "epoch", "images"]].values.tolist() == [[0, 1, 640], [1, 1, 640], [0, 2, 1280]]
     assert table["seconds"].tolist() == [3.0, 2.5, 2.0]
     assert table["val_accuracy"].tolist() == [0.6, 0.6, 0.7]
@@ -79,7 +79,7 @@ def test_epochs_have_a_row_for_each_rank_and_epoch():
 
 def test_tables_have_their_columns_before_anything_happened():
     state = after()
-    assert list(state.epochs.columns) == ["rank", "epoch", "seconds", "images", *live.METRICS]
+    assert list(state.epochs.columns) == ["rank", "epoch", "seconds", "images", *METRICS]
     assert list(state.batches.columns) == ["rank", "epoch", "images", "loss", "accuracy"]
     assert state.epochs.empty and state.batches.empty
 
@@ -129,9 +129,9 @@ def test_output_is_what_a_terminal_would_show_at_last():
 
 
 def test_only_the_last_lines_are_kept():
-    state = after(*(line(0, str(number)) for number in range(live.MAX_LINES + 5)))
-    assert len(state.lines) == live.MAX_LINES
-    assert state.lines[-1] == (0, str(live.MAX_LINES + 4))
+    state = after(*(line(0, str(number)) for number in range(MAX_LINES + 5)))
+    assert len(state.lines) == MAX_LINES
+    assert state.lines[-1] == (0, str(MAX_LINES + 4))
 
 
 def test_a_loop_that_is_not_keras_has_a_pace_too():
@@ -170,6 +170,27 @@ def test_a_stopped_run_has_stopped_whatever_its_ranks_said():
     state.stopped = True
     assert live.verdict(state) == ("stopped", "Stopped after 1 min 15 s.")
     assert "Rank 0" not in live.summary(state)
+
+
+CAUSE = "Rank 0 waits in an allreduce for rank 1, which has ended."
+
+
+def test_a_run_that_stands_still_says_who_waits_for_whom_until_it_goes_on():
+    state = after(fit(0), batch(0, 10, 0, 0, 64), Event("stall", None, 30.0, {"cause": CAUSE}))
+    assert f"Nothing has happened for 20 s. {CAUSE} Stop ends the run." in live.headline(state)
+    state.update(batch(0, 40, 0, 1, 128))
+    assert live.causes(state) == []
+
+
+def test_a_failed_run_says_its_cause_and_what_to_do_about_a_known_error():
+    tail = ("MismatchError: Mismatched allreduce tensor shapes",)
+    state = ended(after(), 1, failed_rank=1, message="Rank 1 failed with exit code 1.", tail=tail, cause=CAUSE)
+    cause, advice = live.causes(state)
+    assert cause == CAUSE and advice.startswith("The ranks called different collectives")
+    shown = live.summary(state)
+    assert "Rank 1 failed" in shown and CAUSE in shown and advice in shown
+    state.stopped = True
+    assert live.causes(state) == [CAUSE]
 
 
 def test_stop_pressed_too_late_changes_nothing():
