@@ -34,7 +34,6 @@ from course_lib.system.paths import ROOT
 REFERENCE = ROOT / "assessment" / "reference" / "assessment.py"
 RESULTS = Path(__file__).parent / "results"
 RANKS = 2
-ONE_CORE_EACH = {**launch.ONE_THREAD, "COURSE_CORES": "0,1"}
 
 
 def main() -> None:
@@ -93,7 +92,8 @@ def keep(kind: str, load: str, run: int, **figures: float) -> dict:
 def bare() -> dict[str, float]:
     """The reference as `course run` runs it, with a core for each rank."""
     with tempfile.TemporaryDirectory() as folder, launch.start(
-        REFERENCE, ranks=RANKS, cwd=folder, env={**ONE_CORE_EACH, "COURSE_WEIGHTS": f"{folder}/weights.h5"}
+        REFERENCE, ranks=RANKS, env={**launch.ONE_THREAD, "COURSE_WEIGHTS": f"{folder}/weights.h5"},
+        options=launch.Options(cwd=folder, cores=(0, 1)),
     ) as run:  # fmt: skip
         result = run.wait()
     assert result.code == 0, result
@@ -112,9 +112,9 @@ def measured(evaluator: Evaluator, images: int | None) -> dict[str, float]:
     limits = contract.read().limits
     with tempfile.TemporaryDirectory() as folder:
         bundle = data.bundle("cifar10", Path(folder), test=False, limit=images)
-        env = {**bundle.env, "COURSE_FAKE_GPUS": str(RANKS), **({"COURSE_SLICE": str(images)} if images else {})}
+        env = {**bundle.env, **({"COURSE_SLICE": str(images)} if images else {})}
         box = Sandbox(REFERENCE, limits, RANKS, files=bundle.files, env=env, seconds=960)
-        with box, box.start(RANKS, patience=60) as run:
+        with box, box.start(RANKS, stall_timeout=60, fake_gpus=(RANKS,)) as run:
             result = run.wait()
             weights = evaluator.evaluate(box.folder / "weights.h5")
     assert result.code == 0, result

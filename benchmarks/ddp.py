@@ -90,9 +90,13 @@ def constants(script: Path) -> dict[str, float]:
 
 def horovod(reference: Path) -> dict[str, float]:
     began = time.time()
-    text = output(["course", "run", str(reference), "-np", str(RANKS)])
+    cores = tuple(sorted(os.sched_getaffinity(0))[:RANKS])
+    run = launch.start(reference, ranks=RANKS, env=launch.ONE_THREAD, options=launch.Options(cores=cores))
+    lines = [event.data["text"] for event in run if event.kind == "output"]
+    if run.wait().code:
+        raise SystemExit(f"{reference} failed:\n" + "\n".join(lines[-20:]))
     whole = time.time() - began
-    return {"seconds": float(re.search(r"epochs in ([\d.]+) s", text).group(1)), "whole": whole}
+    return {"seconds": float(re.search(r"epochs in ([\d.]+) s", "\n".join(lines)).group(1)), "whole": whole}
 
 
 def torch(python: str, folder: str, recipe: dict[str, float], layout: str) -> dict[str, float]:
@@ -107,7 +111,6 @@ def torch(python: str, folder: str, recipe: dict[str, float], layout: str) -> di
 
 def output(command: list[str]) -> str:
     env = {**os.environ, **launch.ONE_THREAD, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
-    env["COURSE_CORES"] = ",".join(map(str, sorted(os.sched_getaffinity(0))[:RANKS]))
     ended = subprocess.run(command, capture_output=True, text=True, env=env)
     if ended.returncode:
         raise SystemExit(f"{' '.join(command)} failed:\n{ended.stdout[-2000:]}{ended.stderr[-2000:]}")

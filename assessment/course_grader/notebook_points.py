@@ -13,7 +13,7 @@ from pathlib import Path
 from course_grader.display import report
 from course_grader.script import calibration, contract, grader, watermarks
 from course_grader.script.outcome import CannotGrade, Outcome
-from course_lib.ranks import environment
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 
@@ -34,7 +34,7 @@ def points(criterion: str, script: str | Path = "assessment.py") -> float:
     script, is at fault: that is never a mark; NeedsALook where a person has to look at it first.
     """
     outcome = _outcome(Path(script).absolute())
-    if outcome.needs_a_look and not os.environ.get(environment.ACCEPTED):
+    if outcome.needs_a_look and not _grading().get("accepted"):
         raise NeedsALook("; ".join(outcome.look))
     verdict = next(verdict for verdict in outcome.verdicts if verdict.id == criterion)
     print(verdict.reason)
@@ -52,18 +52,25 @@ def longest() -> float:
 
 def _outcome(script: Path) -> Outcome:
     try:
-        key = f"{script}:{os.environ.get('COURSE_PROFILE')}:{hashlib.sha256(script.read_bytes()).hexdigest()}"
+        key = f"{script}:{os.environ.get(variables.PROFILE)}:{hashlib.sha256(script.read_bytes()).hexdigest()}"
     except OSError as error:
         raise CannotGrade(f"{script.name} cannot be read ({error.strerror}).") from None
     if key not in _found:
         _found[key] = _assess(script)
         if isinstance(_found[key], Outcome):
             _show(_found[key])
-            if kept := os.environ.get(environment.OUTCOME):
-                write(Path(kept), json.dumps(_found[key].as_json()).encode())
+            if path := _grading().get("outcome"):
+                write(Path(path), json.dumps(_found[key].as_json()).encode())
     if isinstance(_found[key], CannotGrade):
         raise _found[key]
     return _found[key]
+
+
+def _grading() -> dict[str, object]:
+    """What `course grade` says of this submission: `accepted`, where an instructor has looked at it, and `outcome`, the
+    file for what comes of it. Nothing in a notebook that somebody has opened."""
+    path = os.environ.get(variables.GRADING)
+    return json.loads(Path(path).read_text()) if path else {}
 
 
 def _assess(script: Path) -> Outcome | CannotGrade:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import List, Optional
 
 import typer
 
-from course_lib.system import interrupt
+from course_lib.system import interrupt, variables
 from course_lib.system.errors import CourseError
 
 app = typer.Typer(
@@ -111,7 +112,8 @@ def run(
         raise CourseError("Choose one of --gloo and --mpi.", code=2)
     hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
     controller = "gloo" if gloo else "mpi" if mpi else None
-    run = launch.start(script, args or (), ranks, controller=controller, hosts=hosts, timeout=timeout)
+    options = launch.Options(hosts=hosts)
+    run = launch.start(script, args or (), ranks, controller=controller, timeout=timeout, options=options)
     raise typer.Exit(console.follow(run))
 
 
@@ -213,6 +215,7 @@ def _slurm(
     from course_lib.ranks import slurm as cluster
 
     if cluster.inside():
+        os.environ.setdefault(variables.REMOTE_SHELL, cluster.REMOTE_SHELL)
         return cluster.hosts(nodes)
     if not script.is_file():
         raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)

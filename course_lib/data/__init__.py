@@ -19,7 +19,7 @@ import numpy as np
 from course_lib.data import shapes, sources
 from course_lib.data.download import DownloadError, locked
 from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published
-from course_lib.system import paths
+from course_lib.system import paths, variables
 from course_lib.system.errors import CourseError
 from course_lib.system.files import replacing
 from course_lib.system.notices import notify
@@ -216,7 +216,7 @@ def _published(name: str) -> Published:
 
 def images_limit() -> int | None:
     """The number of images in COURSE_SLICE; None where it is not set. Raises CourseError for a bad setting."""
-    setting = os.environ.get("COURSE_SLICE")
+    setting = os.environ.get(variables.SLICE)
     if not setting:
         return None
     if not (setting.isascii() and setting.isdigit() and int(setting) >= 4):
@@ -250,7 +250,7 @@ def _fetch(published: Published) -> tuple[Path, str, Arrays]:
 def _published_bundle(published: Published, where: Path, source: str, test: bool) -> Bundle:
     """The set's files, which lie in the folder `where`."""
     files = {where / file: Path("/data") / published.folder / file for file in published.needed(test)}
-    return Bundle(published.name, source, files, {"COURSE_DATA_DIR": "/data"})
+    return Bundle(published.name, source, files, {variables.DATA_DIR: "/data"})
 
 
 def _stand_in_bundle(published: Published, folder: Path, kept: Path) -> Bundle:

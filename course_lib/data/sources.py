@@ -16,9 +16,10 @@ from pathlib import Path
 
 from course_lib.data.download import DownloadError, download, locked, probe
 from course_lib.data.published import Published
-from course_lib.system import paths
+from course_lib.system import paths, variables
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
+from course_lib.system.rank import rank
 
 PATIENCE = 4  # seconds to wait for a server before going on with the stand-in
 LONG_PATIENCE = 30  # seconds to wait when the user has asked for a download
@@ -59,7 +60,7 @@ def locate(published: Published) -> str:
 
 def in_directory(published: Published, *, test: bool = True) -> Path | None:
     """The set's folder in COURSE_DATA_DIR, if it is there. Raises CourseError if a file is missing in it."""
-    setting = os.environ.get("COURSE_DATA_DIR")
+    setting = os.environ.get(variables.DATA_DIR)
     if not setting:
         return None
     root = Path(setting).expanduser()
@@ -110,8 +111,7 @@ _said: set[str] = set()
 
 def say(line: str) -> None:
     """Write a line to stderr, once in a process and only on rank 0."""
-    rank = os.environ.get("HOROVOD_RANK") or os.environ.get("OMPI_COMM_WORLD_RANK") or "0"
-    if rank == "0" and line not in _said:
+    if rank() == 0 and line not in _said:
         _said.add(line)
         print(line, file=sys.stderr, flush=True)
 

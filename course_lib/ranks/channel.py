@@ -6,27 +6,27 @@ import json
 import os
 import time
 
-from course_lib.ranks import environment
 from course_lib.ranks.messages import idle
 from course_lib.system import notices
 
 MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader
 
-_channel: int | None = None
 
+class Channel:
+    """Sends records to the launcher by a private copy of standard error: the script may redirect its own."""
 
-def tell(kind: str, **data: object) -> None:
-    """Send one record to the launcher. Nothing happens when no launcher listens (see `open_channel`)."""
-    if _channel is not None:
+    def __init__(self) -> None:
+        self._descriptor = os.dup(2)
+
+    def report(self, kind: str, **data: object) -> None:
+        """Send one record. Any thread may call it."""
         line = MARK + json.dumps({"kind": kind, "time": time.time(), **data}) + "\n"
-        os.write(_channel, line.encode())  # one write below PIPE_BUF: never mixed with another rank's line
+        os.write(self._descriptor, line.encode())  # one write below PIPE_BUF: never mixed with another rank's line
 
 
-def open_channel() -> None:
-    """Keep a private copy of standard error, as the script may redirect its own; from now on report what modules
-    notify and where this rank waits."""
-    global _channel
-    if os.environ.get(environment.EVENTS):
-        _channel = os.dup(2)
-        notices.listeners.append(tell)
-        idle.watch(tell)
+def open_channel() -> Channel:
+    """Open this rank's channel. From now on it also reports what modules notify and where this rank waits."""
+    channel = Channel()
+    notices.listeners.append(channel.report)
+    idle.watch(channel.report)
+    return channel

@@ -14,6 +14,7 @@ ends the whole process tree, and `rank`, which runs the script in each rank and 
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import itertools
 import json
 import os
@@ -21,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -29,7 +31,8 @@ import cloudpickle
 
 from course_lib.ranks import environment, remote
 from course_lib.ranks.environment import ONE_THREAD
-from course_lib.ranks.run import PROGRAM_FOLDER, STOPPED, Event, RankCommand, Result, Run, rank_program
+from course_lib.ranks.rank_task import RankTask
+from course_lib.ranks.run import PROGRAM_FOLDER, STOPPED, Event, RankCommand, Result, Run, RunLimits
 from course_lib.system import paths, supervise
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.files import write
@@ -37,8 +40,8 @@ from course_lib.system.gpus import names as gpus
 from course_lib.system.gpus import visible
 from course_lib.system.supervise import GRACE_S, TIMED_OUT
 
-__all__ = ["ONE_THREAD", "STOPPED", "TIMED_OUT", "Confine", "Event", "RankCommand", "Result", "Run", "call"]
-__all__ += ["controllers", "default_ranks", "gpus", "start", "visible_gpus"]
+__all__ = ["ONE_THREAD", "STOPPED", "TIMED_OUT", "Confine", "Event", "Options", "RankCommand", "Result", "Run"]
+__all__ += ["call", "controllers", "default_ranks", "gpus", "start", "visible_gpus"]
 
 Confine = Callable[[RankCommand], RankCommand]
 
@@ -47,78 +50,119 @@ LOADING_LIMIT_S = 120.0  # for TensorFlow and Horovod, on a busy host
 CONFINED_GRACE_S = 8.0  # for what is confined to hand out what it has, at the end
 
 
+@dataclass(frozen=True)
+class Options:
+    """How `start` runs a script, where the defaults won't do.
+
+    Attributes:
+        hosts: Horovod's `host:slots,…` (default: this host), of which the first slots are taken, all where no number of
+            ranks is given.
+        min_ranks: makes the run elastic: it goes on while so many ranks are left, and succeeds if they reach the end.
+        cwd: the folder that the script runs in; default: this process's.
+        stall_timeout: seconds without a training step on any rank after which the ranks count as deadlocked and are
+            ended. It needs a `record` or `training_events`.
+        record: a folder for what each rank records of its training (see `course_lib.ranks.instrumentation`).
+        training_events: whether the ranks report how their training goes on (see `course_lib.ranks.events`).
+        output_limit: bytes that the ranks may print, where each line counts LINE_OVERHEAD_BYTES more than it has.
+        cores: the core of each rank (see `RankTask`).
+        fake_gpus: how many GPUs that do not exist each rank sees (see `RankTask`).
+        confine: makes of the command what is run in its place.
+        confined: whether each rank is then shut in alone, so that nothing that it starts outlives it.
+    """
+
+    hosts: str | None = None
+    min_ranks: int | None = None
+    cwd: str | Path | None = None
+    stall_timeout: float = float("inf")
+    record: Path | None = None
+    training_events: bool = False
+    output_limit: int | None = None
+    cores: tuple[int, ...] = ()
+    fake_gpus: tuple[int, ...] = ()
+    confine: Confine | None = None
+    confined: bool = False
+
+
 def start(
     script: str | Path,
-    args: Sequence[str] = (),
+    args: Sequence[object] = (),
     ranks: int | None = None,
     *,
     controller: str | None = None,
-    hosts: str | None = None,
-    min_ranks: int | None = None,
     timeout: float | None = None,
-    patience: float = float("inf"),
-    record: Path | None = None,
     env: Mapping[str, str] | None = None,
-    cwd: str | Path | None = None,
-    confine: Confine | None = None,
-    confined: bool = False,
-    output_limit: int | None = None,
+    options: Options | None = None,
 ) -> Run:
-    """Start `script` with `args` on `ranks` Horovod ranks (default: one per GPU of this host, else two).
+    """Start `script` on N Horovod ranks.
 
-    `controller` is "gloo" or "mpi" (default: the first that Horovod was built with); `hosts` is Horovod's
-    `host:slots,…` (default: this host), of which the first slots are taken, all where no `ranks` are given;
-    `min_ranks` makes the run elastic: it goes on while so many ranks are left,
-    and succeeds if they reach the end; `timeout` in seconds; `patience` the seconds without a training
-    step on any rank after which the ranks count as deadlocked and are ended (it needs a
-    `record`, or `environment.TRAINING_EVENTS` in `env`); `record` a folder for what each rank records of its training
-    (see `course_lib.ranks.instrumentation`); `env` adds to the environment of the ranks;
-    `confine` makes of the command what is run in its place, and `confined` says that each rank is then shut in alone;
-    `output_limit` in bytes, where each line counts
-    LINE_OVERHEAD_BYTES more than it has.
+    Args:
+        script: path of a Python script.
+        args: its arguments.
+        ranks: how many; default: all slots of the hosts, one for each GPU of this host, else two.
+        controller: "gloo" or "mpi"; default: the first that Horovod was built with.
+        timeout: seconds after which the run is ended.
+        env: adds to the environment of the ranks.
+        options: what else there is to say.
 
     Raises CourseError for a script that is not there, an impossible number of ranks, a missing controller, or a host
     that can't be reached or does not see what this one sees.
     """
+    options = options or Options()
     path = Path(script).absolute()
-    ranks, named = _ranks(ranks, hosts)
+    ranks, named = _ranks(ranks, options.hosts)
     if not path.is_file():
         raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
     _check_numbers(ranks, timeout)
     used = remote.first(named, ranks) if named else ()
-    hosts = remote.written(used if min_ranks is None else named) or None  # an elastic run may move to the others
-    variables = environment.of_ranks(_local_ranks(ranks, hosts), record, env)
-    if min_ranks is not None:
-        _check_elastic(ranks, min_ranks)
-        controller, hosts = "gloo", hosts or _one_rank_each(ranks)
+    elastic = options.min_ranks is not None
+    if elastic:
+        _check_elastic(ranks, options.min_ranks)
+        used = named  # it may move to the others
+    controller = _choose("gloo" if elastic else controller)
+    hosts = remote.written(used) or None
+    variables = environment.of_ranks(_local_ranks(ranks, hosts), env)
+    if elastic:
+        hosts = hosts or _one_rank_each(ranks)
         variables.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(GLOO_TIMEOUT_S))
-    controller = _choose(controller)
-    launcher = [sys.executable, "-u", str(PROGRAM_FOLDER / "horovodrun.py"), f"--{controller}", "-np", str(ranks)]
-    launcher += ["--disable-cache"]  # one file for all runs of a user, also of those on other hosts
-    launcher += ["-H", hosts] if hosts else []
-    launcher += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
-    folder = os.path.abspath(cwd or os.getcwd())
-    program: Sequence[str] = rank_program(path)
-    if not confine and not all(remote.here(host.name) for host in named):
+    task = _task(path, args, options)
+    wrapper: Sequence[str] = ()
+    if not options.confine and not all(remote.here(host.name) for host in named):
         shared = "give the command in a folder that all hosts share."
-        needed = {path: remote.SHARED_FOLDER_ADVICE, Path(folder): shared}
-        remote.check(named if min_ranks is not None else used, needed, gloo=controller == "gloo")
+        needed = {path: remote.SHARED_FOLDER_ADVICE, Path(task.folder): shared}
+        remote.check(used, needed, gloo=controller == "gloo")
         # On another host nobody else ends what a rank leaves; the lease is the connection that reads its errors.
-        program = supervise.command_line(program, lease=supervise.STDERR)
-    variables[environment.FOLDER] = folder
-    # Not on the command line, where horovodrun would take `--hosts` or `--a` for options of its own.
-    variables[environment.ARGUMENTS] = json.dumps([str(arg) for arg in args])
-    command = RankCommand(tuple(launcher), tuple(program), variables)
-    return Run(
-        confine(command) if confine else command,
-        ranks,
+        wrapper = supervise.command_line([], lease=supervise.STDERR)
+    command = RankCommand(_launcher(controller, ranks, hosts, options.min_ranks), variables, task, tuple(wrapper))
+    limits = RunLimits(
         timeout=timeout or 0,
-        patience=patience,
-        spare=ranks - (min_ranks or ranks),
-        output_limit=output_limit,
-        grace=CONFINED_GRACE_S if confine else GRACE_S,
-        confined=confined,
+        stall_timeout=options.stall_timeout,
+        max_failures=ranks - (options.min_ranks or ranks),
+        output_limit=options.output_limit,
+        grace=CONFINED_GRACE_S if options.confine else GRACE_S,
+        confined=options.confined,
     )
+    return Run(options.confine(command) if options.confine else command, ranks, limits)
+
+
+def _task(script: Path, args: Sequence[object], options: Options) -> RankTask:
+    return RankTask(
+        str(script),
+        tuple(map(str, args)),
+        os.path.abspath(options.cwd or os.getcwd()),
+        os.path.abspath(options.record) if options.record else None,
+        options.training_events,
+        options.cores,
+        options.fake_gpus,
+    )
+
+
+def _launcher(controller: str, ranks: int, hosts: str | None, min_ranks: int | None) -> tuple[str, ...]:
+    """What starts the ranks: horovodrun with its options."""
+    words = [sys.executable, "-u", str(PROGRAM_FOLDER / "horovodrun.py"), f"--{controller}", "-np", str(ranks)]
+    words += ["--disable-cache"]  # one file for all runs of a user, also of those on other hosts
+    words += ["-H", hosts] if hosts else []
+    words += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
+    return tuple(words)
 
 
 def call(
@@ -147,15 +191,15 @@ def call(
         (Path(folder) / "function.pkl").write_bytes(cloudpickle.dumps(function))
         launcher = [sys.executable, str(PROGRAM_FOLDER / "run_function.py"), folder, str(ranks), controller]
         launcher += [hosts] if hosts else []
-        variables = environment.of_ranks(_local_ranks(ranks, hosts), extra=env)
-        with Run(RankCommand(tuple(launcher), (), variables), ranks, timeout=timeout or 0) as run:
+        variables = environment.of_ranks(_local_ranks(ranks, hosts), env)
+        with Run(RankCommand(tuple(launcher), variables), ranks, RunLimits(timeout=timeout or 0)) as run:
             for event in run:
                 if event.kind == "output" and event.data["stream"] == "stdout":
                     print(f"[{event.rank}] {event.data['text']}", flush=True)
         result = run.wait()
         if result.code:
-            words = result.reason or next((line for line in reversed(result.tail) if line.strip()), "")
-            raise CourseError(" ".join(filter(None, (result.cause, result.message, words))), result.code)
+            reason = result.reason or next((line for line in reversed(result.tail) if line.strip()), "")
+            raise CourseError(" ".join(filter(None, (result.cause, result.message, reason))), result.code)
         return cloudpickle.loads((Path(folder) / "results.pkl").read_bytes())
 
 
@@ -247,5 +291,9 @@ def _local_ranks(ranks: int, hosts: str | None) -> int:
 
 
 def _one_rank_each(ranks: int) -> str:
-    """As many names of this host as there are ranks: Horovod gives a host up, with all its ranks, when one fails."""
-    return ",".join(f"{name}:1" for name in ("localhost", *(f"127.0.0.{'0' * i}1" for i in range(ranks - 1))))
+    """As many names of this host as there are ranks: Horovod gives a host up, with all its ranks, when one fails.
+
+    All addresses 127.x.x.x are this host's.
+    """
+    loopback = ipaddress.ip_address("127.0.0.0")
+    return ",".join(f"{name}:1" for name in ("localhost", *(loopback + number for number in range(1, ranks))))

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from course_lib.ranks import environment
-from course_lib.system import paths
+from course_lib.system import paths, variables
 from course_lib.system.errors import CourseError, last_line
 
 _PACKAGES = {
@@ -164,7 +164,7 @@ def _environment() -> dict[str, str]:
 
 def _login(folder: Path) -> dict[str, str]:
     """What is in the environment of who logs in: a home and temporary files apart, this Python, this machine's data."""
-    keep = {name: os.environ[name] for name in (environment.DATA_DIR, environment.SLICE) if name in os.environ}
+    keep = {name: os.environ[name] for name in (variables.DATA_DIR, variables.SLICE) if name in os.environ}
     return {
         **keep,
         "HOME": str(folder / "home"),

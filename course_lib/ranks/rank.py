@@ -1,16 +1,14 @@
-"""What runs around a learner's script in each rank: `python rank.py SCRIPT`.
+"""What runs around a learner's script in each rank: `python rank.py TASK`, where TASK is a `RankTask` in JSON.
 
-The script runs as `python SCRIPT` would run it, in the folder and with the arguments that the launcher names in
-`COURSE_FOLDER` and `COURSE_ARGUMENTS` (a JSON list). Beside it, the rank tells the launcher in JSON lines how it
-ended and, where `COURSE_TRAINING_EVENTS` asks for it, how it trains (see `events`). The lines travel through the rank's
-standard error, so they cross hosts wherever the output does. Where `COURSE_RECORD` names a folder, the rank logs its
-training there (see `instrumentation`).
+The script runs as `python SCRIPT` would run it, with the arguments and in the folder of the task. Beside it, the rank
+reports to the launcher in JSON lines how the script ended and, where the task asks for it, how it trains (see
+`events`). The lines travel through the rank's standard error, so they cross hosts wherever the output does. Where the
+task names a folder for it, the rank logs its training there (see `instrumentation`).
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import runpy
 import select
@@ -18,15 +16,26 @@ import signal
 import sys
 import threading
 import traceback
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import psutil
-
-from course_lib.ranks import environment
-from course_lib.ranks.channel import open_channel, tell
+from course_lib.ranks.channel import Channel, open_channel
+from course_lib.ranks.rank_task import RankTask
 from course_lib.system.errors import CourseError
+from course_lib.system.rank import rank
+from course_lib.system.supervise import end_tree
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")  # there where the kernel drives a GPU of theirs
+
+
+def prepare() -> Channel:
+    """Make a rank of this process: scheduled as one, ended with its launcher, printing whole lines. Its channel."""
+    compute_first()
+    channel = open_channel()
+    end_with_the_launcher()
+    for stream in (sys.stdout, sys.stderr):  # a line at a time: mpirun would cut it to pieces
+        stream.reconfigure(line_buffering=True, write_through=False)
+    return channel
 
 
 def end_with_the_launcher() -> None:
@@ -38,23 +47,18 @@ def end_with_the_launcher() -> None:
 
     def wait() -> None:
         poll = select.poll()
-        poll.register(stream, 0)  # an error or a hang-up is always told
+        poll.register(stream, 0)  # an error or a hang-up is always reported
         poll.poll()
-        for child in psutil.Process().children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess):
-                child.kill()
+        end_tree(grace=0.0)
         os._exit(128 + signal.SIGTERM)
 
     threading.Thread(target=wait, daemon=True).start()
 
 
-def keep_to_one_core() -> None:
-    """Where `COURSE_CORES` lists cores, one for each rank, keep this one and what it starts to its own."""
-    cores = [int(core) for core in os.environ.get(environment.CORES, "").split(",") if core]
+def keep_to_one_core(cores: Sequence[int]) -> None:
+    """Where `cores` are given, one for each rank, keep this one and what it starts to its own."""
     if cores:
-        names = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-        number = next((int(os.environ[name]) for name in names if name in os.environ), 0)
-        os.sched_setaffinity(0, {cores[number % len(cores)]})
+        os.sched_setaffinity(0, {cores[rank() % len(cores)]})
 
 
 def compute_first() -> None:
@@ -68,8 +72,8 @@ def compute_first() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def run(script: str, args: list[str]) -> int:
-    """Run `script` as `__main__` with `args`; return its exit code after telling the launcher."""
+def run(script: str, args: Sequence[str], report: Callable[..., None]) -> int:
+    """Run `script` as `__main__` with `args`; return its exit code after a `report` of it."""
     sys.argv = [script, *args]
     sys.path[0] = str(Path(script).resolve().parent)
     code = 1
@@ -86,8 +90,8 @@ def run(script: str, args: list[str]) -> int:
     except BaseException as error:
         _print_traceback(error, script)
     finally:
-        # Said now: what follows (interpreter and Horovod shutting down) takes seconds, in which other ranks fail too.
-        tell("rank-exit", code=code)
+        # Now: what follows (interpreter and Horovod shutting down) takes seconds, in which other ranks fail too.
+        report("rank-exit", code=code)
     return code
 
 
@@ -111,24 +115,19 @@ def _print_traceback(error: BaseException, script: str) -> None:
 
 def main() -> int:
     """Entry point of a rank."""
-    script = sys.argv[1]
-    args = json.loads(os.environ.pop(environment.ARGUMENTS, "[]"))
-    os.chdir(os.environ.pop(environment.FOLDER, "."))
-    keep_to_one_core()
-    compute_first()
-    open_channel()
-    end_with_the_launcher()
-    for stream in (sys.stdout, sys.stderr):
-        stream.reconfigure(line_buffering=True, write_through=False)
-    if folder := os.environ.get(environment.RECORD):
+    task = RankTask.parse(sys.argv[1])
+    os.chdir(task.folder)
+    keep_to_one_core(task.cores)
+    channel = prepare()
+    if task.record:
         from course_lib.ranks.instrumentation.install import install
 
-        install(Path(folder))
-    elif os.environ.get(environment.TRAINING_EVENTS):
+        install(Path(task.record), channel.report, task.fake_gpus)
+    elif task.training_events:
         from course_lib.ranks import events
 
-        events.install()
-    return run(script, args)
+        events.install(channel.report)
+    return run(task.script, task.args, channel.report)
 
 
 if __name__ == "__main__":

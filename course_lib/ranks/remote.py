@@ -17,15 +17,15 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 
 import psutil
 
-from course_lib.ranks.environment import REMOTE_SHELL
 from course_lib.system.errors import CourseError, last_line
+from course_lib.system.variables import REMOTE_SHELL
 
 CONNECT_TIMEOUT_S = 10  # whole seconds
 ANSWER_TIMEOUT_S = 60.0
@@ -144,7 +144,7 @@ def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, glo
     others = [host.name for host in hosts if not here(host.name)]
     if not others:
         return
-    mine = look(map(str, paths))
+    mine = describe(map(str, paths))
     answers = ask(others, [sys.executable, __file__, *map(str, paths)])
     for name, theirs in answers.items():
         for path, to_do in paths.items():
@@ -211,8 +211,8 @@ def _refusal(host: str, code: int, said: str) -> CourseError:
     return CourseError(f"The host {host} cannot be reached by ssh ({last}): {advice}", code=2)
 
 
-def look(paths: Sequence[str]) -> dict[str, dict[str, str]]:
-    """What `check` looks at: versions; for each path its size and beginning, "folder", or "" where it is not; this
+def describe(paths: Iterable[str]) -> dict[str, dict[str, str]]:
+    """What `check` compares: versions; for each path its size and beginning, "folder", or "" where it is not; this
     host's own name, and the address that it stands for."""
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in _PACKAGES:
@@ -261,4 +261,4 @@ def _digest(path: Path) -> str:
 
 
 if __name__ == "__main__":
-    print(json.dumps(look(sys.argv[1:])))
+    print(json.dumps(describe(sys.argv[1:])))

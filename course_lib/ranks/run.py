@@ -5,11 +5,10 @@ from __future__ import annotations
 import queue
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -17,6 +16,7 @@ from typing import IO
 from course_lib.ranks.messages import output
 from course_lib.ranks.messages.output import signal_name
 from course_lib.ranks.messages.waiting import Waiting
+from course_lib.ranks.rank_task import RankTask
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import GRACE_S, LEFT, TIMED_OUT
 
@@ -34,20 +34,46 @@ _STEP_KINDS = ("batch", "epoch", "images")  # events that show a rank to go on
 
 @dataclass(frozen=True)
 class RankCommand:
-    """What starts the ranks: Horovod's launcher with its options, what it starts as each rank, their environment.
+    """What starts the ranks.
 
-    `temporary` is a folder that is removed where this process dies before the run.
+    Attributes:
+        launcher: Horovod's launcher with its options.
+        env: the environment of the launcher and of the ranks.
+        task: what each rank does; None where the launcher starts no command.
+        wrapper: what runs the command of each rank, which follows it.
+        temporary: a folder that is removed where this process dies before the run.
     """
 
     launcher: tuple[str, ...]
-    rank: tuple[str, ...]
-    env: dict[str, str]
+    env: Mapping[str, str]
+    task: RankTask | None = None
+    wrapper: tuple[str, ...] = ()
     temporary: Path | None = None
 
+    def command_line(self) -> list[str]:
+        """All of it in one command."""
+        return [*self.launcher, *self.wrapper, *(self.task.command() if self.task else ())]
 
-def rank_program(script: str | Path) -> tuple[str, ...]:
-    """What runs `script` as a rank; see `course_lib.ranks.rank`."""
-    return sys.executable, str(PROGRAM_FOLDER / "rank.py"), str(script)
+
+@dataclass(frozen=True)
+class RunLimits:
+    """When a run is ended, and what counts as its end.
+
+    Attributes:
+        timeout: seconds; 0: there is no limit.
+        stall_timeout: seconds without a training step on any rank; it counts from the first step on.
+        max_failures: how many ranks may fail.
+        output_limit: bytes that the ranks may print; None: there is no limit.
+        grace: seconds that processes have to end by themselves when they are asked to.
+        confined: whether nothing that a rank starts outlives it, so that a rank that goes on has not ended.
+    """
+
+    timeout: float = 0.0
+    stall_timeout: float = float("inf")
+    max_failures: int = 0
+    output_limit: int | None = None
+    grace: float = GRACE_S
+    confined: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,7 +81,7 @@ class Event:
     """One thing that happened: `kind`, the rank it happened in (None: the run as a whole), seconds since the start.
 
     Kinds: `output` (stream, text), `stall` (cause; at most once: the run stands still, and why), `exit` (code, message;
-    always the last) and, from ranks that tell how they train, `fit`, `batch`, `epoch` and `images` (see
+    always the last) and, from ranks that report how they train, `fit`, `batch`, `epoch` and `images` (see
     `course_lib.ranks.events`).
     """
 
@@ -90,25 +116,31 @@ class Result:
 
 @dataclass
 class Failures:
-    """What is known of failed ranks, from the ranks themselves and from the launcher."""
+    """What is known of failed ranks.
 
-    told: dict[int, tuple[float, int]] = field(default_factory=dict)  # rank → when it failed, code
-    seen: dict[int, int] = field(default_factory=dict)  # rank → code, as the launcher saw it
+    Attributes:
+        reported_by_rank: rank → when it failed, in seconds since the epoch, and its exit code.
+        reported_by_launcher: rank → exit code.
+    """
+
+    reported_by_rank: dict[int, tuple[float, int]] = field(default_factory=dict)
+    reported_by_launcher: dict[int, int] = field(default_factory=dict)
 
     def count(self) -> int:
         """How many ranks failed, or were ended by the launcher."""
-        return len(self.told.keys() | self.seen.keys())
+        return len(self.reported_by_rank.keys() | self.reported_by_launcher.keys())
 
     def first(self) -> tuple[int, int] | None:
         """The rank that failed first and its exit code. The failures of the others follow from the first."""
-        told = {r: code for r, (_, code) in sorted(self.told.items(), key=lambda item: item[1][0])}
-        by_launcher = (128 + signal.SIGTERM, -signal.SIGTERM)  # which ends the others, or their shells
-        ended = [(rank, code) for rank, code in self.seen.items() if code not in by_launcher]
-        # A rank that was killed had no time to tell, but ended before those that its end made fail. The launcher too
+        by_time = sorted(self.reported_by_rank.items(), key=lambda item: item[1][0])
+        by_rank = {rank: code for rank, (_, code) in by_time}
+        terminated = (128 + signal.SIGTERM, -signal.SIGTERM)  # by the launcher, which ends the others, or their shells
+        ended = [(rank, code) for rank, code in self.reported_by_launcher.items() if code not in terminated]
+        # A rank that was killed had no time to report, but ended before those that its end made fail. The launcher too
         # kills, in the end, a rank that ignores SIGTERM: after the rank that failed first.
-        if ended and ended[0][0] not in told:
+        if ended and ended[0][0] not in by_rank:
             return ended[0]
-        return next(iter((told or self.seen).items()), None)
+        return next(iter((by_rank or self.reported_by_launcher).items()), None)
 
 
 class Run:
@@ -117,29 +149,15 @@ class Run:
     Events that nobody reads wait in memory; several readers share them.
     """
 
-    def __init__(
-        self,
-        command: RankCommand,
-        ranks: int,
-        timeout: float = 0.0,
-        patience: float = float("inf"),
-        spare: int = 0,
-        output_limit: int | None = None,
-        grace: float = GRACE_S,
-        confined: bool = False,
-    ) -> None:
-        """Start `command`. `timeout` (0: none), `patience` and `output_limit` as in `launch.start`.
-
-        `spare` is how many ranks may fail; `grace` the seconds that the processes have to end by themselves; nothing
-        that a rank starts outlives it where the ranks are `confined`, so that one that goes on has not ended.
-        """
+    def __init__(self, command: RankCommand, ranks: int, limits: RunLimits | None = None) -> None:
+        """Start `command`, which starts so many `ranks`."""
         self._started = time.time()
-        self._ranks, self._spare = ranks, spare
+        self._ranks = ranks
+        self._limits = limits = limits or RunLimits()
         self._unfinished = set(range(ranks))
-        self._timeout, self._patience = timeout, patience
         self._last_step: float | None = None
         self._last_sign = time.monotonic()  # of any rank's going on
-        self._waiting, self._stall_said = Waiting(ranks), False
+        self._waiting, self._stall_reported = Waiting(ranks), False
         self._data: dict[str, dict[int, str]] = {}  # name of a data set → rank → what it got when it loaded it first
         self._events: queue.Queue[Event] = queue.Queue()
         self._failures = Failures()
@@ -149,13 +167,12 @@ class Run:
         self._ending = ""
         self._stop_reason = "Stopped."
         self._left = ""  # the sentence on processes that could not be ended
-        self._confined = confined
-        self._output_limit, self._printed = output_limit, 0
+        self._printed = 0  # bytes
         self._result: Result | None = None
         self._process = Supervised(
-            [*command.launcher, *command.rank],
-            timeout=timeout,
-            grace=grace,
+            command.command_line(),
+            timeout=limits.timeout,
+            grace=limits.grace,
             temporary=command.temporary,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -233,8 +250,8 @@ class Run:
     def _read(self, stream: IO[bytes]) -> None:
         for printed in output.lines(stream):
             self._printed += len(printed) + LINE_OVERHEAD_BYTES
-            if self._output_limit is not None and self._printed > self._output_limit:
-                self.stop(f"It printed more than {self._output_limit / 2**20:g} MB.")
+            if self._limits.output_limit is not None and self._printed > self._limits.output_limit:
+                self.stop(f"It printed more than {self._limits.output_limit / 2**20:g} MB.")
                 continue  # read on, so that what prints can end
             for line in output.parse(printed, self._ranks):
                 self._take(line)
@@ -246,15 +263,15 @@ class Run:
         self._tails.setdefault(line.rank, deque(maxlen=TAIL_LINES)).append(line.text)
         if line.rank is not None:
             if not self._waiting.note_line(line.text):
-                self._goes_on()
+                self._note_progress()
             self._put("output", line.rank, time.time(), {"stream": line.stream, "text": line.text})
         elif line.text.startswith(LEFT):
             self._left = line.text
         elif not self._ending:
             for rank, code in output.reported_failures(line.text):
-                self._note_launcher(rank, code)
+                self._note_launcher_report(rank, code)
 
-    def _goes_on(self) -> None:
+    def _note_progress(self) -> None:
         self._last_sign = time.monotonic()
         self._waiting.goes_on()
 
@@ -278,7 +295,7 @@ class Run:
         code = int(code) if isinstance(code, int) and abs(code) <= MAX_EXIT_CODE else int(bool(code))
         self._waiting.note_end(rank, code)
         if code and not self._ending:
-            self._failures.told.setdefault(rank, (when, code))
+            self._failures.reported_by_rank.setdefault(rank, (when, code))
             self._reasons[rank] = reason if isinstance(reason, str) else ""
             self._end_if_failed()
         if not self._unfinished and not self._failed:
@@ -302,16 +319,16 @@ class Run:
             )
             self._end("data")
 
-    def _note_launcher(self, rank: int, code: int) -> None:
+    def _note_launcher_report(self, rank: int, code: int) -> None:
         """What the launcher says of a rank's end."""
         if rank < self._ranks:
-            self._failures.seen.setdefault(rank, code)
+            self._failures.reported_by_launcher.setdefault(rank, code)
             self._unfinished.discard(rank)
             self._end_if_failed()
 
     @property
     def _failed(self) -> bool:
-        return self._failures.count() > self._spare
+        return self._failures.count() > self._limits.max_failures
 
     def _end_if_failed(self) -> None:
         if self._failed:
@@ -320,7 +337,7 @@ class Run:
     def _put(self, kind: str, rank: int | None, when: float, data: dict) -> None:
         if kind in _STEP_KINDS:
             self._last_step = time.monotonic()
-            self._goes_on()
+            self._note_progress()
         self._events.put(Event(kind, rank, when - self._started, data))
 
     def _close(self) -> None:
@@ -330,23 +347,23 @@ class Run:
                 break
             except subprocess.TimeoutExpired:
                 now = time.monotonic()
-                if self._last_step and now - self._last_step > self._patience:
+                if self._last_step and now - self._last_step > self._limits.stall_timeout:
                     self._end("stalled")
-                if not self._stall_said and now - self._last_sign > SILENCE_S and (cause := self._waiting.stall()):
-                    self._stall_said = True
+                if not self._stall_reported and now - self._last_sign > SILENCE_S and (cause := self._waiting.stall()):
+                    self._stall_reported = True
                     self._put("stall", None, time.time(), {"cause": cause})
         for reader in self._readers:
             reader.join(5)
         self._end()
-        result = self._judge(code, time.time() - self._started)
+        result = self._outcome(code, time.time() - self._started)
         if self._left:
             result = replace(result, message=f"{result.message} {self._left}".lstrip())
         self._put("exit", None, time.time(), {"code": result.code, "message": result.message})
         self._result = result
 
-    def _judge(self, code: int, seconds: float) -> Result:
-        if code == TIMED_OUT and self._timeout:
-            late = f"Stopped at the time limit of {self._timeout:g} s."
+    def _outcome(self, code: int, seconds: float) -> Result:
+        if code == TIMED_OUT and self._limits.timeout:
+            late = f"Stopped at the time limit of {self._limits.timeout:g} s."
             return Result(TIMED_OUT, seconds, message=late, cause=self._waiting.stall())
         if self._ending == "data":
             return Result(2, seconds, message=self._stop_reason)
@@ -354,17 +371,17 @@ class Run:
         if failed and (self._failed or (code and self._ending != "late")):
             rank, rank_code = failed
             how = f"failed with exit code {rank_code}"
-            if rank_code > 128 and rank not in self._failures.told:
+            if rank_code > 128 and rank not in self._failures.reported_by_rank:
                 how = f"was killed by {signal_name(rank_code - 128)}"
             tail, reason = tuple(self._tails.get(rank, ())), self._reasons.get(rank, "")
             cause = self._waiting.failure(rank, (*tail, reason))
             return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", output.excerpt(tail), reason, cause)
         if self._ending == "stalled":
-            waited = f"No rank made a step for {self._patience:g} s: the ranks wait for each other."
+            waited = f"No rank made a step for {self._limits.stall_timeout:g} s: the ranks wait for each other."
             return Result(TIMED_OUT, seconds, message=waited, cause=self._waiting.stall())
         if self._ending == "stopped":
             return Result(STOPPED, seconds, message=self._stop_reason, cause=self._waiting.stall())
-        if self._ending == "late" and self._confined:
+        if self._ending == "late" and self._limits.confined:
             went_on = f"All ranks said that they had ended, and went on for {SHUTDOWN_LIMIT_S:g} s more."
             return Result(TIMED_OUT, seconds, message=went_on)
         if code == 0 or self._ending == "late":

@@ -18,23 +18,18 @@ MAX_REASON_LENGTH = 500  # characters: a record must stay below PIPE_BUF
 
 
 def tied(function: Callable[[], Any]) -> Callable[[], Any]:
-    """`function` as a rank calls it: ended with the launcher, also on another host, and telling it of a failure."""
+    """`function` as a rank calls it: ended with the launcher, also on another host, to which it reports a failure."""
 
     def call() -> Any:
-        from course_lib.ranks import channel, rank
+        from course_lib.ranks import rank
 
-        rank.compute_first()
-        channel.open_channel()
-        rank.end_with_the_launcher()
-        for stream in (sys.stdout, sys.stderr):  # a line at a time: mpirun would cut it to pieces
-            stream.reconfigure(line_buffering=True, write_through=False)
+        channel = rank.prepare()
         try:
             return function()
         except Exception as error:
-            # Said now: the other ranks fail too when this one leaves, and may be gone first.
-            channel.tell(
-                "rank-exit", code=1, reason=f"{type(error).__name__}: {error}".splitlines()[0][:MAX_REASON_LENGTH]
-            )
+            # Now: the other ranks fail too when this one leaves, and may be gone first.
+            reason = f"{type(error).__name__}: {error}".splitlines()[0][:MAX_REASON_LENGTH]
+            channel.report("rank-exit", code=1, reason=reason)
             raise
 
     return call

@@ -10,8 +10,9 @@ import json
 import tempfile
 import zipfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -144,36 +145,26 @@ class RunRecord:
 
 def collect(
     script: str | Path,
-    args: Sequence[str] = (),
+    args: Sequence[object] = (),
     ranks: int = 2,
     *,
-    controller: str | None = None,
-    hosts: str | None = None,
-    timeout: float | None = None,
-    patience: float = float("inf"),
-    env: Mapping[str, str] | None = None,
-    cwd: str | Path | None = None,
     on_event: Callable[[launch.Event], None] | None = None,
+    options: launch.Options | None = None,
+    **settings: Any,
 ) -> RunRecord:
-    """Run `script` on `ranks` ranks and read what they log; `cwd` is where the script runs; the other arguments are
-    those of `launch.start`.
+    """Run `script` on `ranks` ranks and read what they log.
+
+    Args:
+        on_event: is called with each event of the run.
+        options: as for `launch.start`; the record's folder is this function's affair.
+        settings: `controller`, `timeout` and `env`, as for `launch.start`.
 
     Raises CourseError where the run cannot be started; a script that fails leaves a record too.
     """
     with tempfile.TemporaryDirectory(prefix="record-") as folder:
         printed: dict[int, list[str]] = {}
-        with launch.start(
-            script,
-            args,
-            ranks,
-            controller=controller,
-            hosts=hosts,
-            timeout=timeout,
-            patience=patience,
-            record=Path(folder),
-            env=env,
-            cwd=cwd,
-        ) as run:
+        options = replace(options or launch.Options(), record=Path(folder))
+        with launch.start(script, args, ranks, options=options, **settings) as run:
             for event in run:
                 if event.kind == "output" and event.data["stream"] == "stdout":
                     printed.setdefault(event.rank, []).append(event.data["text"])

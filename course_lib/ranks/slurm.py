@@ -25,7 +25,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.ranks import environment
 from course_lib.system.errors import CourseError
 
 OUTPUT_POLL_INTERVAL_S = 0.2  # between two looks at what the job has written
@@ -103,7 +102,7 @@ def check(nodes: int = 1) -> None:
 
 
 def hosts(nodes: int | None = None) -> str:
-    """The nodes of this job as `host:slots,…`; ranks are then started on them through `srun`.
+    """The nodes of this job as `host:slots,…`, which REMOTE_SHELL reaches.
 
     So many slots on each as the job has tasks there, where it asked for tasks; else one for each GPU. `nodes` is what
     was asked for. Raises CourseError where the job has another number of them.
@@ -115,7 +114,6 @@ def hosts(nodes: int | None = None) -> str:
     gpus = int(os.environ.get("SLURM_GPUS_ON_NODE") or 0)
     if gpus and "SLURM_NTASKS_PER_NODE" not in os.environ:
         slots = [gpus] * len(names)
-    os.environ[environment.REMOTE_SHELL] = REMOTE_SHELL
     return ",".join(f"{name}:{number}" for name, number in zip(names, slots))
 
 

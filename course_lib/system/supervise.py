@@ -1,11 +1,11 @@
 """Run a command and end its whole process tree, whatever happens to the process that asked for it.
 
-    python supervise.py TIMEOUT:GRACE:LEASE:FOLDER COMMAND [ARG …]      (`command_line` writes it)
+    python supervise.py TIMEOUT GRACE LEASE FOLDER COMMAND [ARG …]      (`command_line` writes it)
 
 LEASE is a file descriptor: when its other end closes, because the asker wants the end or has died, the tree is ended.
 So it is when the command itself ends (what it left behind goes too) and when TIMEOUT seconds (0: no limit) are over.
 The tree has GRACE seconds to end by itself. The exit code is the command's, 124 on time-out, 128 + n for signal n.
-Where the asker has died, FOLDER is removed, if one is named. What the kernel does not let go is named on stderr.
+Where the asker has died, FOLDER ("": none) is removed. What the kernel does not let go is named on stderr.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def command_line(
     temporary: Path | None = None,
 ) -> list[str]:
     """What runs `command` as this module's docstring says; `temporary` is the folder to remove."""
-    return [sys.executable, __file__, f"{timeout}:{grace}:{lease}:{temporary or ''}", *command]
+    return [sys.executable, __file__, str(timeout), str(grace), str(lease), str(temporary or ""), *command]
 
 
 def adopt_orphans() -> None:
@@ -108,5 +108,5 @@ def supervise(
 
 
 if __name__ == "__main__":
-    _timeout, _grace, _lease, _temporary = sys.argv[1].split(":", 3)
-    sys.exit(supervise(sys.argv[2:], float(_timeout), float(_grace), int(_lease), _temporary))
+    _timeout, _grace, _lease, _temporary, *_command = sys.argv[1:]
+    sys.exit(supervise(_command, float(_timeout), float(_grace), int(_lease), _temporary))

@@ -218,7 +218,7 @@ def train(*arguments, script="small_network.py", show=True, env=None, **settings
     """Run a script on two ranks; print what they print; return how it ended and the lines of their errors."""
     errors = []
     given = {"COURSE_SLICE": "1279", **(env or {})}
-    with launch.start(script, [str(a) for a in arguments], RANKS, env=given, **settings) as run:
+    with launch.start(script, arguments, RANKS, env=given, **settings) as run:
         for event in run:
             if event.kind == "output" and event.data["stream"] == "stderr":
                 errors.append(event.data["text"])
@@ -485,9 +485,8 @@ def words(errors):
 
 if "gloo" in CONTROLLERS:
     with tempfile.TemporaryDirectory() as folder:
-        ended, errors = train(
-            "--images", 2561, controller="gloo", env=impatient, patience=8, record=Path(folder), timeout=60
-        )
+        stalled = launch.Options(stall_timeout=8, record=Path(folder))
+        ended, errors = train("--images", 2561, controller="gloo", env=impatient, timeout=60, options=stalled)
     print(words(errors), ended.message, sep="\n")
     measured(
         "unequal batches, Gloo: who tells you",
@@ -498,8 +497,8 @@ else:
     print("Horovod was built without Gloo here: the next cell has the other controller.")
 
 # %% [markdown]
-# Two ranks wait, and neither says a word. The run was ended by the course, `launch.start(patience=8)`, because no rank
-# made a step for 8 seconds.
+# Two ranks wait, and neither says a word. The run was ended by the course, `launch.Options(stall_timeout=8)`, because
+# no rank made a step for 8 seconds.
 #
 # And the inspector? In Horovod 0.28.1 with Gloo it looks, finds the waiting tensors, and then goes through the list
 # of ranks to see who is missing. That list is empty: `GlooController` only *reserves* room for it

@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from course_lib import data
-from course_lib.ranks.channel import tell
+from course_lib.system.notices import notify
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("loop", help="a file with a pickled function (state, advance, steps, every)")
@@ -29,7 +29,7 @@ hvd.init()
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:  # each rank seems to be on a host of its own, so that all have local rank 0
     tf.config.set_visible_devices(gpus[hvd.rank() % len(gpus)], "GPU")
-tell("start", process=os.getpid())
+notify("start", process=os.getpid())
 tf.keras.utils.set_random_seed(1)
 fashion = data.load("fashion_mnist")
 model = tf.keras.Sequential(
@@ -59,7 +59,7 @@ def advance(state):
     mine = batch[hvd.rank() :: hvd.size()]
     update(fashion.x_train[mine], fashion.y_train[mine])
     time.sleep(args.pause)
-    tell("step", step=state.step + 1, now=hvd.rank(), size=hvd.size())
+    notify("step", step=state.step + 1, now=hvd.rank(), size=hvd.size())
 
 
 class State(hvd.elastic.TensorFlowKerasState):
@@ -67,17 +67,17 @@ class State(hvd.elastic.TensorFlowKerasState):
 
     def save(self):
         super().save()
-        tell("commit", step=self.step)
+        notify("commit", step=self.step)
 
 
 @hvd.elastic.run
 def train(state):
     """Called anew whenever ranks were lost, with the last commit of the new rank 0."""
-    tell("enter", step=state.step, size=hvd.size())
+    notify("enter", step=state.step, size=hvd.size())
     try:
         loop(state, advance, args.steps, args.commit_every)
     except BaseException:
-        tell("noticed")
+        notify("noticed")
         raise
 
 

@@ -42,17 +42,17 @@ class Ran:
     """A script that has run in a sandbox, and what came out."""
 
     def __init__(
-        self, text: str, folder: Path, seconds: float = 20, np: int = 1, patience: float = 60, **settings: object
+        self, text: str, folder: Path, seconds: float = 20, np: int = 1, stall_timeout: float = 60, **settings: object
     ) -> None:
         mark = uuid.uuid4().hex
         script = folder / "learner.py"
         script.write_text(SAVE + text)
         settings = {"files": {}, "limits": LIMITS, **settings}
-        # Without a record, for which TensorFlow would be loaded.
-        settings["env"] = {"COURSE_RECORD": "", "MARK": mark, **settings.get("env", {})}
+        settings["env"] = {"MARK": mark, **settings.get("env", {})}
         with Sandbox(script, settings.pop("limits"), np, seconds=seconds, **settings) as box:
             self.kind, self.weaknesses = box.kind, box.weaknesses
-            with box.start(np, patience=patience) as run:
+            # Without a record, for which TensorFlow would be loaded.
+            with box.start(np, stall_timeout=stall_timeout, record=False) as run:
                 self.said = [event.data["text"] for event in run if event.kind == "output"]
             self.result = run.wait()
             self.ended_by, self.samples, self.others = box.ended_by, box.samples, box.others
@@ -274,8 +274,8 @@ class TestEnds:
         assert done.came == {"weights.h5": b"saved", "record/rank-0.log": b"a line"}
 
     def test_ranks_that_wait_for_each_other(self, ran):
-        text = "save()\nfrom course_lib.ranks import channel\nchannel.tell('batch', step=0)\ntime.sleep(60)"
-        done = ran(text, np=2, patience=1)
+        text = "save()\nfrom course_lib.system import notices\nnotices.notify('batch', step=0)\ntime.sleep(60)"
+        done = ran(text, np=2, stall_timeout=1)
         assert "the ranks wait for each other" in done.ended_by
         assert done.came["weights.h5"] == b"saved"
 
@@ -334,9 +334,10 @@ class TestEnds:
         program = (
             "import sys\nfrom pathlib import Path\nfrom course_grader.script.contract import Limits\n"
             "from course_grader.sandbox import Sandbox\n"
-            f"env = {{'COURSE_RECORD': '', 'MARK': {mark!r}}}\n"
+            f"env = {{'MARK': {mark!r}}}\n"
             f"box = Sandbox(Path(sys.argv[1]), {LIMITS!r}, 1, files={{}}, env=env, seconds=None)\n"
-            "run = box.start(1, patience=60)\nnext(event for event in run if event.kind == 'output')\n"
+            "run = box.start(1, stall_timeout=60, record=False)\n"
+            "next(event for event in run if event.kind == 'output')\n"
             "print(box._private, flush=True)\nrun.wait()"
         )
         words = [sys.executable, "-c", program, str(tmp_path / "script.py")]
@@ -349,17 +350,17 @@ class TestEnds:
     def test_stop_by_the_user(self, tmp_path):
         script = tmp_path / "script.py"
         script.write_text("import time\nprint('up')\ntime.sleep(60)")
-        with Sandbox(script, LIMITS, 1, files={}, env={"COURSE_RECORD": ""}, seconds=None) as box:
-            run = box.start(1, patience=60)
+        with Sandbox(script, LIMITS, 1, files={}, env={}, seconds=None) as box:
+            run = box.start(1, stall_timeout=60, record=False)
             next(event for event in run if event.kind == "output")
         assert run.wait().message == "Stopped."
 
     def test_what_this_host_cannot_hold_is_no_fault_of_the_script(self, tmp_path):
         script = tmp_path / "script.py"
         script.write_text(SAVE + "save()")
-        with Sandbox(script, LIMITS, 1, files={}, env={"COURSE_RECORD": ""}, seconds=20) as box:
+        with Sandbox(script, LIMITS, 1, files={}, env={}, seconds=20) as box:
             (box._private / "taken").symlink_to("/dev/full")
-            with box.start(1, patience=60) as run:
+            with box.start(1, stall_timeout=60, record=False) as run:
                 assert run.wait().code == 0
             with pytest.raises(NotADirectoryError):
                 _ = box.folder
@@ -536,9 +537,9 @@ class TestPretendedGpus:
         inbox.mkdir()
         wait = "while not os.path.exists('/inbox/end'): time.sleep(0.1)"
         script.write_text(f"import os, time\nchild = os.fork()\nprint('up')\n{wait}\nchild and os.wait()")
-        env = {"COURSE_RECORD": "", "MARK": mark}
+        env = {"MARK": mark}
         with Sandbox(script, LIMITS, 2, files={inbox: Path("/inbox")}, env=env, seconds=60) as box:
-            with box.start(2, patience=60) as run:
+            with box.start(2, stall_timeout=60, record=False) as run:
                 up = (event for event in run if event.data.get("text") == "up")
                 for _ in range(4):  # two processes of each rank
                     next(up)

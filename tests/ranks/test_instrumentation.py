@@ -11,32 +11,32 @@ from course_lib.ranks import events, run_record
 from course_lib.ranks.instrumentation import collectives, devices, saving, training
 from course_lib.ranks.instrumentation.log import Log
 from course_lib.ranks.launch import Result
+from course_lib.ranks.patches import Patches
+from course_lib.ranks.training_steps import TrainingSteps
 
 layers = tf.keras.layers
 
 
 @pytest.fixture
-def replace(monkeypatch):
-    """As `log.replace`, until the test is over."""
-    return lambda owner, name, wrap: monkeypatch.setattr(owner, name, wrap(getattr(owner, name)))
+def patches():
+    patches = Patches()
+    yield patches
+    patches.undo()
 
 
 @pytest.fixture
-def log(tmp_path, monkeypatch, replace):
+def log(tmp_path, monkeypatch):
     monkeypatch.delenv("HOROVOD_RANK", raising=False)
-    for module in (collectives, devices, saving, training):
-        if hasattr(module, "replace"):
-            monkeypatch.setattr(module, "replace", replace)
     return Log(tmp_path / "record")
 
 
 @pytest.fixture
-def trained(log, tmp_path, monkeypatch):
+def trained(log, patches, tmp_path, monkeypatch):
     """trained(): what is logged of the training so far."""
     end = []
-    monkeypatch.setattr(events, "flush_for_ever", lambda progress: None)
+    monkeypatch.setattr(events.Progress, "flush_periodically", lambda self: None)
     monkeypatch.setattr(training.atexit, "register", end.append)
-    training.watch(tf, log)
+    training.watch(log, patches, lambda *_, **__: None)
 
     def read():
         end[0]()
@@ -121,13 +121,13 @@ class TestSteps:
     """Of models in models the outermost one that is trained is called once for each step."""
 
     @pytest.fixture
-    def seen(self, replace):
+    def seen(self, patches):
         steps = []
 
         def step(model, shape):
             steps.append((model.name, list(shape)))
 
-        events.on_training_steps(tf, replace, lambda _, examples: [tf.shape(examples)], step)
+        TrainingSteps(lambda examples: [tf.shape(examples)], step).install(patches)
         return steps
 
     class Around(tf.keras.Model):
@@ -169,7 +169,7 @@ class TestSteps:
             )
         assert seen == [("two", [2, 4, 4, 3])]
 
-    def test_masks_and_gradients_stay_what_they_are(self, replace):
+    def test_masks_and_gradients_stay_what_they_are(self, patches):
         model = tf.keras.Sequential([layers.Embedding(5, 3, mask_zero=True), layers.GlobalAveragePooling1D()])
 
         def gradient():
@@ -178,7 +178,7 @@ class TestSteps:
             return tf.convert_to_tensor(tape.gradient(loss, model.trainable_variables)[0])
 
         bare = gradient()
-        events.on_training_steps(tf, replace, lambda _, examples: [examples], lambda *_: None)
+        TrainingSteps(lambda examples: [examples], lambda *_: None).install(patches)
         np.testing.assert_array_equal(gradient(), bare)
 
 
@@ -192,17 +192,17 @@ def test_brightness_is_that_of_an_image_and_of_its_mirror():
     np.testing.assert_allclose(training.brightness(images[:, 0, 0]), images[:, 0, 0].mean(axis=1), atol=1e-6)
 
 
-def test_a_callback_is_added_behind_all_others_however_they_are_given(replace):
+def test_a_callback_is_added_behind_all_others_however_they_are_given(patches):
     order = []
 
-    class Added(tf.keras.callbacks.Callback):
+    class Added(events.FitCallback):
         def on_train_begin(self, logs=None):
             order.append("added")
 
         def close(self):
             order.append("closed")
 
-    events.in_each_fit(tf, replace, lambda initial_epoch: Added())
+    events.in_each_fit(patches, Added)
     model = network()
     model.compile("sgd", "mse")
     own = tf.keras.callbacks.LambdaCallback(on_train_begin=lambda _: order.append("own"))
@@ -216,13 +216,13 @@ def test_a_callback_is_added_behind_all_others_however_they_are_given(replace):
     assert order[-1] == "closed"
 
 
-def test_each_file_that_a_network_is_saved_to_is_logged_once(log, tmp_path, monkeypatch):
+def test_each_file_that_a_network_is_saved_to_is_logged_once(log, patches, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COURSE_WEIGHTS", "weights.h5")
     model = network()
     model(IMAGES)
     model.save_weights("given.h5")
-    saving.watch(tf, log)
+    saving.watch(log, patches)
     for _ in range(2):
         model.save_weights("weights.h5")
     model.save_weights(filepath=tmp_path / "other.h5")
@@ -239,8 +239,8 @@ def test_each_file_that_a_network_is_saved_to_is_logged_once(log, tmp_path, monk
     ]  # fmt: skip
 
 
-def test_a_rank_sees_gpus_that_are_not_there_and_its_choice_is_logged(log, tmp_path):
-    devices.watch(tf, log, 2)
+def test_a_rank_sees_gpus_that_are_not_there_and_its_choice_is_logged(log, patches, tmp_path):
+    devices.watch(log, patches, 2)
     gpus = tf.config.list_physical_devices("GPU")
     assert len(gpus) == 2 and set(gpus) <= set(tf.config.list_physical_devices())
     tf.config.experimental.set_memory_growth(gpus[0], True)

@@ -147,9 +147,9 @@ class TestChecked:
             assert said == f"{words} {script}: it must be in a folder that all hosts share."
 
     def test_other_versions_are_named(self, elsewhere, monkeypatch):
-        mine = remote.look([])
+        mine = remote.describe([])
         monkeypatch.setattr(
-            remote, "look", lambda _: {**mine, "versions": {**mine["versions"], "horovod": "0.29.0", "keras": ""}}
+            remote, "describe", lambda _: {**mine, "versions": {**mine["versions"], "horovod": "0.29.0", "keras": ""}}
         )
         said = refused(remote.check, self.HOSTS)
         assert said.startswith(f"b has keras {mine['versions']['keras']}, this host not: all hosts need the same")
@@ -157,10 +157,10 @@ class TestChecked:
     @pytest.mark.parametrize(("address", "called"), [("127.0.1.1", "127.0.1.1"), ("", "no address")])
     def test_gloo_needs_hosts_that_know_their_address(self, elsewhere, monkeypatch, tmp_path, address, called):
         """Horovod opens some of its connections to what a host's own name stands for."""
-        own = remote.look([])
+        own = remote.describe([])
 
         def answers(here: str, there: str) -> None:
-            monkeypatch.setattr(remote, "look", lambda _: {**own, "own": {"name": "me", "address": here}})
+            monkeypatch.setattr(remote, "describe", lambda _: {**own, "own": {"name": "me", "address": here}})
             (tmp_path / "answer").write_text(json.dumps({**own, "own": {"name": "b", "address": there}}))
             elsewhere.write_text(f"#!/bin/sh\ncat {tmp_path}/answer\n")
 
@@ -215,6 +215,6 @@ class TestChecked:
         monkeypatch.setattr(launch, "Run", None)
         elsewhere.write_text("#!/bin/sh\necho no >&2; exit 1\n")
         assert "The host b cannot be reached (no)" in refused(
-            lambda: launch.start(tmp_path / "script.py", hosts="here:1,b:1")
+            lambda: launch.start(tmp_path / "script.py", options=launch.Options(hosts="here:1,b:1"))
         )
         assert "The host b cannot be reached (no)" in refused(lambda: launch.call(print, hosts="here:1,b:1"))

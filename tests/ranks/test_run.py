@@ -10,13 +10,15 @@ from course_lib.system.supervise import LEFT
 
 
 def test_the_first_failure_is_told_from_those_that_follow_it():
-    failures = Failures(told={0: (2.5, 1), 1: (2.0, 3)}, seen={0: 1, 1: 3})
+    failures = Failures({0: (2.5, 1), 1: (2.0, 3)}, {0: 1, 1: 3})
     assert failures.first() == (1, 3)
-    killed = Failures(told={0: (2.0, 1)}, seen={1: 137, 0: 1})
+    killed = Failures(reported_by_rank={0: (2.0, 1)}, reported_by_launcher={1: 137, 0: 1})
     assert killed.first() == (1, 137)
-    deaf = Failures(told={0: (2.0, 3)}, seen={0: 3, 1: 137})  # killed by the launcher, in the end
+    deaf = Failures(
+        reported_by_rank={0: (2.0, 3)}, reported_by_launcher={0: 3, 1: 137}
+    )  # killed by the launcher, in the end
     assert deaf.first() == (0, 3)
-    ended = Failures(told={1: (2.0, 1)}, seen={0: -15, 2: 143})
+    ended = Failures(reported_by_rank={1: (2.0, 1)}, reported_by_launcher={0: -15, 2: 143})
     assert ended.first() == (1, 1)
     assert Failures().first() is None
     assert [each.count() for each in (failures, killed, ended, Failures())] == [2, 2, 3, 0]
@@ -26,7 +28,7 @@ def ended(*printed: str, code: int = 0, ranks: int = 2) -> Run:
     """A run that has ended, whose launcher has printed these lines."""
     program = "import sys; sys.stdout.write(sys.argv[1]); sys.stdout.flush(); sys.exit(int(sys.argv[2]))"
     command = (sys.executable, "-c", program, "\n".join(printed), str(code))
-    run = Run(RankCommand(command, (), dict(os.environ)), ranks)
+    run = Run(RankCommand(command, os.environ), ranks)
     run.wait()
     return run
 

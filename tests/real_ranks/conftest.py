@@ -8,7 +8,7 @@ import uuid
 import psutil
 import pytest
 
-MARK = "COURSE_TEST_RUN"
+MARK = "TEST_RUN"
 GONE = 10  # seconds that processes may take to be gone after their run has ended
 
 

@@ -17,6 +17,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the ranks can't i
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
 SCRIPT = ROOT / "labs" / "lab2_horovod" / "elastic.py"
+ONE_IS_ENOUGH = launch.Options(min_ranks=1)
 QUICK = ["--steps", 30, "--pause", 0.05]
 
 
@@ -83,26 +84,26 @@ def test_too_few_left_is_a_failure(marked):
 def test_stopped_and_late_runs_leave_nothing(tmp_path, marked):
     script = tmp_path / "script.py"
     script.write_text("import time\nimport horovod.tensorflow as hvd\nhvd.init()\nprint('up')\ntime.sleep(600)\n")
-    with launch.start(script, ranks=2, min_ranks=1, env=marked) as run:
+    with launch.start(script, ranks=2, env=marked, options=ONE_IS_ENOUGH) as run:
         next(event for event in run if event.kind == "output")
     assert run.wait().code == launch.STOPPED
-    assert launch.start(script, ranks=2, min_ranks=1, timeout=5, env=marked).wait().code == 124
+    assert launch.start(script, ranks=2, timeout=5, env=marked, options=ONE_IS_ENOUGH).wait().code == 124
 
 
 def test_ranks_that_all_fail_are_a_failure(tmp_path):
     script = tmp_path / "script.py"
     script.write_text("import horovod.tensorflow as hvd\nhvd.init()\nraise SystemExit(3)\n")
-    result = launch.start(script, ranks=2, min_ranks=1, timeout=60).wait()
+    result = launch.start(script, ranks=2, timeout=60, options=ONE_IS_ENOUGH).wait()
     assert (result.code, result.failed_rank is None) == (3, False)
 
 
 @pytest.mark.parametrize(("ranks", "min_ranks"), [(2, 3), (2, 0), (1, 1)])
 def test_impossible_numbers_are_one_sentence(ranks, min_ranks):
     with pytest.raises(CourseError, match="An elastic run needs"):
-        launch.start(SCRIPT, ranks=ranks, min_ranks=min_ranks)
+        launch.start(SCRIPT, ranks=ranks, options=launch.Options(min_ranks=min_ranks))
 
 
 def test_elastic_runs_need_gloo(monkeypatch):
     monkeypatch.setattr(launch, "controllers", lambda: ("mpi",))
     with pytest.raises(CourseError, match="Elastic runs need Gloo"):
-        launch.start(SCRIPT, ranks=2, min_ranks=1)
+        launch.start(SCRIPT, ranks=2, options=ONE_IS_ENOUGH)

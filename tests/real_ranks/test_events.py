@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.ranks import environment, launch
+from course_lib.ranks import launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
@@ -47,13 +47,14 @@ def told(request, tmp_path):
     """told(text): the (kind, data) of what the one rank of a run tells of its training."""
 
     def tell(text: str) -> list[tuple[str, dict]]:
-        script, evidence = tmp_path / "script.py", tmp_path / "evidence"
+        script, record = tmp_path / "script.py", tmp_path / "record"
         script.write_text(text)
-        asked = {"env": {environment.TRAINING_EVENTS: "1"}} if request.param == "watched" else {"record": evidence}
-        with launch.start(script, ranks=1, timeout=120, **asked) as run:
+        watched = request.param == "watched"
+        options = launch.Options(training_events=True) if watched else launch.Options(record=record)
+        with launch.start(script, ranks=1, timeout=120, options=options) as run:
             told = [(event.kind, event.data) for event in run if event.kind not in ("output", "exit")]
         assert run.wait().code == 0
-        assert evidence.exists() == (request.param == "judged")
+        assert record.exists() == (request.param == "judged")
         return told
 
     return tell

@@ -24,7 +24,7 @@ DELAYS = 2, 5  # seconds after a cell's first child: while the ranks start, when
 CELL = 120  # seconds that a cell may take that nobody interrupts
 ENDED = 8  # seconds that it may take to end after an interrupt; it takes one or two
 GONE = 4  # seconds that processes may take to be gone after their cell has ended; it waits for them
-MARK = "COURSE_TEST_KERNEL"
+MARK = "TEST_KERNEL"
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook]
 

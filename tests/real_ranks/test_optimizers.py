@@ -19,7 +19,7 @@ IN_PASSES = "LAMBx1", "LAMBx2"
 
 def train(ranks, folder):
     """Twenty steps of each optimizer on this many ranks: a folder with each rank's weights after them."""
-    with launch.start(SCRIPT, [str(folder / str(ranks)), *NAMES, *IN_PASSES], ranks=ranks, cwd=folder) as run:
+    with launch.start(SCRIPT, [folder / str(ranks), *NAMES, *IN_PASSES], ranks=ranks) as run:
         result = run.wait()
     assert result.code == 0, result
 

@@ -17,8 +17,7 @@ WEIGHTS = 58
 
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_sharded_ranks_take_the_steps_of_one(ranks, controller, tmp_path):
-    path = {"PYTHONPATH": str(ROOT)}
-    with launch.start(SCRIPT, [str(tmp_path / "found")], ranks, controller=controller, env=path, cwd=tmp_path) as run:
+    with launch.start(SCRIPT, [tmp_path / "found"], ranks, controller=controller, env={"PYTHONPATH": str(ROOT)}) as run:
         result = run.wait()
     assert result.code == 0, result
     every = [json.loads((tmp_path / f"found-{rank}.json").read_text()) for rank in range(ranks)]

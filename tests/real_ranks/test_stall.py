@@ -16,10 +16,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 def run(controller, images, env, **settings):
     """How the script ended on two ranks, and all that they said."""
     said = []
-    arguments = ["--images", str(images), "--batch-size", "8"]
-    with launch.start(
-        SCRIPT, arguments, 2, controller=controller, env={**IMPATIENT, **env}, timeout=120, **settings
-    ) as run:
+    arguments, env = ["--images", images, "--batch-size", 8], {**IMPATIENT, **env}
+    with launch.start(SCRIPT, arguments, 2, controller=controller, env=env, timeout=120, **settings) as run:
         said += [event.data["text"] for event in run if event.kind == "output"]
     return run.wait(), "\n".join(said)
 
@@ -27,7 +25,7 @@ def run(controller, images, env, **settings):
 def test_with_gloo_the_ranks_wait_without_a_word(tmp_path, marked):
     if "gloo" not in launch.controllers():
         pytest.skip("Horovod was built without Gloo")
-    result, said = run("gloo", 65, marked, patience=6, record=tmp_path)
+    result, said = run("gloo", 65, marked, options=launch.Options(stall_timeout=6, record=tmp_path))
     assert "the ranks wait for each other" in result.message
     assert "Missing ranks" not in said  # Horovod 0.28.1 with Gloo does not know which ranks there are
 

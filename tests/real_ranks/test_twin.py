@@ -26,8 +26,8 @@ def train(script: str, ranks: int, batch: int, rate: float, tmp_path: Path, cont
         ["--epochs", 2, "--batch-size", batch, "--lr", rate],
         ranks,
         controller=controller,
-        cwd=tmp_path,
         env={"COURSE_SLICE": str(SLICE), **launch.ONE_THREAD},
+        options=launch.Options(cwd=tmp_path),
     )
 
 

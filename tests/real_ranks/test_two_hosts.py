@@ -68,7 +68,7 @@ def test_so_does_the_course_s_launcher(train, one_host):
 STOPPED = f"""
 import sys
 from course_lib.ranks import launch
-with launch.start("script.py", ranks=2, hosts="{TWO}", controller=sys.argv[1]) as run:
+with launch.start("script.py", controller=sys.argv[1], options=launch.Options(hosts="{TWO}")) as run:
     said = [event.data["text"] for _, event in zip("ab", (e for e in run if e.kind == "output"))]
 print(*sorted(said), run.wait().code)
 """

@@ -21,6 +21,7 @@ from course_lib import data
 from course_lib.authoring.master_format import Master
 from course_lib.data.published import PUBLISHED
 from course_lib.ranks import environment
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 from course_lib.system.processes import Supervised
@@ -90,7 +91,7 @@ def _run(spec: dict[str, Any], master: Master, folder: Path) -> bytes:
         readable = {file: file, folder: folder, **{path: path for path in _lessons(master)}}
         env = {**environment.TENSORFLOW, "MPLBACKEND": "agg"}
         if images := data.images_limit():
-            env[environment.SLICE] = str(images)
+            env[variables.SLICE] = str(images)
         for name in (name for name in PUBLISHED if name in text):
             bundle = data.bundle(name, place, limit=images)
             readable.update(bundle.files)

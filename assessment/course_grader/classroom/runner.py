@@ -23,7 +23,7 @@ from course_grader.script import contract
 from course_lib.authoring import masters
 from course_lib.authoring.master_format import Master
 from course_lib.notebook import jupyter
-from course_lib.ranks import environment
+from course_lib.system import variables
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 from course_lib.system.processes import Supervised
@@ -147,13 +147,13 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, 
     env = {**jupyter.environment(folder / "jupyter"), "TMPDIR": str(folder / "tmp")}
     for name in [name for name in env if name.startswith("SLURM_")]:
         del env[name]  # in a job, mpirun would count Slurm's tasks, not the ranks that it is asked for
-    env.update({environment.ACCEPTED: "1"} if accepted else {})
-    outcome = folder / "outcome.json"
-    env[environment.OUTCOME] = str(outcome)
+    outcome, grading = folder / "outcome.json", folder / "grading.json"
+    grading.write_text(json.dumps({"accepted": accepted, "outcome": str(outcome)}))
+    env[variables.GRADING] = str(grading)
     if master.script:
-        env.pop(environment.SLICE, None)  # the contract says how much it trains on
+        env.pop(variables.SLICE, None)  # the contract says how much it trains on
     else:
-        env.setdefault(environment.SLICE, DEFAULT_SLICE)  # what a notebook trains for show is not graded
+        env.setdefault(variables.SLICE, DEFAULT_SLICE)  # what a notebook trains for show is not graded
     worker = [sys.executable, "-m", "course_grader.classroom.one_submission", folder, master.path, extra]
     with (
         log.open("w") as output,

@@ -29,6 +29,7 @@ from course_grader.classroom.submissions import Unusable
 from course_grader.sandbox import bubblewrap
 from course_grader.script import contract
 from course_lib.ranks import slurm
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 
 ANSWER_POLL_INTERVAL_S = 1.0  # between two looks for an answer
@@ -57,7 +58,7 @@ def perform(work: Work, blank: Path, extra: float, profile: str) -> Answer:
     stopping = threading.Event()
     # By a thread: the one that gets the signal may be holding the event's lock.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=stopping.set).start())
-    os.environ["COURSE_PROFILE"] = profile  # one for the class, whatever node this is
+    os.environ[variables.PROFILE] = profile  # one for the class, whatever node this is
     weakness = bubblewrap.available()
     try:
         return Answer(runner.perform(work, stopping, blank, extra), weakness=weakness)

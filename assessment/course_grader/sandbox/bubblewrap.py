@@ -30,7 +30,6 @@ _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime"
 PASSED_VARIABLES = (  # of our own environment
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
     *("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"),
-    *environment.TOLD_BY_LAUNCHER,
     *environment.THREADS,
     *environment.OPEN_MPI,
 )

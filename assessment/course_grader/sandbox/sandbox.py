@@ -7,7 +7,7 @@ to. Horovod's launcher, which is no learner's code, stands in that network outsi
 that does not protect.
 
     with Sandbox(script, limits, 2, files={...}, env={}, seconds=240) as sandbox:
-        run = sandbox.start(2, patience=60)
+        run = sandbox.start(2, stall_timeout=60)
         result = run.wait()
         sandbox.folder, sandbox.samples, sandbox.ended_by
 """
@@ -30,7 +30,8 @@ from course_grader.sandbox import bubblewrap, outbox
 from course_grader.sandbox.limits import GB, MB, Monitor
 from course_grader.sandbox.resource_monitor import ResourceSample
 from course_lib.ranks import environment, launch
-from course_lib.ranks.run import RankCommand, rank_program
+from course_lib.ranks.run import RankCommand
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 
 if TYPE_CHECKING:  # each run starts with an import of this package, in its time
@@ -118,22 +119,30 @@ class Sandbox:
             self._monitor.join()
         shutil.rmtree(self._private, ignore_errors=True)
 
-    def start(self, ranks: int, *, patience: float) -> launch.Run:
-        """Start the script on `ranks` ranks; `patience` as in `launch.start`, whose errors this raises."""
+    def start(
+        self, ranks: int, *, stall_timeout: float, fake_gpus: Sequence[int] = (), record: bool = True
+    ) -> launch.Run:
+        """Start the script on `ranks` ranks, with a `record` of their training or without one.
+
+        The other arguments are those of `launch.Options`.
+
+        Raises CourseError as `launch.start` does.
+        """
         confined = self.kind == "bubblewrap"
         work = bubblewrap.WORK if confined else self._work  # as the script sees it
-        self._run = launch.start(
-            self._private / "script" / SCRIPT.name,
-            ranks=ranks,
-            timeout=self._seconds,
-            patience=patience,
-            record=work / outbox.RECORD,
-            cwd=work,
+        options = launch.Options(
             hosts=self._hosts,
+            cwd=work,
+            stall_timeout=stall_timeout,
+            record=work / outbox.RECORD if record else None,
+            output_limit=self._limits.output * MB,
+            cores=tuple(self._cores),
+            fake_gpus=tuple(fake_gpus),
             confine=self._shut_in if confined else self._cleaned,
             confined=confined,
-            output_limit=self._limits.output * MB,
         )
+        script = self._private / "script" / SCRIPT.name
+        self._run = launch.start(script, ranks=ranks, timeout=self._seconds, options=options)
         pids = [self._private / f"pid-{rank}" for rank in range(ranks)] if confined else []
         self._monitor = Monitor(self._run, self._limits, ranks, self._cores, pids, self._work)
         self._monitor.start()
@@ -198,7 +207,8 @@ class Sandbox:
         starter.write_text(_STARTER.format(program=shlex.quote(bubblewrap.program()), **fds))
         launcher = (*bubblewrap.own_network(), *self._entry(command, records, mounts))
         env = {**bubblewrap.passed(command.env), **bubblewrap.python_environment(), "TMPDIR": str(room / "tmp")}
-        return RankCommand(launcher, ("/bin/sh", str(starter), *rank_program(SCRIPT)), env, self._private)
+        task = replace(command.task, script=str(SCRIPT))
+        return RankCommand(launcher, env, task, wrapper=("/bin/sh", str(starter)), temporary=self._private)
 
     def _cleaned(self, command: RankCommand) -> RankCommand:
         """What runs `command` in a private folder and with a clean environment, where there is no bubblewrap."""
@@ -212,8 +222,7 @@ class Sandbox:
         """What the script finds in its environment; `work` is the folder that it works in, as it sees it."""
         return {
             **({} if self._gpus else environment.ONE_THREAD),
-            environment.CORES: ",".join(map(str, self._cores)),
-            environment.WEIGHTS: str(work / outbox.WEIGHTS),
+            variables.WEIGHTS: str(work / outbox.WEIGHTS),
             "HOME": str(work / "home"),
             "TMPDIR": str(work / "tmp"),
             **self._env,

@@ -11,6 +11,7 @@ from typing import Any
 
 from course_grader.script import criteria
 from course_lib.ranks import launch
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
@@ -92,7 +93,7 @@ class Contract:
 
         Raises CourseError (code 2) for an unknown name.
         """
-        name = name or os.environ.get("COURSE_PROFILE") or ("gpu" if launch.visible_gpus() else "cpu")
+        name = name or os.environ.get(variables.PROFILE) or ("gpu" if launch.visible_gpus() else "cpu")
         if name not in self.profiles:
             raise CourseError(f"There is no profile {name!r}: the contract has {', '.join(self.profiles)}.", code=2)
         return self.profiles[name]

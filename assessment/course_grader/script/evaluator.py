@@ -33,6 +33,7 @@ from course_grader.script import watermarks, weights_file
 from course_lib import data
 from course_lib.data import shapes
 from course_lib.ranks import environment
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 from course_lib.system.processes import Supervised
 
@@ -98,7 +99,7 @@ class Evaluator:
             if images:
                 words.append(str(images))
                 if bundle.source == "stand-in":  # of which only the slice need be drawn
-                    env[environment.SLICE] = str(images)
+                    env[variables.SLICE] = str(images)
             readable = {**bundle.files, self._inbox: self._inbox}
             self._command = bubblewrap.command(words, readable, env, self.folder / "links")
             self._processes = stack.enter_context(contextlib.ExitStack())

@@ -32,9 +32,10 @@ from course_grader.script.outcome import CannotGrade, Outcome, Stopped
 from course_lib import data
 from course_lib.data.published import PUBLISHED
 from course_lib.notebook.judging import Verdict, judge
-from course_lib.ranks import environment, launch, run_record
+from course_lib.ranks import launch, run_record
 from course_lib.ranks.messages import known_errors
 from course_lib.ranks.run_record import RunRecord
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 
 SERIAL_IMAGES = 640  # images of the run on one rank, which need not learn anything
@@ -139,8 +140,6 @@ class _Assessment:
             script = Path(tempfile.mkdtemp(dir=evaluator.folder)) / "assessment.py"
             shutil.copyfile(self._script, script)  # all runs get the same one, whatever becomes of it meanwhile
             alone = self._run_alone(script, env, factor)
-            if not self._gpus:  # now the ranks see some that do not exist: so the choice of a GPU is seen on any host
-                env[environment.FAKE_GPUS] = str(self._ranks)
             if alone.weights.exists():  # else there will hardly be any to evaluate
                 evaluator.wait()
             measured, together = self._run_together(script, alone, evaluator, env, factor)
@@ -223,7 +222,7 @@ class _Assessment:
         shown: bool = False,
     ) -> _Run:
         """Run the script in a sandbox that sees `files`, and of `own_files` each rank its own."""
-        env = {**env, **({environment.SLICE: str(images)} if images else {})}
+        env = {**env, **({variables.SLICE: str(images)} if images else {})}
         box = Sandbox(
             script,
             self._contract.limits,
@@ -234,7 +233,9 @@ class _Assessment:
             own_files=own_files,
             hosts=self._hosts(ranks),
         )
-        with box, box.start(ranks, patience=self._profile.patience) as run:
+        # Of GPUs that do not exist the ranks see some: so the choice of a GPU is seen on any host.
+        fake_gpus = (self._ranks,) if shown and not self._gpus else ()
+        with box, box.start(ranks, stall_timeout=self._profile.patience, fake_gpus=fake_gpus) as run:
             threading.Thread(target=self._stop_when_asked, args=(run,), daemon=True).start()
             claim = None
             for event in run:

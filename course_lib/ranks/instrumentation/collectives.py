@@ -5,12 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable
 
-from course_lib.ranks.instrumentation.log import Log, replace
+import tensorflow as tf
+
+from course_lib.ranks.instrumentation.log import Log
+from course_lib.ranks.patches import Patches
 
 _NUMBERS = ("rank", "size", "local_rank", "local_size")
 
 
-def watch(tf: object, log: Log) -> None:
+def watch(log: Log, patches: Patches) -> None:
     """Patch Horovod.
 
     A collective that is called eagerly is logged each time, one in a graph when the graph is traced: its record says
@@ -52,9 +55,9 @@ def watch(tf: object, log: Log) -> None:
 
     init, join = initialised(hvd.init), joined(mpi_ops.join)
     for module in (hvd, hvd_keras, mpi_ops):
-        replace(module, "init", lambda _: init)
+        patches.replace(module, "init", lambda _: init)
     for module in (hvd, mpi_ops):
-        replace(module, "join", lambda _: join)
+        patches.replace(module, "join", lambda _: join)
     for name, operation in (
         ("_allreduce", "allreduce"),
         ("_grouped_allreduce", "allreduce"),
@@ -69,13 +72,11 @@ def watch(tf: object, log: Log) -> None:
         one = entered(operation)(getattr(mpi_ops, name))
         for module in (hvd, mpi_ops, functions):
             if hasattr(module, name):
-                replace(module, name, lambda _, one=one: one)
+                patches.replace(module, name, lambda _, one=one: one)
 
 
 def _sizes(tensors: Iterable[object]) -> dict[str, int]:
     """How many numbers the tensors hold, how many of them are of floating point, and how many bytes they take."""
-    import tensorflow as tf
-
     values = floating = octets = 0
     for tensor in tensors:
         if not hasattr(tensor, "dtype"):

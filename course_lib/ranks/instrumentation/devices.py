@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 
-from course_lib.ranks.instrumentation.log import Log, replace
+import tensorflow as tf
+
+from course_lib.ranks.instrumentation.log import Log
+from course_lib.ranks.patches import Patches
 
 _AT_START = os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
-def watch(tf: object, log: Log, fakes: int) -> None:
+def watch(log: Log, patches: Patches, fakes: int) -> None:
     """Patch TensorFlow's choice of devices; with `fakes`, the script sees so many GPUs that do not exist."""
     from tensorflow.python.eager import context
 
@@ -48,7 +51,7 @@ def watch(tf: object, log: Log, fakes: int) -> None:
     for module in (tf.config, tf.config.experimental):
         for function in (list_physical_devices, get_visible_devices, set_visible_devices, set_memory_growth):
             if hasattr(module, function.__name__):
-                replace(module, function.__name__, lambda _, function=function: function)
+                patches.replace(module, function.__name__, lambda _, function=function: function)
 
 
 def note_cuda_choice(log: Log) -> None:

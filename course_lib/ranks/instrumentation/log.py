@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
-Wrap = Callable[[Callable], Callable]
-_RANK_VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
+from course_lib.system.rank import rank
 
 
 class Log:
@@ -19,7 +17,7 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.rank = int(next((os.environ[name] for name in _RANK_VARIABLES if name in os.environ), "0"))
+        self.rank = rank()
         self._weights = folder / f"rank-{self.rank}.npz"
         self._lines = (folder / f"rank-{self.rank}.jsonl").open("a", buffering=1)
         self._steps = (folder / f"rank-{self.rank}.steps").open("ab", buffering=0)
@@ -44,8 +42,3 @@ class Log:
         with self._lock, part.open("wb") as file:
             np.savez(file, trainable=np.array(trainable, bool), **{f"w{i:04}": w for i, w in enumerate(weights)})
         part.replace(self._weights)
-
-
-def replace(owner: object, name: str, wrap: Wrap) -> None:
-    """Put what `wrap` makes of `owner.name` in its place."""
-    setattr(owner, name, wrap(getattr(owner, name)))

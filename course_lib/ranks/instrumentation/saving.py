@@ -6,15 +6,17 @@ import functools
 import os
 from collections.abc import Callable
 
-from course_lib.ranks import environment
-from course_lib.ranks.instrumentation.log import Log, replace
+import h5py
+import tensorflow as tf
+
+from course_lib.ranks.instrumentation.log import Log
+from course_lib.ranks.patches import Patches
+from course_lib.system import variables
 
 
-def watch(tf: object, log: Log) -> None:
+def watch(log: Log, patches: Patches) -> None:
     """Patch what Keras, TensorFlow and h5py save networks with."""
-    import h5py
-
-    log.note("start", weights=os.path.abspath(os.environ.get(environment.WEIGHTS, "weights.h5")))
+    log.note("start", weights=os.path.abspath(os.environ.get(variables.WEIGHTS, "weights.h5")))
     saved: set[str] = set()
 
     def note(path: object) -> None:
@@ -45,5 +47,5 @@ def watch(tf: object, log: Log) -> None:
 
     for owner, names in ((tf.keras.Model, ("save", "save_weights")), (tf.train.Checkpoint, ("save", "write"))):
         for name in names:
-            replace(owner, name, watched)
-    replace(h5py.File, "__init__", hdf5)
+            patches.replace(owner, name, watched)
+    patches.replace(h5py.File, "__init__", hdf5)

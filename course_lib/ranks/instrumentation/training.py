@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Iterable
 
 import numpy as np
+import tensorflow as tf
 
 from course_lib.ranks import events
 from course_lib.ranks.instrumentation.devices import note_cuda_choice
-from course_lib.ranks.instrumentation.log import Log, replace
+from course_lib.ranks.instrumentation.log import Log
+from course_lib.ranks.patches import Patches
+from course_lib.ranks.training_steps import TrainingSteps, in_xla
 
 DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; there are more at the beginning
 _PERIODS = (1009, 1013, 1019, 1021)  # primes: no layer's size is a multiple of them
@@ -23,8 +26,8 @@ RATE_INTERVAL_S = 1.0  # between two reads of the learning rate: a schedule comp
 class Training(events.Progress):
     """What this rank has trained so far. TensorFlow calls `step` and `update` from threads of its own."""
 
-    def __init__(self, log: Log) -> None:
-        super().__init__()
+    def __init__(self, log: Log, report: events.Report) -> None:
+        super().__init__(report)
         self.log = log
         self.updates = self.values = 0  # values: numbers that all updates together have changed
         self.model: object = None  # that was trained last
@@ -88,21 +91,19 @@ class Training(events.Progress):
         self.log.note("end")
 
 
-def watch(tf: object, log: Log) -> None:
+def watch(log: Log, patches: Patches, report: events.Report) -> None:
     """Patch Keras's models and optimizers."""
-    training = Training(log)
-    events.on_training_steps(tf, replace, lambda _, examples: [brightness(examples)], training.step)
-    _watch_updates(tf, training)
-    events.report_fits(tf, replace, training)
-    _watch_fits(tf, training)
+    training = Training(log, report)
+    TrainingSteps(lambda examples: [brightness(examples)], training.step).install(patches)
+    _watch_updates(patches, training)
+    events.in_each_fit(patches, functools.partial(events.FitReporter, training))
+    events.in_each_fit(patches, functools.partial(FitLog, training))
     atexit.register(training.end)
-    events.flush_for_ever(training)
+    training.flush_periodically()
 
 
 def brightness(examples: object) -> object:
     """A number for each example that does not change in a mirror: images [n, h, w, c] or any [n, …] → float32 [n]."""
-    import tensorflow as tf
-
     examples = tf.cast(examples, tf.float32)
     number = tf.shape(examples)[0]
     if examples.shape.rank != 4:
@@ -117,13 +118,11 @@ def brightness(examples: object) -> object:
 
 def _window(length: object) -> object:
     """Weights of rows or columns, in the mean 1, the same from either end: a mirrored image stays as bright."""
-    import tensorflow as tf
-
     half = tf.sin(np.pi * (tf.range(length, dtype=tf.float32) + 0.5) / tf.cast(length, tf.float32))
     return (half + half[::-1]) / tf.reduce_sum(2 * half) * tf.cast(length, tf.float32)
 
 
-def _watch_updates(tf: object, training: Training) -> None:
+def _watch_updates(patches: Patches, training: Training) -> None:
     """Count updates. Digests are of the weights right after an update, when averaged gradients have made them equal."""
 
     def watched(original: Callable) -> Callable:
@@ -133,7 +132,7 @@ def _watch_updates(tf: object, training: Training) -> None:
             variables = [variable for gradient, variable in pairs if gradient is not None]
             outcome = original(self, pairs, *args, **kwargs)
             values = sum(variable.shape.num_elements() for variable in variables)
-            if events.in_xla(tf) or not variables:
+            if in_xla() or not variables:
                 return outcome
             if tf.executing_eagerly():
                 if training.update(values):
@@ -152,55 +151,51 @@ def _watch_updates(tf: object, training: Training) -> None:
         return apply_gradients
 
     for owner in (tf.keras.optimizers.Optimizer, tf.keras.optimizers.legacy.Optimizer):
-        replace(owner, "apply_gradients", watched)
+        patches.replace(owner, "apply_gradients", watched)
 
 
-def _watch_fits(tf: object, training: Training) -> None:
-    """Log the epochs of each `Model.fit`, its first step and its learning rate."""
-    log = training.log
+class FitLog(events.FitCallback):
+    """Logs the epochs of a `Model.fit`, its first step and its learning rate."""
 
-    class Watch(tf.keras.callbacks.Callback):
-        def __init__(self, initial_epoch: int) -> None:
-            super().__init__()
-            self._supports_tf_logs = True  # no copy from the device at each step
-            self._batches = self._steps = 0  # of this epoch, of this fit
-            self._images_before = training.images
-            self._last_rate = 0.0  # when it was read
-            self._rates: list[float] = []
+    def __init__(self, training: Training, initial_epoch: int) -> None:
+        super().__init__(initial_epoch)
+        self._training, self._log = training, training.log
+        self._batches = self._steps = 0  # of this epoch, of this fit
+        self._images_before = training.images
+        self._last_rate = 0.0  # when it was read
+        self._rates: list[float] = []
 
-        def on_train_begin(self, logs: object = None) -> None:
+    def on_train_begin(self, logs: object = None) -> None:
+        self._rates.append(self._rate())
+        self._log.note("fit", epochs=self.params.get("epochs"), steps=self.params.get("steps"))
+
+    def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+        self._batches, self._first = 0, self._training.steps
+
+    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        self._steps += 1
+        self._batches += 1
+        if self._steps == 1:  # only now has every model its weights: some are built by their first batch
+            self._log.note("first-step", digest=_name(_values(self.model.trainable_variables)))
+        if time.monotonic() - self._last_rate >= RATE_INTERVAL_S:
+            self._last_rate = time.monotonic()
             self._rates.append(self._rate())
-            log.note("fit", epochs=self.params.get("epochs"), steps=self.params.get("steps"))
 
-        def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
-            self._batches, self._first = 0, training.steps
+    def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+        self._rates.append(self._rate())
+        images = self._training.images - self._images_before
+        logs = events.numbers(logs)
+        self._log.note("epoch", epoch=epoch, images=images, logs=logs, first=self._first, steps=self._batches)
 
-        def on_train_batch_end(self, batch: int, logs: object = None) -> None:
-            self._steps += 1
-            self._batches += 1
-            if self._steps == 1:  # only now has every model its weights: some are built by their first batch
-                log.note("first-step", digest=_name(_values(self.model.trainable_variables)))
-            if time.monotonic() - self._last_rate >= RATE_INTERVAL_S:
-                self._last_rate = time.monotonic()
-                self._rates.append(self._rate())
+    def close(self) -> None:
+        if self._steps:
+            self._training.flush()
+            self._training.save_weights()
+            self._log.note("fit-end", learning_rate=max(self._rates, default=None))
 
-        def on_epoch_end(self, epoch: int, logs: object = None) -> None:
-            self._rates.append(self._rate())
-            images = training.images - self._images_before
-            logs = events.numbers(logs)
-            log.note("epoch", epoch=epoch, images=images, logs=logs, first=self._first, steps=self._batches)
-
-        def close(self) -> None:
-            if self._steps:
-                training.flush()
-                training.save_weights()
-                log.note("fit-end", learning_rate=max(self._rates, default=None))
-
-        def _rate(self) -> float:
-            rate = getattr(self.model.optimizer, "learning_rate", float("nan"))  # a learner's optimizer may have none
-            return float(tf.convert_to_tensor(rate))
-
-    events.in_each_fit(tf, replace, Watch)
+    def _rate(self) -> float:
+        rate = getattr(self.model.optimizer, "learning_rate", float("nan"))  # a learner's optimizer may have none
+        return float(tf.convert_to_tensor(rate))
 
 
 def digest(tensors: Iterable) -> object:
@@ -208,8 +203,6 @@ def digest(tensors: Iterable) -> object:
 
     The projections of two vectors differ by about as much as the vectors do.
     """
-    import tensorflow as tf
-
     flat = tf.concat([tf.reshape(tf.cast(tensor, tf.float32), [-1]) for tensor in tensors], 0)
     place = tf.range(tf.size(flat, out_type=tf.int64), dtype=tf.int64)
     waves = [tf.cos(tf.cast(place % period, tf.float32) * (2 * np.pi * 5 / period)) for period in _PERIODS]

@@ -19,25 +19,25 @@ IDLE_INTERVALS = 4  # after which a rank counts as waiting
 _KERAS = {"fit": "a training step of fit", "evaluate": "evaluate", "predict": "predict"}
 
 
-def watch(tell: Callable[..., None]) -> None:
-    """Start a thread that calls `tell("place", call=…, script=…, line=…)` once this rank waits, with the values of
-    `place`, and `tell("place")` once it computes again."""
-    sleep, used, main = time.sleep, time.process_time, threading.main_thread().ident
+def watch(report: Callable[..., None]) -> None:
+    """Start a thread that calls `report("place", call=…, script=…, line=…)` once this rank waits, with the values of
+    `place`, and `report("place")` once it computes again."""
+    sleep, cpu_seconds, main = time.sleep, time.process_time, threading.main_thread().ident
 
-    def look() -> None:
-        idle, before, told = 0, used(), {}
+    def follow() -> None:
+        idle, before, reported = 0, cpu_seconds(), {}
         while True:
             sleep(INTERVAL_S)
-            now = used()
+            now = cpu_seconds()
             idle = _idle_intervals(idle, now - before)
             before = now
             # The frame is in no variable here: it would keep the script's arrays alive.
-            here = place(sys._current_frames().get(main)) if idle == IDLE_INTERVALS else told if idle else {}
-            if here != told:
-                tell("place", **here)
-                told = here
+            current = place(sys._current_frames().get(main)) if idle == IDLE_INTERVALS else reported if idle else {}
+            if current != reported:
+                report("place", **current)
+                reported = current
 
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=follow, daemon=True).start()
 
 
 def _idle_intervals(idle: int, used: float) -> int:

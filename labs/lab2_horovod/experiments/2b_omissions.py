@@ -17,6 +17,7 @@ from matplotlib.lines import Line2D
 from course_lib import data, statistics
 from course_lib.authoring import conversions
 from course_lib.notebook import experiments, plots
+from course_lib.ranks import launch
 from course_lib.ranks.run_record import RunRecord, collect
 from course_lib.system.supervise import TIMED_OUT
 
@@ -50,7 +51,8 @@ def variant(name: str) -> str:
 def run(name: str, folder: Path) -> RunRecord:
     script = folder / conversions.script().name
     script.write_text(variant(name), encoding="utf-8")
-    return collect(script, ARGUMENTS, 2, cwd=folder, patience=20, env={"COURSE_SLICE": str(SLICE)})
+    options = launch.Options(cwd=folder, stall_timeout=20)
+    return collect(script, ARGUMENTS, 2, env={"COURSE_SLICE": str(SLICE)}, options=options)
 
 
 def row(name: str, repeat: int, record: RunRecord) -> dict:

@@ -32,7 +32,7 @@ IMAGES = SLICE - SLICE // 5  # 1,279: 20 batches for one rank and 19 for the oth
 BATCH_SIZE = 32
 LEARNING_RATE = 0.01  # on one rank
 TIME_LIMIT_S = 240.0
-PATIENCE_S = 20.0  # without a step; after that the ranks are deadlocked
+STALL_TIMEOUT_S = 20.0  # without a step; after that the ranks are deadlocked
 
 GIVEN = Path(__file__).parent.parent  # the scripts as they are handed out
 UNTOUCHED = "`{}` is as you got it. Make the change of this step in it, save it, and check again."
@@ -46,12 +46,12 @@ class Run:
 
     ranks: int
     epochs: int
-    gpus: str  # as `environment.FAKE_GPUS` has it
+    fake_gpus: tuple[int, ...]  # as `launch.Options` has it
     hosts: str | None = None
 
 
-ONE_HOST = Run(RANKS, 2, str(RANKS))
-TWO_HOSTS = Run(3, 1, "0,0,1", "localhost:2,127.0.0.1:1")
+ONE_HOST = Run(RANKS, 2, (RANKS,))
+TWO_HOSTS = Run(3, 1, (0, 0, 1), "localhost:2,127.0.0.1:1")
 TOLD_OF_TWO_HOSTS = "with ranks 0 and 1 on one host and rank 2 on another"
 
 _gathered: dict[tuple, RunRecord] = {}
@@ -77,16 +77,15 @@ def gather(
                 ["--epochs", how.epochs, "--batch-size", BATCH_SIZE, "--lr", LEARNING_RATE, "--seed", 0],
                 how.ranks,
                 controller=controller,
-                hosts=how.hosts,
                 timeout=TIME_LIMIT_S,
-                cwd=folder,
-                patience=PATIENCE_S,
                 on_event=on_event,
                 env={
                     "COURSE_SLICE": str(SLICE),
-                    "COURSE_FAKE_GPUS": how.gpus,
                     **({"CUDA_VISIBLE_DEVICES": ""} if how.hosts else {}),  # no real ones beside them
                 },
+                options=launch.Options(
+                    hosts=how.hosts, cwd=folder, stall_timeout=STALL_TIMEOUT_S, fake_gpus=how.fake_gpus
+                ),
             )
     return _gathered[key]
 

@@ -71,9 +71,8 @@ def lose_a_rank(
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
         path = Path(folder) / "loop.pkl"
         path.write_bytes(cloudpickle.dumps(loop))
-        with launch.start(
-            script, [path, *args], ranks, min_ranks=min_ranks, timeout=timeout, env=env, cwd=folder
-        ) as run:
+        options = launch.Options(min_ranks=min_ranks, cwd=folder)
+        with launch.start(script, [path, *args], ranks, timeout=timeout, env=env, options=options) as run:
             for event in run:
                 events.append(event)
                 follow(event)

@@ -59,7 +59,8 @@ def run(
     Raises Hung where the ranks were not done in `seconds`, CourseError where they failed.
     """
     ranks = ranks or host.ranks
-    options = {"min_ranks": min_ranks, "timeout": seconds, "env": {"NCCL_DEBUG": "WARN", **(env or {})}}
+    options = {"timeout": seconds, "env": {"NCCL_DEBUG": "WARN", **(env or {})}}
+    options["options"] = launch.Options(min_ranks=min_ranks)
     with launch.start(WORK, [name, json.dumps(arguments)], ranks, **options) as started:
         lines = [event.data["text"] for event in started if event.kind == "output"]
     end = started.wait()

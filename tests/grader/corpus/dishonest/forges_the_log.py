@@ -8,7 +8,7 @@
 #:
 #: - if hvd.rank() == 0:
 #: -     model.save_weights
-#: + path = f"{os.environ['COURSE_RECORD']}/rank-{hvd.rank()}.jsonl"
+#: + path = f"record/rank-{hvd.rank()}.jsonl"
 #: + with open(path) as file:
 #: +     records = [json.loads(line) for line in file]
 #: + for record in records:
