@@ -64,9 +64,9 @@ def main() -> None:
 
 def tune(way: str) -> None:
     plan = [{"use": "tuning", "way": way, "rate": rate, "seed": TUNING_SEED} for rate in RATES[way]]
-    tuning = sweep.run(trained, plan, tell=sweep.say)
+    tuning = sweep.run(trained, plan, report=sweep.print_row)
     (chosen,) = sweep.best(tuning, by=["way"], choose="rate", score="validation").to_dict("records")
-    results = sweep.run(trained, [{"use": "result", **chosen, "seed": seed} for seed in SEEDS], tell=sweep.say)
+    results = sweep.run(trained, [{"use": "result", **chosen, "seed": seed} for seed in SEEDS], report=sweep.print_row)
     add(
         "large_tuning",
         pd.concat([tuning.drop(columns="test"), results], ignore_index=True),
@@ -155,7 +155,7 @@ def assess(name: str, runs: int, busy: bool) -> None:
                 "took": round(time.monotonic() - began, 1),
             }
             rows.append(found)
-            sweep.say(found, len(rows), runs)
+            sweep.print_row(found, len(rows), runs)
     whole = add(
         "large",
         pd.DataFrame(rows),

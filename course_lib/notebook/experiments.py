@@ -1,22 +1,25 @@
 """Experiments of the labs: run again by name, with their results recorded beside the lab.
 
 An experiment is a file `labs/<lab>/experiments/<lesson>_<name>.py`, as `3e_shoot_out.py`. Its docstring's first line
-says what it shows, and its `main(folder)` writes `<name>.csv` and `<name>.png` into `folder`.
+says what it shows, and its `main()` returns a `Recording`, which becomes `<name>.csv` and `<name>.png`.
 """
 
 from __future__ import annotations
 
 import datetime
+import os
 import platform
 import re
 import runpy
 import subprocess
 import tempfile
+import time
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Union
 
+from course_lib.ranks import environment
 from course_lib.system import files
 from course_lib.system.cores import available_cores
 from course_lib.system.errors import CourseError, last_line
@@ -24,6 +27,36 @@ from course_lib.system.paths import ROOT
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from course_lib.notebook import plots
+
+    Tables = Union[pd.DataFrame, Mapping[str, pd.DataFrame]]
+    Figures = Union[plots.Figure, Mapping[str, plots.Figure]]
+
+
+class Recording:
+    """What an experiment returns: its tables and figures, and where they come from.
+
+    Attributes:
+        tables: one with the experiment's name, or several by the names of their files, without `.csv`.
+        figures: likewise, without `.png`.
+        facts: what the tables' first lines say: data, seeds, and what else belongs to it (settings, hosts, …).
+    """
+
+    def __init__(self, tables: Tables, figures: Figures, *, data: str, seeds: str, **facts: object) -> None:
+        self.tables, self.figures, self.facts = tables, figures, {"data": data, "seeds": seeds, **facts}
+
+    def write(self, folder: Path, name: str, seconds: float) -> None:
+        """Write tables and figures of the experiment `name`, which took so many seconds, into `folder`."""
+        facts = {"command": f"course reproduce {name}", **self.facts, "seconds": round(seconds)}
+        for stem, table in _by_name(self.tables, name).items():
+            write_table(folder / f"{stem}.csv", table, **facts)
+        for stem, figure in _by_name(self.figures, name).items():
+            figure.savefig(folder / f"{stem}.png", dpi=150)
+
+
+def _by_name(parts: object, name: str) -> Mapping:
+    return parts if isinstance(parts, Mapping) else {name: parts}
 
 
 def find(root: Path = ROOT) -> dict[str, Path]:
@@ -52,25 +85,30 @@ def listing(root: Path = ROOT) -> str:
     lines = []
     for name, path in known.items():
         facts = provenance(path)
-        told = f"recorded {facts['date']} on {facts['machine']}; seeds {facts['seeds']}" if facts else "not recorded"
-        lines += [f"{name:<{width}} {title(path)}", f"{'':<{width}} {told}"]
+        record = f"recorded {facts['date']} on {facts['machine']}; seeds {facts['seeds']}" if facts else "not recorded"
+        lines += [f"{name:<{width}} {title(path)}", f"{'':<{width}} {record}"]
     return "\n".join(lines)
 
 
 def reproduce(name: str, root: Path = ROOT) -> Path:
     """Run experiment `name`; return the folder with its table and figure.
 
-    What was recorded stays until the experiment has ended. Raises CourseError for an unknown name, and where a process
-    that the experiment starts fails or hangs.
+    What was recorded stays until the experiment has ended.
+
+    Raises:
+        CourseError: for an unknown name, and where a process that the experiment starts fails or hangs.
     """
     known = find(root)
     if name not in known:
         raise CourseError(f"There is no experiment '{name}'; there are: {', '.join(known) or 'none'}.")
     folder = known[name].parent.parent / "recorded"
     files.require_place(folder / f"{name}.csv")  # now, not after hours
+    for variable, value in environment.QUIET.items():
+        os.environ.setdefault(variable, value)
+    began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="course-") as draft:
         try:
-            runpy.run_path(str(known[name]))["main"](Path(draft))
+            recording = runpy.run_path(str(known[name]))["main"]()
         except subprocess.CalledProcessError as error:
             raise CourseError(f"A process of the experiment failed: {last_line(error.stderr, 'no message')}") from None
         except subprocess.TimeoutExpired as error:
@@ -78,6 +116,7 @@ def reproduce(name: str, root: Path = ROOT) -> Path:
                 f"A process of the experiment was not done after {error.timeout:.0f} seconds: end what else computes "
                 "on this machine."
             ) from None
+        recording.write(Path(draft), name, time.monotonic() - began)
         for made in Path(draft).iterdir():
             files.write(folder / made.name, made.read_bytes())
     return folder
@@ -86,11 +125,11 @@ def reproduce(name: str, root: Path = ROOT) -> Path:
 def machine() -> str:
     """This machine in a few words: cores and processor."""
     try:
-        found = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
+        model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
-        found = None
+        model = None
     cores = available_cores()
-    return f"{cores} core{'s' * (cores > 1)}, {found.group(1) if found else platform.machine()}"
+    return f"{cores} core{'s' * (cores > 1)}, {model.group(1) if model else platform.machine()}"
 
 
 def write_table(path: Path, table: pd.DataFrame, **provenance: object) -> None:
@@ -98,7 +137,7 @@ def write_table(path: Path, table: pd.DataFrame, **provenance: object) -> None:
 
     `provenance` needs at least command, data, seeds and seconds; date, machine and versions are added.
     """
-    facts: Mapping[str, object] = {
+    facts = {
         **provenance,
         "date": datetime.date.today().isoformat(),
         "machine": machine(),

@@ -29,7 +29,7 @@ def run(
     plan: Iterable[Mapping[str, Any]],
     *,
     workers: int | None = None,
-    tell: Callable[[dict[str, Any], int, int], Any] | None = None,
+    report: Callable[[dict[str, Any], int, int], Any] | None = None,
 ) -> pd.DataFrame:
     """Call `function(**settings)` for each of the plan, each worker on one thread; a row for each, in the plan's order.
 
@@ -39,7 +39,7 @@ def run(
     Args:
         function: imports TensorFlow, if it needs it, when it is called.
         workers: processes; one for each core unless given.
-        tell: called with each row when it is there, with the number of rows done and their total.
+        report: called with each row when it is there, with the number of rows done and their total.
     """
     plan = [dict(settings) for settings in plan]
     cores = available_cores()
@@ -51,21 +51,61 @@ def run(
         for done, job in enumerate(as_completed(jobs), 1):
             number = jobs[job]
             rows[number] = {**plan[number], **job.result()}
-            if tell:
-                tell(rows[number], done, len(plan))
+            if report:
+                report(rows[number], done, len(plan))
     return pd.DataFrame(rows)
 
 
-def say(row: Mapping[str, Any], done: int, total: int) -> None:
+def print_row(row: Mapping[str, Any], done: int, total: int) -> None:
     """Print a row as one line."""
     print(f"[{done}/{total}] " + ", ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+
+def tune_then_score(
+    function: Callable[..., Mapping[str, Any]],
+    tries: Sequence[Mapping[str, Any]],
+    choose: str,
+    score: str,
+    tuning_seeds: Iterable[int],
+    seeds: Iterable[int],
+    scored: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]] | None = None,
+) -> pd.DataFrame:
+    """Choose a value for each setting on the tuning seeds, then run each setting with it on other seeds.
+
+    Every run gets its settings, `seed` and `use`: "tuning", then "result".
+
+    Args:
+        tries: what is tried: settings, each with every one of its values in the column `choose`.
+        choose, score: as in `best`; a setting is all that a try holds beside `choose`.
+        scored: the chosen settings, in the order of `tries` → those that run with `seeds`, where there are others,
+            too. A `use` of their own takes the place of "result".
+
+    Returns:
+        The rows of all runs: those of the tuning first.
+    """
+    by = [column for column in tries[0] if column != choose]
+    tuning = run(
+        function, [{**one, "seed": seed, "use": "tuning"} for one in tries for seed in tuning_seeds], report=print_row
+    )
+    settings = pd.DataFrame(tries)[by].drop_duplicates()
+    chosen = settings.merge(best(tuning, by, choose, score), on=by).to_dict("records")
+    plan = scored(chosen) if scored else chosen
+    results = run(
+        function, [{**one, "seed": seed, "use": one.get("use", "result")} for one in plan for seed in seeds], report=print_row
+    )
+    return pd.concat([tuning, results], ignore_index=True)
+
+
+def describe_seeds(tuning_seeds: Sequence[int], seeds: Sequence[int]) -> str:
+    """Which seeds chose a learning rate, and which ones gave the results: for a `Recording`."""
+    return f"{', '.join(map(str, tuning_seeds))} to choose the learning rate, {seeds[0]} to {seeds[-1]} for the results"
 
 
 def summary(table: pd.DataFrame, by: Sequence[str], score: str) -> pd.DataFrame:
     """Mean `score` of the result seeds and half the width of its 95 % interval: columns `by`, mean, half."""
     rows = table[table["use"] == "result"]
-    found = rows.groupby(list(by), sort=False)[score].agg(lambda values: statistics.mean(values))
-    return pd.DataFrame(found.tolist(), index=found.index, columns=["mean", "half"]).reset_index()
+    means = rows.groupby(list(by), sort=False)[score].agg(lambda values: statistics.mean(values))
+    return pd.DataFrame(means.tolist(), index=means.index, columns=["mean", "half"]).reset_index()
 
 
 def best(table: pd.DataFrame, by: Sequence[str], choose: str, score: str) -> pd.DataFrame:

@@ -53,8 +53,13 @@ def experiment(tmp_path):
     (folder.parent / "recorded" / "falls.csv").write_text("old")
 
     def written(*lines):
-        text = ["import subprocess, sys", "def main(folder):", '    (folder / "falls.csv").write_text("new")']
-        (folder / "0a_falls.py").write_text("\n".join([*text, *(f"    {line}" for line in lines)]))
+        text = [
+            "import subprocess, sys, pandas",
+            "from course_lib.notebook.experiments import Recording",
+        ]
+        text += ["def main():", *(f"    {line}" for line in lines)]
+        text += ["    return Recording(pandas.DataFrame({'new': [7]}), {}, data='d', seeds='1')"]
+        (folder / "0a_falls.py").write_text("\n".join(text))
         return tmp_path
 
     return written
@@ -62,7 +67,9 @@ def experiment(tmp_path):
 
 def test_what_an_experiment_made_is_recorded_when_it_has_ended(experiment):
     root = experiment()
-    assert (experiments.reproduce("falls", root) / "falls.csv").read_text() == "new"
+    made = experiments.reproduce("falls", root) / "falls.csv"
+    assert pd.read_csv(made, comment="#").to_dict("list") == {"new": [7]}
+    assert provenance(made).keys() == PROVENANCE and provenance(made)["command"] == "course reproduce falls"
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import cloudpickle
 import pandas as pd
@@ -34,7 +35,7 @@ def square(rate, seed):
 def test_a_row_for_each_run_in_the_order_of_the_plan():
     told = []
     before = {name: os.environ.get(name) for name in ONE_THREAD}
-    table = sweep.run(square, PLAN, workers=2, tell=lambda row, done, total: told.append((row["rate"], done, total)))
+    table = sweep.run(square, PLAN, workers=2, report=lambda row, done, total: told.append((row["rate"], done, total)))
     assert table[["rate", "seed"]].to_dict("records") == PLAN
     assert list(table["loss"]) == [9, 10, 1, 2, 4, 5]
     assert set(table["threads"]) == {"1"} and os.getpid() not in set(table["process"])
@@ -119,3 +120,24 @@ def test_the_best_setting_by_the_mean_over_seeds():
 def test_of_equals_the_smallest():
     table = pd.DataFrame({"batch": 8, "rate": [0.2, 0.1], "accuracy": [0.5, 0.5]})
     assert sweep.best(table, ["batch"], "rate", "accuracy")["rate"].tolist() == [0.1]
+
+
+def test_each_setting_is_tuned_and_then_scored_with_other_seeds(monkeypatch):
+    monkeypatch.setattr(sweep, "_workers", lambda count: ThreadPoolExecutor(1))
+    right = {("SGD", 64): 0.2, ("Adam", 64): 0.1, ("SGD", 8): 0.1}
+    tries = [{"method": m, "batch": b, "rate": rate} for m, b in right for rate in (0.1, 0.2, 0.3)]
+
+    def run(method, batch, rate, seed, use):
+        return {"accuracy": 1 - abs(rate - right[method, batch])}
+
+    def scored(chosen):
+        return [*chosen, {**chosen[0], "rate": 0.9, "use": "another"}]
+
+    table = sweep.tune_then_score(run, tries, "rate", "accuracy", (101, 102), (1, 2, 3), scored)
+    uses = dict(list(table.groupby("use")))
+    assert len(uses["tuning"]) == len(tries) * 2 and set(uses["tuning"]["seed"]) == {101, 102}
+    result = uses["result"].groupby(["method", "batch"], sort=False)
+    assert {key: tuple(rows["seed"]) for key, rows in result} == dict.fromkeys(right, (1, 2, 3))
+    assert {key: set(rows["rate"]) for key, rows in result} == {key: {rate} for key, rate in right.items()}
+    assert uses["another"]["rate"].tolist() == [0.9] * 3 and table["use"].iloc[0] == "tuning"
+    assert sweep.describe_seeds((101, 102), (1, 2, 3)).startswith("101, 102 to choose")

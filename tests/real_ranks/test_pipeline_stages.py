@@ -66,7 +66,7 @@ def test_the_bubble_is_measured_from_plan_to_figure(tmp_path, monkeypatch):
     path = experiments.find()["bubble"]
     main = runpy.run_path(str(path))["main"]
     main.__globals__.update(BATCH=64, SIZES=(784, 16, 16, 10), END=1, STEPS=3, MICRO=(1, 3), NUMBERS=(100,))
-    main(tmp_path)
+    main().write(tmp_path, "bubble", seconds=1)
     assert {found.name for found in tmp_path.iterdir()} == {"bubble.csv", "bubble.png"}
     table, before = (
         pd.read_csv(folder / "bubble.csv", comment="#") for folder in (tmp_path, path.parent.parent / "recorded")

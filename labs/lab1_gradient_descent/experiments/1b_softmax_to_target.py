@@ -7,9 +7,7 @@ has the best of ten learning rates, chosen on a seed of its own (0). Seconds are
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -59,25 +57,21 @@ class Softmax:
         return self.loss(next(itertools.islice(run, TARGET_STEPS - 1, None)))
 
 
-def main(folder: Path) -> None:
-    began, fashion = time.monotonic(), data.load("fashion_mnist")
+def main() -> experiments.Recording:
+    fashion = data.load("fashion_mnist")
     model = Softmax(fashion.x_train, fashion.y_train)
     target = model.target()
     table = first_to_target.compare(
         model.steps, model.loss, target, SIZES, IMAGES, lambda done, what: print(what, flush=True)
     ).drop(columns="seconds")
     source = f"{fashion.name}, the first {IMAGES:,} training images"
-    experiments.write_table(
-        folder / "softmax_to_target.csv",
+    return experiments.Recording(
         table,
-        command="course reproduce softmax_to_target",
+        draw(table, source, target),
         data=source,
         settings=f"target: a loss of {target:.4f}; {len(first_to_target.RATES)} rates η, 4 and halves of it",
         seeds=f"{first_to_target.TUNING_SEED} to choose η, {first_to_target.SEEDS[0]} to {first_to_target.SEEDS[-1]}",
-        seconds=round(time.monotonic() - began),
     )
-    figure = draw(table, source, target)
-    figure.savefig(folder / "softmax_to_target.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str, target: float) -> plots.Figure:

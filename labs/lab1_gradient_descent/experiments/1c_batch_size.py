@@ -9,14 +9,13 @@ rate and with five other seeds. A run ends at the target or after 25 s; the accu
 from __future__ import annotations
 
 import math
-import os
 import time
-from pathlib import Path
 
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
+from labs.lab1_gradient_descent.lessons import figures_1c
 
 BATCH_SIZES = (16, 32, 64, 128, 256, 512, 1024)
 RATES = (0.005, 0.01, 0.02, 0.04, 0.08)
@@ -27,7 +26,6 @@ TARGET, LIMIT = 0.85, 25.0  # seconds
 
 def run(batch_size: int, rate: float, seed: int) -> dict:
     """Train until the target or the limit; one row of the table."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow import keras
 
     from course_lib import models
@@ -74,8 +72,7 @@ def best_rate(tuning: pd.DataFrame) -> dict[int, float]:
     return order.groupby("batch size")["learning rate"].first().to_dict()
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     rows = []
     plan = [(size, rate, TUNING_SEED) for size in BATCH_SIZES for rate in RATES]
     for chosen in (False, True):
@@ -87,19 +84,14 @@ def main(folder: Path) -> None:
             print(", ".join(f"{key} {value}" for key, value in rows[-1].items()), flush=True)
     table = pd.DataFrame(rows)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last {VALIDATION:,} for validation"
-    experiments.write_table(
-        folder / "batch_size.csv",
+    caption = f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"
+    return experiments.Recording(
         table,
-        command="course reproduce batch_size",
+        figures_1c.to_target(
+            table[table["use"] == "result"],
+            target=TARGET,
+            caption=caption,
+        ),
         data=source,
         seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
     )
-    draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "batch_size.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Epochs, steps and seconds to the target by batch size: a mark for each seed, a line through the medians."""
-    from labs.lab1_gradient_descent.lessons import figures_1c
-
-    return figures_1c.to_target(table[table["use"] == "result"], target=TARGET, caption=caption)

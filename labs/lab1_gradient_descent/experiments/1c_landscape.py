@@ -14,8 +14,6 @@ by then.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +22,7 @@ import pandas as pd
 from course_lib import data
 from course_lib.models import landscape
 from course_lib.notebook import experiments, plots
-from course_lib.notebook.plots import surfaces
+from labs.lab1_gradient_descent.lessons import figures_surfaces as surfaces
 
 if TYPE_CHECKING:
     from tensorflow import keras
@@ -88,39 +86,25 @@ def study(depth: int, skip: bool, fashion: data.Dataset) -> tuple[list[dict], np
     return rows, fine
 
 
-def main(folder: Path) -> None:
-    began = time.time()
+def main() -> experiments.Recording:
     fashion = data.load("fashion_mnist")
     studies = {(depth, skip): study(depth, skip, fashion) for depth in DEPTHS for skip in (True, False)}
-    write(folder, studies, fashion.name, time.time() - began)
-
-
-def write(folder: Path, studies: dict, name: str, seconds: float) -> None:
-    """The fine slices, the table of all slices, the figure."""
     steps = np.linspace(-1, 1, FINE)
     a, b = (values.ravel().round(3) for values in np.meshgrid(steps, steps))
-    slices = [
+    grids = pd.concat(
         pd.DataFrame({"depth": depth, "skip": skip, "a": a, "b": b, "loss": fine.ravel()})
         for (depth, skip), (_, fine) in studies.items()
-    ]
-    facts = {
-        "command": "course reproduce landscape",
-        "data": f"{name}: trained on the first {IMAGES:,} images, rates chosen on the last {VALIDATION:,} training "
-        f"images, slices over the first {SLICED}",
-        "seeds": f"weights and order of images {SEED}; directions {', '.join(map(str, DIRECTIONS))}",
-        "seconds": round(seconds),
-    }
-    grids = pd.concat(slices)
-    grids["loss"] = grids["loss"].map("{:.4g}".format)
-    experiments.write_table(folder / "landscape.csv", grids, **facts)
-    table = pd.DataFrame([row for rows, _ in studies.values() for row in rows])
-    experiments.write_table(folder / "landscape_networks.csv", table, **facts)
-    source = (
-        f"{name}, {EPOCHS} epochs of {IMAGES:,} images · loss of {SLICED} training images · {experiments.machine()}"
     )
-    draw(table, {kind: fine for kind, (_, fine) in studies.items()}, source).savefig(
-        folder / "landscape.png", dpi=150
-    )  # fmt: skip
+    grids["loss"] = grids["loss"].map("{:.4g}".format)
+    table = pd.DataFrame([row for rows, _ in studies.values() for row in rows])
+    source = f"{fashion.name}, {EPOCHS} epochs of {IMAGES:,} images · loss of {SLICED} training images"
+    return experiments.Recording(
+        {"landscape": grids, "landscape_networks": table},
+        draw(table, {kind: fine for kind, (_, fine) in studies.items()}, f"{source} · {experiments.machine()}"),
+        data=f"{fashion.name}: trained on the first {IMAGES:,} images, rates chosen on the last {VALIDATION:,} "
+        f"training images, slices over the first {SLICED}",
+        seeds=f"weights and order of images {SEED}; directions {', '.join(map(str, DIRECTIONS))}",
+    )
 
 
 def draw(table: pd.DataFrame, slices: dict[tuple[int, bool], np.ndarray], caption: str) -> plots.Figure:

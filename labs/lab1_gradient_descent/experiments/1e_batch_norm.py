@@ -7,14 +7,11 @@ best in the first part. Accuracy on the last 2,000 training images.
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
+from labs.lab1_gradient_descent.lessons import figures_1e
 
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
 SEEDS, DROPOUT_SEEDS = (1, 2, 3), (1, 2, 3, 4, 5)
@@ -24,7 +21,6 @@ PARTS = {"rate": (6_400, 150), "dropout": (500, 300)}  # images, updates
 
 def run(use: str, normalise: bool, dropout: float, rate: float, seed: int, trainers: dict) -> dict:
     """Train once; one row of the table."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from labs.lab1_gradient_descent.lessons.short_training import Trainer
 
     form = {"normalise": normalise, "dropout": dropout}
@@ -46,8 +42,8 @@ def run(use: str, normalise: bool, dropout: float, rate: float, seed: int, train
     }
 
 
-def main(folder: Path) -> None:
-    began, rows, trainers = time.monotonic(), [], {}
+def main() -> experiments.Recording:
+    rows, trainers = [], {}
     for normalise in (True, False):
         for rate in RATES:
             rows += [run("rate", normalise, 0.0, rate, seed, trainers) for seed in SEEDS]
@@ -59,22 +55,12 @@ def main(folder: Path) -> None:
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "batch_norm.csv",
+    caption = f"{source} · 6,400 images, 150 updates of 64, momentum 0.9 · {len(SEEDS)} seeds"
+    return experiments.Recording(
         table,
-        command="course reproduce batch_norm",
+        figures_1e.rates(table[table["use"] == "rate"], caption=caption),
         data=f"{source}, accuracy on the last {VALIDATION:,} training images",
         settings="batches of 64, momentum 0.9, cosine decay to 0; "
         + "; ".join(f"{use}: {size:,} images, {updates} updates" for use, (size, updates) in PARTS.items()),
         seeds=f"{SEEDS[0]} to {SEEDS[-1]} for the rates, {DROPOUT_SEEDS[0]} to {DROPOUT_SEEDS[-1]} for dropout",
-        seconds=round(time.monotonic() - began),
     )
-    caption = f"{source} · 6,400 images, 150 updates of 64, momentum 0.9 · {len(SEEDS)} seeds"
-    draw(table, caption).savefig(folder / "batch_norm.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Accuracy by learning rate, a mark for each seed."""
-    from labs.lab1_gradient_descent.lessons import figures_1e
-
-    return figures_1e.rates(table[table["use"] == "rate"], caption=caption)

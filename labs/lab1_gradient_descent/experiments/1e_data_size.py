@@ -7,14 +7,11 @@ images, which no run trains on.
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
+from labs.lab1_gradient_descent.lessons import figures_1e
 
 SIZES = (125, 250, 500, 1_000, 2_000, 4_000, 8_000)
 FITTED = 1_000  # the largest size on which the law is fitted
@@ -28,7 +25,6 @@ VALIDATION = 5_000
 
 def run(use: str, width: float, size: int, rate: float, seed: int, trainers: dict) -> dict:
     """Train once; one row of the table."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from labs.lab1_gradient_descent.lessons.short_training import Trainer
 
     trainer = trainers[width] if width in trainers else trainers.setdefault(width, Trainer(width=width))
@@ -50,8 +46,8 @@ def run(use: str, width: float, size: int, rate: float, seed: int, trainers: dic
     }
 
 
-def main(folder: Path) -> None:
-    began, rows, trainers = time.monotonic(), [], {}
+def main() -> experiments.Recording:
+    rows, trainers = [], {}
     for width in WIDTHS:
         rows += [run("tuning", width, TUNED, rate, 0, trainers) for rate in RATES]
         best = min(rows[-len(RATES) :], key=lambda row: row["error"])["rate"]
@@ -60,21 +56,11 @@ def main(folder: Path) -> None:
             print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "data_size.csv",
+    caption = f"{source}, {len(SEEDS)} seeds, bars: 95 % intervals; lines: fitted up to {FITTED:,} images"
+    return experiments.Recording(
         table,
-        command="course reproduce data_size",
+        figures_1e.data_size(table[table["use"] == "result"], fitted=FITTED, caption=caption),
         data=f"{source}, error on the last {VALIDATION:,} training images",
         settings=f"{UPDATES} updates of {BATCH} images or {EPOCHS} epochs, momentum 0.9, cosine decay to 0",
         seeds=f"0 to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
     )
-    caption = f"{source}, {len(SEEDS)} seeds, bars: 95 % intervals; lines: fitted up to {FITTED:,} images"
-    draw(table, caption).savefig(folder / "data_size.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Error by size with the law fitted on the small sizes, and by width."""
-    from labs.lab1_gradient_descent.lessons import figures_1e
-
-    return figures_1e.data_size(table[table["use"] == "result"], fitted=FITTED, caption=caption)

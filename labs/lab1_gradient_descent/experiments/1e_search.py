@@ -6,15 +6,12 @@ What a search of k trials finds is read from the table, by drawing k of the fort
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
+from labs.lab1_gradient_descent.lessons import figures_1e
 
 TRIALS, IMAGES, EPOCHS, VALIDATION = 40, 3_200, 2, 2_000
 WIDTHS, DROPOUTS, BATCHES = (0.5, 1.0, 2.0), (0.0, 0.3), (16, 64, 256, 1024)
@@ -22,7 +19,6 @@ WIDTHS, DROPOUTS, BATCHES = (0.5, 1.0, 2.0), (0.0, 0.3), (16, 64, 256, 1024)
 
 def run(trial: int, trainers: dict) -> dict:
     """One trial with settings drawn by its number; one row of the table."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from labs.lab1_gradient_descent.lessons.short_training import Trainer
 
     rng = np.random.default_rng([7, trial])
@@ -40,29 +36,21 @@ def run(trial: int, trainers: dict) -> dict:
     return {"trial": trial, "rate": rate, **form, "batch size": batch, "validation accuracy": round(accuracy, 4)}
 
 
-def main(folder: Path) -> None:
-    began, trainers, rows = time.monotonic(), {}, []
+def main() -> experiments.Recording:
+    trainers, rows = {}, []
     for trial in range(TRIALS):
         rows.append(run(trial, trainers))
         print(rows[-1], flush=True)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "search.csv",
+    caption = f"{TRIALS} trials, {source}, {IMAGES:,} images"
+    return experiments.Recording(
         pd.DataFrame(rows),
-        command="course reproduce search",
+        figures_1e.search(
+            pd.DataFrame(rows)["validation accuracy"].to_numpy(),
+            caption=caption,
+        ),
         data=f"{source}, first {IMAGES:,} training images, accuracy on {VALIDATION:,}",
         settings=f"{EPOCHS} epochs, momentum 0.9, cosine decay to 0; rate 10^-3.5 to 10^0.5, widths {WIDTHS}, "
         f"dropout {DROPOUTS}, batch sizes {BATCHES}",
         seeds=f"0 to {TRIALS - 1}, one for each trial",
-        seconds=round(time.monotonic() - began),
     )
-    draw(pd.DataFrame(rows), f"{TRIALS} trials, {source}, {IMAGES:,} images").savefig(
-        folder / "search.png", dpi=150
-    )  # fmt: skip
-
-
-def draw(trials: pd.DataFrame, caption: str) -> plots.Figure:
-    """The best accuracy that a search of k trials finds."""
-    from labs.lab1_gradient_descent.lessons import figures_1e
-
-    return figures_1e.search(trials["validation accuracy"].to_numpy(), caption=caption)

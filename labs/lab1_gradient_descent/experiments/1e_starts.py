@@ -6,10 +6,7 @@ largest and the smallest eigenvalue of the Hessian of the loss of 500 training i
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,7 +14,8 @@ import pandas as pd
 
 from course_lib import data
 from course_lib.models import landscape
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
+from labs.lab1_gradient_descent.lessons import figures_1e
 
 if TYPE_CHECKING:
     from labs.lab1_gradient_descent.lessons.short_training import Trainer
@@ -79,32 +77,21 @@ def run(seed: int, trainer: Trainer, fashion: data.Dataset, looks: tuple[int, ..
     return {**row, "validation loss": round(held_out[0], 4), "validation accuracy": round(held_out[1], 4)}, bends
 
 
-def main(folder: Path) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+def main() -> experiments.Recording:
     from labs.lab1_gradient_descent.lessons.short_training import Trainer
 
-    began, trainer, fashion = time.monotonic(), Trainer(), data.load("fashion_mnist")
+    trainer, fashion = Trainer(), data.load("fashion_mnist")
     rows, bends = [], []
     for seed in STARTS:
         row, seen = run(seed, trainer, fashion, LOOKS if seed == STARTS[0] else ())
         rows.append(row)
         bends += seen
         print(row, flush=True)
-    facts = {
-        "command": "course reproduce starts",
-        "data": f"{fashion.name}, first {IMAGES:,} training images, validation on the last {VALIDATION:,}",
-        "settings": f"{UPDATES:,} updates of 64, rate {RATE}, momentum 0.9, cosine decay; Hessian of {BENT:,} images",
-        "seeds": f"{STARTS[0]} to {STARTS[-1]}",
-        "seconds": round(time.monotonic() - began),
-    }
-    experiments.write_table(folder / "starts.csv", pd.DataFrame(rows), **facts)
-    experiments.write_table(folder / "starts_curvature.csv", pd.DataFrame(bends), **facts)
     caption = f"{fashion.name}, {IMAGES:,} images · {UPDATES:,} updates of 64, η = {RATE}, momentum 0.9"
-    draw(pd.DataFrame(rows), pd.DataFrame(bends), caption).savefig(folder / "starts.png", dpi=150)
-
-
-def draw(runs: pd.DataFrame, bends: pd.DataFrame, caption: str) -> plots.Figure:
-    """Where the starts end, and the curvatures on the way of the first."""
-    from labs.lab1_gradient_descent.lessons import figures_1e
-
-    return figures_1e.starts(runs, bends, caption=caption)
+    return experiments.Recording(
+        {"starts": pd.DataFrame(rows), "starts_curvature": pd.DataFrame(bends)},
+        figures_1e.starts(pd.DataFrame(rows), pd.DataFrame(bends), caption=caption),
+        data=f"{fashion.name}, first {IMAGES:,} training images, validation on the last {VALIDATION:,}",
+        seeds=f"{STARTS[0]} to {STARTS[-1]}",
+        settings=f"{UPDATES:,} updates of 64, rate {RATE}, momentum 0.9, cosine decay; Hessian of {BENT:,} images",
+    )

@@ -8,7 +8,6 @@ itself, on 3,199 validation images; the largest difference between the ranks' we
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 
 import pandas as pd
@@ -75,8 +74,7 @@ def row(name: str, repeat: int, record: RunRecord) -> dict:
     }
 
 
-def main(folder: Path) -> None:
-    began = time.time()
+def main() -> experiments.Recording:
     rows = []
     for name in LABELS:
         for repeat in range(REPEATS.get(name, MOST_REPEATS)):
@@ -85,16 +83,13 @@ def main(folder: Path) -> None:
             print(f"{LABELS[name]}, run {repeat + 1}: {rows[-1]['outcome']}", flush=True)
     table = pd.DataFrame(rows)
     source = f"{data.load('fashion_mnist').name}, first {SLICE:,} images"
-    experiments.write_table(
-        folder / "omissions.csv",
+    settings = f"--lr 0.02 · 2 ranks · {MOST_REPEATS} runs each · grey: 95 % of runs whose training is the same"
+    return experiments.Recording(
         table,
-        command="course reproduce omissions",
+        draw(table, f"{source} · {settings} · {experiments.machine()}"),
         data=source,
         seeds="none: every run draws its own first weights",
-        seconds=round(time.time() - began),
     )
-    settings = f"--lr 0.02 · 2 ranks · {MOST_REPEATS} runs each · grey: 95 % of runs whose training is the same"
-    draw(table, f"{source} · {settings} · {experiments.machine()}").savefig(folder / "omissions.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Figure:

@@ -8,9 +8,6 @@ too. Two launches each, blocks of 8 steps. The figure leaves out the blocks duri
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib.notebook import experiments, plots
@@ -43,8 +40,7 @@ def settings(ranks: int) -> dict[str, step_time.Setting]:
     }
 
 
-def main(folder: Path) -> None:
-    began = time.time()
+def main() -> experiments.Recording:
     tables = []
     all_cores = dict.fromkeys(launch.ONE_THREAD, str(CORES))
     for number in range(LAUNCHES):
@@ -59,16 +55,13 @@ def main(folder: Path) -> None:
             told = "one process, all cores" if not ranks else f"{ranks} ranks"
             print(f"launch {number + 1}, {told}: {1e3 * table['seconds'].median():.1f} ms", flush=True)
     table = pd.concat(tables).round({"seconds": 6, "bytes": 0, "others": 2, "startup": 1})
-    experiments.write_table(
-        folder / "scaling.csv",
+    caption = f"Wide ResNet, depth 16, {IMAGES} drawn images · {LAUNCHES} launches · {experiments.machine()}"
+    return experiments.Recording(
         table,
-        command="course reproduce scaling",
+        draw(table, caption),
         data="drawn images",
         seeds="none; the same network in all settings",
-        seconds=round(time.time() - began),
     )
-    caption = f"Wide ResNet, depth 16, {IMAGES} drawn images · {LAUNCHES} launches · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "scaling.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Figure:

@@ -7,9 +7,6 @@ which other programs used more than 0.2 cores.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib.notebook import experiments, plots
@@ -38,8 +35,7 @@ def launches() -> dict[str, tuple[dict, dict]]:
     return plan
 
 
-def main(folder: Path) -> None:
-    began = time.time()
+def main() -> experiments.Recording:
     tables = []
     for number in range(LAUNCHES):
         for name, (env, settings) in launches().items():
@@ -49,16 +45,13 @@ def main(folder: Path) -> None:
             tables.append(table)
             print(f"launch {number + 1}, {name or DEFAULT}: {1e3 * table['seconds'].median():.1f} ms", flush=True)
     table = pd.concat(tables).round({"seconds": 6, "bytes": 0, "others": 2, "startup": 1})
-    experiments.write_table(
-        folder / "tuning.csv",
+    caption = f"Wide ResNet, depth 16, {BATCH} drawn images each · {RANKS} ranks · {experiments.machine()}"
+    return experiments.Recording(
         table,
-        command="course reproduce tuning",
+        draw(table, caption),
         data="drawn images",
         seeds="none; the same network and images in all settings",
-        seconds=round(time.time() - began),
     )
-    caption = f"Wide ResNet, depth 16, {BATCH} drawn images each · {RANKS} ranks · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "tuning.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Figure:

@@ -86,8 +86,7 @@ def run(host: namespaces.Host, command: str, folder: Path) -> list[dict]:
     return [json.loads((folder / f"rank-{rank}.json").read_text()) for rank in range(RANKS)]
 
 
-def main(folder: Path) -> None:
-    began = time.time()
+def main() -> experiments.Recording:
     rows = []
     with namespaces.hosts(2, rank_environment(SLICE)) as hosts:
         for case, (where, limit, bandwidth) in CASES.items():
@@ -103,17 +102,14 @@ def main(folder: Path) -> None:
                 print(f"{case}, {launcher}: {rows[-1]['seconds per step']} s a step", flush=True)
     table = pd.DataFrame(rows)
     source = f"{data.load('fashion_mnist').name}, first {SLICE:,} images"
-    experiments.write_table(
-        folder / "two_hosts.csv",
+    caption = f"{source}, 64 a step on each rank · 2 ranks, one thread each · {experiments.machine()}"
+    return experiments.Recording(
         table,
-        command="course reproduce two_hosts",
+        draw(table, caption),
         data=source,
         seeds="1 for the first weights and the order of the images",
         hosts="two network namespaces of one machine, each with an SSH server; they share its processors",
-        seconds=round(time.time() - began),
     )
-    caption = f"{source}, 64 a step on each rank · 2 ranks, one thread each · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "two_hosts.png", dpi=150)
 
 
 def row(case: str, launcher: str, command: str, bandwidth: float, ranks: list[dict], seconds: float) -> dict:

@@ -8,7 +8,6 @@ same batches as three, so only rounding may differ.
 from __future__ import annotations
 
 import tempfile
-import time
 from pathlib import Path
 
 import numpy as np
@@ -39,8 +38,7 @@ def run(folder: Path, **kill: object) -> tuple[elastic_run.ElasticRun, list[np.n
     return measured, list(np.load(weights).values()) if weights.exists() else []
 
 
-def main(folder: Path) -> None:
-    began = time.time()
+def main() -> experiments.Recording:
     random = np.random.default_rng(4)
     rows = []
     with tempfile.TemporaryDirectory() as work:
@@ -67,17 +65,14 @@ def main(folder: Path) -> None:
         print(f"run {number + 1}: {rows[-1]}", flush=True)
     table = pd.DataFrame(rows)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "elastic.csv",
-        table,
-        command="course reproduce elastic",
-        data=source,
-        seeds="first weights 1, batches by step, kills 4",
-        seconds=round(time.time() - began),
-    )
     setup = f"{RANKS} ranks, {KILLS} kills · a commit every {COMMIT_INTERVAL} steps"
     caption = f"{source} · {setup} · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "elastic.png", dpi=150)
+    return experiments.Recording(
+        table,
+        draw(table, caption),
+        data=source,
+        seeds="first weights 1, batches by step, kills 4",
+    )
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Figure:

@@ -9,13 +9,13 @@ loss: their test loss and accuracy are interpolated in the logarithm of the trai
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3a
 
 IMAGES, BATCH, RATE, MOMENTUM = 6_400, 64, 0.1, 0.9
 EPOCHS = (12, 8, 6, 4, 3, 2)
@@ -40,32 +40,13 @@ def run(epochs: int, seed: int, **_: object) -> dict:
     return row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    table = sweep.run(run, settings(), tell=sweep.say)
-    write(folder, table, round(time.monotonic() - began))
-
-
-def settings() -> list[dict]:
-    """All runs."""
-    return [{"batch": BATCH, "rate": RATE, "epochs": epochs, "seed": seed} for seed in SEEDS for epochs in EPOCHS]
-
-
-def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
-    """Table and figure."""
-    source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images"
-    experiments.write_table(
-        folder / "equal_loss.csv", table, command="course reproduce equal_loss", data=source,
-        seeds=f"{SEEDS[0]} to {SEEDS[-1]}", seconds=seconds,
-    )  # fmt: skip
+def main() -> experiments.Recording:
+    plan = [{"batch": BATCH, "rate": RATE, "epochs": epochs, "seed": seed} for seed in SEEDS for epochs in EPOCHS]
+    table = sweep.run(run, plan, report=sweep.print_row)
     recorded = Path(__file__).resolve().parent.parent / "recorded"
     large = pd.read_csv(recorded / "generalisation_gap.csv", comment="#")
+    source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images"
     caption = f"{source} · {len(SEEDS)} seeds, each a dot · {experiments.machine()}"
-    draw(table, large, caption).savefig(folder / "equal_loss.png", dpi=150)
-
-
-def draw(small: pd.DataFrame, large: pd.DataFrame, caption: str) -> plots.Figure:
-    """Test loss and accuracy by training loss, both batch sizes."""
-    from labs.lab3_large_batch.lessons import figures_3a
-
-    return figures_3a.equal_loss(small, large, caption=caption)
+    return experiments.Recording(
+        table, figures_3a.equal_loss(table, large, caption=caption), data=source, seeds=f"{SEEDS[0]} to {SEEDS[-1]}"
+    )

@@ -12,13 +12,9 @@ averages have momentum 0.8; in a first look, averages estimated anew changed acc
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3a
 
 BATCHES = (64, 1_280)
 EPOCHS = (4, 20, 80)
@@ -50,40 +46,25 @@ def run(use: str, method: str, batch: int, epochs: int, rate: float, seed: int) 
     return row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    kinds = [
-        {"method": f"B = {batch:,}, {epochs} epochs", "batch": batch, "epochs": epochs}
+def with_naive(chosen: list[dict]) -> list[dict]:
+    """The six methods, and the large batch for as long and with the same rate as the small one."""
+    (small,) = (kind for kind in chosen if (kind["batch"], kind["epochs"]) == (BATCHES[0], EPOCHS[0]))
+    return [*chosen, {**small, "method": "naive", "batch": BATCHES[1]}]
+
+
+def main() -> experiments.Recording:
+    tries = [
+        {"method": f"B = {batch:,}, {epochs} epochs", "batch": batch, "epochs": epochs, "rate": rate}
         for epochs in reversed(EPOCHS)  # the longest first, so that no core waits at the end
         for batch in BATCHES
+        for rate in RATES
     ]
-    tuning = sweep.run(
-        run, [{"use": "tuning", **kind, "rate": rate, "seed": TUNING_SEED} for kind in kinds for rate in RATES],
-        tell=sweep.say,
-    )  # fmt: skip
-    rates = sweep.best(tuning, ["method"], "rate", "validation accuracy").set_index("method")["rate"]
-    kinds = [{**kind, "rate": rates[kind["method"]]} for kind in kinds]
-    (small,) = (kind for kind in kinds if (kind["batch"], kind["epochs"]) == (BATCHES[0], EPOCHS[0]))
-    kinds.append({**small, "method": "naive", "batch": BATCHES[1]})
-    results = sweep.run(
-        run, [{"use": "result", **kind, "seed": seed} for kind in kinds for seed in SEEDS], tell=sweep.say
-    )  # fmt: skip
-    table = pd.concat([tuning, results])
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS, with_naive)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images"
-    experiments.write_table(
-        folder / "generalisation_gap.csv",
-        table,
-        command="course reproduce generalisation_gap",
-        data=f"{source}, last 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
-    )
     caption = f"{source} · {len(SEEDS)} seeds, each a dot · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "generalisation_gap.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Test accuracy by epochs and by training loss, for both batch sizes."""
-    from labs.lab3_large_batch.lessons import figures_3a
-
-    return figures_3a.gap(table[table["use"] == "result"], caption=caption)
+    return experiments.Recording(
+        table,
+        figures_3a.gap(table[table["use"] == "result"], caption=caption),
+        data=f"{source}, last 5,000 for validation, 10,000 for the test",
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
+    )

@@ -15,13 +15,13 @@ batches at the same weights: before training, and on the way of three batch size
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pandas as pd
 
-from course_lib.notebook import experiments, plots, sweep
+from course_lib import data
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3a
 
 if TYPE_CHECKING:
     from labs.lab3_large_batch.lessons.short_runs import Problem, Run
@@ -116,14 +116,15 @@ def noise(batch: int, rate: float, seed: int, updates: int) -> dict:
     return {"rows": rows}
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     large_first = BATCH_SIZES[::-1]
-    tuned = sweep.run(tune, [{"batch": size} for size in large_first], tell=sweep.say)
+    tuned = sweep.run(tune, [{"batch": size} for size in large_first], report=sweep.print_row)
     rates = tuned.set_index("batch")["chosen"]
     tuning = _exploded(tuned.drop(columns="chosen"), "tried").assign(use="tuning")
     plan = [{"batch": size, "rate": rates[size]} for size in large_first]
-    arrived = _exploded(sweep.run(results, plan, tell=sweep.say).drop(columns="rate"), "runs").assign(use="result")
+    arrived = _exploded(sweep.run(results, plan, report=sweep.print_row).drop(columns="rate"), "runs").assign(
+        use="result"
+    )
     table = pd.concat([tuning, arrived])
     table.insert(0, "use", table.pop("use"))
 
@@ -133,32 +134,21 @@ def main(folder: Path) -> None:
         for size in NOISE_RUNS
         for seed in SEEDS[:3]
     ]
-    squares = _exploded(sweep.run(noise, plan, tell=sweep.say).drop(columns="updates"), "rows")
+    squares = _exploded(sweep.run(noise, plan, report=sweep.print_row).drop(columns="updates"), "rows")
 
-    from course_lib import data
-
-    name = data.load("fashion_mnist").name
-    source = f"{name}, first {IMAGES:,} training images, {VALIDATION_IMAGES:,} others for validation"
-    facts = {
-        "command": "course reproduce steps_to_target",
-        "data": source,
-        "seeds": f"{TUNING_SEEDS} to choose the learning rate, {SEEDS} for the results, {SEEDS[:3]} for the noise",
-        "seconds": round(time.monotonic() - began),
-    }
-    experiments.write_table(folder / "steps_to_target.csv", table.sort_values(["use", "batch"], kind="stable"), **facts)
-    experiments.write_table(folder / "steps_to_target_noise.csv", squares, **facts)
+    source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images"
+    source = f"{source}, {VALIDATION_IMAGES:,} others for validation"
+    table = table.sort_values(["use", "batch"], kind="stable")
     caption = f"{source} · quick_cnn · {len(SEEDS)} seeds · {experiments.machine()}"
-    draw(table, squares, caption).savefig(folder / "steps_to_target.png", dpi=150)
+    return experiments.Recording(
+        {"steps_to_target": table, "steps_to_target_noise": squares},
+        figures_3a.bend(table[table["use"] == "result"], squares, target=TARGET, caption=caption),
+        data=source,
+        seeds=f"{TUNING_SEEDS} to choose the learning rate, {SEEDS} for the results, {SEEDS[:3]} for the noise",
+    )
 
 
 def _exploded(table: pd.DataFrame, column: str) -> pd.DataFrame:
     """A row for each entry of the lists in `column`."""
     long = table.explode(column, ignore_index=True)
     return pd.concat([long.drop(columns=column), pd.DataFrame(long[column].tolist())], axis=1)
-
-
-def draw(table: pd.DataFrame, squares: pd.DataFrame, caption: str) -> plots.Figure:
-    """Updates by batch size with the fitted curve, and the noise scale on the way."""
-    from labs.lab3_large_batch.lessons import figures_3a
-
-    return figures_3a.bend(table[table["use"] == "result"], squares, target=TARGET, caption=caption)

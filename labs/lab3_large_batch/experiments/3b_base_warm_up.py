@@ -7,13 +7,9 @@ with 12 updates (what rate_scaling's LEGW starts from), 96 and 768 updates, thre
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3b
 
 IMAGES, EPOCHS, MOMENTUM = 12_288, 8, 0.9
 BATCH, RATE = 16, 0.03125
@@ -36,25 +32,9 @@ def run(warm_up: int, seed: int) -> dict:
     return {"updates": updates, "validation": round(training.score(problem.validation).accuracy, 4)}
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     plan = [{"warm_up": warm_up, "seed": seed} for warm_up in WARM_UPS for seed in SEEDS]
-    table = sweep.run(run, plan, tell=sweep.say)
-    write(folder, table, round(time.monotonic() - began))
-
-
-def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
-    """Table and figure."""
+    table = sweep.run(run, plan, report=sweep.print_row)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last 5,000 for validation"
-    experiments.write_table(
-        folder / "base_warm_up.csv", table, command="course reproduce base_warm_up", data=source,
-        seeds=", ".join(map(str, SEEDS)), seconds=seconds,
-    )  # fmt: skip
-    draw(table, f"{source} · {experiments.machine()}").savefig(folder / "base_warm_up.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Validation accuracy by updates of warm-up."""
-    from labs.lab3_large_batch.lessons import figures_3b
-
-    return figures_3b.base_warm_up(table, caption=caption)
+    figure = figures_3b.base_warm_up(table, caption=f"{source} · {experiments.machine()}")
+    return experiments.Recording(table, figure, data=source, seeds=", ".join(map(str, SEEDS)))

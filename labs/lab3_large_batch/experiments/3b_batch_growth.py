@@ -10,14 +10,9 @@ and five other seeds. Images, factor and epochs were chosen before any run, for 
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3b as rates
 
 IMAGES, EPOCHS, MILESTONES, FACTOR = 12_288, 9, (3, 6), 4
 MOMENTUM = 0.9
@@ -35,7 +30,6 @@ TUNING_SEED, SEEDS = 0, tuple(range(1, 6))
 
 def run(use: str, method: str, eta: float, seed: int) -> dict:
     """Train once in stages; a batch of 64 starts with `eta`, one of 256 with four times that."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow import keras
 
     from course_lib.optimizers import schedules
@@ -66,32 +60,13 @@ def run(use: str, method: str, eta: float, seed: int) -> dict:
     }
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = [
-        {"use": "tuning", "method": name, "eta": eta, "seed": TUNING_SEED} for name in METHODS for eta in RATES
-    ]  # fmt: skip
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["method"], "eta", "validation")
-    rates = chosen.set_index("method")["eta"]
-    plan = [
-        {"use": "result", "method": name, "eta": rates[name], "seed": seed} for name in METHODS for seed in SEEDS
-    ]  # fmt: skip
-    table = pd.concat([tuning, sweep.run(run, plan, tell=sweep.say)], ignore_index=True)
+def main() -> experiments.Recording:
+    tries = [{"method": method, "eta": eta} for method in METHODS for eta in RATES]
+    table = sweep.tune_then_score(run, tries, "eta", "validation", [TUNING_SEED], SEEDS)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last 5,000 for validation"
-    experiments.write_table(
-        folder / "batch_growth.csv",
+    return experiments.Recording(
         table,
-        command="course reproduce batch_growth",
+        rates.stages(table[table["use"] == "result"], caption=f"{source} · {experiments.machine()}"),
         data=source,
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    draw(table, f"{source} · {experiments.machine()}").savefig(folder / "batch_growth.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Validation accuracy by epochs and by updates, and the test accuracy of all seeds over the updates."""
-    from labs.lab3_large_batch.lessons import figures_3b as rates
-
-    return rates.stages(table[table["use"] == "result"], caption=caption)

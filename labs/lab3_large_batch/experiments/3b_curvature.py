@@ -11,17 +11,14 @@ magnitude.) Three seeds.
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3b
 
 if TYPE_CHECKING:
     from tensorflow import keras
@@ -79,7 +76,6 @@ def product_of(model: keras.Model, images: np.ndarray, labels: np.ndarray) -> Ca
 
 def run(rule: str, peak: float, warm_up: int, batch: int, seed: int) -> dict:
     """One run; each value is a list with a number for each of MEASURED."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from scipy.sparse.linalg import LinearOperator, eigsh
     from tensorflow import keras
 
@@ -108,11 +104,12 @@ def run(rule: str, peak: float, warm_up: int, batch: int, seed: int) -> dict:
     return found
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = settings()
-    table = sweep.run(run, plan, tell=lambda _, done, total: print(f"[{done}/{total}]", flush=True))
-    write(folder, table, round(time.monotonic() - began))
+def main() -> experiments.Recording:
+    table = sweep.run(run, settings(), report=lambda _, done, total: print(f"[{done}/{total}]", flush=True))
+    table = table.explode(["after", "eta", "loss", "sharpness"]).infer_objects()
+    source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, Hessian of {HESSIAN_IMAGES:,}"
+    figure = figures_3b.curvature(table, momentum=MOMENTUM, caption=f"{source} · {experiments.machine()}")
+    return experiments.Recording(table, figure, data=source, seeds=", ".join(map(str, SEEDS)))
 
 
 def settings() -> list[dict]:
@@ -121,21 +118,3 @@ def settings() -> list[dict]:
     kinds.append({"rule": "small", "peak": SMALL_RATE, "warm_up": 0})
     runs = [{**kind, "batch": BATCH, "seed": seed} for kind in kinds for seed in SEEDS]
     return runs + [{**kinds[-1], "batch": batch, "seed": seed} for batch in OTHER_BATCHES for seed in SEEDS]
-
-
-def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
-    """Table and figure."""
-    table = table.explode(["after", "eta", "loss", "sharpness"]).infer_objects()
-    source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, Hessian of {HESSIAN_IMAGES:,}"
-    experiments.write_table(
-        folder / "curvature.csv", table, command="course reproduce curvature", data=source,
-        seeds=", ".join(map(str, SEEDS)), seconds=seconds,
-    )  # fmt: skip
-    draw(table, f"{source} · {experiments.machine()}").savefig(folder / "curvature.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """λ_max by update for each warm-up, beside its edge; and without any edge, by batch size."""
-    from labs.lab3_large_batch.lessons import figures_3b
-
-    return figures_3b.curvature(table, momentum=MOMENTUM, caption=caption)

@@ -8,14 +8,9 @@ three other seeds, which are judged on the test images.
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3b
 
 IMAGES, MOMENTUM = 12_288, 0.9
 SETTINGS = ((4096, 32), (1024, 8))  # batch, epochs; the longer one first, so that no core waits at the end
@@ -25,7 +20,6 @@ TUNING_SEED, SEEDS = 0, (1, 2, 3)
 
 def run(use: str, batch: int, epochs: int, eta: float, seed: int) -> dict:
     """Train once; accuracies as shares of 1."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow import keras
 
     from course_lib.optimizers import schedules
@@ -43,33 +37,9 @@ def run(use: str, batch: int, epochs: int, eta: float, seed: int) -> dict:
     return row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    settings = [{"batch": batch, "epochs": epochs} for batch, epochs in SETTINGS]
-    plan = [{"use": "tuning", **setting, "eta": eta, "seed": TUNING_SEED} for setting in settings for eta in RATES]
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["batch", "epochs"], "eta", "validation").to_dict("records")
-    plan = [{"use": "result", **setting, "seed": seed} for setting in chosen for seed in SEEDS]
-    table = pd.concat([tuning, sweep.run(run, plan, tell=sweep.say)], ignore_index=True)
-    write(folder, table, round(time.monotonic() - began))
-
-
-def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
-    """Table and figure."""
+def main() -> experiments.Recording:
+    tries = [{"batch": batch, "epochs": epochs, "eta": eta} for batch, epochs in SETTINGS for eta in RATES]
+    table = sweep.tune_then_score(run, tries, "eta", "validation", [TUNING_SEED], SEEDS)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last 5,000 for validation"
-    experiments.write_table(
-        folder / "longer.csv",
-        table,
-        command="course reproduce longer",
-        data=source,
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=seconds,
-    )
-    draw(table, f"{source} · {experiments.machine()}").savefig(folder / "longer.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """The rates that were tried, and the test accuracy of each seed with the best one."""
-    from labs.lab3_large_batch.lessons import figures_3b
-
-    return figures_3b.longer(table, caption=caption)
+    figure = figures_3b.longer(table, caption=f"{source} · {experiments.machine()}")
+    return experiments.Recording(table, figure, data=source, seeds=sweep.describe_seeds([TUNING_SEED], SEEDS))

@@ -13,14 +13,10 @@ rate also gets four times the epochs.
 from __future__ import annotations
 
 import math
-import os
-import time
-from pathlib import Path
-
-import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3b
 
 IMAGES, EPOCHS, MOMENTUM = 12_288, 8, 0.9
 BATCHES = (16, 64, 256, 1024, 4096)
@@ -35,7 +31,6 @@ LONGER_EPOCHS = (32,)  # epochs
 
 def run(use: str, rule: str, batch: int, eta: float, warm_up: float, epochs: int, seed: int) -> dict:
     """Train once. In `warm_up` epochs the rate rises in equal increments from η / k, for a batch of k · BASE, to η."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow import keras
 
     from course_lib.optimizers import schedules
@@ -77,35 +72,25 @@ def rules(eta: float) -> list[dict]:
     return [row for row in rows if row["batch"] >= MIN_WARM_UP_BATCH or not row["warm_up"]]
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    tried = [*(("tuned", batch, 0) for batch in BATCHES), ("tuned, warm-up", LARGEST, WARM_UP)]
-    plan = [
-        {"use": "tuning", "rule": rule, "batch": batch, "eta": eta, "warm_up": warm_up, "epochs": EPOCHS}
-        for rule, batch, warm_up in tried
-        for eta in RATES
-    ]
-    tuning = sweep.run(run, [{**row, "seed": TUNING_SEED} for row in plan], tell=sweep.say)
-    chosen = sweep.best(tuning, ["rule", "batch", "warm_up", "epochs"], "eta", "validation").to_dict("records")
+def scored(chosen: list[dict]) -> list[dict]:
+    """What trains with the result seeds: the rules, every batch size with its best rate, the largest for longer."""
     base = next(row["eta"] for row in chosen if row["batch"] == BASE)
     largest = next(row for row in chosen if row["rule"] == "tuned" and row["batch"] == LARGEST)
-    plan = [*rules(base), *chosen, *({**largest, "epochs": epochs} for epochs in LONGER_EPOCHS)]
-    results = sweep.run(run, [{"use": "result", **row, "seed": seed} for row in plan for seed in SEEDS], tell=sweep.say)
-    table = pd.concat([tuning, results], ignore_index=True)
+    return [*rules(base), *chosen, *({**largest, "epochs": epochs} for epochs in LONGER_EPOCHS)]
+
+
+def main() -> experiments.Recording:
+    tuned = [*(("tuned", batch, 0) for batch in BATCHES), ("tuned, warm-up", LARGEST, WARM_UP)]
+    tries = [
+        {"rule": rule, "batch": batch, "eta": eta, "warm_up": warm_up, "epochs": EPOCHS}
+        for rule, batch, warm_up in tuned
+        for eta in RATES
+    ]
+    table = sweep.tune_then_score(run, tries, "eta", "validation", [TUNING_SEED], SEEDS, scored)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last 5,000 for validation"
-    experiments.write_table(
-        folder / "rate_scaling.csv",
+    return experiments.Recording(
         table,
-        command="course reproduce rate_scaling",
+        figures_3b.rules(table, caption=f"{source} · {experiments.machine()}"),
         data=source,
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    draw(table, f"{source} · {experiments.machine()}").savefig(folder / "rate_scaling.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Test accuracy by batch size for each rule, and the rates that the rules give beside the best ones."""
-    from labs.lab3_large_batch.lessons import figures_3b
-
-    return figures_3b.rules(table, caption=caption)

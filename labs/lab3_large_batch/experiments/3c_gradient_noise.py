@@ -13,9 +13,6 @@ rates were set beforehand by single runs that were judged on validation data.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -103,36 +100,28 @@ def variances(statistics: str) -> pd.DataFrame:
     return pd.DataFrame(found).assign(statistics=statistics)
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     measured = sweep.run(lambda statistics: {"table": variances(statistics)}, [{"statistics": s} for s in STATISTICS])
     variance = pd.concat(list(measured["table"])).assign(part="variance")
     print(variance.to_string(index=False), flush=True)
-    plan = [
-        {"regime": regime, "batch": batch, "base": base, "rate": rate, "seed": TUNING_SEED, "use": "tuning"}
+    tries = [
+        {"regime": regime, "batch": batch, "base": base, "rate": rate}
         for regime, (_, large, _) in REGIMES.items()
         for batch, bases in ((SMALL_BATCH, (SMALL_BATCH,)), (large, (large, *NOISE_BASES[regime])))
         for base in bases
         for rate in (RATES if batch == large else [round(SMALL_RATE_FACTOR * rate, 4) for rate in RATES])
     ]
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["regime", "batch", "base"], "rate", "validation accuracy").to_dict("records")
-    plan = [{**setting, "seed": seed, "use": "result"} for setting in chosen for seed in SEEDS]
-    results = sweep.run(run, plan, tell=sweep.say)
-    table = pd.concat([variance, pd.concat([tuning, results]).assign(part="training")])
+    training = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS)
+    table = pd.concat([variance, training.assign(part="training")])
     table = table[["part", *(column for column in table if column != "part")]]
     table = table.astype({"batch": "Int64", "base": "Int64", "seed": "Int64"})
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "gradient_noise.csv",
+    return experiments.Recording(
         table.round(4),
-        command="course reproduce gradient_noise",
+        draw(table, f"{source} · {experiments.machine()}"),
         data=f"{source}, {', '.join(f'{name}: {n:,} images' for name, (n, _, _) in REGIMES.items())}",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    for name, figure in draw(table, f"{source} · {experiments.machine()}").items():
-        figure.savefig(folder / f"{name}.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:

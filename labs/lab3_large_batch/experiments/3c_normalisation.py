@@ -17,9 +17,6 @@ result seeds only.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib import data
@@ -116,8 +113,7 @@ def on_ranks() -> list[dict]:
     return rows
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     plan = [
         {"regime": regime, "batch": batch, "ghost": ghost, "rate": rate, "seed": TUNING_SEED, "use": "tuning"}
         for regime, (_, large, _) in REGIMES.items()
@@ -132,7 +128,7 @@ def main(folder: Path) -> None:
         for decay in DECAYS
         for decayed in ("all", "kernels")
     ]
-    tuning = sweep.run(run, plan + decays, tell=sweep.say)
+    tuning = sweep.run(run, plan + decays, report=sweep.print_row)
     plain = tuning.fillna({"decay": 0.0, "decayed": ""})
     by = ["regime", "batch", "ghost", "decay", "decayed"]
     chosen = sweep.best(plain, by, "rate", "validation accuracy").sort_values("decay", kind="stable").to_dict("records")
@@ -146,7 +142,7 @@ def main(folder: Path) -> None:
         for row in settings
         if "decay" in row
     ]
-    results = sweep.run(run, [{**row, "seed": seed} for row in uses for seed in SEEDS], tell=sweep.say)
+    results = sweep.run(run, [{**row, "seed": seed} for row in uses for seed in SEEDS], report=sweep.print_row)
     by_rank = launch.call(on_ranks, RANKS, env={"HOROVOD_CYCLE_TIME": "0.2"})
     ranks = pd.DataFrame([row for rows in by_rank for row in rows])
     table = pd.concat(
@@ -162,17 +158,13 @@ def main(folder: Path) -> None:
     for column in ("batch", "ghost", "rank"):
         table[column] = table[column].astype("Int64")
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "normalisation.csv",
+    return experiments.Recording(
         table.round(4),
-        command="course reproduce normalisation",
+        draw(table, f"{source} · {experiments.machine()}"),
         data=f"{source}, {', '.join(f'{name}: {n:,} images' for name, (n, _, _) in REGIMES.items())}",
         seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results; "
         f"on ranks {RANK_SEEDS[0]} to {RANK_SEEDS[-1]}",
-        seconds=round(time.monotonic() - began),
     )
-    for name, figure in draw(table, f"{source} · {experiments.machine()}").items():
-        figure.savefig(folder / f"{name}.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:

@@ -7,17 +7,16 @@ on both sides. A ratio is the median over the rounds.
 
 from __future__ import annotations
 
-import os
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
+from labs.lab3_large_batch.lessons import figures_3d
 
 if TYPE_CHECKING:
     from tensorflow import keras
@@ -76,9 +75,7 @@ def updater(optimizer: keras.optimizers.Optimizer) -> Callable[[], None]:
     return update
 
 
-def main(folder: Path) -> None:
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    began = time.monotonic()
+def main() -> experiments.Recording:
     updates = {(name, decay): updater(make(decay)) for decay in (0.0, DECAY) for name, make in makers().items()}
     seconds = {key: [] for key in updates}
     for _ in range(ROUNDS):
@@ -105,21 +102,9 @@ def main(folder: Path) -> None:
     table = pd.DataFrame(rows)
     print(table.to_string(index=False))
     source = "ResNet-50's 161 arrays of parameters, drawn values"
-    experiments.write_table(
-        folder / "optimizer_cost.csv",
+    return experiments.Recording(
         table,
-        command="course reproduce optimizer_cost",
+        figures_3d.cost(table, caption=f"{source} · median of {ROUNDS} rounds · {experiments.machine()}"),
         data=source,
         seeds="0",
-        seconds=round(time.monotonic() - began),
     )
-    draw(table, f"{source} · median of {ROUNDS} rounds · {experiments.machine()}").savefig(
-        folder / "optimizer_cost.png", dpi=150
-    )
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """The time of an update in that of the rival, without and with weight decay."""
-    from labs.lab3_large_batch.lessons import figures_3d
-
-    return figures_3d.cost(table, caption=caption)

@@ -16,16 +16,12 @@ Rules: the large batch gets the rate that was tuned at the small one, times √2
 
 from __future__ import annotations
 
-import os
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pandas as pd
-
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3e
 
 if TYPE_CHECKING:
     from tensorflow import keras
@@ -59,8 +55,6 @@ def optimizer(method: str, rate: Callable[[int], float]) -> keras.optimizers.Opt
 
 def run(use: str, method: str, batch: int, rate: float, seed: int, rule: str = "") -> dict:
     """Train once. A result is judged by the test images, a tuning run never sees them."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
     from course_lib.optimizers import schedules
     from labs.lab3_large_batch.lessons import short_runs
 
@@ -78,40 +72,30 @@ def run(use: str, method: str, batch: int, rate: float, seed: int, rule: str = "
     }
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    large = BATCH_SIZES[-1]
-    methods = [{"method": method, "batch": batch} for batch in BATCH_SIZES for method in METHODS]
-    tuning = sweep.run(
-        run,
-        [{"use": "tuning", **m, "rate": rate, "seed": TUNING_SEED} for m in methods for rate in RATES],
-        tell=sweep.say,
-    )
-    chosen = sweep.best(tuning, by=["method", "batch"], choose="rate", score="validation")
-    settings = [{**row, "rule": ""} for row in chosen.to_dict("records")]
-    small = chosen[chosen["batch"] == BATCH_SIZES[0]].set_index("method")["rate"]
-    for rule, factor in RULES.items():
-        for method in ("SGD", "LARS"):
-            rate = round(small[method] * factor, 4)
-            settings.append({"method": method, "batch": large, "rate": rate, "rule": rule})
-    results = sweep.run(
-        run, [{"use": "result", **setting, "seed": seed} for seed in SEEDS for setting in settings], tell=sweep.say
-    )
-    table = pd.concat([tuning.drop(columns="test").assign(rule=""), results], ignore_index=True)
+def with_rules(chosen: list[dict]) -> list[dict]:
+    """Every method's own best rate; at the large batch also what the rules make of the small one's."""
+    small = {one["method"]: one["rate"] for one in chosen if one["batch"] == BATCH_SIZES[0]}
+    return [{**one, "rule": ""} for one in chosen] + [
+        {"method": method, "batch": BATCH_SIZES[-1], "rate": round(small[method] * factor, 4), "rule": rule}
+        for rule, factor in RULES.items()
+        for method in ("SGD", "LARS")
+    ]
+
+
+def main() -> experiments.Recording:
+    tries = [
+        {"method": method, "batch": batch, "rate": rate}
+        for batch in BATCH_SIZES
+        for method in METHODS
+        for rate in RATES
+    ]
+    table = sweep.tune_then_score(run, tries, "rate", "validation", [TUNING_SEED], SEEDS, with_rules)
+    table = table.fillna({"rule": ""})
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last 5,000 for validation"
-    experiments.write_table(
-        folder / "shoot_out.csv",
+    caption = f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"
+    return experiments.Recording(
         table[["use", "method", "batch", "rule", "rate", "seed", "validation", "test"]],
-        command="course reproduce shoot_out",
+        figures_3e.methods(table, caption=caption),
         data=source,
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "shoot_out.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Test accuracy of the six methods by batch size: a dot for each seed, a line for the mean."""
-    from labs.lab3_large_batch.lessons import figures_3e
-
-    return figures_3e.methods(table.fillna({"rule": ""}), caption=caption)

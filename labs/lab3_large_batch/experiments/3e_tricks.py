@@ -13,14 +13,10 @@ with five other seeds, and only those runs see the test images.
 from __future__ import annotations
 
 import itertools
-import os
-import time
-from pathlib import Path
-
-import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3e
 
 IMAGES, EPOCHS, SMALL, LARGE = 6_400, 8, 64, 1_280
 RATES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)
@@ -42,8 +38,6 @@ def positions() -> list[dict]:
 
 def run(use: str, batch: int, rate: float, seed: int, **on: int) -> dict:
     """Train once. A result is judged by the test images, a tuning run never sees them."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
     from tensorflow import keras
 
     from course_lib import models, optimizers
@@ -78,34 +72,14 @@ def run(use: str, batch: int, rate: float, seed: int, **on: int) -> dict:
     }
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    tuning = sweep.run(
-        run,
-        [{"use": "tuning", **place, "rate": rate, "seed": TUNING_SEED} for place in positions() for rate in RATES],
-        tell=sweep.say,
-    )
-    chosen = sweep.best(tuning, by=["batch", *SWITCHES, *ALONE], choose="rate", score="validation")
-    results = sweep.run(
-        run,
-        [{"use": "result", **row, "seed": seed} for seed in SEEDS for row in chosen.to_dict("records")],
-        tell=sweep.say,
-    )
-    table = pd.concat([tuning.drop(columns="test"), results], ignore_index=True)
+def main() -> experiments.Recording:
+    tries = [{**position, "rate": rate} for position in positions() for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "validation", [TUNING_SEED], SEEDS)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images, last 5,000 for validation"
-    experiments.write_table(
-        folder / "tricks.csv",
+    caption = f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"
+    return experiments.Recording(
         table[["use", "batch", *SWITCHES, *ALONE, "rate", "seed", "validation", "test"]],
-        command="course reproduce tricks",
+        figures_3e.positions(table, SWITCHES, ALONE, LARGE, caption=caption),
         data=source,
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "tricks.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Test accuracy in the eight positions of the switches: a dot for each seed, a line for the mean."""
-    from labs.lab3_large_batch.lessons import figures_3e
-
-    return figures_3e.positions(table, SWITCHES, ALONE, LARGE, caption=caption)

@@ -10,14 +10,11 @@ share of test images that are still recognised.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3f
 
 IMAGES, MOMENTUM = 6_400, 0.9
 EPSILONS = (1, 2, 4, 8, 16)  # of 255
@@ -58,34 +55,15 @@ def run(batch: int, rate: float, epochs: int, seed: int) -> dict:
     }
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    table = sweep.run(run, settings(), tell=sweep.say)
-    write(folder, table, round(time.monotonic() - began))
-
-
-def settings() -> list[dict]:
-    """All runs."""
-    return [
+def main() -> experiments.Recording:
+    plan = [
         {"batch": batch, "rate": rate, "epochs": epochs, "seed": seed}
         for batch, rate, epochs in SETTINGS
         for seed in SEEDS
     ]
-
-
-def write(folder: Path, table: pd.DataFrame, seconds: int) -> None:
-    """Table and figure."""
+    table = sweep.run(run, plan, report=sweep.print_row)
     source = f"{data.load('fashion_mnist').name}, first {IMAGES:,} training images"
-    experiments.write_table(
-        folder / "adversarial.csv", table, command="course reproduce adversarial", data=source,
-        seeds=", ".join(map(str, SEEDS)), seconds=seconds,
-    )  # fmt: skip
     caption = f"{source} · 10,000 test images · {len(SEEDS)} seeds, each a dot · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "adversarial.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Accuracy under attack by clean accuracy, and by ε at equal accuracy."""
-    from labs.lab3_large_batch.lessons import figures_3f
-
-    return figures_3f.adversarial(table, caption=caption)
+    return experiments.Recording(
+        table, figures_3f.adversarial(table, caption=caption), data=source, seeds=", ".join(map(str, SEEDS))
+    )

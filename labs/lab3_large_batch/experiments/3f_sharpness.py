@@ -19,16 +19,13 @@ them take 15 seconds of one core.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab3_large_batch.lessons import figures_3f
 
 if TYPE_CHECKING:
     from tensorflow import keras
@@ -144,82 +141,34 @@ def walks() -> list[dict]:
     return [{**settings, "seed": seed} for settings in plan for seed in SEEDS]
 
 
-def main(folder: Path) -> None:
-    record_sharpness(folder)
-    record_between(folder)
-    record_distance(folder)
-
-
-def record_sharpness(folder: Path) -> None:
-    """Part 1: table and figure."""
-    began = time.monotonic()
+def main() -> experiments.Recording:
     kinds = sorted(TRAINED, key=lambda kind: -kind[1])
     plan = [{"batch": b, "epochs": e, "rate": rate, "seed": s} for b, e in kinds for rate in RATES for s in SEEDS]
-    table = sweep.run(curvature, plan, tell=sweep.say)
-    note = f"Hessian of {HESSIAN_IMAGES:,} images · {len(SEEDS)} seeds, each a dot"
-    write(folder / "sharpness.csv", table, IMAGES, SEEDS, began, draw_sharpness, note)
-
-
-def record_between(folder: Path) -> None:
-    """Part 2: table and figure."""
-    began = time.monotonic()
-    table = sweep.run(between, [{"start": start} for start in STARTS], tell=print_progress)
-    table = table.explode(["to", "alpha", "training loss", "test loss", "test accuracy"]).infer_objects()
-    note = f"{len(STARTS)} starts: lines through the medians, bands from lowest to highest"
-    write(folder / "sharpness_between.csv", table, IMAGES, STARTS, began, draw_between, note)
-
-
-def record_distance(folder: Path) -> None:
-    """Part 3: table and figure."""
-    began = time.monotonic()
-    table = sweep.run(walk, walks(), tell=print_progress).explode(["updates", "distance", "loss"]).infer_objects()
-    note = f"mean of {len(SEEDS)} seeds; dotted: the best straight line from update 24 on"
-    write(folder / "sharpness_distance.csv", table, WALK_IMAGES, SEEDS, began, draw_distance, note)
-
-
-def write(
-    path: Path,
-    table: pd.DataFrame,
-    images: int,
-    seeds: Sequence[int],
-    began: float,
-    draw: Callable[[pd.DataFrame, str], plots.Figure],
-    note: str,
-) -> None:
-    """A part's table, with the seconds that it took, and its figure."""
-    source = f"{data.load('fashion_mnist').name}, first {images:,} training images"
-    experiments.write_table(
-        path,
-        table,
-        command="course reproduce sharpness",
-        data=source,
-        seeds=", ".join(map(str, seeds)),
-        seconds=round(time.monotonic() - began),
+    sharpness = sweep.run(curvature, plan, report=sweep.print_row)
+    lines = sweep.run(between, [{"start": start} for start in STARTS], report=print_progress)
+    lines = lines.explode(["to", "alpha", "training loss", "test loss", "test accuracy"]).infer_objects()
+    distances = sweep.run(walk, walks(), report=print_progress)
+    distances = distances.explode(["updates", "distance", "loss"]).infer_objects()
+    name = data.load("fashion_mnist").name
+    source, walked = (f"{name}, first {images:,} training images" for images in (IMAGES, WALK_IMAGES))
+    notes = {
+        "sharpness": f"{source} · Hessian of {HESSIAN_IMAGES:,} images · {len(SEEDS)} seeds, each a dot",
+        "between": f"{source} · {len(STARTS)} starts: lines through the medians, bands from lowest to highest",
+        "distance": f"{walked} · mean of {len(SEEDS)} seeds; dotted: the best straight line from update 24 on",
+    }
+    captions = {part: f"{note} · {experiments.machine()}" for part, note in notes.items()}
+    return experiments.Recording(
+        {"sharpness": sharpness, "sharpness_between": lines, "sharpness_distance": distances},
+        {
+            "sharpness": figures_3f.sharpness(sharpness, floor=0.78, caption=captions["sharpness"]),
+            "sharpness_between": figures_3f.between(lines, caption=captions["between"]),
+            "sharpness_distance": figures_3f.distance(distances, caption=captions["distance"]),
+        },
+        data=f"{source}; {WALK_IMAGES:,} for the distances",
+        seeds=f"{', '.join(map(str, SEEDS))}; starts of the lines {', '.join(map(str, STARTS))}",
     )
-    draw(table, f"{source} · {note} · {experiments.machine()}").savefig(path.with_suffix(".png"), dpi=150)
 
 
 def print_progress(_: dict, finished: int, total: int) -> None:
     """Progress of runs whose rows are long."""
     print(f"[{finished}/{total}]", flush=True)
-
-
-def draw_sharpness(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """The largest eigenvalue by learning rate, the same times ‖w‖², and test accuracy by eigenvalue."""
-    from labs.lab3_large_batch.lessons import figures_3f
-
-    return figures_3f.sharpness(table, floor=0.78, caption=caption)
-
-
-def draw_between(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Loss and accuracy on the line between two solutions."""
-    from labs.lab3_large_batch.lessons import figures_3f
-
-    return figures_3f.between(table, caption=caption)
-
-
-def draw_distance(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Distance from the start by log t."""
-    from labs.lab3_large_batch.lessons import figures_3f
-
-    return figures_3f.distance(table, caption=caption)

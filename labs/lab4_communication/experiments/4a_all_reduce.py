@@ -6,9 +6,6 @@ those of the ring's formula, by least squares on the relative errors of the medi
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -53,8 +50,7 @@ def rows(what: str, seconds: np.ndarray, link: allreduce.Link, fitted: np.ndarra
     ]
 
 
-def main(folder: Path) -> None:
-    began = time.time()
+def main() -> experiments.Recording:
     table, lines = [], {}
     for ranks, cycle in CASES:
         what = f"{ranks} ranks, cycle {cycle} ms"
@@ -68,13 +64,10 @@ def main(folder: Path) -> None:
     link = allreduce.fit(2, 2 * SIZES, 2 * np.median(seconds, 0))  # half a ring with tensors of twice the size
     lines["bare TCP message"] = (seconds, link.seconds(SIZES))
     table += rows("bare TCP message", seconds, link, link.seconds(SIZES))
-    experiments.write_table(
-        folder / "all_reduce.csv",
+    caption = f"tensors of ones, float32 · {SWEEPS} sweeps · {experiments.machine()}"
+    return experiments.Recording(
         pd.DataFrame(table),
-        command="course reproduce all_reduce",
+        figures_4a.measured(lines, SIZES, caption=caption),
         data="tensors of ones, float32",
         seeds="none: nothing is drawn",
-        seconds=round(time.time() - began),
     )
-    caption = f"tensors of ones, float32 · {SWEEPS} sweeps · {experiments.machine()}"
-    figures_4a.measured(lines, SIZES, caption=caption).savefig(folder / "all_reduce.png", dpi=150)

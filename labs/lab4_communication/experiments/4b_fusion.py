@@ -7,11 +7,6 @@ test it.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib.cost import networks, overlap
 from course_lib.notebook import experiments
 from labs.lab4_communication.lessons import figures_4b, fused_steps
@@ -32,11 +27,6 @@ SETTINGS = {
 }
 
 
-def main(folder: Path) -> None:
-    began = time.time()
-    record(folder, measure(), time.time() - began)
-
-
 def measure() -> dict[str, list[fused_steps.Run]]:
     """The runs of each setting."""
     network = networks.resnet50()
@@ -50,22 +40,15 @@ def measure() -> dict[str, list[fused_steps.Run]]:
     return runs
 
 
-def record(folder: Path, runs: dict[str, list[fused_steps.Run]], seconds: float) -> None:
-    """Fit, predict, write table and figure."""
+def main() -> experiments.Recording:
+    runs = measure()
     machine = fused_steps.fit([runs[name] for name in SETTINGS if SETTINGS[name][2] == "fit"])
     table = fused_steps.compare(machine, runs, {name: used for name, (*_, used) in SETTINGS.items()})
-    experiments.write_table(
-        folder / "fusion.csv",
+    caption = f"ResNet-50's gradients, a timer for an accelerator · 2 ranks · {experiments.machine()}"
+    return experiments.Recording(
         table.round(5).assign(error=(table["predicted"] / table["measured"] - 1).round(3)),
-        command="course reproduce fusion",
+        figures_4b.predictions(table, caption),
         data="the sizes of ResNet-50's 161 gradients (102 MB) and one of 40 MB; 2 ranks, Gloo",
         seeds=f"none: {STEPS} steps for each row, their median and quartiles",
         fitted=machine,
-        seconds=round(seconds),
     )
-    draw(table).savefig(folder / "fusion.png", dpi=150)
-
-
-def draw(table: pd.DataFrame) -> figures_4b.Figure:
-    caption = f"ResNet-50's gradients, a timer for an accelerator · 2 ranks · {experiments.machine()}"
-    return figures_4b.predictions(table, caption)

@@ -10,12 +10,6 @@ Every way tries the same learning rates with the tuning seed, and validation dat
 
 from __future__ import annotations
 
-import os
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
 from course_lib.data.splits import Problem
 from course_lib.notebook import experiments, sweep
@@ -32,7 +26,6 @@ EVERY = 3  # epochs between two looks at the validation loss
 
 def run(way: str, rate: float, seed: int, use: str) -> dict:
     """One training."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from labs.lab5_precision_and_memory.lessons import mixed_lars
 
     problem, row = Problem.fashion(IMAGES), {}
@@ -45,22 +38,13 @@ def run(way: str, rate: float, seed: int, use: str) -> dict:
     return row if use == "tuning" else {**row, "test accuracy": mixed_lars.evaluate(state.model, problem.test)[1]}
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = [{"way": way, "rate": rate, "seed": TUNING_SEED, "use": "tuning"} for way in WAYS for rate in RATES]
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["way"], "rate", "validation accuracy").set_index("way")["rate"].to_dict()
-    plan = [{"way": way, "rate": chosen[way], "seed": seed, "use": "result"} for way in WAYS for seed in SEEDS]
-    table = pd.concat([tuning, sweep.run(run, plan, tell=sweep.say)])
+def main() -> experiments.Recording:
+    tries = [{"way": way, "rate": rate} for way in WAYS for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "mixed_lars.csv",
+    return experiments.Recording(
         table.round(5),
-        command="course reproduce mixed_lars",
+        figures_5a.mixed_lars(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first {IMAGES:,} images; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
-    )
-    figures_5a.mixed_lars(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(
-        folder / "mixed_lars.png", dpi=150
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )

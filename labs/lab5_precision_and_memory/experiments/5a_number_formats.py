@@ -12,9 +12,6 @@ test data.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib import data
@@ -46,32 +43,26 @@ def run(way: str, rate: float, seed: int, use: str, power: float = float("nan"))
     return row if use == "tuning" else {**row, "test accuracy": network.evaluate(state.weights, problem.test)[1]}
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = [{"way": way, "rate": rate, "seed": TUNING_SEED, "use": "tuning"} for rate in RATES for way in WAYS]
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["way"], "rate", "validation accuracy").set_index("way")["rate"].to_dict()
-    results = sweep.run(run, plan_of_results(chosen), tell=sweep.say)
-    table = pd.concat([tuning, results])
+def main() -> experiments.Recording:
+    tries = [{"way": way, "rate": rate} for way in WAYS for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS, with_windows)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "number_formats.csv",
+    return experiments.Recording(
         table.round(5),
-        command="course reproduce number_formats",
+        draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first 12,800 images, 14 x 14 pixels; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    for name, figure in draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").items():
-        figure.savefig(folder / f"{name}.png", dpi=150)
 
 
-def plan_of_results(rates: dict[str, float]) -> list[dict]:
-    """Every way with every seed at its rate; then the static scales."""
-    settings = [{"way": way, "rate": rates[way], "use": "result"} for way in WAYS]
-    for way in ("float16", "fp8 gradients"):
-        settings += [{"way": way, "rate": rates[way], "use": "window", "power": power} for power in POWERS]
-    return [{**setting, "seed": seed} for seed in SEEDS for setting in settings]
+def with_windows(chosen: list[dict]) -> list[dict]:
+    """Every way at its rate; then two of them with static scales."""
+    return chosen + [
+        {**one, "use": "window", "power": power}
+        for one in chosen
+        if one["way"] in ("float16", "fp8 gradients")
+        for power in POWERS
+    ]
 
 
 def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:

@@ -13,14 +13,10 @@ rounded. *one change*: two settings more in four bits, so that each differs from
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
-import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
 from labs.lab5_precision_and_memory.lessons import figures_5b
 
 IMAGES = 12_800
@@ -73,32 +69,18 @@ def run(
     return {**row, "test accuracy": training.accuracy(problem.test)} if use == "result" else row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = [
-        {"part": "tuning", "use": "tuning", "regime": regime, "rate": rate, "seed": seed}
-        for regime in REGIMES
-        for rate in RATES
-        for seed in TUNING_SEEDS
-    ]
-    tuning = sweep.run(without_part, plan, tell=sweep.say)
-    rates = sweep.best(tuning, ["regime"], "rate", "validation accuracy").set_index("regime")["rate"]
-    results = sweep.run(without_part, plan_of_results(rates.to_dict()), tell=sweep.say)
-    table = pd.concat([tuning, results])
+def main() -> experiments.Recording:
+    tries = [{"part": "tuning", "regime": regime, "rate": rate} for regime in REGIMES for rate in RATES]
+    table = sweep.tune_then_score(without_part, tries, "rate", "validation accuracy", TUNING_SEEDS, SEEDS, with_formats)
     for column in ("exponent", "mantissa"):
         table[column] = table[column].astype("Int64")
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "gradient_bits.csv",
+    return experiments.Recording(
         table.round(4),
-        command="course reproduce gradient_bits",
+        figures_5b.bits_map(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first {IMAGES:,} images, 14 x 14 pixels; 5,000 for validation, 10,000 for the test",
         seeds=f"{TUNING_SEEDS[0]} to {TUNING_SEEDS[-1]} to choose the learning rate, in float32; "
         f"{SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
-    )
-    draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(
-        folder / "gradient_bits.png", dpi=150
     )
 
 
@@ -106,30 +88,18 @@ def without_part(part: str, **settings: object) -> dict:
     return run(**settings)
 
 
-def plan_of_results(rates: dict[str, float]) -> list[dict]:
-    """All runs but those of the tuning. Where a row says nothing of a setting, it is that of `run`."""
-    settings = [{"part": "float32", "regime": regime} for regime in REGIMES]
-    for regime in REGIMES:
+def with_formats(chosen: list[dict]) -> list[dict]:
+    """What runs with the result seeds. Where a row says nothing of a setting, it is that of `run`."""
+    settings = [{**regime, "part": "float32"} for regime in chosen]
+    for regime in chosen:
         settings += [
-            {"part": "map", "regime": regime, **_form(form), "scale": scale, "way": way}
-            for form in FORMS
-            for scale, way in METHODS
+            {**regime, "part": part, **_form(form), "scale": scale, "way": way}
+            for part, forms, methods in (("map", FORMS, METHODS), ("one change", [FOUR_BITS], ONE_CHANGE))
+            for form in forms
+            for scale, way in methods
         ]
-        settings += [
-            {"part": "one change", "regime": regime, **_form(FOUR_BITS), "scale": scale, "way": way}
-            for scale, way in ONE_CHANGE
-        ]
-    return [
-        {**setting, "rate": rates[setting["regime"]], "seed": seed, "use": "result"}
-        for setting in settings
-        for seed in SEEDS
-    ]
+    return settings
 
 
 def _form(form: tuple) -> dict[str, int]:
     return {"exponent": form[0], "mantissa": form[1]}
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """The map."""
-    return figures_5b.bits_map(table, caption)

@@ -9,9 +9,6 @@ and what the host's network card has sent, headers and Horovod's own messages in
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -65,24 +62,21 @@ def rows_of(link: str, limit: str | None, by_rank: list) -> list[dict]:
     return rows
 
 
-def main(folder: Path) -> None:
-    began, rows = time.time(), []
+def main() -> experiments.Recording:
+    rows = []
     for link, by_rank in between_hosts.measured(on_each_rank, LIMITS, timeout=300):
         rows += rows_of(link, LIMITS[link], by_rank)
         print(pd.DataFrame(rows[-len(FORMS) :]).to_string(index=False), flush=True)
     table = pd.DataFrame(rows)
     numbers = sum((inputs + 1) * outputs for inputs, outputs in zip(WIDTHS, WIDTHS[1:]))
-    experiments.write_table(
-        folder / "slow_link.csv",
+    caption = f"{numbers:,} weights, {BATCH} drawn images a rank · 2 ranks, one thread each · {experiments.machine()}"
+    return experiments.Recording(
         table,
-        command="course reproduce slow_link",
+        draw(table, caption),
         data=f"drawn images, {BATCH} on each rank; a network with {numbers:,} weights",
         seeds="0 for the weights, the rank's number for the images",
         hosts="two network namespaces of one machine; they share its processors",
-        seconds=round(time.time() - began),
     )
-    caption = f"{numbers:,} weights, {BATCH} drawn images a rank · 2 ranks, one thread each · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "slow_link.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Figure:

@@ -22,16 +22,24 @@ import pandas as pd
 from course_lib.cost import memory
 from course_lib.notebook import experiments
 from course_lib.system.paths import ROOT
+from labs.lab5_precision_and_memory.lessons import figures_5c
 
 WIDTH, BATCH, SIDE, CLASSES = 4, 16, 32, 10
 RUNS = {16: 3, 28: 3, 40: 5}  # depth → runs of each way
 STEPS = 6  # that are timed
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     table = pd.DataFrame([row for depth in RUNS for row in of_depth(depth)])
-    record(folder, table, time.monotonic() - began)
+    caption = f"Wide ResNet, width {WIDTH}, batch {BATCH} · {experiments.machine()}"
+    return experiments.Recording(
+        table,
+        figures_5c.recompute(table, counted(), caption=caption),
+        data=f"drawn images {SIDE} × {SIDE}, batch {BATCH}; the time and memory of a step don't depend on them",
+        seeds="0 for weights and images of every run",
+        settings=f"Wide ResNet of width {WIDTH}, SGD, tf.function, float32; megabytes: peak beyond a step with one "
+        f"image; processor seconds: median of {STEPS} steps",
+    )
 
 
 def of_depth(depth: int) -> list[dict[str, Any]]:
@@ -42,24 +50,6 @@ def of_depth(depth: int) -> list[dict[str, Any]]:
             rows.append({"depth": depth, "recompute": recompute, "run": run, **measure(depth, recompute)})
             print(rows[-1], flush=True)
     return rows
-
-
-def record(folder: Path, table: pd.DataFrame, seconds: float) -> None:
-    """Write the table and its figure; `seconds` is what the runs took in all."""
-    experiments.write_table(
-        folder / "recompute.csv",
-        table,
-        command="course reproduce recompute",
-        data=f"drawn images {SIDE} × {SIDE}, batch {BATCH}; the time and memory of a step don't depend on them",
-        settings=f"Wide ResNet of width {WIDTH}, SGD, tf.function, float32; megabytes: peak beyond a step with one "
-        f"image; processor seconds: median of {STEPS} steps",
-        seeds="0 for weights and images of every run",
-        seconds=round(seconds),
-    )
-    from labs.lab5_precision_and_memory.lessons import figures_5c
-
-    caption = f"Wide ResNet, width {WIDTH}, batch {BATCH} · {experiments.machine()}"
-    figures_5c.recompute(table, counted(), caption=caption).savefig(folder / "recompute.png", dpi=150)
 
 
 def counted() -> pd.DataFrame:

@@ -12,9 +12,6 @@ choose. The first half is the same for all, with a rate that was not tuned. Only
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -45,38 +42,31 @@ def run(way: str, density: float, rate: float, seed: int, use: str) -> dict:
     return {**row, "test accuracy": network.accuracy(problem.test)} if use == "result" else row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = [
-        {"way": way, "density": 1.0 if way == "dense" else TUNING_DENSITY, "rate": rate, "seed": TUNING_SEED}
+def main() -> experiments.Recording:
+    tries = [
+        {"way": way, "density": 1.0 if way == "dense" else TUNING_DENSITY, "rate": rate}
         for way in ("dense", *WAYS)
         for rate in RATES
     ]
-    tuning = sweep.run(run, [{**setting, "use": "tuning"} for setting in plan], tell=sweep.say)
-    rates = sweep.best(tuning, ["way"], "rate", "validation accuracy").set_index("way")["rate"]
-    results = sweep.run(run, plan_of_results(rates.to_dict()), tell=sweep.say)
-    table = pd.concat([tuning, results])
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS, at_all_densities)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "pruning.csv",
+    return experiments.Recording(
         table.round(4),
-        command="course reproduce pruning",
+        draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first 6,400 images; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    for name, figure in draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").items():
-        figure.savefig(folder / f"{name}.png", dpi=150)
 
 
-def plan_of_results(rates: dict[str, float]) -> list[dict]:
-    """Every way at every density with every seed; `random` only where it was tuned."""
+def at_all_densities(chosen: list[dict]) -> list[dict]:
+    """Every way at every density; `random` only where it was tuned."""
+    rates = {one["way"]: one["rate"] for one in chosen}
     settings = [{"way": "dense", "density": 1.0, "rate": rates["dense"]}]
     for density in DENSITIES:
         settings.append({"way": "not retrained", "density": density, "rate": 0.0})
         ways = WAYS if density == TUNING_DENSITY else [way for way in WAYS if way != "random"]
         settings += [{"way": way, "density": density, "rate": rates[way]} for way in ways]
-    return [{**setting, "seed": seed, "use": "result"} for seed in SEEDS for setting in settings]
+    return settings
 
 
 def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:

@@ -10,13 +10,8 @@ choose. Only the result seeds use test data.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
 from labs.lab5_precision_and_memory.lessons import figures_5d
 
 NONZEROS = 5_888
@@ -42,31 +37,13 @@ def run(network: str, rate: float, seed: int, use: str) -> dict:
     return {**row, "test accuracy": lstm.accuracy(problem.test)} if use == "result" else row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = [
-        {"network": network, "rate": rate, "seed": TUNING_SEED, "use": "tuning"}
-        for rate in RATES
-        for network in SETTINGS
-    ]
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["network"], "rate", "validation accuracy").to_dict("records")
-    results = sweep.run(
-        run, [{**setting, "seed": seed, "use": "result"} for seed in SEEDS for setting in chosen], tell=sweep.say
-    )
-    table = pd.concat([tuning, results])
+def main() -> experiments.Recording:
+    tries = [{"network": network, "rate": rate} for network in SETTINGS for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "recurrent.csv",
+    return experiments.Recording(
         table.round(4),
-        command="course reproduce recurrent",
+        figures_5d.recurrent(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first 6,400 images, 14 x 14 pixels; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
     )
-    draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "recurrent.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """The four networks."""
-    return figures_5d.recurrent(table, caption)

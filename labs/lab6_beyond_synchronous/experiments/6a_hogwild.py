@@ -10,13 +10,10 @@ Each repeat draws the problem anew. The three ways of a repeat follow one anothe
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
 from labs.lab6_beyond_synchronous.lessons import figures_6a, hogwild, ratings
 
 PROBLEMS = {  # what draws it, its settings, epochs
@@ -28,8 +25,7 @@ VALUES = (10, 30, 100, 300, 1_000)
 REPEATS = (1, 2, 3, 4, 5, 6, 7)
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     rows = []
     for repeat in REPEATS:
         for name, (draw, settings, epochs) in PROBLEMS.items():
@@ -45,16 +41,11 @@ def main(folder: Path) -> None:
             rows.append({"part": "overlap", "way": "lock-free", "repeat": repeat, **about})
             rows[-1] |= run(problem, "lock-free", draw, settings, 1)
     table = pd.DataFrame(rows)
-    experiments.write_table(
-        folder / "hogwild.csv",
+    return experiments.Recording(
         table.round({"updates per second": 0, "lost": 7, "loss": 5, "common": 5}),
-        command="course reproduce hogwild",
+        figures_6a.hogwild(table, f"drawn problems · {len(REPEATS)} repeats · {experiments.machine()}"),
         data="drawn: see labs/lab6_beyond_synchronous/lessons/ratings.py",
         seeds=f"{REPEATS[0]} to {REPEATS[-1]}",
-        seconds=round(time.monotonic() - began),
-    )
-    picture(table, f"drawn problems · {len(REPEATS)} repeats · {experiments.machine()}").savefig(
-        folder / "hogwild.png", dpi=150
     )
 
 
@@ -70,8 +61,3 @@ def common(problem: ratings.Sparse) -> float:
     """How many weights two random examples both touch, on average."""
     touched = np.bincount(problem.features.ravel(), minlength=problem.size)
     return float(((touched / problem.examples) ** 2).sum())
-
-
-def picture(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Updates a second by problem and way, and what is lost by overlap."""
-    return figures_6a.hogwild(table, caption)

@@ -11,13 +11,10 @@ Only the result seeds use test data.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
 from labs.lab6_beyond_synchronous.lessons import figures_6a
 
 WORKERS = (1, 2, 4, 8, 16)
@@ -37,8 +34,7 @@ def run(workers: int, momentum: float, rate: float, seed: int, use: str) -> dict
     return {**row, "test loss": small_network.loss(weights, problem.test)} if use == "result" else row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     plan = [
         {"workers": workers, "momentum": momentum, "rate": rate, "seed": seed, "use": "tuning"}
         for workers in WORKERS
@@ -46,26 +42,19 @@ def main(folder: Path) -> None:
         for rate in RATES
         for seed in TUNING_SEEDS
     ]
-    tuning = sweep.run(run, plan, tell=sweep.say)
+    tuning = sweep.run(run, plan, report=sweep.print_row)
     scores = tuning.assign(score=-tuning["validation loss"])
     chosen = sweep.best(scores, ["workers", "momentum"], "rate", "score").to_dict("records")
     results = sweep.run(
-        run, [{**setting, "seed": seed, "use": "result"} for seed in SEEDS for setting in chosen], tell=sweep.say
+        run,
+        [{**setting, "seed": seed, "use": "result"} for seed in SEEDS for setting in chosen],
+        report=sweep.print_row,
     )
     table = pd.concat([tuning, results])
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "implicit_momentum.csv",
+    return experiments.Recording(
         table.round(4),
-        command="course reproduce implicit_momentum",
+        figures_6a.momenta(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first 20,000 images, 14 x 14 pixels; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEEDS[0]} and {TUNING_SEEDS[1]} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds(TUNING_SEEDS, SEEDS),
     )
-    figure = draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}")
-    figure.savefig(folder / "implicit_momentum.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Test loss by momentum, and the best momentum beside the theory's."""
-    return figures_6a.momenta(table, caption)

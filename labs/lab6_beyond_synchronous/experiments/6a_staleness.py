@@ -16,13 +16,8 @@ choose. Only the result seeds use test data.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
 from labs.lab6_beyond_synchronous.lessons import figures_6a
 
 WORKERS = (1, 2, 4, 8, 16, 32, 64, 128)
@@ -57,36 +52,21 @@ def run(way: str, workers: int, momentum: float, rate: float, seed: int, use: st
     return {**row, "test accuracy": accuracy(weights, problem.test)} if use == "result" else row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    tuning = sweep.run(run, plan_of_tuning(), tell=sweep.say)
-    chosen = sweep.best(tuning, ["way", "workers", "momentum"], "rate", "validation accuracy").to_dict("records")
-    results = sweep.run(
-        run, [{**setting, "seed": seed, "use": "result"} for seed in SEEDS for setting in chosen], tell=sweep.say
-    )
-    table = pd.concat([tuning, results])
+def main() -> experiments.Recording:
+    table = sweep.tune_then_score(run, tries(), "rate", "validation accuracy", TUNING_SEEDS, SEEDS)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "staleness.csv",
+    return experiments.Recording(
         table.round(4),
-        command="course reproduce staleness",
+        figures_6a.staleness(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first 20,000 images, 14 x 14 pixels; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEEDS[0]} and {TUNING_SEEDS[1]} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
+        seeds=sweep.describe_seeds(TUNING_SEEDS, SEEDS),
     )
-    draw(table, f"{source} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(folder / "staleness.png", dpi=150)
 
 
-def plan_of_tuning() -> list[dict]:
+def tries() -> list[dict]:
     """Every setting with as many rates."""
     return [
-        {"way": way, "workers": workers, "momentum": momentum, "rate": rate, "seed": seed, "use": "tuning"}
+        {"way": way, "workers": workers, "momentum": momentum, "rate": RATES[way] * 2**power}
         for way, workers, momentum in SETTINGS
-        for rate in [RATES[way] * 2**power for power in range(7)]
-        for seed in TUNING_SEEDS
+        for power in range(7)
     ]
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Test accuracy by workers."""
-    return figures_6a.staleness(table, caption)

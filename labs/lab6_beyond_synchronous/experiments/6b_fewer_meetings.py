@@ -14,9 +14,6 @@ after the last update counts. A run ends when it has reached the target, or afte
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib.notebook import experiments, plots, sweep
@@ -67,34 +64,19 @@ def run(
     return {**told, "score": score}
 
 
-def main(folder: Path) -> None:
+def main() -> experiments.Recording:
     from labs.lab6_beyond_synchronous.lessons import small_network
 
-    began, plan = time.monotonic(), settings()
-    tries = [
-        {**one, "rate": rate, "seed": seed, "use": "tuning"} for one in plan for rate in RATES for seed in TUNING_SEEDS
-    ]
-    tuning = sweep.run(run, tries, tell=sweep.say)
-    chosen = sweep.best(tuning, figures_6b.BY, "rate", "score").to_dict("records")
-    results = sweep.run(run, plan_of_results(chosen), tell=sweep.say)
-    source, table = small_network.fashion().name, pd.concat([tuning, results]).round(4)
-    experiments.write_table(
-        folder / "fewer_meetings.csv",
+    tries = [{**one, "rate": rate} for one in settings() for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "score", TUNING_SEEDS, SEEDS).round(4)
+    source = small_network.fashion().name
+    return experiments.Recording(
         table,
-        command="course reproduce fewer_meetings",
+        draw(table, f"{source} · emulated ranks, {len(SEEDS)} seeds"),
         data=f"{source}, first {small_network.IMAGES:,} images of 14 × 14 pixels",
-        seeds=f"{TUNING_SEEDS[0]} and {TUNING_SEEDS[1]} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
+        seeds=sweep.describe_seeds(TUNING_SEEDS, SEEDS),
         ranks=f"emulated, {local_sgd.BATCH} images each",
-        seconds=round(time.monotonic() - began),
     )
-    caption = f"{source} · emulated ranks, {len(SEEDS)} seeds"
-    for name, figure in draw(table, caption).items():
-        figure.savefig(folder / f"{name}.png", dpi=150)
-
-
-def plan_of_results(chosen: list[dict]) -> list[dict]:
-    """Every setting with its own rate and every seed."""
-    return [{**setting, "seed": seed, "use": "result"} for setting in chosen for seed in SEEDS]
 
 
 def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:

@@ -8,9 +8,6 @@ bucket holds 32 kB, and a meeting sends 27 kB: after a pause it may pass at once
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -42,23 +39,20 @@ def rows_of(link: str, blocks: list[dict]) -> list[dict]:
     return rows
 
 
-def main(folder: Path) -> None:
-    began, rows = time.time(), []
+def main() -> experiments.Recording:
+    rows = []
     for link, (first, _) in between_hosts.measured(on_each_rank, LIMITS, timeout=100):
         rows += rows_of(link, first)
         print(pd.DataFrame(rows[-len(PERIODS) :]).to_string(index=False), flush=True)
     table = pd.DataFrame(rows)
-    experiments.write_table(
-        folder / "meetings_wire.csv",
+    caption = f"{small_network.SIZE:,} weights · 2 ranks, one thread each · {experiments.machine()}"
+    return experiments.Recording(
         table,
-        command="course reproduce meetings_wire",
+        draw(table, caption),
         data=f"16 images on each rank; a network with {small_network.SIZE:,} weights",
         seeds="0 for the weights",
         hosts="two network namespaces of one machine; they share its processors",
-        seconds=round(time.time() - began),
     )
-    caption = f"{small_network.SIZE:,} weights · 2 ranks, one thread each · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "meetings_wire.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Figure:

@@ -13,12 +13,7 @@ result seeds use test data. Bytes are what a rank hands over in an update, avera
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
 from labs.lab6_beyond_synchronous.lessons import figures_6c
 
 RATIOS = (0.1, 0.01, 0.001)
@@ -55,37 +50,20 @@ def run(way: str, amount: float, rate: float, seed: int, use: str) -> dict:
     return {**row, "test accuracy": done.accuracy(done.problem.test)} if use == "result" else row
 
 
-def main(folder: Path) -> None:
+def main() -> experiments.Recording:
     from labs.lab6_beyond_synchronous.lessons import dense_training
 
-    began, plan = time.monotonic(), settings()
-    tries = [{**setting, "rate": rate, "seed": TUNING_SEED, "use": "tuning"} for setting in plan for rate in RATES]
-    tuning = sweep.run(run, tries, tell=sweep.say)
-    chosen = sweep.best(tuning, ["way", "amount"], "rate", "validation accuracy").to_dict("records")
-    results = sweep.run(run, plan_of_results(chosen), tell=sweep.say)
+    tries = [{**setting, "rate": rate} for setting in settings() for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS)
     source = dense_training.fashion().name
-    experiments.write_table(
-        folder / "send_less.csv",
-        pd.concat([tuning, results]).round(4),
-        command="course reproduce send_less",
-        data=f"{source}, first {dense_training.small_network.IMAGES:,} images of 14 × 14 pixels",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        ranks=f"{dense_training.RANKS} emulated, {dense_training.BATCH} images each",
-        seconds=round(time.monotonic() - began),
-    )
     caption = f"{source} · 2 emulated ranks, {dense_training.UPDATES} updates, {len(SEEDS)} seeds"
-    for name, figure in draw(pd.concat([tuning, results]), caption).items():
-        figure.savefig(folder / f"{name}.png", dpi=150)
-
-
-def plan_of_results(chosen: list[dict]) -> list[dict]:
-    """Every setting with its own rate and every seed."""
-    return [{**setting, "seed": seed, "use": "result"} for setting in chosen for seed in SEEDS]
-
-
-def draw(table: pd.DataFrame, caption: str) -> dict[str, plots.Figure]:
-    """Accuracy by the bytes of an update; and the ladder from no memory to deep gradient compression."""
-    return {
-        "send_less": figures_6c.by_bytes(table, caption=caption),
-        "send_less_ladder": figures_6c.ladder(table, caption=caption),
-    }
+    return experiments.Recording(
+        table.round(4),
+        {
+            "send_less": figures_6c.by_bytes(table, caption=caption),
+            "send_less_ladder": figures_6c.ladder(table, caption=caption),
+        },
+        data=f"{source}, first {dense_training.small_network.IMAGES:,} images of 14 × 14 pixels",
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
+        ranks=f"{dense_training.RANKS} emulated, {dense_training.BATCH} images each",
+    )

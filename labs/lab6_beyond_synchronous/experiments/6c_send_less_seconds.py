@@ -9,9 +9,6 @@ share of it that a ring sends, and what the host's network card has sent, header
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -62,25 +59,22 @@ def rows_of(link: str, by_rank: list) -> list[dict]:
     return rows
 
 
-def main(folder: Path) -> None:
-    began, rows = time.time(), []
+def main() -> experiments.Recording:
+    rows = []
     for link, by_rank in between_hosts.measured(on_each_rank, LIMITS, timeout=200):
         rows += rows_of(link, by_rank)
         print(pd.DataFrame(rows[-len(horovod_wire.WAYS) :]).to_string(index=False), flush=True)
     table = pd.DataFrame(rows)
     widths, batch = horovod_wire.WIDTHS, horovod_wire.BATCH
     numbers = sum((inputs + 1) * outputs for inputs, outputs in zip(widths, widths[1:]))
-    experiments.write_table(
-        folder / "send_less_seconds.csv",
+    caption = f"{numbers:,} weights, {batch} drawn images a rank · 2 ranks, one thread each · {experiments.machine()}"
+    return experiments.Recording(
         table,
-        command="course reproduce send_less_seconds",
+        draw(table, caption),
         data=f"drawn images, {batch} on each rank; a network with {numbers:,} weights",
         seeds="0 for the weights, the rank's number for the images",
         hosts="two network namespaces of one machine; they share its processors",
-        seconds=round(time.time() - began),
     )
-    caption = f"{numbers:,} weights, {batch} drawn images a rank · 2 ranks, one thread each · {experiments.machine()}"
-    draw(table, caption).savefig(folder / "send_less_seconds.png", dpi=150)
 
 
 def draw(table: pd.DataFrame, caption: str) -> plots.Figure:

@@ -9,11 +9,6 @@ test data.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
 from course_lib.notebook import experiments, sweep
 from labs.lab7_splitting_the_model.lessons import figures_7a
@@ -33,27 +28,14 @@ def run(setting: str, rate: float, seed: int, use: str) -> dict:
     return {**row, "test accuracy": network.accuracy(*balanced_gate.fashion()["test"])} if use == "result" else row
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    plan = [
-        {"setting": setting, "rate": rate, "seed": TUNING_SEED, "use": "tuning"}
-        for rate in RATES
-        for setting in SETTINGS
-    ]
-    tuning = sweep.run(run, plan, tell=sweep.say)
-    chosen = sweep.best(tuning, ["setting"], "rate", "validation accuracy").to_dict("records")
-    results = sweep.run(
-        run, [{**setting, "seed": seed, "use": "result"} for seed in SEEDS for setting in chosen], tell=sweep.say
-    )
-    table = pd.concat([tuning, results])
+def main() -> experiments.Recording:
+    tries = [{"setting": setting, "rate": rate} for setting in SETTINGS for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", [TUNING_SEED], SEEDS)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "experts.csv",
-        table.round(4),
-        command="course reproduce experts",
-        data=f"{source}, first 25,600 images, 14 x 14 pixels; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
-    )
     caption = f"{source}, 25,600 images · {len(SEEDS)} seeds · {experiments.machine()}"
-    figures_7a.balance(table, caption).savefig(folder / "experts.png", dpi=150)
+    return experiments.Recording(
+        table.round(4),
+        figures_7a.balance(table, caption),
+        data=f"{source}, first 25,600 images, 14 x 14 pixels; 5,000 for validation, 10,000 for the test",
+        seeds=sweep.describe_seeds([TUNING_SEED], SEEDS),
+    )

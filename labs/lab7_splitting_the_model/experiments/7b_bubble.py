@@ -11,9 +11,6 @@ of a message of `micro` numbers by a socket and by Horovod's all-to-all: a messa
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import numpy as np
 import pandas as pd
 
@@ -74,19 +71,15 @@ def rows(zero: dict, one: dict) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     whole = data.load("fashion_mnist")
     images = (whole.x_train[:BATCH].reshape(BATCH, -1) / 255).astype(np.float32)
     layers, batch = pipeline.first_layers(SIZES, 1), (images, whole.y_train[:BATCH])
     table = rows(*launch.call(lambda: on_each_rank(layers, batch), 2, env=launch.ONE_THREAD))
-    experiments.write_table(
-        folder / "bubble.csv",
+    caption = f"{whole.name}, batch {BATCH:,} · 2 ranks with one thread each · {experiments.machine()}"
+    return experiments.Recording(
         table.round(6),
-        command="course reproduce bubble",
+        figures_7b.bubbles(table, caption),
         data=f"{whole.name}, {BATCH:,} images",
         seeds="1",
-        seconds=round(time.monotonic() - began),
     )
-    caption = f"{whole.name}, batch {BATCH:,} · 2 ranks with one thread each · {experiments.machine()}"
-    figures_7b.bubbles(table, caption).savefig(folder / "bubble.png", dpi=150)

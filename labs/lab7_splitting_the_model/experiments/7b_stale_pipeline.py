@@ -19,16 +19,12 @@ guessing.
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
-import pandas as pd
-
 from course_lib import data
 from course_lib.notebook import experiments, sweep
 from labs.lab7_splitting_the_model.lessons import figures_7b
 
-WAYS = [("flush", 1), *[(way, stages) for way in ("current", "stashed") for stages in (2, 4, 8)], ("longer", 8)]
+FLOWING = ("current", "stashed")
+WAYS = [("flush", 1), *[(way, stages) for way in FLOWING for stages in (2, 4, 8)], ("longer", 8)]
 LONGER = 8  # epochs
 RATES = tuple(0.003125 * 2**power for power in range(8))
 TUNING_SEEDS, SEEDS = (101, 102), (1, 2, 3, 4, 5)
@@ -53,42 +49,26 @@ def run(way: str, stages: int, rate: float, seed: int, use: str) -> dict:
     return {"test accuracy": stale_pipeline.accuracy(found, problem.test)}
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
-    tuning = sweep.run(
-        run,
-        [
-            {"way": way, "stages": stages, "rate": rate, "seed": seed, "use": "tuning"}
-            for way, stages in WAYS
-            for rate in RATES
-            for seed in TUNING_SEEDS
-        ],
-        tell=sweep.say,
-    )
-    best = sweep.best(tuning, ["way", "stages"], "rate", "validation accuracy")
-    rates = {(way, stages): rate for way, stages, rate in best.itertuples(index=False)}
-    results = sweep.run(run, plan_of_results(rates), tell=sweep.say)
-    table = pd.concat([tuning, results])
+def main() -> experiments.Recording:
+    tries = [{"way": way, "stages": stages, "rate": rate} for way, stages in WAYS for rate in RATES]
+    table = sweep.tune_then_score(run, tries, "rate", "validation accuracy", TUNING_SEEDS, SEEDS, with_other_rates)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "stale_pipeline.csv",
-        table.round(4),
-        command="course reproduce stale_pipeline",
-        data=f"{source}, first 12,800 images as 14 × 14; 5,000 for validation, 10,000 for the test",
-        seeds=f"{TUNING_SEEDS[0]} and {TUNING_SEEDS[-1]} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
-    )
     caption = f"{source}, 12,800 images · batch 16, SGD, 3 epochs unless told · {experiments.machine()}"
-    figures_7b.stale(table, caption).savefig(folder / "stale_pipeline.png", dpi=150)
+    return experiments.Recording(
+        table.round(4),
+        figures_7b.stale(table, caption),
+        data=f"{source}, first 12,800 images as 14 × 14; 5,000 for validation, 10,000 for the test",
+        seeds=sweep.describe_seeds(TUNING_SEEDS, SEEDS),
+    )
 
 
-def plan_of_results(rates: dict[tuple[str, int], float]) -> list[dict]:
-    """Every way with its own rate, some again with another, with every result seed."""
-    plan = [("result", way, stages, rate) for (way, stages), rate in rates.items()]
-    plan += [("same rate", way, stages, rates["flush", 1]) for way, stages in rates if way in ("current", "stashed")]
-    plan += [("half rate", "longer", 8, rates["longer", 8] / 2), ("tied rate", "current", 8, 2 * rates["current", 8])]
+def with_other_rates(chosen: list[dict]) -> list[dict]:
+    """Every way with its own rate, some again with another."""
+    rates = {(one["way"], one["stages"]): one["rate"] for one in chosen}
+    flush = [{**one, "use": "same rate", "rate": rates["flush", 1]} for one in chosen if one["way"] in FLOWING]
     return [
-        {"way": way, "stages": stages, "rate": rate, "seed": seed, "use": use}
-        for use, way, stages, rate in plan
-        for seed in SEEDS
+        *chosen,
+        *flush,
+        {"use": "half rate", "way": "longer", "stages": 8, "rate": rates["longer", 8] / 2},
+        {"use": "tied rate", "way": "current", "stages": 8, "rate": 2 * rates["current", 8]},
     ]

@@ -9,35 +9,21 @@ kernels of three generations of processors, with registers of 128, 256 and 512 b
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
 from labs.lab7_splitting_the_model.lessons import figures_7c, machine
 
 SIZE, TURNS = 1_056, 5
 BLOCKS = [(-1, SIZE), (0, SIZE), *((rows, depth) for depth in (256, SIZE) for rows in (1, 2, 4, 8))]
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     table = pd.concat([machine.race(SIZE, BLOCKS).assign(turn=turn) for turn in range(TURNS)])
     table["gigaflops"] = table.pop("gigaflops")  # last
-    experiments.write_table(
-        folder / "blocked_product.csv",
+    return experiments.Recording(
         table.round(3),
-        command="course reproduce blocked_product",
+        figures_7c.products(table, f"{SIZE:,} × {SIZE:,}, one core, {TURNS} runs · {experiments.machine()}"),
         data="none",
         seeds="none",
-        seconds=round(time.monotonic() - began),
     )
-    draw(table, f"{SIZE:,} × {SIZE:,}, one core, {TURNS} runs · {experiments.machine()}").savefig(
-        folder / "blocked_product.png", dpi=150
-    )
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Blocks, and lanes."""
-    return figures_7c.products(table, caption)

@@ -7,12 +7,9 @@ them blocks of 4 examples and 4 outputs. Accesses are counted by simulating two 
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
 from labs.lab7_splitting_the_model.lessons import energy, figures_7c
 
 WIDTH = 128
@@ -20,8 +17,7 @@ BATCHES = (1, 2, 4, 8, 16, 32, 64)
 ORDERS = {"row by row": energy.ROW_BY_ROW, "blocked": energy.BLOCKED}
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     table = pd.DataFrame(
         [
             {"order": name, "batch": batch, **energy.per_multiply_add(batch, WIDTH, WIDTH, order)}
@@ -29,17 +25,9 @@ def main(folder: Path) -> None:
             for batch in BATCHES
         ]
     )
-    experiments.write_table(
-        folder / "layer_energy.csv",
+    return experiments.Recording(
         table.round(3),
-        command="course reproduce layer_energy",
+        figures_7c.energy(table, f"{WIDTH} inputs, {WIDTH} outputs, 64 bits · counted"),
         data="none: counted accesses",
         seeds="none",
-        seconds=round(time.monotonic() - began),
     )
-    draw(table, f"{WIDTH} inputs, {WIDTH} outputs, 64 bits · counted").savefig(folder / "layer_energy.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """A panel for each order."""
-    return figures_7c.energy(table, caption)

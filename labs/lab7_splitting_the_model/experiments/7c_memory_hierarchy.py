@@ -7,36 +7,22 @@ added up. Each measurement is the shortest of three of at least 10 ms; the whole
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
 from labs.lab7_splitting_the_model.lessons import figures_7c, machine
 
 SIZES = [2**k * half // 2 for k in range(13, 28) for half in (2, 3)] + [2**28]
 TURNS = 3
 
 
-def main(folder: Path) -> None:
-    began = time.monotonic()
+def main() -> experiments.Recording:
     table = pd.concat([machine.hierarchy(SIZES).assign(turn=turn) for turn in range(TURNS)])
     caches = machine.caches()
-    experiments.write_table(
-        folder / "memory_hierarchy.csv",
+    return experiments.Recording(
         table,
-        command="course reproduce memory_hierarchy",
+        figures_7c.hierarchy(table, caches, f"one core, {TURNS} runs · {experiments.machine()}"),
         data="none",
         seeds="1, for the order of the pointers",
-        seconds=round(time.monotonic() - began),
         caches=", ".join(f"{level} {size}" for level, size in caches.items()),
     )
-    draw(table, caches, f"one core, {TURNS} runs · {experiments.machine()}").savefig(
-        folder / "memory_hierarchy.png", dpi=150
-    )
-
-
-def draw(table: pd.DataFrame, caches: dict[str, int], caption: str) -> plots.Figure:
-    """Latency and bandwidth."""
-    return figures_7c.hierarchy(table, caches, caption)

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import time
 from contextlib import nullcontext
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -69,11 +68,11 @@ def reached(seconds: list[float], accuracy: list[float], between: bool = False) 
     return round(float(seconds[i]), 3)
 
 
-def main(folder: Path) -> None:
+def main() -> experiments.Recording:
     """Record spread.csv and spread.png."""
     from labs.lab8_honest_benchmarks.lessons import figures_8a, timings
 
-    began, rows = time.time(), []
+    rows = []
     for beside, runs in RUNS.items():
         with timings.beside_another_program() if beside == "yes" else nullcontext():
             for seed in range(runs):
@@ -82,16 +81,13 @@ def main(folder: Path) -> None:
                 rows.append({"beside": beside, "seed": seed, **json.loads(told.stdout.splitlines()[-1])})
                 print(rows[-1], flush=True)
     source = data.load("fashion_mnist").name
-    experiments.write_table(
-        folder / "spread.csv",
+    caption = f"{source} · batch 64 · target {TARGET} · {experiments.machine()}"
+    return experiments.Recording(
         pd.DataFrame(rows),
-        command="course reproduce spread",
+        figures_8a.recorded_spread(rows, caption=caption),
         data=f"{source}, first {IMAGES:,} training images, the last {LOOKED_AT:,} to look at",
         seeds="0 to 19 alone, 0 to 9 beside another program",
-        seconds=round(time.time() - began),
     )
-    caption = f"{source} · batch 64 · target {TARGET} · {experiments.machine()}"
-    figures_8a.recorded_spread(rows, caption=caption).savefig(folder / "spread.png", dpi=150)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,12 @@ goes through its share over and over until they are full. The counts don't depen
 
 from __future__ import annotations
 
-import time
-from pathlib import Path
-
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots
+from course_lib.notebook import experiments
 from course_lib.ranks import launch
+from labs.lab8_honest_benchmarks.lessons import figures_8c
 
 IMAGES, EPOCHS = 5_120, 4
 TEST, SHARES = 5_000, (0.42, 0.31, 0.22, 0.05)
@@ -41,24 +39,13 @@ def on_a_rank() -> dict:
     }
 
 
-def main(folder: Path) -> None:
+def main() -> experiments.Recording:
     """Record evaluation.csv and evaluation.png."""
-    began = time.monotonic()
     table = pd.DataFrame(launch.call(on_a_rank, 4, env=launch.ONE_THREAD))
     source = data.load("cifar10").name
-    experiments.write_table(
-        folder / "evaluation.csv",
+    return experiments.Recording(
         table,
-        command="course reproduce evaluation",
+        figures_8c.counts(table, caption=f"{source} · assessment_cnn · 4 ranks"),
         data=f"{source}, first {IMAGES:,} training and {TEST:,} test images",
         seeds="0",
-        seconds=round(time.monotonic() - began),
     )
-    draw(table, f"{source} · assessment_cnn · 4 ranks").savefig(folder / "evaluation.png", dpi=150)
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Images, right ones and fillings by rank."""
-    from labs.lab8_honest_benchmarks.lessons import figures_8c
-
-    return figures_8c.counts(table, caption=caption)

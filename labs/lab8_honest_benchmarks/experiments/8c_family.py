@@ -16,12 +16,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from pathlib import Path
 
 import pandas as pd
 
 from course_lib import data
-from course_lib.notebook import experiments, plots, sweep
+from course_lib.notebook import experiments, sweep
+from labs.lab8_honest_benchmarks.lessons import figures_8c
 
 IMAGES, BATCH, EPOCHS, DECAY = 5_120, 256, 4, 0.95
 RATES = (0.5, 1.0, 2.0)  # to begin with
@@ -81,9 +81,8 @@ def beyond(tuning: pd.DataFrame) -> list[float]:
     return [low / 2] * (low in chosen) + [2 * high] * (high in chosen)
 
 
-def main(folder: Path) -> None:
+def main() -> experiments.Recording:
     """Record family.csv and family.png."""
-    began = time.monotonic()
     tuning = runs(tries(RATES))
     while further := beyond(tuning):
         tuning = pd.concat([tuning, runs(tries(further))])
@@ -93,21 +92,9 @@ def main(folder: Path) -> None:
     tuned = tuning[tuning["epoch"] == EPOCHS]
     table = pd.concat([tuned, results, pd.DataFrame(sweep.run(steps, [{}])["rows"][0])])
     source = data.load("cifar10").name
-    experiments.write_table(
-        folder / "family.csv",
+    return experiments.Recording(
         table,
-        command="course reproduce family",
+        figures_8c.family(table, caption=f"{source} · batch {BATCH} · {len(SEEDS)} seeds · {experiments.machine()}"),
         data=f"{source}, first {IMAGES:,} training images; 1,000 to validate, 2,500 to test",
         seeds=f"{TUNING_SEED} to choose the rate, {SEEDS[0]} to {SEEDS[-1]} for the results",
-        seconds=round(time.monotonic() - began),
     )
-    draw(table, f"{source} · batch {BATCH} · {len(SEEDS)} seeds · {experiments.machine()}").savefig(
-        folder / "family.png", dpi=150
-    )
-
-
-def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
-    """Accuracy by multiply-adds and by weights."""
-    from labs.lab8_honest_benchmarks.lessons import figures_8c
-
-    return figures_8c.family(table, caption=caption)

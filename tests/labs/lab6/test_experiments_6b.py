@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import runpy
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from course_lib.notebook import experiments, sweep
+from course_lib.notebook import experiments
 from labs.lab6_beyond_synchronous.lessons import figures_6b, local_sgd, small_network
 
 RECORDED = experiments.find()["fewer_meetings"].parent.parent / "recorded"
@@ -57,28 +56,6 @@ def test_momenta_try_the_same_distances(fewer, monkeypatch):
     for setting in (plain, heavy):
         fewer["run"](**setting, rate=0.4, seed=1, use="tuning")
     assert rates == pytest.approx([0.4, 0.04])
-
-
-def test_every_setting_has_every_seed_and_its_own_rate(fewer):
-    settings = fewer["settings"]()
-    chosen = [{**setting, "rate": number} for number, setting in enumerate(settings)]
-    plan = pd.DataFrame(fewer["plan_of_results"](chosen))
-    assert not plan.duplicated().any() and not pd.DataFrame(settings).duplicated().any()
-    assert set(plan.groupby(figures_6b.BY)["seed"].nunique()) == {5}
-    assert set(plan.groupby(figures_6b.BY)["rate"].nunique()) == {1}
-    assert not set(fewer["TUNING_SEEDS"]) & set(fewer["SEEDS"])
-
-
-def test_the_experiment_runs_from_plan_to_figure(fewer, monkeypatch, tmp_path):
-    monkeypatch.setattr(sweep, "_workers", lambda count: ThreadPoolExecutor(1))
-    monkeypatch.setattr(sweep, "say", lambda row, done, total: None)
-    tiny = {"RATES": (0.05,), "TUNING_SEEDS": (101, 102), "SEEDS": (1, 2), "LIMITS": dict.fromkeys((2, 4, 16, 32), 10)}
-    fewer["main"].__globals__.update(tiny)
-    fewer["main"](tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in RECORDED.glob("fewer_meetings*")}
-    table, before = (pd.read_csv(folder / "fewer_meetings.csv", comment="#") for folder in (tmp_path, RECORDED))
-    assert list(table) == list(before)
-    assert set(map(tuple, table[figures_6b.BY].to_numpy())) == set(map(tuple, before[figures_6b.BY].to_numpy()))
 
 
 def test_the_wire_s_rows_have_the_recorded_columns_and_make_a_figure(wire):

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import runpy
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from course_lib.notebook import experiments, sweep
+from course_lib.notebook import experiments
 from labs.lab6_beyond_synchronous.lessons import dense_training, horovod_wire
 
 
@@ -35,27 +34,6 @@ def test_test_images_are_seen_by_results_only(use, send_less, monkeypatch):
     test = dense_training.fashion().test
     assert sum(np.array_equal(part.images, test.images) for part in seen) == (use == "result")
     assert ("test accuracy" in row) == (use == "result") and row["bytes"] > 8 * 174
-
-
-def test_every_setting_has_every_seed_and_its_own_rate(send_less):
-    chosen = [{**setting, "rate": number} for number, setting in enumerate(send_less["settings"]())]
-    plan = pd.DataFrame(send_less["plan_of_results"](chosen))
-    assert len(chosen) == 27 and not plan.duplicated().any()
-    assert set(plan.groupby(["way", "amount"])["seed"].nunique()) == {5}
-    assert set(plan.groupby(["way", "amount"])["rate"].nunique()) == {1}
-    assert send_less["TUNING_SEED"] not in send_less["SEEDS"]
-
-
-def test_the_experiment_runs_from_plan_to_figure(send_less, monkeypatch, tmp_path):
-    monkeypatch.setattr(sweep, "_workers", lambda count: ThreadPoolExecutor(1))
-    monkeypatch.setattr(sweep, "say", lambda row, done, total: None)
-    send_less["main"].__globals__.update({"RATES": (0.05,), "SEEDS": (1, 2)})
-    send_less["main"](tmp_path)
-    recorded = experiments.find()["send_less"].parent.parent / "recorded"
-    assert {path.name for path in tmp_path.iterdir()} == {"send_less.csv", "send_less.png", "send_less_ladder.png"}
-    table, before = (pd.read_csv(folder / "send_less.csv", comment="#") for folder in (tmp_path, recorded))
-    assert list(table) == list(before)
-    assert set(map(tuple, table[["way", "amount"]].to_numpy())) == set(map(tuple, before[["way", "amount"]].to_numpy()))
 
 
 def test_the_slower_rank_decides_how_long_a_step_takes():

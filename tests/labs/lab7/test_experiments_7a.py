@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import runpy
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
-import pandas as pd
 import pytest
 
-from course_lib.notebook import experiments, sweep
+from course_lib.notebook import experiments
 from labs.lab7_splitting_the_model.lessons import balanced_gate
 
 
@@ -38,20 +36,6 @@ def test_test_images_are_seen_by_results_only(use, monkeypatch):
     assert sum(x is test for x in seen) == (use == "result")
     assert ("test accuracy" in row) == (use == "result")
     assert 0 <= row["dropped"] < 1 and 0.25 <= row["fullest"] <= 1
-
-
-def test_the_experiment_runs_from_plan_to_figure(monkeypatch, tmp_path):
-    monkeypatch.setattr(sweep, "_workers", lambda count: ThreadPoolExecutor(1))
-    monkeypatch.setattr(sweep, "say", lambda row, done, total: None)
-    main = runpy.run_path(str(experiments.find()["experts"]))["main"]
-    small = {"RATES": (0.1,), "SEEDS": (1, 2), "SETTINGS": {"one expert": (1, 0.0), "alpha 0.1": (4, 0.1)}}
-    assert main.__globals__.keys() >= small.keys()
-    main.__globals__.update(small)
-    main(tmp_path)
-    recorded = experiments.find()["experts"].parent.parent / "recorded"
-    assert {path.name for path in tmp_path.iterdir()} == {path.name for path in recorded.glob("experts*")}
-    table, before = (pd.read_csv(folder / "experts.csv", comment="#") for folder in (tmp_path, recorded))
-    assert list(table) == list(before)
 
 
 def test_images_are_divided_without_overlap():
