@@ -60,7 +60,7 @@ def pytest_runtest_makereport(item, call):
 
 def artefacts() -> Path:
     """The folder for pictures of the page, which git does not keep."""
-    folder = Path(os.environ.get("COURSE_ARTEFACTS") or ROOT / "artefacts")
+    folder = Path(os.environ.get("TEST_ARTEFACTS") or ROOT / "artefacts")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
@@ -210,10 +210,10 @@ def lab(tmp_path, settings):
 
 @pytest.fixture
 def shot(page):
-    """Save a picture of the page, once JupyterLab's opening picture is gone, if COURSE_ARTEFACTS names a folder."""
+    """Save a picture of the page, once JupyterLab's opening picture is gone, if TEST_ARTEFACTS names a folder."""
 
     def save(name: str) -> None:
-        if "COURSE_ARTEFACTS" not in os.environ:  # each takes a second, and nobody would look
+        if "TEST_ARTEFACTS" not in os.environ:  # each takes a second, and nobody would look
             return
         page.locator("#jupyterlab-splash").wait_for(state="detached")
         page.screenshot(path=artefacts() / f"{name}.png")

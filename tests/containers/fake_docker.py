@@ -37,7 +37,7 @@ def do(action: str, words: list[str], state: dict) -> None:
     elif action == "create":
         labels = dict(words[i + 1].split("=", 1) for i, word in enumerate(words) if word == "--label")
         name = words[words.index("--name") + 1]
-        labs[name] = {"labels": labels, "token": os.environ.get("COURSE_TOKEN", ""), "state": "created"}
+        labs[name] = {"labels": labels, "token": os.environ.get("JUPYTER_TOKEN", ""), "state": "created"}
     elif action == "start" and words[1] == "--attach":
         print("what the container prints", flush=True)
     elif action == "cp":
@@ -61,7 +61,7 @@ def do(action: str, words: list[str], state: dict) -> None:
 
 def described(lab: dict) -> dict:
     """What `docker inspect` says of a lab, as far as the launcher reads it."""
-    config = {"Labels": lab["labels"], "Image": "image", "Env": [f"COURSE_TOKEN={lab['token']}"]}
+    config = {"Labels": lab["labels"], "Image": "image", "Env": [f"JUPYTER_TOKEN={lab['token']}"]}
     return {"Config": config, "State": {"Status": lab["state"]}}
 
 

@@ -228,7 +228,7 @@ class Container:
         rights = ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
         data = os.environ.get("COURSE_DATA_DIR")
         options += ("-v", f"{data}:/data:ro", "-e", "COURSE_DATA_DIR=/data") if data else ()
-        settings = ["-e", f"COURSE_TOKEN={TOKEN}", "-e", f"COURSE_PORT={self.port}"]
+        settings = ["-e", f"JUPYTER_TOKEN={TOKEN}", "-e", f"JUPYTER_PORT={self.port}"]
         done = engine.podman("run", "--detach", *limits, *rights, *settings, *options, image)
         assert done.returncode == 0, done.stderr
         self.id = done.stdout.strip()

@@ -86,7 +86,7 @@ def docker(launch, monkeypatch, tmp_path):
 CPU, GPU = f"{COURSE}:cpu-learner", f"{COURSE}:gpu-learner"
 DOCKER_LAB = """\
 docker volume create --label one-model-many-gpus.workspace=ada ada
-COURSE_TOKEN="$(openssl rand -hex 24)" docker create \\
+JUPYTER_TOKEN="$(openssl rand -hex 24)" docker create \\
     --name ada \\
     --label one-model-many-gpus.lab=ada \\
     --label one-model-many-gpus.address=127.0.0.1 \\
@@ -94,7 +94,7 @@ COURSE_TOKEN="$(openssl rand -hex 24)" docker create \\
     --label one-model-many-gpus.gpus=0,1 \\
     --publish 127.0.0.1:8888:8888 \\
     --volume ada:/workspace \\
-    --env COURSE_TOKEN \\
+    --env JUPYTER_TOKEN \\
     --shm-size 1g \\
     --ulimit nofile=65536 \\
     --ulimit nproc=-1 \\
@@ -108,7 +108,7 @@ docker start ada
 """
 PODMAN_LAB = """\
 podman volume create --label one-model-many-gpus.workspace=course-01 course-01
-COURSE_TOKEN="$(openssl rand -hex 24)" podman create \\
+JUPYTER_TOKEN="$(openssl rand -hex 24)" podman create \\
     --name course-01 \\
     --label one-model-many-gpus.lab=course-01 \\
     --label one-model-many-gpus.address=127.0.0.1 \\
@@ -116,7 +116,7 @@ COURSE_TOKEN="$(openssl rand -hex 24)" podman create \\
     --label one-model-many-gpus.gpus=0,1 \\
     --publish 127.0.0.1:8888:8888 \\
     --volume course-01:/workspace \\
-    --env COURSE_TOKEN \\
+    --env JUPYTER_TOKEN \\
     --shm-size 1g \\
     --ulimit nofile=65536 \\
     --ulimit nproc=-1 \\
@@ -135,8 +135,8 @@ podman start course-01
 HOME = f"/home/operator/.local/share/{COURSE}/course"
 APPTAINER_LAB = f"""\
 mkdir -p {HOME}/workspace {HOME}/home {HOME}/scratch
-APPTAINERENV_COURSE_TOKEN="$(openssl rand -hex 24)" APPTAINERENV_COURSE_ADDRESS=127.0.0.1 \\
-    APPTAINERENV_COURSE_PORT=8888 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer instance start \\
+APPTAINERENV_JUPYTER_TOKEN="$(openssl rand -hex 24)" APPTAINERENV_COURSE_ADDRESS=127.0.0.1 \\
+    APPTAINERENV_JUPYTER_PORT=8888 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer instance start \\
     --containall \\
     --home {HOME}/home:/home/learner \\
     --workdir {HOME}/scratch \\
@@ -210,7 +210,11 @@ UNCONFINED = "--security-opt no-new-privileges --security-opt seccomp=unconfined
         ("laptop", "lab --instructor --engine podman", [f"{UNCONFINED} --security-opt unmask=ALL"]),
         ("laptop", "lab --bind 0.0.0.0", ["--publish 0.0.0.0:8888:8888", ".address=0.0.0.0"]),
         ("laptop", "lab --image mine:1", ["no-new-privileges mine:1"]),
-        ("laptop", "lab --engine apptainer --bind 0.0.0.0 --port 9000", ["COURSE_ADDRESS=0.0.0.0", "COURSE_PORT=9000"]),
+        (
+            "laptop",
+            "lab --engine apptainer --bind 0.0.0.0 --port 9000",
+            ["COURSE_ADDRESS=0.0.0.0", "JUPYTER_PORT=9000"],
+        ),
         ("laptop", "lab --engine apptainer --volume ada --instructor", ["/course/build/cpu-instructor.sif ada"]),
         ("dgx", "lab", [f"'\"device=0,1,2,3,4,5,6,7\"' {GPU}", ".gpus=0,1,2,3,4,5,6,7"]),
         ("dgx", "lab --gpus none", [f"no-new-privileges {CPU}", ".gpus= "]),
@@ -250,7 +254,7 @@ def test_learners_of_a_class_share_nothing(launch, monkeypatch, engine):
     printed = dry_run(launch, f"lab --learners 4 --gpus-each 2 --engine {engine}")
     gpus = {"docker": r"device=([\d,]+)", "podman": r"gpu=(\d)", "apptainer": r"DEVICES=([\d,]+)"}[engine]
     folders = r"(\S+):/(?:workspace|home/learner)" if engine == "apptainer" else r"(\S+):/workspace"
-    ports = re.findall(r"COURSE_PORT=(\d+)|--publish 127\.0\.0\.1:(\d+):8888", printed)
+    ports = re.findall(r"JUPYTER_PORT=(\d+)|--publish 127\.0\.0\.1:(\d+):8888", printed)
     shared = re.findall(folders, printed)
     assert len(set(ports)) == len(ports) == 4
     assert len(set(shared)) == len(shared) == (8 if engine == "apptainer" else 4)
@@ -646,9 +650,9 @@ def test_compose_gives_a_lab_what_the_launcher_gives(launch):
         assert service["shm_size"] == launch.SHARED_MEMORY
         assert service["pids_limit"] == launch.PROCESSES
         assert service["cap_drop"] == ["ALL"] and service["security_opt"] == ["no-new-privileges:true"]
-        assert service["ports"] == [f"127.0.0.1:${{COURSE_PORT:-{launch.FIRST_PORT}}}:{launch.INSIDE}"]
+        assert service["ports"] == [f"127.0.0.1:${{JUPYTER_PORT:-{launch.FIRST_PORT}}}:{launch.INSIDE}"]
         assert service["volumes"] == ["workspace:/workspace"]
-        assert service["environment"]["COURSE_TOKEN"].startswith("${COURSE_TOKEN:?")
+        assert service["environment"]["JUPYTER_TOKEN"].startswith("${JUPYTER_TOKEN:?")
         assert service["profiles"] == [name]
     devices = services["lab-gpu"]["deploy"]["resources"]["reservations"]["devices"]
     assert devices == [{"driver": "nvidia", "count": "all", "capabilities": ["gpu"]}]

@@ -31,7 +31,7 @@ $SIG{TERM} = sub { exit };
 my $server = IO::Socket::INET->new(LocalAddr => "0.0.0.0", LocalPort => 8888, Listen => 9, ReuseAddr => 1) or die;
 while (my $client = $server->accept) {
     while (<$client>) { last if /^\\r?$/ }
-    print $client "HTTP/1.0 200 OK\\r\\n\\r\\n{\\"version\\": \\"$ENV{COURSE_TOKEN}\\"}";
+    print $client "HTTP/1.0 200 OK\\r\\n\\r\\n{\\"version\\": \\"$ENV{JUPYTER_TOKEN}\\"}";
 }
 """
 IMAGES = """\

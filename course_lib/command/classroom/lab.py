@@ -1,6 +1,6 @@
 """JupyterLab on a workspace: started, announced, and ended with everything it started.
 
-Who starts it for others sets COURSE_TOKEN, the token that the lab asks for (else a random one), and COURSE_ADDRESS,
+Who starts it for others sets JUPYTER_TOKEN, the token that the lab asks for (else a random one), and COURSE_ADDRESS,
 where it listens: this machine only (127.0.0.1) or, as in a container, 0.0.0.0 for everywhere.
 """
 
@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from course_lib.notebook import jupyter
+from course_lib.system import variables
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.processes import Supervised
 
@@ -74,15 +75,15 @@ def serve(directory: Path, state: Path, port: int | None, browser: bool) -> int:
 
 
 def _token() -> str:
-    token = os.environ.get("COURSE_TOKEN") or secrets.token_hex(24)
+    token = os.environ.get("JUPYTER_TOKEN") or secrets.token_hex(24)
     if not re.fullmatch(r"[\w.~-]{16,}", token, re.ASCII):
         rule = "must be 16 or more letters, digits, '-', '_', '.' or '~'"
-        raise CourseError(f"COURSE_TOKEN {rule}; unset it to get a random one.", code=2)
+        raise CourseError(f"JUPYTER_TOKEN {rule}; unset it to get a random one.", code=2)
     return token
 
 
 def _address() -> str:
-    address = os.environ.get("COURSE_ADDRESS") or LOOPBACK
+    address = os.environ.get(variables.ADDRESS) or LOOPBACK
     if address not in (LOOPBACK, ALL_INTERFACES):
         allowed = f"{LOOPBACK} (this machine only) or {ALL_INTERFACES} (everywhere)"
         raise CourseError(f"COURSE_ADDRESS is {address!r}; it can be {allowed}.", code=2)

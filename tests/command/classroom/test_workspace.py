@@ -175,8 +175,8 @@ class TestBadInput:
 
     @pytest.mark.parametrize("token", ["short", "with a blank, and so no link", "sixteen-and-ümlaut"])
     def test_a_token_that_cannot_be_one(self, place, course, monkeypatch, token):
-        monkeypatch.setenv("COURSE_TOKEN", token)
-        with pytest.raises(CourseError, match="COURSE_TOKEN must be 16 or more letters, digits") as error:
+        monkeypatch.setenv("JUPYTER_TOKEN", token)
+        with pytest.raises(CourseError, match="JUPYTER_TOKEN must be 16 or more letters, digits") as error:
             workspace.open_lab(place, None, False, course)
         assert token not in str(error.value) and error.value.code == 2
 
