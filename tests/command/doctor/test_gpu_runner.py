@@ -8,19 +8,21 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 
 import psutil
 import pytest
 
-from course_lib.command.doctor.gpu import runner, steps
-from course_lib.command.doctor.gpu.host import Gpu, Host
-from course_lib.command.doctor.gpu.lines import FAILED, PASSED, STATES, UNTESTED
-from course_lib.command.doctor.gpu.steps import STEPS, Step
+from course_lib.command.doctor.gpu import runner
+from course_lib.command.doctor.gpu.devices import Gpu, Host
+from course_lib.command.doctor.gpu.report import FAILED, PASSED, UNTESTED
+from course_lib.command.doctor.gpu.runner import STEPS, Step
+from course_lib.system.supervise import LEFT
 
 FAKES = """
 import os, subprocess, sys, time
-from course_lib.command.doctor.gpu.lines import failed, passed
+from course_lib.command.doctor.gpu.report import failed, passed
 from course_lib.system.errors import CourseError
 
 def works(host):
@@ -60,74 +62,78 @@ def step(tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}")
     monkeypatch.setenv("FAKE_PID", str(tmp_path / "pid"))
 
-    def make(name: str, seconds: float = 60, after: tuple[str, ...] = (), on_cpu: str = "all") -> Step:
+    def make(name: str, seconds: float = 60, after: tuple[str, ...] = (), on_cpu: bool = True) -> Step:
         return Step(name, "fake_steps", f"Step {name}", seconds, on_cpu, after)
 
     return make
 
 
 def examined(*chosen: Step, host: Host = TWO, budget: float = 900) -> list[tuple[str, str, str]]:
-    return [(line.title, line.state, line.text) for _, line in runner.examine(host, chosen, budget=budget)]
+    sections = runner.examine(host, chosen, budget=budget)
+    return [(line.title, line.state, line.text) for section in sections for line in section.lines]
 
 
 def test_a_steps_lines_come_with_what_it_measured(step):
-    lines = [line for _, line in runner.examine(TWO, [step("works")])]
-    assert [(line.title, line.state, line.text) for line in lines] == [
+    [section] = runner.examine(TWO, [step("works")])
+    assert (section.step, section.title) == ("works", "Step works")
+    assert [(line.title, line.state, line.text) for line in section.lines] == [
         ("One", PASSED, "on 2 GPUs"),
         ("Two", PASSED, "too"),
     ]
-    assert lines[0].values == {"images/s": 12.5}
+    assert section.lines[0].values == {"images/s": 12.5}
 
 
 def test_failures_of_all_kinds_are_lines_and_the_next_step_follows(step):
-    found = examined(*map(step, ("fails", "raises", "crashes", "dies", "silent", "works")))
-    assert [state for _, state, _ in found] == [FAILED, FAILED, PASSED, FAILED, FAILED, FAILED, PASSED, PASSED]
-    texts = [text for _, _, text in found]
+    lines = examined(*map(step, ("fails", "raises", "crashes", "dies", "silent", "works")))
+    assert [state for _, state, _ in lines] == [FAILED, FAILED, PASSED, FAILED, FAILED, FAILED, PASSED, PASSED]
+    texts = [text for _, _, text in lines]
     assert texts[1] == "The data are damaged: copy them again."
     assert "exit code 3 (ImportError: libcudnn.so.8)" in texts[3]
     assert "signal 11" in texts[4]
-    assert "It said nothing" in texts[5]
+    assert "It printed no line" in texts[5]
 
 
 def test_what_hangs_is_ended_with_all_its_processes_and_named(step, tmp_path):
-    followed = []
-    chosen = step("hangs", seconds=4)
-    with contextlib.closing(runner.examine(TWO, [chosen], follow=lambda *words: followed.append(words))) as lines:
-        (_, before), (_, hung) = lines
-    assert before.state == PASSED
+    shown = []
+    chosen = step("hangs", seconds=8)
+    sections = runner.examine(TWO, [chosen, step("works")], follow=lambda *progress: shown.append(progress))
+    [before, hung], after = (section.lines for section in sections)
+    assert before.state == after[0].state == PASSED
     assert (hung.title, hung.state) == ("Step hangs", FAILED)
-    assert "did not end within 4 s" in hung.text and "ended, with all its processes" in hung.text
+    assert "did not end within 8 s" in hung.text and "ended, with all its processes" in hung.text
     assert gone(int((tmp_path / "pid").read_text()))
-    assert all(one is chosen and limit <= 4 for one, _, limit in followed)
+    assert any(one is chosen and limit <= 8 for one, _, limit in shown)
 
 
-def test_what_builds_on_a_failure_is_not_tested(step):
-    found = examined(step("fails"), step("works", after=("fails",)))
-    assert found[1] == ("Step works", UNTESTED, "It builds on “Step fails”, which failed.")
+@pytest.mark.parametrize(
+    ("code", "printed", "has_lines", "words"),
+    [
+        (0, "", True, ""),
+        (0, "", False, "It printed no line"),
+        (3, "ImportError: libcudnn", True, "exit code 3 (ImportError: libcudnn)"),
+        (124, f"{LEFT}process 7 (python, state disk-sleep)", True, "can't be ended: they hang in the driver"),
+    ],
+)
+def test_how_a_process_ended_is_told(code, printed, has_lines, words):
+    problem = runner._problem(code, printed, 60, has_lines)
+    assert words in problem and bool(words) == bool(problem)
 
 
-def test_nor_is_what_builds_on_that(step):
-    found = examined(step("fails"), step("works", after=("fails",)), step("hangs", after=("works",)))
-    assert found[2] == ("Step hangs", UNTESTED, "It builds on “Step fails”, which failed.")
+def test_what_builds_on_a_failure_is_not_tested_nor_what_builds_on_that(step):
+    lines = examined(step("fails"), step("works", after=("fails",)), step("hangs", after=("works",)))
+    reason = "It builds on “Step fails”, which failed."
+    assert lines[1:] == [("Step works", UNTESTED, reason), ("Step hangs", UNTESTED, reason)]
 
 
 def test_without_a_gpu_a_step_for_gpus_is_not_tested(step):
-    [(_, state, text)] = examined(step("works", on_cpu=""), host=Host())
+    [(_, state, text)] = examined(step("works", on_cpu=False), host=Host())
     assert state == UNTESTED and "no NVIDIA GPU" in text
     assert examined(step("works"), host=Host())[0] == ("One", PASSED, "on the CPU")
 
 
 def test_what_the_time_does_not_suffice_for_is_not_tested(step):
-    found = examined(step("works"), budget=0)
-    assert found == [("Step works", UNTESTED, "The 0 minutes for all steps were over.")]
-
-
-def test_leaving_early_ends_the_step(step, tmp_path):
-    lines = runner.examine(TWO, [step("hangs")])
-    next(lines)
-    pid = awaited(tmp_path / "pid")
-    lines.close()
-    assert gone(pid)
+    lines = examined(step("works"), budget=0)
+    assert lines == [("Step works", UNTESTED, "The 0 minutes for all steps were over.")]
 
 
 def test_ctrl_c_leaves_nothing(step, tmp_path):
@@ -135,15 +141,21 @@ def test_ctrl_c_leaves_nothing(step, tmp_path):
     code = (
         "import sys\n"
         "from course_lib.command import cli\n"
-        "from course_lib.command.doctor import gpu\n"
-        "from course_lib.command.doctor.gpu import host, runner, steps\n"
-        "chosen = [steps.Step('hangs', 'fake_steps', 'It hangs', 60, 'all')]\n"
+        "from course_lib.command.doctor.gpu import runner\n"
+        "chosen = [runner.Step('hangs', 'fake_steps', 'It hangs', 60)]\n"
         "runner.examine.__defaults__ = (chosen,)\n"
         "sys.argv = ['course', 'doctor', '--gpu', '--rehearse', '--report', 'report']\n"
         "cli.main()\n"
     )
     done = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path
+        [sys.executable, "-c", code],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=tmp_path,
+        preexec_fn=lambda: signal.signal(
+            signal.SIGINT, signal.default_int_handler
+        ),  # tests may run where it is ignored
     )
     pid = awaited(tmp_path / "pid")
     done.send_signal(signal.SIGINT)
@@ -175,6 +187,5 @@ def test_the_steps():
     assert len(set(names)) == len(names)
     for place, one in enumerate(STEPS):
         assert set(one.after) <= set(names[:place]), "a step builds on earlier ones"
-        assert one.seconds <= steps.BUDGET_S
-        assert callable(one.lines)
-    assert len(STATES) == 3
+        assert one.seconds <= runner.BUDGET_S
+        assert callable(getattr(import_module(one.module), one.name))

@@ -22,7 +22,7 @@ from course_lib.ranks import timeline as timelines
 from course_lib.system.errors import CourseError
 
 WORK = Path(__file__).with_name("work.py")
-RESULT = "result "  # before what rank 0 prints as JSON
+RESULT = "result "  # before the JSON that rank 0 prints
 TAKEN_MIB = 512  # that each rank takes, to see on which GPU
 SMALL_S, LONG_S = 60.0, 90.0
 SIZES = tuple(4**power for power in range(2, 15))  # bytes: 16 B to 256 MB

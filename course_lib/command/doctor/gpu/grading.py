@@ -37,7 +37,7 @@ def slots(host: Host) -> Iterator[Line]:
     timer.start()
 
     def second_assessment() -> list[int]:
-        with gpu_slots.take(ranks, gpus=gpus, waiting=lambda sentence: waiting.set(), stopping=over) as slots:
+        with gpu_slots.take(ranks, gpus=gpus, on_wait=lambda sentence: waiting.set(), stopping=over) as slots:
             return slots
 
     try:

@@ -1,210 +1,30 @@
-"""What one process can examine: driver, versions, what is compiled, optimizers, loops, mixed precision, memory, speed.
+"""What one process can show on one device: optimizers, loops, mixed precision, memory, speed.
 
 Each step is a function of the host that yields lines; `runner.STEPS` lists them.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import platform
-import re
-import shutil
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tensorflow as tf
 
 from course_lib import models
 from course_lib import optimizers as course_optimizers
-from course_lib.command.doctor import diagnosis
 from course_lib.command.doctor.gpu import devices
-from course_lib.command.doctor.gpu.devices import Host, memory_used, missing
-from course_lib.command.doctor.gpu.report import Line, failed, passed, tested, untested
+from course_lib.command.doctor.gpu.devices import Host, memory_used
+from course_lib.command.doctor.gpu.report import Line, passed, tested, untested
+from course_lib.command.doctor.gpu.training import random_batch, training_step
 from course_lib.cost import roofline
-from course_lib.system.errors import CourseError, last_line
-
-SHARED_MEMORY = Path("/dev/shm")
-ENOUGH_SHARED = 2**30 * 0.99  # bytes: NVIDIA asks for --shm-size=1g (NCCL's troubleshooting, "Shared memory")
-FIRST_STEP_S = 80.0
-NEWER_IMAGE = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
+from course_lib.optimizers.check_values import CHECK_VALUES, GRADIENTS, START
 
 BATCH = 128
 IMAGES = 10 * BATCH
 TRAINING_FLOPS = 3 * 2 * 4.0e6  # of the assessment's network for one image: forward, and twice that backward
 MIN_SHARE = 0.25  # of a published peak that a large product and a copy reach on any sound GPU
 
-# After each of three steps from w = [3, 4] with these gradients and decay 0.1, in float64 (the papers' formulas).
-START, GRADIENTS = [3.0, 4.0], ([-0.8, 0.6], [0.5, 0.5], [0.1, -0.2])
-CHECK_VALUES = {
-    "LARS": ((1, 0.5, 0.5), {}, ((3.0016667, 3.9966667), (3.0015098, 3.9918038), (2.9999866, 3.9867392))),
-    "LARC": (
-        (1, 0.5, 0.5),
-        {"trust_coefficient": 0.02},
-        ((3.0333333, 3.9333333), (2.9820401, 3.8296131), (2.8813536, 3.7112136)),
-    ),
-    "LAMB": ((0.01, 0.01, 0.005), {}, ((3.0223607, 3.9552786), (3.0177626, 3.9057131), (3.0119583, 3.8817266))),
-    "NovoGrad": ((0.01, 0.01, 0.005), {}, ((3.0050000, 3.9900000), (3.0017198, 3.9714848), (2.9981535, 3.9617191))),
-}
 CHECK_TOLERANCE = 1e-6
-
-
-def driver(host: Host) -> Iterator[Line]:
-    """The driver and its GPUs; the shared memory that NCCL exchanges gradients through."""
-    if reason := missing(host):
-        yield (failed if host.problem else untested)("Driver", reason)
-    else:
-        names = [gpu.name for gpu in host.gpus]
-        counts = ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names))
-        yield passed(
-            "Driver",
-            f"Driver {host.driver}, for CUDA up to {host.cuda or 'an unknown version'}: {counts}.",
-            **{"driver": host.driver, "CUDA of the driver": host.cuda},
-            **{"compute capability": ", ".join(dict.fromkeys(gpu.capability or "unknown" for gpu in host.gpus))},
-            **{"memory MiB": min(gpu.memory for gpu in host.gpus), "GPUs that can be used": host.visible},
-        )
-    size = shutil.disk_usage(SHARED_MEMORY).total if SHARED_MEMORY.exists() else 0
-    yield tested(
-        "Shared memory",
-        size >= ENOUGH_SHARED,
-        f"{SHARED_MEMORY} has {size / 2**30:.1f} GB.",
-        f"{SHARED_MEMORY} has {size / 2**20:.0f} MB, and NCCL needs more: start the container with --shm-size 1g.",
-        bytes=size,
-    )
-
-
-def stack(host: Host) -> Iterator[Line]:
-    """Versions, and whether they fit each other, the driver and the GPUs."""
-    report = diagnosis.ask_stack()
-    python = platform.python_version()
-    titles = ("TensorFlow", "Keras", "Horovod", "CUDA", "cuDNN", "NCCL")
-    versions = {"Python": python, **{title: report[title.lower()] for title in titles if report[title.lower()]}}
-    problems = diagnosis.stack_problems(python, report, host.visible)
-    if host.visible and report["tensorflow"] and report["horovod"]:
-        problems += misfits(host, report)
-    for problem in problems:
-        yield failed("Versions", problem, **versions)
-    if not problems:
-        yield passed("Versions", f"{', '.join(f'{name} {version}' for name, version in versions.items())}.", **versions)
-    if report["horovod"]:
-        parts = [diagnosis.CONTROLLERS[name] for name in report["controllers"]] + ["NCCL"] * bool(report["nccl"])
-        yield passed("What Horovod was built with", f"{', '.join(parts)}.", NCCL=report["nccl"] or None)
-
-
-def misfits(host: Host, build: Mapping[str, Any]) -> list[str]:
-    """What of TensorFlow's build does not fit driver and GPUs, in sentences with the remedy."""
-    cuda, targets = build["cuda"], build["targets"]
-    if not cuda:
-        return ["This TensorFlow was built without CUDA: run `./course setup`, or use the image for GPUs."]
-    problems = []
-    if host.cuda and int(host.cuda.split(".")[0]) < int(cuda.split(".")[0]):
-        problems.append(
-            f"TensorFlow was built for CUDA {cuda}, and driver {host.driver} runs CUDA {host.cuda} at most: update the "
-            "driver."
-        )
-    for capability in _capabilities(host) if targets else ():
-        kernels = devices.kernels(capability, targets)
-        newer = f"use an image that has them (`containers/launch build --base {NEWER_IMAGE}`)"
-        none = f"TensorFlow has no kernels for compute capability {capability}"
-        if kernels.kind == "none":
-            problems.append(f"{none} ({', '.join(targets)}): {newer}.")
-        elif kernels.kind == "ptx" and host.cuda and not devices.at_least(host.cuda, cuda):
-            problems.append(
-                f"{none} and would compile them, which a driver for CUDA {host.cuda} cannot do with code of "
-                f"CUDA {cuda}: update the driver, or {newer}."
-            )
-    return problems
-
-
-def _capabilities(host: Host) -> list[str]:
-    return sorted({gpu.capability for gpu in host.gpus if gpu.capability})
-
-
-def first_use(host: Host) -> Iterator[Line]:
-    """Seconds of the first training step in a new process, with an empty cache of compiled kernels and a filled one."""
-    with tempfile.TemporaryDirectory(prefix="course-") as folder:
-        first, second = (_in_new_process(CUDA_CACHE_PATH=folder) for _ in range(2))
-        compiled = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
-    values = {"first process s": first["seconds"], "second process s": second["seconds"], "compiled bytes": compiled}
-    where = "" if host.visible else "On the CPU: "
-    seconds = f"{where}{first['seconds']:.1f} s, in a second process {second['seconds']:.1f} s."
-    yield passed("First training step", seconds, **values)
-    if not host.visible:
-        yield untested("Kernels", missing(host))
-        return
-    libraries = ", ".join(first["libraries"]) or "its libraries"
-    yield tested(
-        "Where it ran",
-        "GPU" in first["device"],
-        f"On the GPU, with {libraries}.",
-        "It ran on the processor though there is a GPU: use an image for this driver.",
-        libraries=libraries,
-    )
-    for capability in _capabilities(host):
-        yield _kernels(capability, first["targets"], compiled, first["seconds"] - second["seconds"])
-
-
-def _kernels(capability: str, targets: list[str], compiled: int, seconds: float) -> Line:
-    title = f"Kernels for compute capability {capability}"
-    if not targets:
-        return untested(title, "TensorFlow does not say what it was built for.", **{"compiled bytes": compiled})
-    kernels = devices.kernels(capability, targets)
-    values = {"kind": kernels.kind, "target": kernels.target, "saved by the cache s": seconds}
-    if kernels.kind == "none":
-        return failed(title, f"TensorFlow has none: use an image that has them ({NEWER_IMAGE}).", **values)
-    if kernels.kind == "cubin":
-        return passed(title, f"TensorFlow has them ({kernels.target}): nothing has to be compiled.", **values)
-    return tested(
-        title,
-        compiled > 0,
-        f"The driver compiles them from {kernels.target}; the cache of what was compiled saves {seconds:.1f} s.",
-        "They have to be compiled, and nothing was kept: let ~/.nv/ComputeCache be written, or each start waits.",
-        **values,
-    )
-
-
-def _in_new_process(**env: str) -> dict[str, Any]:
-    """What `first_step` returns in a process of its own: what is loaded and compiled is so once in each."""
-    code = f"import json; from {__name__} import first_step; print(json.dumps(first_step()))"
-    env = {**os.environ, **env}
-    try:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, timeout=FIRST_STEP_S, env=env
-        )
-        return json.loads(done.stdout.splitlines()[-1])
-    except subprocess.TimeoutExpired:
-        raise CourseError(
-            f"A first training step was not done within {FIRST_STEP_S:g} s and was ended: TensorFlow compiles for this "
-            f"GPU, or hangs; use an image with kernels for it ({NEWER_IMAGE})."
-        ) from None
-    except (IndexError, ValueError):
-        raise CourseError(
-            f"A first training step ended with exit code {done.returncode} ({last_line(done.stderr)}): install the "
-            "course again, or use another image."
-        ) from None
-
-
-def first_step() -> dict[str, Any]:
-    """One training step of the assessment's network: seconds, device, TensorFlow's targets, CUDA's libraries."""
-    _grow()
-    began = time.perf_counter()
-    model = models.assessment_cnn((32, 32, 3), 10)
-    model.compile(tf.keras.optimizers.SGD(0.1, momentum=0.9), "sparse_categorical_crossentropy")
-    model.train_on_batch(tf.zeros((BATCH, 32, 32, 3)), tf.zeros((BATCH,)))
-    seconds = time.perf_counter() - began
-    loaded = re.findall(r"/(lib(?:cudnn|nccl|cublas)\.so[.\d]*)", Path("/proc/self/maps").read_text(errors="replace"))
-    return {
-        "seconds": seconds,
-        "device": model.trainable_variables[0].device,
-        "targets": list(tf.sysconfig.get_build_info().get("cuda_compute_capabilities") or ()),
-        "libraries": list(dict.fromkeys(loaded)),
-    }
 
 
 def optimizers(host: Host) -> Iterator[Line]:
@@ -400,32 +220,6 @@ def images_per_second(batch: int) -> float:
     step = training_step(models.assessment_cnn((32, 32, 3), 10), tf.keras.optimizers.SGD(0.01, momentum=0.9))
     x, y = random_batch(batch)
     return batch / _seconds(lambda: step(x, y), at_least=0.5)
-
-
-def random_batch(batch: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Images [batch, 32, 32, 3] of noise, and labels [batch]."""
-    x = tf.cast(tf.random.uniform((batch, 32, 32, 3), 0, 256, tf.int32), tf.uint8)
-    return x, tf.random.uniform((batch,), 0, 10, tf.int32)
-
-
-def training_step(
-    model: tf.keras.Model,
-    optimizer: tf.keras.optimizers.Optimizer,
-    distribute: Callable[[tf.GradientTape], tf.GradientTape] = lambda tape: tape,
-) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """A compiled training step: (images, labels) → loss. `distribute` makes of its tape one that averages gradients."""
-    loss = tf.keras.losses.SparseCategoricalCrossentropy()
-    optimizer.build(model.trainable_variables)
-
-    @tf.function
-    def step(images: tf.Tensor, labels: tf.Tensor) -> tf.Tensor:
-        with tf.GradientTape() as tape:
-            value = loss(labels, model(images, training=True))
-        gradients = distribute(tape).gradient(value, model.trainable_variables)
-        optimizer.apply_gradients(zip(gradients, model.trainable_variables))
-        return value
-
-    return step
 
 
 def examples() -> tuple[np.ndarray, np.ndarray]:

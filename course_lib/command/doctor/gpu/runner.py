@@ -64,12 +64,13 @@ class Step:
     after: tuple[str, ...] = ()
 
 
-_ONE, _ALL, _GRADING = (f"{__package__}.{module}" for module in ("one_process", "all_ranks", "grading"))
+_MODULES = ("machine", "one_process", "all_ranks", "grading")
+_MACHINE, _ONE, _ALL, _GRADING = (f"{__package__}.{module}" for module in _MODULES)
 _STACK, _RANKS = ("stack",), ("all_reduce",)
 STEPS = (
-    Step("driver", _ONE, "Driver, GPUs and shared memory", 60),
-    Step("stack", _ONE, "TensorFlow and Horovod, and what they were built for", 120),
-    Step("first_use", _ONE, "The first training step, and what is compiled for it", 180, after=_STACK),
+    Step("driver", _MACHINE, "Driver, GPUs and shared memory", 60),
+    Step("stack", _MACHINE, "TensorFlow and Horovod, and what they were built for", 120),
+    Step("first_use", _MACHINE, "The first training step, and what is compiled for it", 180, after=_STACK),
     Step("optimizers", _ONE, "LARS, LARC, LAMB and NovoGrad: check values", 90, after=_STACK),
     Step("loops", _ONE, "fit and a loop with a gradient tape", 120, after=_STACK),
     Step("mixed_precision", _ONE, "Mixed precision and its loss scale", 120, after=_STACK),

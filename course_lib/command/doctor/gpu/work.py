@@ -1,7 +1,8 @@
 """What each rank does for a step of `all_ranks`, as a script of `launch.start`: `work.py NAME ARGUMENTS`.
 
-ARGUMENTS is a JSON object, the function's keywords; rank 0 prints the result. Where there are fewer GPUs than ranks of
-this host, they share one, and what they exchange goes through the CPU and Gloo: NCCL refuses two ranks on one GPU.
+ARGUMENTS is a JSON object, the function's keywords; rank 0 prints "result" and what the function returns, as JSON. Where
+there are fewer GPUs than ranks of this host, they share one, and what they exchange goes through the CPU and Gloo: NCCL
+refuses two ranks on one GPU.
 """
 
 from __future__ import annotations
@@ -17,9 +18,8 @@ import numpy as np
 import tensorflow as tf
 
 from course_lib import models
-from course_lib.command.doctor.gpu.all_ranks import RESULT
 from course_lib.command.doctor.gpu.devices import memory_used
-from course_lib.command.doctor.gpu.one_process import random_batch, training_step
+from course_lib.command.doctor.gpu.training import random_batch, training_step
 
 MB = 2**20
 
@@ -146,7 +146,7 @@ def main() -> None:
     functions = {work.__name__: work for work in (pinned, all_reduce, batch_norm, train, elastic)}
     result = functions[name](**json.loads(arguments))
     if hvd.rank() == 0:
-        print(RESULT + json.dumps(result), flush=True)
+        print("result", json.dumps(result), flush=True)
 
 
 if __name__ == "__main__":
