@@ -62,7 +62,7 @@ class Options:
         stall_timeout: seconds without a training step on any rank after which the ranks count as deadlocked and are
             ended. It needs a `record` or `training_events`.
         record: a folder for what each rank records of its training (see `course_lib.ranks.instrumentation`).
-        training_events: whether the ranks report how their training goes on (see `course_lib.ranks.events`).
+        training_events: whether the ranks report how their training goes on (see `instrumentation.events`).
         output_limit: bytes that the ranks may print, where each line counts LINE_OVERHEAD_BYTES more than it has.
         cores: the core of each rank (see `RankTask`).
         fake_gpus: how many GPUs that do not exist each rank sees (see `RankTask`).
@@ -231,7 +231,7 @@ def controllers() -> tuple[str, ...]:
     except (OSError, ValueError):
         known = {}
     if key not in known:
-        known = {key: _ask_horovod()}
+        known = {**known, key: _ask_horovod()}  # one for each installation on this machine
         with contextlib.suppress(OSError):  # without the cache, it takes longer the next time
             write(cache, json.dumps(known).encode())
     return tuple(known[key])

@@ -124,7 +124,7 @@ def main() -> int:
 
         install(Path(task.record), channel.report, task.fake_gpus)
     elif task.training_events:
-        from course_lib.ranks import events
+        from course_lib.ranks.instrumentation import events
 
         events.install(channel.report)
     return run(task.script, task.args, channel.report)

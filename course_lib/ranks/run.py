@@ -27,6 +27,7 @@ LINE_OVERHEAD_BYTES = 100  # that a line counts beside its own: so much it takes
 FAILURE_GRACE_S = 4.0  # for the other ranks to end by themselves, once one has failed
 SHUTDOWN_LIMIT_S = 10.0  # for the launcher to end after the last script; what is left then is ended
 MAX_EXIT_CODE = 255
+SIGNAL_BASE = 128  # the exit code of what a signal has ended is so much more than its number
 SILENCE_S = 20.0  # without output and steps, after which a run whose ranks wait for each other is called stalled
 _RUN_KINDS = ("output", "exit", "stage", "stall")  # kinds of events that no rank can report
 _STEP_KINDS = ("batch", "epoch", "images")  # events that show a rank to go on
@@ -82,7 +83,7 @@ class Event:
 
     Kinds: `output` (stream, text), `stall` (cause; at most once: the run stands still, and why), `exit` (code, message;
     always the last) and, from ranks that report how they train, `fit`, `batch`, `epoch` and `images` (see
-    `course_lib.ranks.events`).
+    `course_lib.ranks.instrumentation.events`).
     """
 
     kind: str
@@ -134,7 +135,10 @@ class Failures:
         """The rank that failed first and its exit code. The failures of the others follow from the first."""
         by_time = sorted(self.reported_by_rank.items(), key=lambda item: item[1][0])
         by_rank = {rank: code for rank, (_, code) in by_time}
-        terminated = (128 + signal.SIGTERM, -signal.SIGTERM)  # by the launcher, which ends the others, or their shells
+        terminated = (
+            SIGNAL_BASE + signal.SIGTERM,
+            -signal.SIGTERM,
+        )  # by the launcher, which ends the others, or their shells
         ended = [(rank, code) for rank, code in self.reported_by_launcher.items() if code not in terminated]
         # A rank that was killed had no time to report, but ended before those that its end made fail. The launcher too
         # kills, in the end, a rank that ignores SIGTERM: after the rank that failed first.
@@ -362,33 +366,37 @@ class Run:
         self._result = result
 
     def _outcome(self, code: int, seconds: float) -> Result:
+        """How the run ended, whose launcher ended with `code`."""
         if code == TIMED_OUT and self._limits.timeout:
             late = f"Stopped at the time limit of {self._limits.timeout:g} s."
             return Result(TIMED_OUT, seconds, message=late, cause=self._waiting.stall())
         if self._ending == "data":
             return Result(2, seconds, message=self._stop_reason)
-        failed = self._failures.first()
-        if failed and (self._failed or (code and self._ending != "late")):
-            rank, rank_code = failed
-            how = f"failed with exit code {rank_code}"
-            if rank_code > 128 and rank not in self._failures.reported_by_rank:
-                how = f"was killed by {signal_name(rank_code - 128)}"
-            tail, reason = tuple(self._tails.get(rank, ())), self._reasons.get(rank, "")
-            cause = self._waiting.failure(rank, (*tail, reason))
-            return Result(rank_code, seconds, rank, f"Rank {rank} {how}.", output.excerpt(tail), reason, cause)
-        if self._ending == "stalled":
-            waited = f"No rank made a step for {self._limits.stall_timeout:g} s: the ranks wait for each other."
-            return Result(TIMED_OUT, seconds, message=waited, cause=self._waiting.stall())
-        if self._ending == "stopped":
-            return Result(STOPPED, seconds, message=self._stop_reason, cause=self._waiting.stall())
+        first = self._failures.first()
+        if first and (self._failed or (code and self._ending != "late")):
+            return self._failure(*first, seconds)
+        if self._ending in ("stalled", "stopped"):
+            stalled = f"No rank made a step for {self._limits.stall_timeout:g} s: the ranks wait for each other."
+            code, message = (STOPPED, self._stop_reason) if self._ending == "stopped" else (TIMED_OUT, stalled)
+            return Result(code, seconds, message=message, cause=self._waiting.stall())
         if self._ending == "late" and self._limits.confined:
             went_on = f"All ranks said that they had ended, and went on for {SHUTDOWN_LIMIT_S:g} s more."
             return Result(TIMED_OUT, seconds, message=went_on)
-        if code == 0 or self._ending == "late":
-            return Result(0, seconds)
+        return Result(0, seconds) if code == 0 or self._ending == "late" else self._launcher_failure(code, seconds)
+
+    def _failure(self, rank: int, code: int, seconds: float) -> Result:
+        """The end of a run whose `rank` failed first, with `code`."""
+        how = f"failed with exit code {code}"
+        if code > SIGNAL_BASE and rank not in self._failures.reported_by_rank:
+            how = f"was killed by {signal_name(code - SIGNAL_BASE)}"
+        tail, reason = tuple(self._tails.get(rank, ())), self._reasons.get(rank, "")
+        cause = self._waiting.failure(rank, (*tail, reason))
+        return Result(code, seconds, rank, f"Rank {rank} {how}.", output.excerpt(tail), reason, cause)
+
+    def _launcher_failure(self, code: int, seconds: float) -> Result:
+        """The end of a run whose launcher failed, and no rank."""
         tail = tuple(self._tails.get(None, ()))
-        shown = tail[-output.EXCERPT_LINES :]
-        if code == 128 + signal.SIGKILL:
-            return Result(code, seconds, None, f"Horovod's launcher was killed by {signal_name(code - 128)}.", shown)
-        reason = output.launcher_error(tail, code)
-        return Result(code, seconds, None, f"Horovod could not start the ranks: {reason}", shown)
+        message = f"Horovod could not start the ranks: {output.launcher_error(tail, code)}"
+        if code == SIGNAL_BASE + signal.SIGKILL:
+            message = f"Horovod's launcher was killed by {signal_name(signal.SIGKILL)}."
+        return Result(code, seconds, message=message, tail=tail[-output.EXCERPT_LINES :])

@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from course_lib.ranks import events, run_record
-from course_lib.ranks.instrumentation import collectives, devices, saving, training
+from course_lib.ranks import run_record
+from course_lib.ranks.instrumentation import collectives, devices, events, saving, training
 from course_lib.ranks.instrumentation.log import Log
+from course_lib.ranks.instrumentation.patches import Patches
+from course_lib.ranks.instrumentation.training_steps import TrainingSteps
 from course_lib.ranks.launch import Result
-from course_lib.ranks.patches import Patches
-from course_lib.ranks.training_steps import TrainingSteps
 
 layers = tf.keras.layers
 

@@ -28,7 +28,7 @@ def marked():
 @pytest.fixture(scope="session")
 def nothing_runs_on():
     """Wait until no process of a run is left on any of some pretended hosts."""
-    names = "[r]ank.py|[r]un_task|[s]shd:.*@|[c]ourse_lib|[b]wrap|[s]leep"
+    names = "[r]ank.py|[r]un_function|[s]shd:.*@|[c]ourse_lib|[b]wrap|[s]leep"
     ask = ["sh", "-c", f"ps -eo stat,args | grep -v ^Z | grep -E '{names}'"]  # a host's first process buries no dead
 
     def check(hosts):

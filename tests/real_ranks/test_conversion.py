@@ -199,7 +199,7 @@ def test_all_mistakes_are_made():
 @pytest.mark.parametrize("mistakes", TOGETHER, ids=", ".join)
 def test_plausible_mistakes_get_their_reason(mistakes, script, monkeypatch):
     if mistakes in HANGS:
-        monkeypatch.setattr(checks_2b, "PATIENCE_S", 10.0)
+        monkeypatch.setattr(checks_2b, "STALL_TIMEOUT_S", 10.0)
     got = wrong(checks_2b.verdicts(script(with_mistakes(*mistakes))))
     for mistake in mistakes:
         _, step, points, reason = MISTAKES[mistake]

@@ -8,9 +8,20 @@ from collections.abc import Callable, Iterable
 import tensorflow as tf
 
 from course_lib.ranks.instrumentation.log import Log
-from course_lib.ranks.patches import Patches
+from course_lib.ranks.instrumentation.patches import Patches
 
-_NUMBERS = ("rank", "size", "local_rank", "local_size")
+NUMBERS = ("rank", "size", "local_rank", "local_size")
+OPERATIONS = {  # function of `mpi_ops` → the collective that it enters
+    "_allreduce": "allreduce",
+    "_grouped_allreduce": "allreduce",
+    "allgather": "allgather",
+    "grouped_allgather": "allgather",
+    "alltoall": "alltoall",
+    "_reducescatter": "reducescatter",
+    "_grouped_reducescatter": "reducescatter",
+    "broadcast": "broadcast",
+    "broadcast_": "broadcast",
+}
 
 
 def watch(log: Log, patches: Patches) -> None:
@@ -20,59 +31,48 @@ def watch(log: Log, patches: Patches) -> None:
     that every step of this graph enters it.
     """
     import horovod.tensorflow as hvd
-    import horovod.tensorflow.functions as functions
     import horovod.tensorflow.keras as hvd_keras
+    from horovod.tensorflow import functions, mpi_ops
+
+    replacements = {"init": _logged_init(hvd.init, log), "join": _logged_join(mpi_ops.join, log)}
+    for name, operation in OPERATIONS.items():
+        replacements[name] = _logged_collective(getattr(mpi_ops, name), operation, log)
+    for module in (hvd, hvd_keras, mpi_ops, functions):
+        for name, replacement in replacements.items():
+            # hvd_keras has functions of its own for arrays, which call these.
+            if hasattr(module, name) and (name == "init" or module is not hvd_keras):
+                patches.replace(module, name, lambda _, replacement=replacement: replacement)
+
+
+def _logged_init(original: Callable, log: Log) -> Callable:
     from horovod.tensorflow import mpi_ops
 
-    def initialised(original: Callable) -> Callable:
-        @functools.wraps(original)
-        def init(*args: object, **kwargs: object) -> object:
-            outcome = original(*args, **kwargs)
-            log.note("init", **{name: getattr(mpi_ops, name)() for name in _NUMBERS})
-            return outcome
+    @functools.wraps(original)
+    def init(*args: object, **kwargs: object) -> object:
+        returned = original(*args, **kwargs)
+        log.note("init", **{name: getattr(mpi_ops, name)() for name in NUMBERS})
+        return returned
 
-        return init
+    return init
 
-    def joined(original: Callable) -> Callable:
-        @functools.wraps(original)
-        def join(*args: object, **kwargs: object) -> object:
-            log.note("join")
-            return original(*args, **kwargs)
 
-        return join
+def _logged_join(original: Callable, log: Log) -> Callable:
+    @functools.wraps(original)
+    def join(*args: object, **kwargs: object) -> object:
+        log.note("join")
+        return original(*args, **kwargs)
 
-    def entered(operation: str) -> Callable[[Callable], Callable]:
-        def wrap(original: Callable) -> Callable:
-            @functools.wraps(original)
-            def collective(tensors: object, *args: object, **kwargs: object) -> object:
-                several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-                log.note("collective", operation=operation, graph=not tf.executing_eagerly(), **_sizes(several))
-                return original(tensors, *args, **kwargs)
+    return join
 
-            return collective
 
-        return wrap
+def _logged_collective(original: Callable, operation: str, log: Log) -> Callable:
+    @functools.wraps(original)
+    def collective(tensors: object, *args: object, **kwargs: object) -> object:
+        several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+        log.note("collective", operation=operation, graph=not tf.executing_eagerly(), **_sizes(several))
+        return original(tensors, *args, **kwargs)
 
-    init, join = initialised(hvd.init), joined(mpi_ops.join)
-    for module in (hvd, hvd_keras, mpi_ops):
-        patches.replace(module, "init", lambda _: init)
-    for module in (hvd, mpi_ops):
-        patches.replace(module, "join", lambda _: join)
-    for name, operation in (
-        ("_allreduce", "allreduce"),
-        ("_grouped_allreduce", "allreduce"),
-        ("allgather", "allgather"),
-        ("grouped_allgather", "allgather"),
-        ("alltoall", "alltoall"),
-        ("_reducescatter", "reducescatter"),
-        ("_grouped_reducescatter", "reducescatter"),
-        ("broadcast", "broadcast"),
-        ("broadcast_", "broadcast"),
-    ):
-        one = entered(operation)(getattr(mpi_ops, name))
-        for module in (hvd, mpi_ops, functions):
-            if hasattr(module, name):
-                patches.replace(module, name, lambda _, one=one: one)
+    return collective
 
 
 def _sizes(tensors: Iterable[object]) -> dict[str, int]:

@@ -7,7 +7,7 @@ import os
 import tensorflow as tf
 
 from course_lib.ranks.instrumentation.log import Log
-from course_lib.ranks.patches import Patches
+from course_lib.ranks.instrumentation.patches import Patches
 
 _AT_START = os.environ.get("CUDA_VISIBLE_DEVICES")
 

@@ -8,14 +8,14 @@ from pathlib import Path
 
 from course_lib.ranks.instrumentation import collectives, devices, saving, training
 from course_lib.ranks.instrumentation.log import Log
-from course_lib.ranks.patches import Patches
+from course_lib.ranks.instrumentation.patches import Patches
 
 
 def install(folder: Path, report: Callable[..., None], fake_gpus: Sequence[int] = ()) -> Patches:
     """Patch TensorFlow, Keras and Horovod in this process so that they log to `folder` what the script does.
 
     Args:
-        report: takes the events of training (see `course_lib.ranks.events`).
+        report: takes the events of training (see `course_lib.ranks.instrumentation.events`).
         fake_gpus: as in `RankTask`.
     """
     log, patches = Log(folder), Patches()

@@ -10,42 +10,54 @@ import h5py
 import tensorflow as tf
 
 from course_lib.ranks.instrumentation.log import Log
-from course_lib.ranks.patches import Patches
+from course_lib.ranks.instrumentation.patches import Patches
 from course_lib.system import variables
+
+
+class Saving:
+    """Logs each file once that a network is saved to."""
+
+    def __init__(self, log: Log) -> None:
+        self._log = log
+        self._saved: set[str] = set()
+
+    def note(self, path: object) -> None:
+        """Log a save to `path`, unless it is none: an open file, a group of another HDF5 file."""
+        try:
+            place = os.path.abspath(os.fsdecode(path))
+        except TypeError:
+            return
+        if place not in self._saved:
+            self._saved.add(place)
+            self._log.note("save", path=place)
+
+    def method(self, original: Callable) -> Callable:
+        """A method of Keras or TensorFlow that saves to its first argument."""
+
+        @functools.wraps(original)
+        def save(model: object, *args: object, **kwargs: object) -> object:
+            self.note(args[0] if args else next((kwargs[name] for name in kwargs if name.startswith("file")), None))
+            return original(model, *args, **kwargs)
+
+        return save
+
+    def hdf5(self, original: Callable) -> Callable:
+        """The constructor of h5py's file."""
+
+        @functools.wraps(original)
+        def init(file: object, name: object, mode: str = "r", *args: object, **kwargs: object) -> None:
+            if mode != "r":
+                self.note(name)
+            original(file, name, mode, *args, **kwargs)
+
+        return init
 
 
 def watch(log: Log, patches: Patches) -> None:
     """Patch what Keras, TensorFlow and h5py save networks with."""
     log.note("start", weights=os.path.abspath(os.environ.get(variables.WEIGHTS, "weights.h5")))
-    saved: set[str] = set()
-
-    def note(path: object) -> None:
-        try:
-            place = os.path.abspath(os.fsdecode(path))
-        except TypeError:
-            return  # not a path: an open file, a group of another HDF5 file
-        if place not in saved:
-            saved.add(place)
-            log.note("save", path=place)
-
-    def watched(original: Callable) -> Callable:
-        @functools.wraps(original)
-        def saving(self: object, *args: object, **kwargs: object) -> object:
-            note(args[0] if args else next((kwargs[name] for name in kwargs if name.startswith("file")), None))
-            return original(self, *args, **kwargs)
-
-        return saving
-
-    def hdf5(original: Callable) -> Callable:
-        @functools.wraps(original)
-        def __init__(self: object, name: object, mode: str = "r", *args: object, **kwargs: object) -> None:
-            if mode != "r":
-                note(name)
-            original(self, name, mode, *args, **kwargs)
-
-        return __init__
-
+    saving = Saving(log)
     for owner, names in ((tf.keras.Model, ("save", "save_weights")), (tf.train.Checkpoint, ("save", "write"))):
         for name in names:
-            patches.replace(owner, name, watched)
-    patches.replace(h5py.File, "__init__", hdf5)
+            patches.replace(owner, name, saving.method)
+    patches.replace(h5py.File, "__init__", saving.hdf5)

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterable
 import numpy as np
 import tensorflow as tf
 
-from course_lib.ranks import events
+from course_lib.ranks.instrumentation import events
 from course_lib.ranks.instrumentation.devices import note_cuda_choice
 from course_lib.ranks.instrumentation.log import Log
-from course_lib.ranks.patches import Patches
-from course_lib.ranks.training_steps import TrainingSteps, in_xla
+from course_lib.ranks.instrumentation.patches import Patches
+from course_lib.ranks.instrumentation.training_steps import TrainingSteps, in_xla
 
 DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; there are more at the beginning
 _PERIODS = (1009, 1013, 1019, 1021)  # primes: no layer's size is a multiple of them

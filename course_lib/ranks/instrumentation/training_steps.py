@@ -1,0 +1,127 @@
+"""Training steps as Keras makes them, seen from outside: each call of a model under a gradient tape is one."""
+
+from __future__ import annotations
+
+import functools
+import threading
+import weakref
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+from tensorflow.python.eager import record
+from tensorflow.python.eager.polymorphic_function.polymorphic_function import Function
+from tensorflow.python.ops import control_flow_util
+
+from course_lib.ranks.instrumentation.patches import Patches
+
+
+class TrainingSteps:
+    """Calls `step(model, *values)` before each call of a model under a gradient tape.
+
+    A model that another one calls is a part of its step. A function that XLA compiles cannot call Python: where a model
+    is called in one, the call of the function is the step, and the largest of its arguments has the examples.
+    """
+
+    def __init__(self, measure: Callable[[tf.Tensor], Sequence[tf.Tensor]], step: Callable[..., None]) -> None:
+        """`measure` makes, of the tensor of the step's examples (of several inputs the largest), the tensors whose
+        `values` the step gets, as arrays."""
+        self._measure, self._step = measure, step
+        self._thread = threading.local()  # in_step: whether a model is being called; compiled: the function that is
+        self._trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # function → model
+
+    def install(self, patches: Patches) -> None:
+        """Patch Keras and TensorFlow in this process."""
+        patches.replace(tf.keras.Model, "__call__", self._model_call)
+        patches.replace(Function, "__call__", self._function_call)
+
+    def _model_call(self, original: Callable) -> Callable:
+        @functools.wraps(original)
+        def call(model: tf.keras.Model, *args: object, **kwargs: object) -> object:
+            if not args and "inputs" in kwargs:
+                args = (kwargs.pop("inputs"),)
+            under_tape = record.could_possibly_record() and args and _tensors(tf.nest.flatten(args[0])[:1])
+            if not under_tape or getattr(self._thread, "in_step", False):
+                return original(model, *args, **kwargs)
+            reported = None
+            if not in_xla():
+                reported = self._report(model, tf.nest.flatten(args[0]))
+            elif function := getattr(self._thread, "compiled", None):
+                self._trained_by[function] = model
+            after = tf.executing_eagerly() and not model.built  # its weights are made by this very call
+            if reported and not after:  # before any of them change
+                args = (reported(args[0]), *args[1:])
+            self._thread.in_step = True
+            try:
+                outputs = original(model, *args, **kwargs)
+            finally:
+                self._thread.in_step = False
+            return reported(outputs) if reported and after else outputs
+
+        return call
+
+    def _function_call(self, original: Callable) -> Callable:
+        @functools.wraps(original)
+        def call(function: Function, *args: object, **kwargs: object) -> object:
+            if not function._jit_compile or getattr(self._thread, "compiled", None):
+                return original(function, *args, **kwargs)
+            self._thread.compiled = function
+            try:
+                outputs = original(function, *args, **kwargs)
+            finally:
+                self._thread.compiled = None
+            tensors = _tensors((args, kwargs))
+            if function not in self._trained_by or not tensors:
+                return outputs
+            return self._report(self._trained_by[function], tensors)(outputs)
+
+        return call
+
+    def _report(self, model: tf.keras.Model, tensors: Sequence[tf.Tensor]) -> Callable[[object], object]:
+        """Measure a step's examples. Returns a function that reports the step and gives its argument back, in a graph
+        once that is done."""
+
+        def step(*values: np.ndarray) -> None:
+            if model.trainable_variables:  # else it changes images only
+                self._step(model, *values)
+
+        def reported(outputs: object) -> object:
+            if tf.executing_eagerly():
+                step(*(tensor.numpy() for tensor in measured))
+                return outputs
+            return _after(tf.numpy_function(step, measured, [], stateful=True), outputs)
+
+        with record.stop_recording():
+            measured = self._measure(max(tensors, key=_size_of_example))
+        return reported
+
+
+def in_xla() -> bool:
+    """Whether what is traced now is for XLA, where Python can't be called."""
+    graph = tf.compat.v1.get_default_graph()
+    return not tf.executing_eagerly() and control_flow_util.GraphOrParentsInXlaContext(graph)
+
+
+def _tensors(structure: object) -> list:
+    """The tensors and arrays in a structure."""
+    return [leaf for leaf in tf.nest.flatten(structure) if isinstance(leaf, (tf.Tensor, np.ndarray))]
+
+
+def _size_of_example(tensor: object) -> int:
+    """How many numbers one of the examples in a tensor has."""
+    return tf.TensorShape(getattr(tensor, "shape", None))[1:].num_elements() or 0
+
+
+def _after(operation: tf.Operation, structure: object) -> object:
+    """The same tensors, once `operation` is done, with the masks that Keras has put on them."""
+
+    def identity(leaf: object) -> object:
+        if not isinstance(leaf, tf.Tensor):
+            return leaf
+        copy = tf.identity(leaf)
+        if hasattr(leaf, "_keras_mask"):
+            copy._keras_mask = leaf._keras_mask
+        return copy
+
+    with tf.control_dependencies([operation]):
+        return tf.nest.map_structure(identity, structure)
