@@ -7,40 +7,20 @@ import pytest
 import tensorflow as tf
 from tensorflow import keras
 
+from course_lib import optimizers
 from course_lib.optimizers import LAMB, LARC, LARS, NovoGrad
+from course_lib.optimizers.check_values import CHECK_VALUES, GRADIENTS, START
 
 KINDS = (LARS, LARC, LAMB, NovoGrad)
 
-# After each of three steps from w = [3, 4] with these gradients and decay 0.1, in float64.
-GRADIENTS = ([-0.8, 0.6], [0.5, 0.5], [0.1, -0.2])
-CHECKS = {
-    "LARS": (
-        lambda rate: LARS(rate, weight_decay=0.1),
-        (1, 0.5, 0.5),
-        ((3.0016667, 3.9966667), (3.0015098, 3.9918038), (2.9999866, 3.9867392)),
-    ),
-    "LARC": (
-        lambda rate: LARC(rate, weight_decay=0.1, trust_coefficient=0.02),
-        (1, 0.5, 0.5),
-        ((3.0333333, 3.9333333), (2.9820401, 3.8296131), (2.8813536, 3.7112136)),
-    ),
-    "LAMB": (
-        lambda rate: LAMB(rate, weight_decay=0.1),
-        (0.01, 0.01, 0.005),
-        ((3.0223607, 3.9552786), (3.0177626, 3.9057131), (3.0119583, 3.8817266)),
-    ),
-    "NovoGrad": (
-        lambda rate: NovoGrad(rate, weight_decay=0.1),
-        (0.01, 0.01, 0.005),
-        ((3.0050000, 3.9900000), (3.0017198, 3.9714848), (2.9981535, 3.9617191)),
-    ),
-}
 
-
-@pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.parametrize("name", CHECK_VALUES)
 def test_published_check_values(name):
-    make, rates, expected = CHECKS[name]
-    optimizer, w = make(rates[0]), tf.Variable([3.0, 4.0], dtype=tf.float64)
+    rates, options, expected = CHECK_VALUES[name]
+    optimizer, w = (
+        getattr(optimizers, name)(rates[0], weight_decay=0.1, **options),
+        tf.Variable(START, dtype=tf.float64),
+    )
     for rate, gradient, after in zip(rates, GRADIENTS, expected):
         optimizer.learning_rate = rate
         optimizer.apply_gradients([(tf.constant(gradient, tf.float64), w)])
