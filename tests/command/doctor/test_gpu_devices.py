@@ -7,7 +7,7 @@ import stat
 import pytest
 
 from course_lib.command.doctor.gpu import devices
-from course_lib.command.doctor.gpu.devices import Gpu, Host, Kernels, detect, kernels, missing, published
+from course_lib.command.doctor.gpu.devices import Gpu, Host, detect, kernels, missing, published
 
 HEADER = "| NVIDIA-SMI 550.54.15    Driver Version: 550.54.15    CUDA Version: 12.4     |"
 H100 = "NVIDIA H100 80GB HBM3, 550.54.15, 81559, 9.0"
@@ -111,12 +111,12 @@ def test_a_broken_driver_is_a_problem(driver, body, words):
     ],
 )
 def test_which_kernels_a_gpu_gets(capability, kind, target):
-    assert kernels(capability, ["sm_60", "sm_70", "sm_75", "compute_80"]) == Kernels(kind, target)
+    assert kernels(capability, ["sm_60", "sm_70", "sm_75", "compute_80"]) == (kind, target)
 
 
 def test_two_digits_of_a_capability():
-    assert kernels("10.3", ["sm_90", "compute_100"]) == Kernels("cubin", "compute_100")
-    assert kernels("10.0", ["sm_90"]) == Kernels("none")
+    assert kernels("10.3", ["sm_90", "compute_100"]) == ("cubin", "compute_100")
+    assert kernels("10.0", ["sm_90"]) == ("none", "")
     assert devices.at_least("12.10", "12.8") and not devices.at_least("11.8", "12.0")
 
 

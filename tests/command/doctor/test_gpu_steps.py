@@ -257,29 +257,41 @@ def test_what_hangs_whatever_is_done_is_named(started, host, runs, words):
     assert len(asked) == runs
 
 
+SECONDS = [6 * (1e-5 + 1e-11 * size / 4) for size in all_ranks.SIZES]  # of a ring of four: α = 10 µs, 1/β = 100 GB/s
+RING = {"seconds": SECONDS, "right": True, "size": 4}
+LOST = {"began": 4, "ended": 3, "steps": 30, "w": 30.0}
+
+
+@pytest.mark.parametrize(
+    ("step", "host", "result", "expected"),
+    [
+        (all_ranks.all_reduce, FOUR, RING, [PASSED]),
+        (all_ranks.all_reduce, FOUR, {**RING, "right": False}, [FAILED]),
+        (all_ranks.batch_norm, FOUR, {"across": 1e-6, "own": 0.3}, [PASSED]),
+        (all_ranks.batch_norm, FOUR, {"across": 0.3, "own": 0.3}, [FAILED]),
+        (all_ranks.pinned, FOUR, {"used": [700.0] * 4}, [PASSED]),
+        (all_ranks.pinned, FOUR, {"used": [2100.0, 100.0, 100.0, 100.0]}, [FAILED]),
+        (all_ranks.pinned, FOUR, {"used": []}, [UNTESTED]),
+        (all_ranks.pinned, ONE, None, [UNTESTED]),
+        (all_ranks.elastic, FOUR, LOST, [PASSED]),
+        (all_ranks.elastic, FOUR, {**LOST, "ended": 4}, [FAILED]),
+        (all_ranks.elastic, FOUR, {**LOST, "w": 28.0}, [FAILED]),
+    ],
+)
+def test_what_ranks_return_is_judged(monkeypatch, ranks_return, step, host, result, expected):
+    monkeypatch.setattr(all_ranks, "memory_used", lambda: [100.0] * 4)
+    monkeypatch.setattr(all_ranks.launch, "controllers", lambda: ("gloo",))
+    ranks_return(result)
+    assert [line.state for line in step(host)] == expected
+
+
 def test_all_reduces_are_fitted(ranks_return):
-    alpha, beta, ranks = 1e-5, 1e-11, 4
-    seconds = [2 * (ranks - 1) * (alpha + beta * size / ranks) for size in all_ranks.SIZES]  # a ring's
-    ring = {"seconds": seconds, "right": True, "size": ranks}
-    ranks_return(ring)
-    [line] = all_ranks.all_reduce(FOUR)
-    assert line.state == PASSED and "NCCL" in line.title
-    assert line.values["alpha s"] == pytest.approx(alpha)
-    assert line.values["beta s/B"] == pytest.approx(beta)
-    assert line.values["bus bandwidth B/s"] == pytest.approx(1 / beta, rel=0.05)  # that of each link
-    ranks_return({**ring, "right": False})
-    assert next(all_ranks.all_reduce(FOUR)).state == FAILED
-    ranks_return(ring, "NCCL hung, and …")
-    assert [line.state for line in all_ranks.all_reduce(FOUR)] == [FAILED, PASSED]
-
-
-@pytest.mark.parametrize(("used", "state"), [([700] * 4, PASSED), ([2100, 100, 100, 100], FAILED), ([], UNTESTED)])
-def test_each_rank_has_a_gpu(monkeypatch, ranks_return, used, state):
-    monkeypatch.setattr(all_ranks, "memory_used", lambda: [100.0] * len(used))
-    ranks_return({"used": used})
-    assert [line.state for line in all_ranks.pinned(FOUR)] == [state]
-    [line] = all_ranks.pinned(ONE)
-    assert line.state == UNTESTED and "NCCL refuses two ranks on one" in line.text
+    ranks_return(RING, "NCCL hung, and …")
+    workaround, line = all_ranks.all_reduce(FOUR)
+    assert workaround.state == FAILED and "NCCL" in line.title
+    assert line.values["alpha s"] == pytest.approx(1e-5)
+    assert line.values["beta s/B"] == pytest.approx(1e-11)
+    assert line.values["bus bandwidth B/s"] == pytest.approx(1e11, rel=0.05)  # 1/β: that of each link
 
 
 @pytest.mark.parametrize(
@@ -312,21 +324,6 @@ def test_controllers(monkeypatch):
     assert list(states(all_ranks.controllers(ONE)).values()) == [PASSED, UNTESTED, UNTESTED]
     monkeypatch.setattr(all_ranks.diagnosis, "disagreement", lambda name, ranks: "They differ by 1e-9.")
     assert list(states(all_ranks.controllers(FOUR)).values()) == [FAILED, UNTESTED]
-
-
-def test_batch_norm_that_is_wrong(ranks_return):
-    ranks_return({"across": 0.3, "own": 0.3})
-    assert next(all_ranks.batch_norm(FOUR)).state == FAILED
-
-
-@pytest.mark.parametrize(
-    ("controllers", "ended", "w", "state"),
-    [("gloo", 3, 30.0, PASSED), ("gloo", 4, 30.0, FAILED), ("gloo", 3, 28.0, FAILED), ("mpi", 3, 30.0, UNTESTED)],
-)
-def test_losing_a_rank(monkeypatch, ranks_return, controllers, ended, w, state):
-    monkeypatch.setattr(all_ranks.launch, "controllers", lambda: (controllers,))
-    ranks_return({"began": 4, "ended": ended, "steps": 30, "w": w})
-    assert next(all_ranks.elastic(FOUR)).state == state
 
 
 # --- grading
@@ -396,14 +393,35 @@ def test_the_reference_passes_in_the_profile_of_the_gpus(grader):
     assert asked[1] == (grading.REFERENCE.read_text(), "short")
 
 
-def test_a_reference_that_loses_points_says_which(grader):
-    grader(outcome(False, sandbox="none", weaknesses=("No sandbox: bwrap is missing.",)))
-    first, second = grading.reference(FOUR)
-    assert first.state == FAILED and "180 s; lost: Averages: Nobody averages." in first.text
-    assert second.state == FAILED and "bwrap is missing" in second.text
-    device = Verdict("device", "One device", 0.0, 5.0, "Every rank sees all GPUs.")
-    grader(outcome(True, score=95.0, verdicts=(device,)))  # it passes all the same
-    assert next(grading.reference(FOUR)).text.endswith("180 s; lost: One device: Every rank sees all GPUs.")
+DEVICE = Verdict("device", "One device", 0.0, 5.0, "Every rank sees all GPUs.")
+
+
+@pytest.mark.parametrize(
+    ("step", "host", "result", "state", "words"),
+    [
+        (grading.reference, FOUR, outcome(False), FAILED, "180 s; lost: Averages: Nobody averages."),
+        (grading.reference, FOUR, outcome(True, score=95.0, verdicts=(DEVICE,)), FAILED, "lost: One device: Every"),
+        (grading.reference, FOUR, CannotGrade("Only 3 MB are free."), UNTESTED, "Only 3 MB are free."),
+        (grading.starter, FOUR, outcome(False), PASSED, "It does not pass, as it must not"),
+        (grading.starter, FOUR, outcome(True), FAILED, "passed"),
+        (grading.starter, ONE, outcome(True), UNTESTED, "On one GPU"),
+    ],
+)
+def test_an_assessment_is_judged(grader, step, host, result, state, words):
+    grader(result)
+    line = next(step(host))
+    assert line.state == state and words in line.text
+
+
+def test_a_missing_sandbox_script_or_data_set_is_a_line(grader, monkeypatch, tmp_path):
+    grader(outcome(True, sandbox="none", weaknesses=("No sandbox: bwrap is missing.",)))
+    monkeypatch.setattr(grading.data, "locate", lambda name: "stand-in")
+    _, sandbox, data = grading.reference(FOUR)
+    assert sandbox.state == FAILED and "bwrap is missing" in sandbox.text
+    assert (data.title, data.state) == ("The reference on CIFAR-10", UNTESTED)
+    monkeypatch.setattr(grading, "REFERENCE", tmp_path / "none.py")
+    [line] = grading.reference(FOUR)
+    assert line.state == UNTESTED and "the instructor's" in line.text
 
 
 def test_without_cuda_in_the_sandbox_nothing_is_graded(grader, monkeypatch):
@@ -413,29 +431,6 @@ def test_without_cuda_in_the_sandbox_nothing_is_graded(grader, monkeypatch):
         ("Sandbox", FAILED, "CUDA does not start in the sandbox (error 304).")
     ]
     assert asked == []
-
-
-def test_the_starter_must_not_pass(grader):
-    grader(outcome(False))
-    assert states(grading.starter(FOUR)) == {"The serial starter": PASSED}
-    grader(outcome(True))
-    assert states(grading.starter(FOUR)) == {"The serial starter": FAILED}
-    assert states(grading.starter(ONE)) == {"The serial starter": UNTESTED}
-
-
-def test_what_cannot_be_graded_is_not_tested(grader, monkeypatch, tmp_path):
-    grader(CannotGrade("Only 3 MB are free."))
-    [line] = grading.reference(FOUR)
-    assert line.state == UNTESTED and "Only 3 MB are free." in line.text
-    monkeypatch.setattr(grading, "REFERENCE", tmp_path / "none.py")
-    [line] = grading.reference(FOUR)
-    assert line.state == UNTESTED and "the instructor's" in line.text
-
-
-def test_the_stand_in_is_named(grader, monkeypatch):
-    grader(outcome(True))
-    monkeypatch.setattr(grading.data, "locate", lambda name: "stand-in")
-    assert states(grading.reference(FOUR))["The reference on CIFAR-10"] == UNTESTED
 
 
 def test_a_second_assessment_waits_for_the_gpus_of_the_first(monkeypatch, tmp_path):

@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 
 from course_grader.script import contract
-from course_lib.command.doctor.gpu import devices, grading
+from course_lib.command.doctor.gpu import grading
 from course_lib.command.doctor.gpu.runner import STEPS
 from course_lib.system.paths import ROOT
 
@@ -16,25 +16,10 @@ HARDWARE = ROOT / "docs" / "hardware"
 GUIDE = (HARDWARE / "README.md").read_text()
 
 
-def test_the_profiles_derivation_is_right():
+def test_the_guide_names_the_profiles_limit_and_targets():
     gpu = contract.read().profiles["gpu"]
-    t4, images, activations = devices.published("Tesla T4"), 24 * 45_000, 60_042
-    flops, moved = images * 3 * 2 * 4.0e6, images * activations * 4 * 6
-    one, eight = (24 * (45_000 // (128 * ranks)) for ranks in (1, 8))
-    for text in (
-        f"{flops / 1e12:.1f} TFLOP | {t4.float32 / 1e12} TFLOP/s: {flops / t4.float32:.1f} s",
-        f"{moved / 1e12:.2f} TB | {t4.bandwidth / 1e9:.0f} GB/s: {moved / t4.bandwidth:.1f} s",
-        f"{one:,} steps of 230 operations",
-        f"| {one * 230 * 20e-6:.0f} s |",
-        f"{eight:,} steps, each with 3 ms more",
-        f"| {eight * (230 * 20e-6 + 3e-3):.0f} s |",
-        f"{round(50_000 * 24 / 26, -3):,.0f} images/s",
-        f"The limit is {gpu.seconds} s",
-        f"Asked for are {gpu.train_accuracy:.2f} and {gpu.test_accuracy:.2f}",
-        f"with {grading.EPOCHS_OF_GPU} epochs",
-    ):
-        assert text in GUIDE, text
-    assert gpu.seconds >= 2 * 70
+    assert f"The limit is {gpu.seconds} s" in GUIDE and f"with {grading.EPOCHS_OF_GPU} epochs" in GUIDE
+    assert f"Asked for are {gpu.train_accuracy:.2f} and {gpu.test_accuracy:.2f}" in GUIDE
 
 
 def test_the_profiles_targets_stand_below_what_was_reached():
@@ -48,13 +33,13 @@ def test_the_profiles_targets_stand_below_what_was_reached():
 
 @pytest.mark.parametrize("report", sorted(HARDWARE.glob("[!R]*.md")), ids=lambda path: path.stem)
 def test_each_number_of_a_report_was_printed(report):
-    said = report.read_text()
+    text = report.read_text()
     printed = report.with_suffix(".txt").read_text()
-    assert f"]({report.name})" in GUIDE and f"]({report.stem}.txt)" in said
-    proven, _, refuted = said.partition("## What it proves")[2].partition("## What it refuted")
-    told = re.findall(r"(?<![\w.])(\d[\d,]*\.\d+|\.\d+|\d+e-\d+|[\d,]*\d,\d{3}|\d+%)", proven + refuted)
-    assert len(told) > 20
-    for number in told:
+    assert f"]({report.name})" in GUIDE
+    proven, _, refuted = text.partition("## What it proves")[2].partition("## What it refuted")
+    numbers = re.findall(r"(?<![\w.])(\d[\d,]*\.\d+|\.\d+|\d+e-\d+|[\d,]*\d,\d{3}|\d+%)", proven + refuted)
+    assert len(numbers) > 20
+    for number in numbers:
         exact = re.search(rf"(?<![\d,.]){re.escape(number.lstrip('.'))}|0{re.escape(number)}", printed)
         rounded = "e-" in number and any(
             float(f"{float(one):.2e}") == float(number) for one in re.findall(r"\d\.\d+e-\d+", printed)

@@ -82,12 +82,12 @@ def misfits(host: Host, build: Mapping[str, Any]) -> list[str]:
             "driver."
         )
     for capability in _capabilities(host) if targets else ():
-        kernels = devices.kernels(capability, targets)
+        kind, _ = devices.kernels(capability, targets)
         newer = f"use an image that has them (`containers/launch build --base {NEWER_IMAGE}`)"
         none = f"TensorFlow has no kernels for compute capability {capability}"
-        if kernels.kind == "none":
+        if kind == "none":
             problems.append(f"{none} ({', '.join(targets)}): {newer}.")
-        elif kernels.kind == "ptx" and host.cuda and not devices.at_least(host.cuda, cuda):
+        elif kind == "ptx" and host.cuda and not devices.at_least(host.cuda, cuda):
             problems.append(
                 f"{none} and would compile them, which a driver for CUDA {host.cuda} cannot do with code of "
                 f"CUDA {cuda}: update the driver, or {newer}."
@@ -127,16 +127,16 @@ def _kernels(capability: str, targets: list[str], compiled: int, seconds: float)
     title = f"Kernels for compute capability {capability}"
     if not targets:
         return untested(title, "TensorFlow does not say what it was built for.", **{"compiled bytes": compiled})
-    kernels = devices.kernels(capability, targets)
-    values = {"kind": kernels.kind, "target": kernels.target, "saved by the cache s": seconds}
-    if kernels.kind == "none":
+    kind, target = devices.kernels(capability, targets)
+    values = {"kind": kind, "target": target, "saved by the cache s": seconds}
+    if kind == "none":
         return failed(title, f"TensorFlow has none: use an image that has them ({NEWER_IMAGE}).", **values)
-    if kernels.kind == "cubin":
-        return passed(title, f"TensorFlow has them ({kernels.target}): nothing has to be compiled.", **values)
+    if kind == "cubin":
+        return passed(title, f"TensorFlow has them ({target}): nothing has to be compiled.", **values)
     return tested(
         title,
         compiled > 0,
-        f"The driver compiles them from {kernels.target}; the cache of what was compiled saves {seconds:.1f} s.",
+        f"The driver compiles them from {target}; the cache of what was compiled saves {seconds:.1f} s.",
         "They have to be compiled, and nothing was kept: let ~/.nv/ComputeCache be written, or each start waits.",
         **values,
     )

@@ -1,8 +1,8 @@
 """What each rank does for a step of `all_ranks`, as a script of `launch.start`: `work.py NAME ARGUMENTS`.
 
-ARGUMENTS is a JSON object, the function's keywords; rank 0 prints "result" and what the function returns, as JSON. Where
-there are fewer GPUs than ranks of this host, they share one, and what they exchange goes through the CPU and Gloo: NCCL
-refuses two ranks on one GPU.
+ARGUMENTS is a JSON object, the function's keywords; rank 0 prints "result" and what the function returns, as JSON.
+Where there are fewer GPUs than ranks of this host, they share one, and what they exchange goes through the CPU and
+Gloo: NCCL refuses two ranks on one GPU.
 """
 
 from __future__ import annotations
