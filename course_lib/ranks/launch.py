@@ -158,11 +158,11 @@ def _task(script: Path, args: Sequence[object], options: Options) -> RankTask:
 
 def _launcher(controller: str, ranks: int, hosts: str | None, min_ranks: int | None) -> tuple[str, ...]:
     """What starts the ranks: horovodrun with its options."""
-    words = [sys.executable, "-u", str(PROGRAM_FOLDER / "horovodrun.py"), f"--{controller}", "-np", str(ranks)]
-    words += ["--disable-cache"]  # one file for all runs of a user, also of those on other hosts
-    words += ["-H", hosts] if hosts else []
-    words += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
-    return tuple(words)
+    command = [sys.executable, "-u", str(PROGRAM_FOLDER / "horovodrun.py"), f"--{controller}", "-np", str(ranks)]
+    command += ["--disable-cache"]  # one file for all runs of a user, also of those on other hosts
+    command += ["-H", hosts] if hosts else []
+    command += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
+    return tuple(command)
 
 
 def call(

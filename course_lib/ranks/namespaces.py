@@ -128,15 +128,15 @@ def hosts(count: int = 2, env: Mapping[str, str] | None = None) -> Iterator[list
         addresses = {name: f"10.0.0.{number + 1}" for number, name in enumerate(names)}
         _write(folder, addresses, login)
         switch = stack.enter_context(_namespace(["--net"], _SWITCH, str(folder)))
-        found = []
+        started = []
         for name, address in addresses.items():
             kinds = ["--net", "--uts", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"]
             pid = stack.enter_context(_namespace(kinds, _BOOT, name, str(folder / "etc"), _path("sshd")))
             cable = f"ip link add port-{name} type veth peer name eth0 netns {pid}"
             _enter(switch, f"{cable} && ip link set port-{name} master switch up")
             _enter(pid, f"ip address add {address}/24 dev eth0 && ip link set eth0 up")
-            found.append(Host(name, address, pid, login))
-        yield found
+            started.append(Host(name, address, pid, login))
+        yield started
 
 
 def _check() -> None:

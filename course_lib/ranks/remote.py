@@ -54,10 +54,10 @@ class Host:
 
 def parse(text: str) -> tuple[Host, ...]:
     """The hosts of `host:slots,host:slots`. Raises CourseError (code 2) for anything else."""
-    found = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
-    if not all(found):
+    matches = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
+    if not all(matches):
         raise CourseError(f"Hosts are written host:slots,host:slots, not '{text}'.", code=2)
-    return _checked([Host(name, int(slots)) for name, slots in (match.groups() for match in found)])
+    return _checked([Host(name, int(slots)) for name, slots in (match.groups() for match in matches)])
 
 
 def read(path: Path) -> tuple[Host, ...]:
@@ -107,12 +107,12 @@ def first(hosts: Sequence[Host], ranks: int) -> tuple[Host, ...]:
             "ask for fewer ranks or give more slots.",
             code=2,
         )
-    found = []
+    used = []
     for host in hosts:
         if ranks > 0:
-            found.append(Host(host.name, min(host.slots, ranks)))
+            used.append(Host(host.name, min(host.slots, ranks)))
         ranks -= host.slots
-    return tuple(found)
+    return tuple(used)
 
 
 def here(name: str) -> bool:
@@ -158,8 +158,8 @@ def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, glo
                     f"{version or 'not'}: all hosts need the same environment, best on a file system that they share.",
                     code=2,
                 )
-    for seen in ([mine] if len(others) < len(hosts) else []) + list(answers.values()) if gloo else []:
-        name, address = seen["own"]["name"], seen["own"]["address"]
+    for facts in ([mine] if len(others) < len(hosts) else []) + list(answers.values()) if gloo else []:
+        name, address = facts["own"]["name"], facts["own"]["address"]
         if not address or address.startswith("127."):
             raise CourseError(
                 f"{name} takes its own name for {address or 'no address'}, where no other host finds it: give it the "
@@ -188,21 +188,21 @@ def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
 
 def _open_on(host: str, command: Sequence[str], **options: object) -> subprocess.Popen:
     """Start `command` on `host`; `options` as for subprocess.Popen. Raises CourseError without a remote shell."""
-    words = [*shell(host), shlex.join(command)]
+    command_line = [*shell(host), shlex.join(command)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
     try:
-        return subprocess.Popen(words, start_new_session=True, **{**pipes, **options})
+        return subprocess.Popen(command_line, start_new_session=True, **{**pipes, **options})
     except OSError as error:
         raise CourseError(
-            f"{words[0]}, which reaches the other hosts, cannot be run here ({error.strerror}): install it, on Debian "
-            "or Ubuntu with `sudo apt install openssh-client`.",
+            f"{command_line[0]}, which reaches the other hosts, cannot be run here ({error.strerror}): install it, on "
+            "Debian or Ubuntu with `sudo apt install openssh-client`.",
             code=2,
         ) from None
 
 
-def _refusal(host: str, code: int, said: str) -> CourseError:
-    """What to say of a host where the course's Python ended with `code` and no answer; `said` are its errors."""
-    last = last_line(said, f"exit code {code}").strip().rstrip(".")
+def _refusal(host: str, code: int, errors: str) -> CourseError:
+    """The error for a host where the course's Python ended with `code` and no answer; `errors` is what it printed."""
+    last = last_line(errors, f"exit code {code}").strip().rstrip(".")
     if any(sign in last for sign in (sys.executable, "can't open file", "No module named")):
         return CourseError(f"{host} does not have the course ({last}): {SHARED_FOLDER_ADVICE}", code=2)
     if os.environ.get(REMOTE_SHELL):
@@ -237,16 +237,16 @@ def _checked(hosts: Sequence[Host]) -> tuple[Host, ...]:
 
 def _answer(host: str, process: subprocess.Popen, deadline: float) -> dict:
     try:
-        out, said = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
+        output, errors = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise CourseError(
             f"The host {host} did not answer within {ANSWER_TIMEOUT_S:g} s: look at it, or leave it out.", 2
         ) from None
-    lines = [line for line in out.splitlines() if line.startswith("{")]  # a login may greet
+    lines = [line for line in output.splitlines() if line.startswith("{")]  # a login may greet
     with contextlib.suppress(ValueError, IndexError):
-        if isinstance(found := json.loads(lines[-1]), dict) and process.returncode == 0:
-            return found
-    raise _refusal(host, process.returncode, said)
+        if isinstance(answer := json.loads(lines[-1]), dict) and process.returncode == 0:
+            return answer
+    raise _refusal(host, process.returncode, errors)
 
 
 def _digest(path: Path) -> str:

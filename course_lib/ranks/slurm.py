@@ -81,18 +81,18 @@ def check(nodes: int = 1) -> None:
     if nodes < 1:
         raise CourseError(f"A job needs at least one node, not {nodes}: give -N 1 or more.", code=2)
     try:
-        listed = _ask("sinfo", "--noheader", "--format=%P %D")
+        listing = _ask("sinfo", "--noheader", "--format=%P %D")
     except CourseError as error:
         raise CourseError(f"Slurm's controller does not answer: {error} Ask who runs the cluster.", code=2) from None
     sizes: dict[str, int] = {}
-    for name, number in (line.split() for line in listed.splitlines()):
+    for name, number in (line.split() for line in listing.splitlines()):
         sizes[name] = sizes.get(name, 0) + int(number)
-    asked = os.environ.get("SBATCH_PARTITION")
-    partition = asked or next((name for name in sizes if name.endswith("*")), "")
+    requested = os.environ.get("SBATCH_PARTITION")
+    partition = requested or next((name for name in sizes if name.endswith("*")), "")
     size = sizes.get(partition, sizes.get(f"{partition}*"))
-    if asked and size is None and "," not in asked:
+    if requested and size is None and "," not in requested:
         known = ", ".join(sorted(name.rstrip("*") for name in sizes))
-        raise CourseError(f"There is no partition {asked} (SBATCH_PARTITION) here; there is {known}.", code=2)
+        raise CourseError(f"There is no partition {requested} (SBATCH_PARTITION) here; there is {known}.", code=2)
     if size is not None and nodes > size:
         raise CourseError(
             f"The partition {partition.rstrip('*')} has {size} node{'s' if size > 1 else ''}, not {nodes}: "
@@ -119,8 +119,8 @@ def hosts(nodes: int | None = None) -> str:
 
 def per_node(text: str) -> list[int]:
     """Slurm's "2(x3),1" → [2, 2, 2, 1]."""
-    found = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
-    return [int(number) for number, times in found for _ in range(int(times or 1))]
+    groups = re.findall(r"(\d+)(?:\(x(\d+)\))?", text)
+    return [int(number) for number, times in groups for _ in range(int(times or 1))]
 
 
 def run(arguments: Sequence[str], nodes: int | None = None, ranks: int | None = None) -> int:
@@ -150,8 +150,8 @@ def run(arguments: Sequence[str], nodes: int | None = None, ranks: int | None = 
 
 def gpus_asked() -> int:
     """GPUs that Slurm's own variables ask for on one node; 0 where they name no number."""
-    words = (os.environ.get(f"SBATCH_{name}", "") for name in ("GPUS_PER_NODE", "GPUS", "GRES"))
-    return next((int(found[1]) for word in words if (found := re.search(r"(?:^|:)(\d{1,4})$", word))), 0)
+    requests = (os.environ.get(f"SBATCH_{name}", "") for name in ("GPUS_PER_NODE", "GPUS", "GRES"))
+    return next((int(match[1]) for request in requests if (match := re.search(r"(?:^|:)(\d{1,4})$", request))), 0)
 
 
 def states(jobs: Iterable[str]) -> dict[str, State]:
@@ -159,16 +159,16 @@ def states(jobs: Iterable[str]) -> dict[str, State]:
     wanted = set(jobs)
     if not wanted:
         return {}
-    told = _ask("scontrol", "--oneliner", "show", "job", *([next(iter(wanted))] if len(wanted) == 1 else []))
-    found = {}
-    for line in told.splitlines():
+    listing = _ask("scontrol", "--oneliner", "show", "job", *([next(iter(wanted))] if len(wanted) == 1 else []))
+    known = {}
+    for line in listing.splitlines():
         fields = dict(reversed(re.findall(r"(\w+)=(\S+)", line)))  # the first counts: a name may hold anything
         if fields.get("JobId") in wanted:
             code, _, number = fields.get("ExitCode", "0:0").partition(":")
             nodes = fields.get("NodeList", "").replace("(null)", "")
             code = 128 + int(number) if int(number or 0) else int(code)
-            found[fields["JobId"]] = State(fields["JobState"], fields.get("Reason", ""), nodes, code)
-    return {job: found.get(job, State("UNKNOWN")) for job in wanted}
+            known[fields["JobId"]] = State(fields["JobState"], fields.get("Reason", ""), nodes, code)
+    return {job: known.get(job, State("UNKNOWN")) for job in wanted}
 
 
 def cancel(*selection: str) -> None:
@@ -236,13 +236,13 @@ def _submit(options: list[str], command: list[str], folder: Path) -> str:
     interrupted = False
     while True:
         try:
-            told, errors = process.communicate()
+            answer, errors = process.communicate()
             break
         except KeyboardInterrupt:
             interrupted = True
     if process.returncode:
         raise CourseError(f"Slurm takes no such job: {_reason(errors)}.", code=2)
-    job = told.strip().partition(";")[0]
+    job = answer.strip().partition(";")[0]
     if interrupted:
         cancel(job)
         raise KeyboardInterrupt
@@ -251,17 +251,17 @@ def _submit(options: list[str], command: list[str], folder: Path) -> str:
 
 def _follow(job: str, folder: Path) -> int:
     tails = [_Tail(folder / "out", sys.stdout), _Tail(folder / "err", sys.stderr)]
-    told = ""
+    reported = ""
     try:
         while True:
-            state = _look(job)
-            if (news := _news(job, state)) != told:
-                _say(news)
-                told = news
+            state = _current_state(job)
+            if (news := _description(job, state)) != reported:
+                _print_notice(news)
+                reported = news
             if state is not None and state.ended:
                 break
-            looked = time.monotonic()
-            while time.monotonic() < looked + STATE_POLL_INTERVAL_S:
+            polled = time.monotonic()
+            while time.monotonic() < polled + STATE_POLL_INTERVAL_S:
                 for tail in tails:
                     tail.show()
                 time.sleep(OUTPUT_POLL_INTERVAL_S)
@@ -279,11 +279,11 @@ def _follow(job: str, folder: Path) -> int:
             "and the course?"
         )
     if sentence:
-        _say(sentence)
+        _print_notice(sentence)
     return code
 
 
-def _look(job: str) -> State | None:
+def _current_state(job: str) -> State | None:
     """What Slurm says of the job; None where it does not answer: a controller may be restarted meanwhile."""
     try:
         return states([job])[job]
@@ -291,7 +291,7 @@ def _look(job: str) -> State | None:
         return None
 
 
-def _news(job: str, state: State | None) -> str:
+def _description(job: str, state: State | None) -> str:
     if state is None:
         return f"Slurm does not answer; job {job} is still followed."
     if state.waits:
@@ -303,14 +303,14 @@ def _stop(job: str, tails: Sequence[_Tail]) -> None:
     cancel(job)
     with contextlib.suppress(KeyboardInterrupt):  # who is in a hurry does not wait for the end
         deadline = time.monotonic() + CANCEL_TIMEOUT_S
-        while time.monotonic() < deadline and not ((state := _look(job)) and state.ended):
+        while time.monotonic() < deadline and not ((state := _current_state(job)) and state.ended):
             for tail in tails:
                 tail.show()
             time.sleep(OUTPUT_POLL_INTERVAL_S)
-    _say(f"stopped; job {job} is cancelled.")
+    _print_notice(f"stopped; job {job} is cancelled.")
 
 
-def _say(text: str) -> None:
+def _print_notice(text: str) -> None:
     if text:
         print(f"course: {text}", file=sys.stderr, flush=True)
 

@@ -15,6 +15,6 @@ class CourseError(Exception):
         return [str(self)]
 
 
-def last_line(said: str, otherwise: str = "no reason given") -> str:
-    """The last line of what a process said, mostly the reason of its end; `otherwise` where it said nothing."""
-    return (said.strip().splitlines() or [otherwise])[-1]
+def last_line(output: str, otherwise: str = "no reason given") -> str:
+    """The last line of what a process printed, mostly the reason of its end; `otherwise` where it printed nothing."""
+    return (output.strip().splitlines() or [otherwise])[-1]

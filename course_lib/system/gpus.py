@@ -26,8 +26,8 @@ def listing(timeout: float = TIMEOUT_S) -> list[str]:
 
 def names(timeout: float = TIMEOUT_S) -> list[str]:
     """The names of the GPUs; empty as `listing` is."""
-    found = (re.match(r"GPU \d+: (.+?) \(UUID", line) for line in listing(timeout))
-    return [match[1] for match in found if match]
+    matches = (re.match(r"GPU \d+: (.+?) \(UUID", line) for line in listing(timeout))
+    return [match[1] for match in matches if match]
 
 
 def visible(gpus: int) -> list[int]:

@@ -32,9 +32,9 @@ class Supervised(subprocess.Popen):
         `timeout` in seconds, 0 for none; `grace` is how many seconds the tree has to end by itself; `temporary` is a
         folder that is removed where this process dies before it; `options` as for subprocess.Popen.
         """
-        words = supervise.command_line(command, timeout, grace, temporary=temporary)
+        command_line = supervise.command_line(command, timeout, grace, temporary=temporary)
         # In a session of its own: Ctrl-C comes to this process alone, which then ends the tree.
-        super().__init__(words, stdin=subprocess.PIPE, start_new_session=True, **options)
+        super().__init__(command_line, stdin=subprocess.PIPE, start_new_session=True, **options)
 
     def __exit__(self, *_: object) -> None:
         self.end()

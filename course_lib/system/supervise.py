@@ -59,15 +59,15 @@ def end_tree(grace: float = GRACE_S) -> str:
     return a sentence that names what is left; "" mostly.
     """
     deadline = time.monotonic() + grace
-    asked: set[psutil.Process] = set()
+    terminated: set[psutil.Process] = set()
     while children := psutil.Process().children(recursive=True):
         if time.monotonic() >= deadline + KILL_LIMIT_S:
             return f"{LEFT}{', '.join(map(_described, children))}. {LEFT_ADVICE}"
         force = time.monotonic() >= deadline
-        for child in children if force else set(children) - asked:
+        for child in children if force else set(children) - terminated:
             with contextlib.suppress(psutil.NoSuchProcess):
                 child.kill() if force else child.terminate()
-        asked.update(children)
+        terminated.update(children)
         psutil.wait_procs(children, timeout=_END_POLL_S)
     return ""
 

@@ -206,14 +206,6 @@ def test_plausible_mistakes_get_their_reason(mistakes, script, monkeypatch):
         assert got[step][0] == points and reason in got[step][1]
 
 
-def test_the_gpu_of_its_rank_is_none_on_another_host(script):
-    text = CONVERTED.replace("set_visible_devices(gpus[hvd.local_rank()]", "set_visible_devices(gpus[hvd.rank()]")
-    record = checks_2b.gather(script(text), checks_2b.TWO_HOSTS, controller="gloo")
-    assert (
-        "rank 2 looks for a third GPU on a host that has one" in wrong(judge(record, checks_2b.ON_TWO_HOSTS))["gpu"][1]
-    )
-
-
 def test_an_unfinished_script_is_not_examined(script, capsys):
     assert diagnosis_2b.examine("A", script(with_mistakes("a syntax error"))) is None
     assert "has to be converted first. It lacks: 1 Initialise Horovod" in capsys.readouterr().out

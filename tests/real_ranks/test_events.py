@@ -1,6 +1,8 @@
-"""What a rank tells of its training while it trains, whether it is only watched or judged too."""
+"""What a rank reports of its training while it trains, whether its record is asked for too or not."""
 
 from __future__ import annotations
+
+from pathlib import Path
 
 import pytest
 
@@ -8,25 +10,18 @@ from course_lib.ranks import launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 
-START = """
+SCRIPT = """
 import numpy as np
 import tensorflow as tf
 
 images, labels = np.linspace(0, 1, 70 * 64, dtype=np.float32).reshape(70, 8, 8, 1), np.zeros(70, np.int64)
 model = tf.keras.Sequential([tf.keras.layers.Flatten(), tf.keras.layers.Dense(2)])
 loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-"""
-FIT = (
-    START
-    + """
+
 model.compile(tf.keras.optimizers.SGD(0.1), loss, metrics=["accuracy"])
 model.fit(images, labels, batch_size=32, epochs=2, verbose=0, validation_data=(images, labels))
 model.fit(images, labels, batch_size=32, initial_epoch=2, epochs=3, verbose=0)
-"""
-)
-LOOP = (
-    START
-    + """
+
 @tf.function
 def step(images, labels):
     with tf.GradientTape() as tape:
@@ -39,29 +34,24 @@ for epoch in range(2):
         step(tf.constant(images[i : i + 32]), tf.constant(labels[i : i + 32]))
     model(images)  # no step
 """
-)
 
 
-@pytest.fixture(params=["watched", "judged"])
-def told(request, tmp_path):
-    """told(text): the (kind, data) of what the one rank of a run tells of its training."""
-
-    def tell(text: str) -> list[tuple[str, dict]]:
-        script, record = tmp_path / "script.py", tmp_path / "record"
-        script.write_text(text)
-        watched = request.param == "watched"
-        options = launch.Options(training_events=True) if watched else launch.Options(record=record)
-        with launch.start(script, ranks=1, timeout=120, options=options) as run:
-            told = [(event.kind, event.data) for event in run if event.kind not in ("output", "exit")]
-        assert run.wait().code == 0
-        assert record.exists() == (request.param == "judged")
-        return told
-
-    return tell
+def reported(folder: Path, options: launch.Options) -> list[tuple[str, dict]]:
+    """The (kind, data) of what the one rank of a run reports of its training, by `fit` and then in a loop."""
+    script = folder / "script.py"
+    script.write_text(SCRIPT)
+    with launch.start(script, ranks=1, timeout=120, options=options) as run:
+        events = [(event.kind, event.data) for event in run if event.kind not in ("output", "exit")]
+    assert run.wait().code == 0
+    return events
 
 
-def test_a_fit_tells_its_epochs_with_their_metrics_and_images(told):
-    events = told(FIT)
+@pytest.mark.parametrize("recorded", [False, True])
+def test_a_fit_reports_epochs_and_batches_a_loop_its_images(recorded, tmp_path):
+    record = tmp_path / "record"
+    options = launch.Options(record=record) if recorded else launch.Options(training_events=True)
+    events = reported(tmp_path, options)
+    assert record.exists() == recorded
     fits = [data for kind, data in events if kind == "fit"]
     assert fits == [{"epochs": 2, "steps": 3, "initial_epoch": 0}, {"epochs": 3, "steps": 3, "initial_epoch": 2}]
     epochs = [data for kind, data in events if kind == "epoch"]
@@ -70,16 +60,10 @@ def test_a_fit_tells_its_epochs_with_their_metrics_and_images(told):
     batch = next(data for kind, data in events if kind == "batch")
     assert (batch["epoch"], batch["step"], batch["images"]) == (0, 0, 32)
     assert {"loss", "accuracy"} <= set(batch)
+    in_loop = events[max(place for place, (kind, _) in enumerate(events) if kind == "epoch") + 1 :]
+    assert {kind for kind, _ in in_loop} == {"images"}
+    assert in_loop[-1][1] == {"images": 210 + 140, "steps": 9 + 6}
 
 
-def test_a_loop_of_its_own_tells_its_images(told):
-    events = told(LOOP)
-    assert {kind for kind, _ in events} == {"images"}
-    assert events[-1][1] == {"images": 140, "steps": 6}
-
-
-def test_a_run_that_nobody_watches_tells_nothing(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(LOOP)
-    with launch.start(script, ranks=1, timeout=120) as run:
-        assert [event for event in run if event.kind not in ("output", "exit")] == []
+def test_a_run_that_nobody_watches_reports_nothing(tmp_path):
+    assert reported(tmp_path, launch.Options()) == []

@@ -190,19 +190,18 @@ def test_an_assessment_ends_with_its_kernel_and_at_an_interrupt(how, start, tmp_
 
 
 LEAVES = {
-    "a child": "import subprocess, time; subprocess.Popen(['setsid', 'sleep', '60']); time.sleep(60)",
-    "a daemon": "import subprocess; subprocess.run('setsid sleep 60 >/dev/null 2>&1 &', shell=True)",
-    "a port": "import socket; server = socket.create_server(('127.0.0.1', 0))",
+    "sleep 60": "import subprocess, time; subprocess.Popen(['setsid', 'sleep', '60']); time.sleep(60)",  # a child
+    "sleep 61": "import subprocess; subprocess.run('setsid sleep 61 >/dev/null 2>&1 &', shell=True)",  # a daemon
+    "port": "import socket; server = socket.create_server(('127.0.0.1', 0))",
 }
 
 
-@pytest.mark.parametrize("what", LEAVES)
-def test_what_a_cell_leaves_is_found(what, start, tmp_path):
-    _, left = leavings(start(tmp_path), LEAVES[what], delay=0, patience=1)
-    assert re.match("port" if what == "a port" else "sleep 60", *left)
-
-
-def test_the_kernels_own_ports_are_not_what_a_fork_of_it_leaves(start, tmp_path):
+def test_what_a_cell_leaves_is_found_and_the_kernel_s_own_ports_are_not_what_its_fork_leaves(start, tmp_path):
     kernel = start(tmp_path)
     fork = "import os, time; child = os.fork()\nif not child: time.sleep(2); os._exit(0)\nos.waitpid(child, 0);"
     assert leavings(kernel, fork, delay=CELL) == (False, [])
+    for what, cell in LEAVES.items():
+        _, left = leavings(kernel, cell, delay=0, patience=1)
+        assert re.match(what, *left)
+        for process in kernel.others():
+            process.kill()

@@ -16,8 +16,8 @@ WEIGHTS = 58
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_sharded_ranks_take_the_steps_of_one(ranks, controller, tmp_path):
-    with launch.start(SCRIPT, [tmp_path / "found"], ranks, controller=controller, env={"PYTHONPATH": str(ROOT)}) as run:
+def test_sharded_ranks_take_the_steps_of_one(ranks, tmp_path):
+    with launch.start(SCRIPT, [tmp_path / "found"], ranks, env={"PYTHONPATH": str(ROOT)}) as run:
         result = run.wait()
     assert result.code == 0, result
     every = [json.loads((tmp_path / f"found-{rank}.json").read_text()) for rank in range(ranks)]

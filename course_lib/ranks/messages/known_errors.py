@@ -35,8 +35,8 @@ HINTS = {
 
 def hint(lines: Iterable[str]) -> str:
     """What to do about the known error that a failed rank's last `lines` name last; "" where they name none."""
-    said = list(lines)
+    lines = list(lines)
     return next(
-        (advice for line in reversed(said) for error, advice in HINTS.items() if re.search(error, line)),
+        (advice for line in reversed(lines) for error, advice in HINTS.items() if re.search(error, line)),
         "",
     )

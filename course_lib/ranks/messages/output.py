@@ -57,7 +57,7 @@ def lines(stream: IO[bytes]) -> Iterator[str]:
             if not cut:
                 line = line if _TAG.match(line) else tag + line
                 yield line[:MAX_LINE_LENGTH]
-                tags = [found[0] for found in _TAG.finditer(line) if found["job"]] if end == "\r" else []
+                tags = [match[0] for match in _TAG.finditer(line) if match["job"]] if end == "\r" else []
                 tag = tags[-1] if tags else ""  # mpirun tags what follows a carriage return no more
             cut = False
         if len(rest) > MAX_LINE_LENGTH and not cut:
@@ -78,29 +78,30 @@ def parse(line: str, ranks: int) -> Iterator[Line]:
     while line:
         tag = _TAG.match(line)
         if not tag:
-            end = min((found.start() for found in _TAG.finditer(line) if int(found["rank"]) < ranks), default=len(line))
+            end = min((match.start() for match in _TAG.finditer(line) if int(match["rank"]) < ranks), default=len(line))
             yield Line(None, "", line[:end])
             line = line[end:]
             continue
         rank = int(tag["rank"]) if int(tag["rank"]) < ranks else None
         rest = line[tag.end() :]
-        ends = [found.start() for found in _TAG.finditer(rest) if _of_another(found, tag, ranks)][:1]
-        ends += [found.start() for found in _NOTE.finditer(rest) if found.start()][:1]
+        ends = [match.start() for match in _TAG.finditer(rest) if _of_another(match, tag, ranks)][:1]
+        ends += [match.start() for match in _NOTE.finditer(rest) if match.start()][:1]
         end = min(ends, default=len(rest))
-        yield from _words(rank, tag, rest[:end])
+        yield from _pieces(rank, tag, rest[:end])
         line = rest[end:]
 
 
-def _of_another(found: re.Match, tag: re.Match, ranks: int) -> bool:
+def _of_another(match: re.Match, tag: re.Match, ranks: int) -> bool:
     """Whether a tag within a line that begins with `tag` is another rank's."""
-    number = int(found["rank"])
-    return bool(found["job"]) == bool(tag["job"]) and number != int(tag["rank"]) and number < ranks
+    number = int(match["rank"])
+    return bool(match["job"]) == bool(tag["job"]) and number != int(tag["rank"]) and number < ranks
 
 
-def _words(rank: int | None, tag: re.Match, text: str) -> Iterator[Line]:
-    said, mark, record = text.partition(MARK) if rank is not None else (text, "", "")
-    if said or not mark:
-        yield Line(rank, tag["stream"], _TAG.sub("", said) if tag["job"] else said)  # mpirun tags each piece of a line
+def _pieces(rank: int | None, tag: re.Match, text: str) -> Iterator[Line]:
+    printed, mark, record = text.partition(MARK) if rank is not None else (text, "", "")
+    if printed or not mark:
+        # mpirun tags each piece of a line.
+        yield Line(rank, tag["stream"], _TAG.sub("", printed) if tag["job"] else printed)
     if mark:
         yield Line(rank, tag["stream"], record, record=True)
 
@@ -120,8 +121,8 @@ def parse_record(text: str) -> dict | None:
 def reported_failures(text: str) -> Iterator[tuple[int, int]]:
     """The ranks that the launcher says have failed in this line, each with its exit code (128 + n for signal n)."""
     for pattern in _FAILED:
-        for found in pattern.finditer(text):
-            groups = found.groupdict()
+        for match in pattern.finditer(text):
+            groups = match.groupdict()
             yield int(groups["rank"]), int(groups["code"]) if "code" in groups else 128 + int(groups["signal"])
 
 
@@ -143,7 +144,7 @@ def excerpt(tail: Sequence[str]) -> tuple[str, ...]:
 
 def launcher_error(tail: tuple[str, ...], code: int) -> str:
     """Why the launcher ended with `code`, from the last lines that it printed."""
-    reasons = [found.group("reason") for line in tail if (found := _LAUNCHER_ERROR.match(line))]
+    reasons = [match.group("reason") for line in tail if (match := _LAUNCHER_ERROR.match(line))]
     return reasons[-1] if reasons else next((line for line in reversed(tail) if line.strip()), f"exit code {code}")
 
 
