@@ -1,7 +1,5 @@
 """Mistakes in the exercises of notebook 1a."""
 
-from __future__ import annotations
-
 DAY = "seconds = work * 1e15 * day / rate"
 ERROR = "error = w * x + b - y"
 SLOPE = "dw, db = slope(w, b)"

@@ -1,7 +1,5 @@
 """Mistakes in the exercises of notebook 1b."""
 
-from __future__ import annotations
-
 SHUFFLE = "np.random.default_rng([seed, epoch]).permutation(examples)"
 BATCHES = "[order[i : i + batch_size] for i in range(0, examples, batch_size)]"
 GRADIENT = "gradient(w, x[batch], y[batch])"

@@ -1,7 +1,5 @@
 """Mistakes in the exercises of notebook 1c."""
 
-from __future__ import annotations
-
 NOW = "time.perf_counter()"
 LISTS = "self.seconds, self.validation = [], []"
 BEGAN = f"self.epoch_began = {NOW}"

@@ -1,7 +1,5 @@
 """Mistakes in the exercises of notebook 1d."""
 
-from __future__ import annotations
-
 MEMORY = """return {"weights": learned, "gradients": learned, "state": state_per_weight * learned,
                  "activations": 4 * activations * batch}"""
 

@@ -1,7 +1,5 @@
 """Mistakes in the exercises of notebook 1e."""
 
-from __future__ import annotations
-
 FIT = "np.polyfit(np.log(sizes), np.log(errors), 1)"
 ASKED = "float(np.exp(height + slope * np.log(size)))"
 
