@@ -1,4 +1,4 @@
-"""Debian roots for tests: unpacked, and told how this host reaches its package index."""
+"""Debian roots for tests: unpacked, and told how this host reaches its package index; engines that run containers."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ import re
 import shutil
 import socket
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,73 @@ class Debian:
             if (paths.ROOT / name).is_file():
                 (target / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copy(paths.ROOT / name, target / name)
+
+
+class Engine:
+    """buildah and podman with a storage and a mount namespace of their own; `network`: also a network of their own."""
+
+    def __init__(self, folder: Path, network: bool = False) -> None:
+        self.folder = folder
+        (folder / "containers.conf").write_text('[engine]\ncgroup_manager = "cgroupfs"\n')
+        storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
+        (folder / "storage.conf").write_text(storage)
+        self._env = {
+            **{name: value for name, value in os.environ.items() if not name.startswith("COURSE_")},
+            "CONTAINERS_CONF": str(folder / "containers.conf"),
+            "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
+            "DISABLE_HC_SYSTEMD": "true",  # health checks are asked for, there is no timer
+        }
+        namespaces = ["--mount", *["--net"] * network]
+        # crun refuses to work where both versions of control groups are mounted.
+        prepare = "umount /sys/fs/cgroup/unified 2>/dev/null; " + "ip link set lo up && " * network
+        command = ["unshare", *namespaces, "sh", "-c", f"{prepare} echo ready && exec sleep infinity"]
+        self._holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        assert self._holder.stdout.readline() == "ready\n"
+        self._enter = ["nsenter", *namespaces, f"--wd={paths.ROOT}", "--target", str(self._holder.pid)]
+
+    def start(self, *command: str) -> subprocess.Popen:
+        """Start a command in the namespaces."""
+        pipe = subprocess.PIPE
+        return subprocess.Popen([*self._enter, *command], env=self._env, stdout=pipe, stderr=pipe, text=True)
+
+    def run(self, *command: str, timeout: float = 600) -> subprocess.CompletedProcess:
+        """Run a command in the namespaces to its end."""
+        process = self.start(*command)
+        try:
+            out, err = process.communicate(timeout=timeout)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def seen(self, path: str | Path) -> Path:
+        """A path of the namespaces, whose mounts are seen there alone, as this process reaches it."""
+        return Path(f"/proc/{self._holder.pid}/root") / str(path).lstrip("/")
+
+    def close(self) -> None:
+        """End the containers and the namespaces."""
+        self.run("podman", "rm", "--force", "--all", "--time", "5")
+        self._holder.kill()
+        self._holder.wait()
+
+
+@pytest.fixture(scope="module")
+def new_engine(debian) -> Iterator[Callable[..., Engine]]:
+    """new_engine(network): an engine that is closed, with all its storage, when the module has ended."""
+    for tool in ("buildah", "podman", "crun", "unshare", "nsenter", "ip", "iptables"):
+        if not shutil.which(tool):
+            pytest.skip(f"{tool} is not installed")
+    engines = []
+
+    def make(network: bool = False) -> Engine:
+        engines.append(Engine(Path(tempfile.mkdtemp(prefix="course-images-")), network))
+        return engines[-1]
+
+    yield make
+    for engine in engines:
+        engine.run("buildah", "rm", "--all")
+        engine.close()
+        assert str(engine.folder) not in Path("/proc/self/mounts").read_text()
+        shutil.rmtree(engine.folder)
 
 
 @pytest.fixture(scope="session")

@@ -6,16 +6,14 @@ import ast
 import json
 import os
 import re
-import shutil
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -24,6 +22,8 @@ from course_lib.command.classroom import handout
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
 
+if TYPE_CHECKING:
+    from conftest import Debian, Engine
 if sys.version_info >= (3, 11):
     import tomllib
 else:
@@ -122,42 +122,27 @@ def test_a_learners_course_fills_the_same_workspace(tmp_path):
 # --- the images ---------------------------------------------------------------------------------------------
 
 
-class Engine:
-    """buildah and podman with a storage of their own, in a mount namespace of their own."""
+class Builder:
+    """Builds images with buildah, and runs them with podman."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._storage = ["--root", str(folder / "store"), "--runroot", str(folder / "run")]
-        # crun refuses to work where both versions of control groups are mounted.
-        prepare = "umount /sys/fs/cgroup/unified 2>/dev/null; echo ready; exec sleep infinity"
-        self._holder = subprocess.Popen(["unshare", "--mount", "sh", "-c", prepare], stdout=subprocess.PIPE, text=True)
-        assert self._holder.stdout.readline() == "ready\n"
-
-    def _run(self, *command: str, timeout: float) -> subprocess.CompletedProcess:
-        enter = ["nsenter", "--mount", f"--wd={paths.ROOT}", "--target", str(self._holder.pid)]
-        env = {name: value for name, value in os.environ.items() if not name.startswith("COURSE_")}
-        env["DISABLE_HC_SYSTEMD"] = "true"  # health checks are asked for here, there is no timer
-        return subprocess.run([*enter, *command], env=env, capture_output=True, text=True, timeout=timeout)
-
-    def buildah(self, *arguments: str, timeout: float = 300) -> str:
-        done = self._run("buildah", *self._storage, *arguments, timeout=timeout)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        return done.stdout.strip()
-
-    def podman(self, *arguments: str, timeout: float = 600) -> subprocess.CompletedProcess:
-        return self._run("podman", *self._storage, "--cgroup-manager", "cgroupfs", *arguments, timeout=timeout)
-
-    def debian(self, debian) -> None:
+    def __init__(self, engine: Engine, debian: Debian) -> None:
         """Make the image BASE of an unpacked root; it knows how this host reaches its package index."""
+        self.engine = engine
         container = self.buildah("from", "scratch")
-        root = Path(self.buildah("mount", container))
-        # The mount is seen in the holder's namespace alone.
-        seen = Path(f"/proc/{self._holder.pid}/root") / root.relative_to("/")
-        debian.unpack(seen)
-        debian.configure(seen)
+        root = engine.seen(self.buildah("mount", container))
+        debian.unpack(root)
+        debian.configure(root)
         env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **debian.settings}
         self.buildah("config", *(f"--env={name}={value}" for name, value in env.items()), container)
         self.buildah("commit", "--rm", container, BASE)
+
+    def buildah(self, *arguments: str, timeout: float = 300) -> str:
+        done = self.engine.run("buildah", *arguments, timeout=timeout)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout.strip()
+
+    def podman(self, *arguments: str) -> subprocess.CompletedProcess:
+        return self.engine.run("podman", *arguments)
 
     def build(self, target: str) -> str:
         """Build a target of cpu.Dockerfile; return the image's name. Wheels of Horovod are this host's."""
@@ -172,69 +157,51 @@ class Engine:
         )
         return name
 
-    def mount(self, image: str) -> Path:
+    def files(self, image: str) -> Path:
         """The image's files."""
-        root = self.buildah("mount", self.buildah("from", image))
-        return Path(f"/proc/{self._holder.pid}/root") / root.lstrip("/")
-
-    def close(self) -> None:
-        self.podman("rm", "--force", "--all", "--time", "5")
-        self.buildah("rm", "--all")
-        self._holder.kill()
-        self._holder.wait()
+        return self.engine.seen(self.buildah("mount", self.buildah("from", image)))
 
 
 @pytest.fixture(scope="module")
-def engine(debian) -> Iterator[Engine]:
-    for tool in ("buildah", "podman", "crun", "unshare", "nsenter"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
-    folder = Path(tempfile.mkdtemp(prefix="course-images-"))
-    engine = Engine(folder)
-    try:
-        engine.debian(debian)
-        yield engine
-    finally:
-        engine.close()
-        assert str(folder) not in Path("/proc/self/mounts").read_text()
-        shutil.rmtree(folder)
+def builder(new_engine, debian) -> Builder:
+    return Builder(new_engine(), debian)
 
 
 @pytest.fixture(scope="module")
-def learner(engine) -> str:
-    return engine.build("learner")
+def learner(builder) -> str:
+    return builder.build("learner")
 
 
 @pytest.fixture(scope="module")
-def instructor(engine, learner) -> str:
-    return engine.build("instructor")
+def instructor(builder, learner) -> str:
+    return builder.build("instructor")
 
 
 @pytest.fixture(scope="module")
-def root(engine, learner) -> Path:
+def root(builder, learner) -> Path:
     """The files of the learner's image."""
-    return engine.mount(learner)
+    return builder.files(learner)
 
 
 class Container:
     """A container with the rights that containers/launch gives to learners, on this host's network."""
 
-    def __init__(self, engine: Engine, image: str, *options: str) -> None:
+    def __init__(self, builder: Builder, image: str, *options: str) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port = free.getsockname()[1]
-        self.engine = engine
+        self.builder = builder
         limits = ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=8192:8192", "--network", "host"]
         rights = ["--cap-drop", "ALL", "--security-opt", "no-new-privileges"]
         data = os.environ.get("COURSE_DATA_DIR")
         options += ("-v", f"{data}:/data:ro", "-e", "COURSE_DATA_DIR=/data") if data else ()
         settings = ["-e", f"JUPYTER_TOKEN={TOKEN}", "-e", f"JUPYTER_PORT={self.port}"]
-        done = engine.podman("run", "--detach", *limits, *rights, *settings, *options, image)
+        done = builder.podman("run", "--detach", *limits, *rights, *settings, *options, image)
         assert done.returncode == 0, done.stderr
         self.id = done.stdout.strip()
 
     def run(self, *command: str) -> subprocess.CompletedProcess:
-        return self.engine.podman("exec", self.id, *command)
+        return self.builder.podman("exec", self.id, *command)
 
     def get(self, path: str, token: str = "", address: str = "127.0.0.1") -> int:
         """The status; 0 where nobody answers."""
@@ -250,18 +217,18 @@ class Container:
             return 0
 
     def log(self) -> str:
-        done = self.engine.podman("logs", self.id)
+        done = self.builder.podman("logs", self.id)
         return done.stdout + done.stderr
 
     def end(self) -> int:
         """Wait for it; its exit code."""
-        return int(self.engine.podman("wait", self.id).stdout)
+        return int(self.builder.podman("wait", self.id).stdout)
 
 
 @pytest.fixture(scope="module")
-def lab(engine, learner) -> Container:
+def lab(builder, learner) -> Container:
     """A learner's lab that is open."""
-    container = Container(engine, learner)
+    container = Container(builder, learner)
     deadline = time.monotonic() + 180
     while container.get("/api") != 200:
         assert time.monotonic() < deadline, container.log()
@@ -329,10 +296,10 @@ class TestLearner:
                 if path.is_file() and not path.is_symlink() and path.stat().st_size in sizes:
                     assert path.read_bytes() not in kept, path
 
-    def test_it_has_no_compiler_and_runs_without_rights(self, engine, learner, root):
+    def test_it_has_no_compiler_and_runs_without_rights(self, builder, learner, root):
         for folder in ("usr/bin", "usr/local/bin", "course/.venv/bin"):
             assert {name for name in COMPILERS if (root / folder / name).exists()} == set()
-        (about,) = json.loads(engine.podman("image", "inspect", learner).stdout)
+        (about,) = json.loads(builder.podman("image", "inspect", learner).stdout)
         config = about["Config"]
         assert (config["User"], config["WorkingDir"]) == ("learner", "/workspace")
         assert list(config["Volumes"]) == ["/workspace"]
@@ -355,7 +322,7 @@ class TestLearner:
         assert (report["controllers"], report["ranks_agree"]) == (["gloo", "mpi"], True)
 
     def test_its_health_check_passes(self, lab):
-        done = lab.engine.podman("healthcheck", "run", lab.id)
+        done = lab.builder.podman("healthcheck", "run", lab.id)
         assert done.returncode == 0, done.stdout + done.stderr
 
     def test_a_notebook_runs_on_ranks_and_stops_only_at_the_stubs(self, lab):
@@ -375,23 +342,23 @@ class TestLearner:
 
     def test_stopping_it_closes_the_lab(self, lab):
         """The last test of this lab."""
-        assert lab.engine.podman("stop", "--time", "60", lab.id).returncode == 0
+        assert lab.builder.podman("stop", "--time", "60", lab.id).returncode == 0
         assert lab.end() == 0
         assert "The lab is closed." in lab.log()
         assert lab.get("/api") == 0
 
-    def test_no_lab_where_the_workspace_cannot_be_written(self, engine, learner, tmp_path):
-        container = Container(engine, learner, "-v", f"{tmp_path}:/workspace")
+    def test_no_lab_where_the_workspace_cannot_be_written(self, builder, learner, tmp_path):
+        container = Container(builder, learner, "-v", f"{tmp_path}:/workspace")
         assert container.end() == 1
         assert container.log() == (
             "course: /workspace cannot be written by user 1000: mount a volume there, or a folder of that user.\n"
         )
 
-    def test_no_lab_where_the_check_at_the_start_finds_horovod_broken(self, engine, learner, root):
+    def test_no_lab_where_the_check_at_the_start_finds_horovod_broken(self, builder, learner, root):
         """As the GPU image checks itself."""
         (module,) = (root / "course").glob(".venv/lib/python3*/site-packages/horovod/tensorflow/mpi_ops.py")
         container = Container(
-            engine, learner, "-e", "COURSE_CHECK=1", "-v", f"/dev/null:/{module.relative_to(root)}:ro"
+            builder, learner, "-e", "COURSE_CHECK=1", "-v", f"/dev/null:/{module.relative_to(root)}:ro"
         )
         assert container.end() == 1
         assert "Horovod cannot be used" in container.log()
@@ -401,8 +368,8 @@ class TestLearner:
 @pytest.mark.container
 @pytest.mark.slow
 class TestInstructor:
-    def test_it_has_the_whole_project_and_nothing_of_this_host(self, engine, instructor, debian, tmp_path):
-        root = engine.mount(instructor) / "course"
+    def test_it_has_the_whole_project_and_nothing_of_this_host(self, builder, instructor, debian, tmp_path):
+        root = builder.files(instructor) / "course"
         debian.copy_project(tmp_path)
         for part in ("assessment", "containers", "course_lib", "labs", "tests", "README.md"):
             for path in [tmp_path / part, *(tmp_path / part).rglob("*")]:
@@ -410,10 +377,10 @@ class TestInstructor:
         beside = {path.name for path in root.iterdir()} - {path.name for path in tmp_path.iterdir()}
         assert beside == {".venv"}
 
-    def test_the_reference_on_two_ranks_agrees_bit_for_bit(self, engine, instructor):
+    def test_the_reference_on_two_ranks_agrees_bit_for_bit(self, builder, instructor):
         """In the sandbox, whose bubblewrap needs the engine's leave."""
         allowed = ("--security-opt", "seccomp=unconfined", "--security-opt", "unmask=ALL")
-        container = Container(engine, instructor, *allowed, "--entrypoint", '["sleep", "infinity"]')
+        container = Container(builder, instructor, *allowed, "--entrypoint", '["sleep", "infinity"]')
         done = container.run(
             "sh", "-c", "course assess /course/assessment/reference/assessment.py --profile short --json /tmp/outcome"
         )

@@ -86,49 +86,22 @@ def docker(launch, monkeypatch, tmp_path):
 CPU, GPU = f"{COURSE}:cpu-learner", f"{COURSE}:gpu-learner"
 DOCKER_LAB = """\
 docker volume create --label one-model-many-gpus.workspace=ada ada
-JUPYTER_TOKEN="$(openssl rand -hex 24)" docker create \\
-    --name ada \\
-    --label one-model-many-gpus.lab=ada \\
-    --label one-model-many-gpus.address=127.0.0.1 \\
-    --label one-model-many-gpus.port=8888 \\
-    --label one-model-many-gpus.gpus=0,1 \\
-    --publish 127.0.0.1:8888:8888 \\
-    --volume ada:/workspace \\
-    --env JUPYTER_TOKEN \\
-    --shm-size 1g \\
-    --ulimit nofile=65536 \\
-    --ulimit nproc=-1 \\
-    --ulimit memlock=-1 \\
-    --ulimit stack=67108864 \\
-    --pids-limit 16384 \\
-    --cap-drop ALL \\
-    --security-opt no-new-privileges \\
-    --gpus '"device=0,1"' one-model-many-gpus:gpu-learner
+JUPYTER_TOKEN="$(openssl rand -hex 24)" docker create --name ada --label one-model-many-gpus.lab=ada \\
+    --label one-model-many-gpus.address=127.0.0.1 --label one-model-many-gpus.port=8888 \\
+    --label one-model-many-gpus.gpus=0,1 --publish 127.0.0.1:8888:8888 --volume ada:/workspace --env JUPYTER_TOKEN \\
+    --shm-size 1g --ulimit nofile=65536 --ulimit nproc=-1 --ulimit memlock=-1 --ulimit stack=67108864 \\
+    --pids-limit 16384 --cap-drop ALL --security-opt no-new-privileges --gpus '"device=0,1"' \\
+    one-model-many-gpus:gpu-learner
 docker start ada
 """
 PODMAN_LAB = """\
 podman volume create --label one-model-many-gpus.workspace=course-01 course-01
-JUPYTER_TOKEN="$(openssl rand -hex 24)" podman create \\
-    --name course-01 \\
-    --label one-model-many-gpus.lab=course-01 \\
-    --label one-model-many-gpus.address=127.0.0.1 \\
-    --label one-model-many-gpus.port=8888 \\
-    --label one-model-many-gpus.gpus=0,1 \\
-    --publish 127.0.0.1:8888:8888 \\
-    --volume course-01:/workspace \\
-    --env JUPYTER_TOKEN \\
-    --shm-size 1g \\
-    --ulimit nofile=65536 \\
-    --ulimit nproc=-1 \\
-    --ulimit memlock=8388608 \\
-    --ulimit stack=67108864 \\
-    --pids-limit 16384 \\
-    --cpuset-cpus 0-127 \\
-    --memory 943718m \\
-    --cap-drop ALL \\
-    --security-opt no-new-privileges \\
-    --device nvidia.com/gpu=0 \\
-    --device nvidia.com/gpu=1 \\
+JUPYTER_TOKEN="$(openssl rand -hex 24)" podman create --name course-01 --label one-model-many-gpus.lab=course-01 \\
+    --label one-model-many-gpus.address=127.0.0.1 --label one-model-many-gpus.port=8888 \\
+    --label one-model-many-gpus.gpus=0,1 --publish 127.0.0.1:8888:8888 --volume course-01:/workspace \\
+    --env JUPYTER_TOKEN --shm-size 1g --ulimit nofile=65536 --ulimit nproc=-1 --ulimit memlock=8388608 \\
+    --ulimit stack=67108864 --pids-limit 16384 --cpuset-cpus 0-127 --memory 943718m --cap-drop ALL \\
+    --security-opt no-new-privileges --device nvidia.com/gpu=0 --device nvidia.com/gpu=1 \\
     one-model-many-gpus:gpu-learner
 podman start course-01
 """
@@ -136,46 +109,25 @@ HOME = f"/home/operator/.local/share/{COURSE}/course"
 APPTAINER_LAB = f"""\
 mkdir -p {HOME}/workspace {HOME}/home {HOME}/scratch
 APPTAINERENV_JUPYTER_TOKEN="$(openssl rand -hex 24)" APPTAINERENV_COURSE_ADDRESS=127.0.0.1 \\
-    APPTAINERENV_JUPYTER_PORT=8888 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer instance start \\
-    --containall \\
-    --home {HOME}/home:/home/learner \\
-    --workdir {HOME}/scratch \\
-    --bind {HOME}/workspace:/workspace \\
-    --pids-limit 16384 \\
+    APPTAINERENV_JUPYTER_PORT=8888 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer instance start --containall \\
+    --home {HOME}/home:/home/learner --workdir {HOME}/scratch --bind {HOME}/workspace:/workspace --pids-limit 16384 \\
     --nv /srv/course/build/gpu-learner.sif course
 """
 DOCKER_CHECK = """\
-docker create \\
-    --name course-check \\
-    --shm-size 1g \\
-    --ulimit nofile=65536 \\
-    --ulimit nproc=-1 \\
-    --ulimit memlock=-1 \\
-    --ulimit stack=67108864 \\
-    --pids-limit 16384 \\
-    --cap-drop ALL \\
-    --security-opt no-new-privileges \\
-    --gpus '"device=0,1,2,3,4,5,6,7"' one-model-many-gpus:gpu-learner course doctor \\
-    --gpu \\
-    --report \\
-    /tmp/gpu-report
+docker create --name course-check --shm-size 1g --ulimit nofile=65536 --ulimit nproc=-1 --ulimit memlock=-1 \\
+    --ulimit stack=67108864 --pids-limit 16384 --cap-drop ALL --security-opt no-new-privileges \\
+    --gpus '"device=0,1,2,3,4,5,6,7"' one-model-many-gpus:gpu-learner course doctor --gpu --report /tmp/gpu-report
 docker start --attach course-check
 docker cp course-check:/tmp/gpu-report.json /tmp/gpu-report.json
 docker cp course-check:/tmp/gpu-report.html /tmp/gpu-report.html
 docker rm --force --volumes course-check
 """
 PODMAN_BUILD = """\
-podman build \\
-    --format docker \\
-    --file /srv/course/containers/gpu.Dockerfile \\
-    --target instructor \\
-    --tag one-model-many-gpus:gpu-instructor \\
-    /srv/course
+podman build --format docker --file /srv/course/containers/gpu.Dockerfile --target instructor --tag \\
+    one-model-many-gpus:gpu-instructor /srv/course
 """
 APPTAINER_BUILD = """\
-cd /srv/course && apptainer build \\
-    --force \\
-    --build-arg TARGET=learner \\
+cd /srv/course && apptainer build --force --build-arg TARGET=learner \\
     --build-arg BASE=docker.io/library/debian:bookworm-slim /srv/course/build/cpu-learner.sif \\
     /srv/course/containers/apptainer.def
 """

@@ -9,17 +9,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from course_lib.system import paths
+
+if TYPE_CHECKING:
+    from conftest import Engine
 
 pytestmark = [pytest.mark.alone, pytest.mark.container, pytest.mark.slow]
 
@@ -48,33 +50,13 @@ CMD ["perl", "-e", "$SIG{TERM} = sub { exit }; sleep 1000"]
 
 
 class Host:
-    """Namespaces with a network of their own, in which Podman runs, and its storage."""
+    """A host with a network of its own, in whose namespaces Podman and the launcher run."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        (folder / "containers.conf").write_text('[engine]\ncgroup_manager = "cgroupfs"\n')
-        storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
-        (folder / "storage.conf").write_text(storage)
-        self._env = {
-            **{name: value for name, value in os.environ.items() if not name.startswith("COURSE_")},
-            "CONTAINERS_CONF": str(folder / "containers.conf"),
-            "CONTAINERS_STORAGE_CONF": str(folder / "storage.conf"),
-        }
-        # crun refuses to work where both versions of control groups are mounted.
-        prepare = "umount /sys/fs/cgroup/unified 2>/dev/null; ip link set lo up && echo ready && exec sleep infinity"
-        self._holder = subprocess.Popen(["unshare", "-m", "-n", "sh", "-c", prepare], stdout=subprocess.PIPE, text=True)
-        assert self._holder.stdout.readline() == "ready\n"
-
-    def start(self, *command: str) -> subprocess.Popen:
-        """Start a command in the namespaces."""
-        enter = ["nsenter", "--mount", "--net", "--target", str(self._holder.pid)]
-        pipe = subprocess.PIPE
-        return subprocess.Popen([*enter, *command], env=self._env, stdout=pipe, stderr=pipe, text=True)
+    def __init__(self, engine: Engine) -> None:
+        self.engine, self.folder = engine, engine.folder
 
     def run(self, *command: str) -> subprocess.CompletedProcess:
-        process = self.start(*command)
-        out, err = process.communicate(timeout=120)
-        return subprocess.CompletedProcess(command, process.returncode, out, err)
+        return self.engine.run(*command)
 
     def launch(self, *arguments: str) -> subprocess.CompletedProcess:
         return self.run(sys.executable, "-I", str(LAUNCH), *arguments, "--engine", "podman")
@@ -89,34 +71,21 @@ class Host:
         containers = self.run("podman", "ps", "--all", "--format", "{{.Names}}")
         return (containers.stdout + self.run("podman", "volume", "ls", "--quiet").stdout).split()
 
-    def close(self) -> None:
-        self.run("podman", "rm", "--force", "--all")
-        self._holder.kill()
-        self._holder.wait()
-
 
 @pytest.fixture(scope="module")
-def host(debian, tmp_path_factory) -> Iterator[Host]:
-    for tool in ("podman", "unshare", "nsenter", "ip", "iptables"):
-        if not shutil.which(tool):
-            pytest.skip(f"{tool} is not installed")
-    folder = tmp_path_factory.mktemp("podman")
-    host = Host(folder)
-    try:
-        (folder / "server.pl").write_text(SERVER)
-        (folder / "Dockerfile").write_text(IMAGES)
-        if not DEBIAN.exists():
-            debian.unpack(folder / "root")  # keeps the archive too
-        commands = [["import", str(DEBIAN), "debian"]]
-        for target in ("learner", "refusing", "silent"):
-            commands.append(["build", "--target", target, "--tag", f"one-model-many-gpus:cpu-{target}", str(folder)])
-        for command in commands:
-            done = host.run("podman", *command)
-            assert done.returncode == 0, done.stderr
-        yield host
-    finally:
-        host.close()
-        shutil.rmtree(folder)
+def host(debian, new_engine) -> Host:
+    host = Host(new_engine(network=True))
+    (host.folder / "server.pl").write_text(SERVER)
+    (host.folder / "Dockerfile").write_text(IMAGES)
+    if not DEBIAN.exists():
+        debian.unpack(host.folder / "root")  # keeps the archive too
+    commands = [["import", str(DEBIAN), "debian"]]
+    for target in ("learner", "refusing", "silent"):
+        commands.append(["build", "--target", target, "--tag", f"one-model-many-gpus:cpu-{target}", str(host.folder)])
+    for command in commands:
+        done = host.run("podman", *command)
+        assert done.returncode == 0, done.stderr
+    return host
 
 
 @pytest.fixture
@@ -214,7 +183,7 @@ def test_gpus_that_podman_cannot_give_are_refused_before_anything_starts(clean):
 @pytest.mark.parametrize("signal_", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_start_leaves_nothing(clean, signal_):
     image = "one-model-many-gpus:cpu-silent"
-    process = clean.start(sys.executable, str(LAUNCH), "lab", "--engine", "podman", "--image", image)
+    process = clean.engine.start(sys.executable, str(LAUNCH), "lab", "--engine", "podman", "--image", image)
     while clean.run("podman", "ps", "--quiet").stdout == "":
         assert process.poll() is None, process.communicate()
         time.sleep(0.2)
