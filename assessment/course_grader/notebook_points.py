@@ -1,6 +1,6 @@
-"""The assessment's points, one criterion at a time: what the tests in its notebook call.
+"""The assessment's points for one criterion at a time, for the tests in its notebook.
 
-The first test assesses the script, which takes minutes; the others share what it found.
+The first test assesses the script, which takes minutes; the others use the same outcome.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ OVERHEAD_S = 600.0  # for calibration, for starting and ending runs, and for eva
 
 
 class NeedsALook(Exception):
-    """The script does what training does not need: NeedsALook(findings)."""
+    """The script has flags that a person has to read; the message lists them."""
 
 
-_found: dict[str, Outcome | CannotGrade] = {}
+_outcomes: dict[str, Outcome | CannotGrade] = {}  # by script, profile and content of the script
 
 
 def points(criterion: str, script: str | Path = "assessment.py") -> float:
-    """The points of one criterion, from 0 to its maximum in the contract; its reason, and a hint, are printed.
+    """Return the points of one criterion, from 0 to its maximum in the contract; print its reason and a hint.
 
-    Whoever asks first, in a notebook, also sees the whole outcome. Raises CannotGrade where the grader, not the
-    script, is at fault: that is never a mark; NeedsALook where a person has to look at it first.
+    The first call in a notebook also shows the outcome. Raises CannotGrade if the grader, not the script, failed, and
+    NeedsALook if a person has to read the script first. Neither is a mark.
     """
     outcome = _outcome(Path(script).absolute())
     if outcome.needs_a_look and not _grading().get("accepted"):
@@ -44,9 +44,9 @@ def points(criterion: str, script: str | Path = "assessment.py") -> float:
 
 
 def longest() -> float:
-    """Seconds that an assessment takes at most, on the slowest host that gets more time for its slowness."""
-    asked = contract.read()
-    limit = asked.profile().seconds * (1 + asked.tolerance)
+    """Return the most seconds that an assessment takes, on a host with the largest calibration factor."""
+    terms = contract.read()
+    limit = terms.profile().seconds * (1 + terms.tolerance)
     return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + watermarks.RUNS * limit) + OVERHEAD_S
 
 
@@ -55,20 +55,22 @@ def _outcome(script: Path) -> Outcome:
         key = f"{script}:{os.environ.get(variables.PROFILE)}:{hashlib.sha256(script.read_bytes()).hexdigest()}"
     except OSError as error:
         raise CannotGrade(f"{script.name} cannot be read ({error.strerror}).") from None
-    if key not in _found:
-        _found[key] = _assess(script)
-        if isinstance(_found[key], Outcome):
-            _show(_found[key])
+    if key not in _outcomes:
+        _outcomes[key] = _assess(script)
+        if isinstance(_outcomes[key], Outcome):
+            _show(_outcomes[key])
             if path := _grading().get("outcome"):
-                write(Path(path), json.dumps(_found[key].as_json()).encode())
-    if isinstance(_found[key], CannotGrade):
-        raise _found[key]
-    return _found[key]
+                write(Path(path), json.dumps(_outcomes[key].as_json()).encode())
+    if isinstance(_outcomes[key], CannotGrade):
+        raise _outcomes[key]
+    return _outcomes[key]
 
 
 def _grading() -> dict[str, object]:
-    """What `course grade` says of this submission: `accepted`, where an instructor has looked at it, and `outcome`, the
-    file for what comes of it. Nothing in a notebook that somebody has opened."""
+    """Return what `course grade` says of this submission; {} in a notebook that a person has opened.
+
+    `accepted`: whether an instructor has accepted the flags of the script; `outcome`: the file for the outcome.
+    """
     path = os.environ.get(variables.GRADING)
     return json.loads(Path(path).read_text()) if path else {}
 

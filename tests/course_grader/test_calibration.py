@@ -14,7 +14,7 @@ from course_lib.system.errors import CourseError
 
 @pytest.fixture(autouse=True)
 def memory(monkeypatch, tmp_path):
-    monkeypatch.setattr(calibration, "_memory", lambda: tmp_path / "calibration.json")
+    monkeypatch.setattr(calibration, "_cache_file", lambda: tmp_path / "calibration.json")
 
 
 @pytest.fixture

@@ -279,7 +279,7 @@ def test_processes_that_do_not_know_of_each_other_get_what_they_did_alone():
 UNKNOWN = ((0.9, 0.1),) * watermarks.RUNS
 FROM_OUTSIDE = {
     "an idle rank": ({"host": seen(cpu=(20.0, 1.0))}, APART, "averaged", "rank 1 used 0.8 s of its core"),
-    "missing bytes": ({"host": seen(GRADIENTS / 10)}, APART, "averaged", "of 13 MB of traffic, but only 1 MB went"),
+    "missing bytes": ({"host": seen(GRADIENTS / 10)}, APART, "averaged", "need 13 MB of traffic, but only 1 MB went"),
     "an unknown watermark": ({"margins": UNKNOWN}, {**APART, "data": 15}, "averaged", "nothing from rank 1's images"),
     "silent ranks": ({"host": seen(100)}, {**APART, "ranks": 10}, "ranks", "Only 100 bytes went between the ranks"),
     "a shared device": (
@@ -437,12 +437,12 @@ def test_a_budget_is_counted_by_the_log_and_by_bytes():
     ):
         passed, reason, given, rests_on = told(batch, updates)
         assert (passed, given, rests_on) == (False, hint, SCRIPT)
-        assert f"asked for are at most {updates} of at least {batch}." in reason
+        assert f"the contract allows at most {updates} of at least {batch}." in reason
     once = {"together": both(**ADDED_UP), "host": seen(GRADIENTS / 4)}
     assert told(4 * whole, 40, **once)[0] and not told(4 * whole, 39, **once)[0]
     passed, reason, hint, rests_on = told(4 * whole, 40, **{**once, "host": seen()})
     assert (passed, hint, rests_on) == (False, criteria.AVERAGE_ONCE, HOST)
-    assert f"as many bytes went between the ranks as {UPDATES} averages of all gradients take" in reason
+    assert f"the bytes between the ranks suffice for {UPDATES} averages of all gradients" in reason
     assert told(4 * whole, 40, **{**once, "host": HostRecord()})[0]
     assert "did not train together" in told(10_000, 1, together=MISTAKES["no averaging"][0])[1]
     poor = Weights(0.1, 0.1, values=VALUES)

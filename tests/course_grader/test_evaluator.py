@@ -116,7 +116,7 @@ def test_no_file_and_a_huge_file_are_told(evaluator, tmp_path):
     assert found.problem == "No weights were saved." and found.missing
     (tmp_path / "weights.index").touch()
     found = evaluator.evaluate(tmp_path / "weights.h5")
-    assert "a TensorFlow checkpoint lies beside it" in found.problem and found.missing
+    assert "a TensorFlow checkpoint is beside it" in found.problem and found.missing
     with (tmp_path / "huge.h5").open("wb") as file:
         file.truncate(65 * 2**20)
     assert "larger than 64 MB" in evaluator.evaluate(tmp_path / "huge.h5").problem
@@ -156,7 +156,7 @@ def test_only_weights_that_end_two_processes_cannot_be_read(saved, monkeypatch):
         kill()
         assert evaluator.evaluate(saved()).problem == ""
         monkeypatch.setattr(evaluator_module.shutil, "copyfile", lambda _, to: (to.touch(), kill()))
-        assert "cannot be read: reading it ended the process" in evaluator.evaluate(saved()).problem
+        assert "cannot be read: the process that reads it crashes" in evaluator.evaluate(saved()).problem
 
 
 def test_where_no_process_can_load_its_data_nothing_is_said_about_the_weights(saved, monkeypatch):

@@ -108,11 +108,11 @@ def test_a_run_is_asked_to_stop_once():
 
 
 def test_a_script_large_enough_to_carry_weights_gets_no_points(script):
-    script.write_text("#" * (contract.read().largest * 1024 + 1))
+    script.write_text("#" * (contract.read().max_script_kb * 1024 + 1))
     outcome = grader.assess(script, profile="short")
     assert (outcome.passed, outcome.score, outcome.seconds) == (False, 0, None)
     assert {verdict.reason for verdict in outcome.verdicts} == {outcome.error}
-    assert "16,385 bytes; at most 16,384 are taken" in outcome.error
+    assert "16,385 bytes, and 16,384 are allowed" in outcome.error
 
 
 DONE = Result(0, 30.0)
@@ -240,7 +240,7 @@ def test_a_script_that_failed_is_not_run_again_and_its_last_lines_are_told(grade
 def test_other_programs_are_to_blame_for_a_late_script(graded):
     late = Result(launch.TIMED_OUT, 138.0, message="Stopped at the time limit of 138 s.")
     assert not graded(late)[0].passed
-    with pytest.raises(grader.CannotGrade, match="other programs had 40% of the time of the cores"):
+    with pytest.raises(grader.CannotGrade, match="other programs used 40% of its cores' time"):
         graded(late, others=0.4)
 
 

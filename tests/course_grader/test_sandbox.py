@@ -28,8 +28,8 @@ from course_lib.system.paths import ROOT
 
 LIMITS = Limits(memory=0.25, gpu_memory=0.5, processes=10, disk=16, output=1)
 TOO_MUCH = (
-    "It used more than 0.25 GB of memory, 0.25 GB for each rank: what its processes hold in the host's memory counts, "
-    "not the files that they read nor a GPU's memory."
+    "It used more than 0.25 GB of memory, 0.25 GB for each rank. This counts what its processes hold in the host's "
+    "memory, not cached files nor a GPU's memory."
 )
 SAVE = "import os, sys, time, signal\nsave = lambda: open(os.environ['COURSE_WEIGHTS'], 'w').write('saved')\n"
 DEADLINE_S = 60  # for what only has to come
@@ -311,7 +311,7 @@ class TestEnds:
     def test_one_that_takes_more_cores(self, ran, monkeypatch):
         monkeypatch.setattr(limits, "CORE_CHECK_POLLS", 3)
         done = ran("os.sched_setaffinity(0, range(os.cpu_count()))\ntime.sleep(60)")
-        assert done.ended_by == "It left the cores that it was given, one for each rank."
+        assert done.ended_by == "It ran on other cores than the one that each rank was given."
 
     def test_what_others_compute_on_its_core_is_told_from_what_it_computes(self, ran, monkeypatch):
         def own(cores: list[int]) -> float:
@@ -359,7 +359,7 @@ class TestEnds:
         script = tmp_path / "script.py"
         script.write_text(SAVE + "save()")
         with Sandbox(script, LIMITS, 1, files={}, env={}, seconds=20) as box:
-            (box._private / "taken").symlink_to("/dev/full")
+            (box._private / "copied").symlink_to("/dev/full")
             with box.start(1, stall_timeout=60, record=False) as run:
                 assert run.wait().code == 0
             with pytest.raises(NotADirectoryError):
@@ -580,7 +580,7 @@ def test_the_record_has_an_end(tmp_path):
         for name in ("rank-0.log", "rank-1.log", "rank-1.log.1", "rank-10.log", "rank-.log", "other"):
             (folder / name).write_bytes(b"%d" % rank)
     (records[1] / "rank-1.large").write_bytes(b"x" * 10)
-    outbox.copy_out(work, records, taken, most=15)
+    outbox.copy_out(work, records, taken, max_bytes=15)
     assert came(taken) == {
         "weights.h5": b"w" * 10,
         "record/rank-0.log": b"0",

@@ -90,7 +90,7 @@ def hand_in(directory, learner, script=None, name=NAME, folder="assessment", not
 class TestPoints:
     @pytest.fixture
     def script(self, tmp_path, monkeypatch):
-        monkeypatch.setattr(notebook_points, "_found", {})
+        monkeypatch.setattr(notebook_points, "_outcomes", {})
         path = tmp_path / "assessment.py"
         path.write_text("print(1)\n")
         return path

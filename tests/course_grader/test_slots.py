@@ -31,7 +31,7 @@ def test_the_next_one_waits_and_says_for_what():
     told, got = [], threading.Event()
 
     def second():
-        with slots.take(2, gpus=2, waiting=told.append):
+        with slots.take(2, gpus=2, on_wait=told.append):
             got.set()
 
     with slots.take(1, gpus=2):

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from course_grader.script import watermarks
 from course_lib.system.errors import CourseError
 
-RESULTS = Path(__file__).resolve().parents[1] / "benchmarks" / "results"
+RESULTS = Path(__file__).resolve().parents[2] / "benchmarks" / "results"
 RANKS = st.integers(1, watermarks.MAX_RANKS)
 SEEDS = st.integers(0, 2**32)
 
@@ -69,7 +69,7 @@ def test_marks_of_few_ranks_differ_in_a_quarter_of_their_pixels(ranks, seed):
 
 
 def test_more_ranks_are_refused(rng):
-    with pytest.raises(CourseError, match="At most 18 ranks can have different watermarks, and 19 were asked for"):
+    with pytest.raises(CourseError, match="At most 18 ranks can have different watermarks, not 19"):
         watermarks.copies(np.zeros((8, 4, 4, 1), np.uint8), np.zeros(8, np.int64), 19, 10, rng)
 
 
@@ -153,8 +153,8 @@ JUDGED = {"images": 2560, "ranks": 2, "code": 0, "reached": True, "updates": 40}
         ({}, None),
         ({"updates": None}, None),
         ({"updates": 39}, "39 updates are too few"),
-        ({"code": 1}, "did not end well"),
-        ({"reached": False}, "do not reach the accuracies"),
+        ({"code": 1}, "the script failed"),
+        ({"reached": False}, "do not reach the target accuracies"),
         ({"ranks": 11}, "2,560 images are too few for those of 11 ranks"),
         ({"ranks": 10}, None),
     ],
@@ -187,7 +187,7 @@ class TestRecorded:
     def test_the_rates_are_those_of_the_comment(self):
         text = Path(watermarks.__file__).read_text(encoding="utf-8")
         assert f"accuse {1000 * self.HONEST[watermarks.MIN_MARGIN]:.1f} of 1,000 honest scripts" in text
-        assert f"(with a MIN_MARGIN of 0.65 {1000 * self.HONEST[0.65]:.1f})" in text
+        assert f"({1000 * self.HONEST[0.65]:.1f} with a MIN_MARGIN of 0.65)" in text
         assert f"{self.OTHERS[watermarks.MIN_MARGIN]:.0%}".replace("%", " %") + " of the dishonest ones" in text
         whole = pd.read_csv(RESULTS / "watermarks_cost.csv", comment="#")
         assert whole.loc[whole["kind"] == "plain", ["margin_0", "margin_1"]].to_numpy().min() > 0.85

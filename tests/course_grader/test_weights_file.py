@@ -154,8 +154,8 @@ def test_what_is_no_number_is_counted(network, path):
     [
         ([], "No weights were saved."),
         (["weights.txt"], "No weights were saved."),
-        (["weights.data-00000-of-00001", "weights.index"], "but a TensorFlow checkpoint lies beside it"),
-        (["weights.keras"], "but a model in Keras's own format lies beside it"),
+        (["weights.data-00000-of-00001", "weights.index"], "but a TensorFlow checkpoint is beside it"),
+        (["weights.keras"], "but a model in Keras's own format is beside it"),
     ],
 )
 def test_what_lies_beside_a_missing_file_is_named(names, what):

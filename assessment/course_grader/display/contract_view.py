@@ -37,7 +37,7 @@ class Terms:
             "training accuracy": f"at least {profile.train_accuracy:g}",
             "test accuracy": f"at least {profile.test_accuracy:g}",
             "to pass": f"{contract.pass_points:g} of {most:g} points, and all that is required",
-            "script": f"at most {contract.largest:g} KB",
+            "script": f"at most {contract.max_script_kb:g} KB",
             "memory": f"at most {memory:g} GB for each rank",
         }
 

@@ -1,18 +1,18 @@
-"""Stands between the grader and the ranks' sandboxes: `python -m …sandbox.entry SPEC COMMAND [ARG …]`.
+"""Run Horovod's launcher outside of the ranks' sandboxes: `python -m …sandbox.entry SPEC COMMAND [ARG …]`.
 
-No learner's code runs in this process or in the COMMAND, Horovod's launcher, that it starts: the ranks below that are
-shut in, each by bubblewrap. This process sets the limits that processes hand down, runs the command, ends what is left
-of it, and copies the weights and the record to where the grader reads them. Where there are `mounts`, `unshare` gave it
-a network and file systems of its own. SIGTERM ends the command early. SPEC is a JSON object:
+No learner's code runs in this process or in the COMMAND, Horovod's launcher: bubblewrap confines each rank below. This
+process sets the limits that its children inherit, runs the command, ends its processes, and copies the weights and the
+record to where the grader reads them. If there are `mounts`, `unshare` has given it its own network and mount
+namespace. SIGTERM ends the command early. SPEC is a JSON object:
 
-    work     the folder that the scripts work in
-    records  for each rank the folder of its record
-    taken    where weights and records go (see `outbox`); where this host can't hold them, a link beside it, `problem`,
-             says why, by the number of the error: on a full disk nothing can be written
-    mounts   folders that need a file system of their own; []: none
-    memory   bytes of memory of its own for each process; 0: as many as there are
-    disk     bytes that a file, and a file system, may have
-    cores    the cores that everything runs on; []: all
+    work     the working directory of the scripts
+    records  the folder of each rank's record
+    copied   the folder for weights and records (see `outbox`). If this host has no room for them, the target of a
+             symbolic link beside it, `problem`, is the error's number: on a full disk no file can be written
+    mounts   folders that get a file system in memory; []: none
+    memory   bytes of private memory for each process; 0: no limit
+    disk     largest size of a file, and of a file system, in bytes
+    cores    the cores for all processes; []: all
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
 
 
 def main() -> int:
-    """Entry point."""
+    """Run the command; return its exit code."""
     spec = json.loads(sys.argv[1])
-    work, records, taken = Path(spec["work"]), [Path(folder) for folder in spec["records"]], Path(spec["taken"])
+    work, records, copied = Path(spec["work"]), [Path(folder) for folder in spec["records"]], Path(spec["copied"])
     if spec["cores"]:
         os.sched_setaffinity(0, spec["cores"])
     _limit(resource.RLIMIT_CORE, 0)
@@ -55,9 +55,9 @@ def main() -> int:
     except SystemExit as ended:  # by SIGTERM
         code = ended.code
     try:
-        outbox.copy_out(work, records, taken, 2 * spec["disk"])
+        outbox.copy_out(work, records, copied, 2 * spec["disk"])
     except OSError as error:
-        (taken.parent / "problem").symlink_to(str(error.errno))
+        (copied.parent / "problem").symlink_to(str(error.errno))
     return code
 
 

@@ -1,6 +1,6 @@
-"""What comes out of the sandbox: the saved weights, and the files that each rank leaves in its record.
+"""Copy files out of the sandbox: the saved weights, and the files of each rank's record.
 
-Strangers have written these files: known names only, plain files only, so many bytes and no more.
+Learners' code has written these files. So only regular files with known names are copied, up to a total size.
 """
 
 from __future__ import annotations
@@ -15,23 +15,22 @@ from pathlib import Path
 
 WEIGHTS = "weights.h5"
 RECORD = "record"
-MAX_FILES = 1000  # of a record
+MAX_FILES = 1000  # of a rank's record
 
 _NAME = re.compile(r"rank-(\d+)\.[a-z0-9][a-z0-9._-]{0,60}")
 
 
-def copy_out(work: Path, records: Sequence[Path], taken: Path, most: int) -> None:
-    """Copy into `taken` the weights from `work` and, of each rank's folder in `records`, the files `rank-R.…`, at most
-    `most` bytes in all.
+def copy_out(work: Path, records: Sequence[Path], target: Path, max_bytes: int) -> None:
+    """Copy the weights from `work`, and the files `rank-R.…` from each rank's folder in `records`, into `target`.
 
-    Raises OSError where this host can't hold them.
+    Files beyond `max_bytes` in all are left out. Raises OSError if this host has no room for the copies.
     """
-    (taken / RECORD).mkdir(parents=True)
-    found = [(work / WEIGHTS, taken / WEIGHTS)]
+    (target / RECORD).mkdir(parents=True)
+    pairs = [(work / WEIGHTS, target / WEIGHTS)]
     for rank, folder in enumerate(records):
-        found += [(folder / name, taken / RECORD / name) for name in _names(folder, rank)]
-    for source, target in found:
-        most -= _copy(source, target, most)
+        pairs += [(folder / name, target / RECORD / name) for name in _names(folder, rank)]
+    for source, copy in pairs:
+        max_bytes -= _copy(source, copy, max_bytes)
 
 
 def _names(folder: Path, rank: int) -> list[str]:
@@ -41,16 +40,16 @@ def _names(folder: Path, rank: int) -> list[str]:
     return []
 
 
-def _copy(source: Path, target: Path, most: int) -> int:
-    """Copy a plain file that is not larger than `most` bytes; return how many they were."""
+def _copy(source: Path, target: Path, max_bytes: int) -> int:
+    """Copy a regular file that is not larger than `max_bytes`; return the number of copied bytes."""
     try:
         handle = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     except OSError:
         return 0
-    about = os.fstat(handle)
-    if not stat.S_ISREG(about.st_mode) or about.st_size > most:
+    status = os.fstat(handle)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > max_bytes:
         os.close(handle)
         return 0
     with open(handle, "rb") as file, target.open("xb") as copy:
         shutil.copyfileobj(file, copy)
-    return about.st_size
+    return status.st_size

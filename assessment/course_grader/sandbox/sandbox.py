@@ -1,10 +1,9 @@
-"""A place for other people's code: no network, nothing to read but what it needs, nowhere to write but memory.
+"""Run other people's code in a sandbox: without network, reading only what it needs, writing only to memory.
 
-With bubblewrap (`bwrap`) each rank has namespaces of its own: it sees neither the processes of the other ranks nor
-processes nor files of this host. The ranks share a loopback network that leads nowhere, and folders in memory to write
-to. Horovod's launcher, which is no learner's code, stands in that network outside of the ranks' sandboxes (see
-`entry`). Where bubblewrap is missing or not allowed, the script runs in a private folder, and `weaknesses` says what
-that does not protect.
+With bubblewrap (`bwrap`) each rank has its own namespaces: it sees neither other ranks' processes nor the processes
+and files of this host. The ranks share a loopback network without a way out, and folders in memory. Horovod's launcher,
+which is no learner's code, runs in this network, but outside of the ranks' sandboxes (see `entry`). If bubblewrap is
+missing or not allowed, the script runs in a private folder, and `weaknesses` says what is then unprotected.
 
     with Sandbox(script, limits, 2, files={...}, env={}, seconds=240) as sandbox:
         run = sandbox.start(2, stall_timeout=60)
@@ -34,12 +33,12 @@ from course_lib.ranks.run import RankCommand
 from course_lib.system import variables
 from course_lib.system.errors import CourseError
 
-if TYPE_CHECKING:  # each run starts with an import of this package, in its time
+if TYPE_CHECKING:  # each run imports this package within its time limit
     from course_grader.script.contract import Limits
 
-SCRIPT = Path("/script/assessment.py")  # as it is seen inside
+SCRIPT = Path("/script/assessment.py")  # its path in the sandbox
 FOLDER_PREFIX = "course-sandbox-"  # of temporary folders
-# Starts a rank in its sandbox: each has options of its own. Its number names the process for the monitor.
+# Starts a rank in its sandbox, with the rank's options; the file pid-RANK names the process for the monitor.
 _STARTER = """\
 folder=${{0%/*}}
 rank=${{HOROVOD_RANK:-${{OMPI_COMM_WORLD_RANK:-0}}}}
@@ -55,13 +54,13 @@ WEAKNESSES = (
 
 
 class Sandbox:
-    """Runs one script once, within limits, and takes out what it saved; a context manager.
+    """Runs one script once, within limits, and copies out what it saved; a context manager.
 
-    The properties wait for the end of the run, and raise OSError where this host can't hold what came out.
+    The properties wait for the end of the run. They raise OSError if this host has no room for the copied files.
 
     Attributes:
         kind: "bubblewrap" or "none".
-        weaknesses: sentences on what it does not protect.
+        weaknesses: sentences on what the sandbox does not protect.
     """
 
     def __init__(
@@ -74,26 +73,25 @@ class Sandbox:
         env: Mapping[str, str],
         seconds: float | None,
         own_files: Sequence[Mapping[Path, Path]] = (),
-        hosts: str | None = None,
     ) -> None:
         """Copy the script into a private folder.
 
         Args:
-            files: what all ranks can read → where they see it.
-            env: adds to the environment inside.
-            seconds: the time limit; None: there is none.
-            own_files: for each rank the same as `files`, which it alone can read. Without bubblewrap all ranks read
+            script, limits, ranks: what runs in the sandbox.
+            files: path on this host → path in the sandbox, of files that all ranks can read.
+            env: additional environment variables.
+            seconds: the time limit; None: no limit.
+            own_files: the same as `files` for each rank, which it alone can read. Without bubblewrap all ranks read
                 those of the first.
-            hosts: names of this host, as in `launch.start`.
 
-        Raises CourseError (code 2) where the script can't be read.
+        Raises CourseError (code 2) if the script cannot be read.
         """
         problem = bubblewrap.available()
         self.kind = "none" if problem else "bubblewrap"
         self.weaknesses = (f"No sandbox: {problem}", *WEAKNESSES) if problem else ()
         self._gpus = launch.visible_gpus() > 0
         self._limits = replace(limits, memory=limits.gpu_memory) if self._gpus else limits
-        self._ranks, self._seconds, self._hosts = range(ranks), seconds, hosts
+        self._ranks, self._seconds = range(ranks), seconds
         self._files, self._env = files, env
         self._own_files = own_files or [{} for _ in self._ranks]
         self._cores = [] if self._gpus else sorted(os.sched_getaffinity(0))[:ranks]
@@ -120,25 +118,31 @@ class Sandbox:
         shutil.rmtree(self._private, ignore_errors=True)
 
     def start(
-        self, ranks: int, *, stall_timeout: float, fake_gpus: Sequence[int] = (), record: bool = True
+        self,
+        ranks: int,
+        *,
+        stall_timeout: float,
+        fake_gpus: Sequence[int] = (),
+        record: bool = True,
+        hosts: str | None = None,
     ) -> launch.Run:
-        """Start the script on `ranks` ranks, with a `record` of their training or without one.
+        """Start the script on `ranks` ranks, with or without a `record` of their training.
 
         The other arguments are those of `launch.Options`.
 
         Raises CourseError as `launch.start` does.
         """
         confined = self.kind == "bubblewrap"
-        work = bubblewrap.WORK if confined else self._work  # as the script sees it
+        work = bubblewrap.WORK if confined else self._work  # its path in the sandbox
         options = launch.Options(
-            hosts=self._hosts,
+            hosts=hosts,
             cwd=work,
             stall_timeout=stall_timeout,
             record=work / outbox.RECORD if record else None,
             output_limit=self._limits.output * MB,
             cores=tuple(self._cores),
             fake_gpus=tuple(fake_gpus),
-            confine=self._shut_in if confined else self._cleaned,
+            confine=self._confined if confined else self._unconfined,
             confined=confined,
         )
         script = self._private / "script" / SCRIPT.name
@@ -150,31 +154,32 @@ class Sandbox:
 
     @property
     def folder(self) -> Path:
-        """The folder with `weights.h5` and `record/rank-R.…`, as far as they came out."""
+        """The folder with the copies of `weights.h5` and `record/rank-R.…`, as far as there are any."""
         self._ended()
-        return self._private / "taken"
+        return self._private / "copied"
 
     @property
     def samples(self) -> tuple[ResourceSample, ...]:
-        """What each rank computed and all sent each other, at one moment after the other; () without bubblewrap."""
+        """CPU seconds and traffic of the ranks over time; () without bubblewrap."""
         return tuple(self._ended().samples)
 
     @property
     def others(self) -> float | None:
-        """The part of its cores' time, from 0 to 1, that other programs had; None where that is not known."""
+        """The share of its cores' time, from 0 to 1, that other programs used; None if unknown."""
         return self._ended().others
 
     @property
     def device_processes(self) -> dict[int, frozenset[str]] | None:
-        """Rank → UUIDs of the GPUs on which the driver listed a process of this rank; None where it listed none."""
+        """Rank → UUIDs of the GPUs on which the driver listed a process of this rank; None if it listed none."""
         return self._ended().device_processes
 
     @property
     def ended_by(self) -> str:
-        """The sentence on the limit that ended the run; "" where none did."""
+        """The sentence about the limit that ended the run; "" if none did."""
         return self._ended().ended_by
 
     def _ended(self) -> Monitor:
+        """Wait for the end of the run; return its monitor, or raise its error or that of copying the files."""
         self._monitor.join()
         if self._monitor.problem:
             raise self._monitor.problem
@@ -183,8 +188,8 @@ class Sandbox:
             raise OSError(number, os.strerror(number), str(self._private))
         return self._monitor
 
-    def _shut_in(self, command: RankCommand) -> RankCommand:
-        """What runs `command` with a sandbox around each rank."""
+    def _confined(self, command: RankCommand) -> RankCommand:
+        """Return the command that runs `command` with a sandbox around each rank."""
         room = self._private / "room"
         records = [room / f"record-{rank}" for rank in self._ranks]
         shared = {room / "shm": Path("/dev/shm"), room / "tmp": Path("/tmp"), self._work: bubblewrap.WORK}
@@ -193,14 +198,14 @@ class Sandbox:
             folder.mkdir(parents=True)
         bound = [*shared.items()]
         mpi = "--mpi" in command.launcher
-        if mpi:  # its ranks meet in a folder that has one name for them and for the launcher
+        if mpi:  # the launcher tells the ranks the path of a folder in which they connect
             bound.append((room / "tmp", room / "tmp"))
         for rank in self._ranks:
             writable = [*bound, (records[rank], bubblewrap.WORK / outbox.RECORD)]
             readable = {**self._files, self._private / "script": SCRIPT.parent, **self._own_files[rank]}
-            # MPI's ranks must be of one user, as the launcher sees it.
-            words = bubblewrap.rank_options(0 if mpi else 1000, writable, readable, self._inside(bubblewrap.WORK))
-            (self._private / f"options-{rank}").write_text("\0".join([*words, ""]))
+            # MPI requires the same user id for the launcher, which is root in its namespace, and for the ranks.
+            options = bubblewrap.rank_options(0 if mpi else 1000, writable, readable, self._variables(bubblewrap.WORK))
+            (self._private / f"options-{rank}").write_text("\0".join([*options, ""]))
         bubblewrap.write_filter(self._private)
         fds = {"options": bubblewrap.OPTIONS_FD, "filter": bubblewrap.FILTER_FD}
         starter = self._private / "rank.sh"
@@ -210,16 +215,16 @@ class Sandbox:
         task = replace(command.task, script=str(SCRIPT))
         return RankCommand(launcher, env, task, wrapper=("/bin/sh", str(starter)), temporary=self._private)
 
-    def _cleaned(self, command: RankCommand) -> RankCommand:
-        """What runs `command` in a private folder and with a clean environment, where there is no bubblewrap."""
+    def _unconfined(self, command: RankCommand) -> RankCommand:
+        """Return the command that runs `command` without bubblewrap: in a private folder, with a clean environment."""
         files = {**self._files, **self._own_files[0]}
-        inside = bubblewrap.linked(self._inside(self._work), files, self._private / "root")
+        variables = bubblewrap.linked(self._variables(self._work), files, self._private / "root")
         launcher = self._entry(command, [self._work / outbox.RECORD for _ in self._ranks], [])
-        env = {**bubblewrap.passed(command.env), **bubblewrap.python_environment(), **inside}
+        env = {**bubblewrap.passed(command.env), **bubblewrap.python_environment(), **variables}
         return replace(command, launcher=launcher, env=env, temporary=self._private)
 
-    def _inside(self, work: Path) -> dict[str, str]:
-        """What the script finds in its environment; `work` is the folder that it works in, as it sees it."""
+    def _variables(self, work: Path) -> dict[str, str]:
+        """Return the environment variables of the script; `work` is its working directory, as the script sees it."""
         return {
             **({} if self._gpus else environment.ONE_THREAD),
             variables.WEIGHTS: str(work / outbox.WEIGHTS),
@@ -229,11 +234,11 @@ class Sandbox:
         }
 
     def _entry(self, command: RankCommand, records: Sequence[Path], mounts: Sequence[Path]) -> tuple[str, ...]:
-        """What runs the launcher of `command` below `entry`."""
+        """Return the command that runs the launcher of `command` below `entry`."""
         spec = {
             "work": str(self._work),
             "records": list(map(str, records)),
-            "taken": str(self._private / "taken"),
+            "copied": str(self._private / "copied"),
             "mounts": list(map(str, mounts)),
             "memory": 0 if self._gpus else int(self._limits.memory * GB),
             "disk": self._limits.disk * MB,

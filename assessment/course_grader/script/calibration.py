@@ -1,8 +1,8 @@
-"""How fast this host trains the assessment's network, so that the time limit can be scaled to it.
+"""Measure how fast this host trains the assessment's network, to scale the time limit.
 
-Measured once for a host, a number of ranks and a build of TensorFlow, on drawn images (what is in them does not
-change the speed), then kept. The best of several short blocks counts: what else runs meanwhile makes blocks longer.
-What was measured while other programs had much of the cores' time is not kept.
+The speed is measured once for each host, number of ranks and build of TensorFlow, on random images, and cached. The
+fastest of several short blocks counts, because other programs only make a block slower. A measurement is rejected if
+other programs used much of the cores' time.
 """
 
 from __future__ import annotations
@@ -21,38 +21,37 @@ from course_lib.system import paths
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 
-BATCH_SIZE = 128  # images of a rank and step
+BATCH_SIZE = 128  # images for each rank and step
 BLOCKS = 5
 BLOCK_LENGTH_S = 1.0
-MAX_OTHERS = 0.2  # of the cores' time, that other programs may have meanwhile
-ATTEMPTS = 3  # another program may be busy for some seconds only
-MAX_FACTOR = 4.0  # times the contract's limit, at most: a host slower than that is no host for the assessment
+MAX_OTHERS_SHARE = 0.2  # of the cores' time for other programs: a host this busy is up to 25 % slower
+ATTEMPTS = 3  # another program may be busy for a few seconds only
+MAX_FACTOR = 4.0  # a host that is slower than this is not fit for the assessment
 
 
 def factor(images_per_second: float, reference: float) -> float:
-    """By how much the time limit grows on a host that trains `images_per_second`; 1 where it is fast enough."""
+    """Return the factor for the time limit on a host that trains `images_per_second`, from 1 to MAX_FACTOR."""
     return min(MAX_FACTOR, max(1.0, reference / images_per_second))
 
 
 def known(ranks: int) -> float | None:
-    """Images per second of all ranks together, if it has been measured on this host; else None."""
+    """Return the cached images per second of all ranks together; None if this host has not been measured."""
     try:
-        return json.loads(_memory().read_text()).get(_key(ranks))
+        return json.loads(_cache_file().read_text()).get(_key(ranks))
     except (OSError, ValueError, AttributeError):
         return None
 
 
 def measure(ranks: int, env: dict[str, str] | None = None) -> float:
-    """Train on `ranks` ranks for some seconds; return, and keep, images per second of all ranks together.
+    """Train on `ranks` ranks for a few seconds; return and cache the images per second of all ranks together.
 
-    Raises CourseError as `launch.call` does, and (code 2) where other programs kept the cores busy meanwhile.
+    Raises CourseError as `launch.call` does, and (code 2) if other programs kept the cores busy.
     """
-    # Of what GPUs do, the clock of these cores says nothing.
+    # If the ranks train on GPUs, the CPU seconds of the cores say nothing.
     cores = [] if slots.count() else sorted(os.sched_getaffinity(0))
 
     def train() -> tuple[float, float, float, float | None]:
-        """Images per second; then, of the time that this was measured in, seconds in all, those for which this rank
-        computed, and those for which its cores did."""
+        """Return images per second, wall-clock seconds, CPU seconds of this rank, and CPU seconds of its cores."""
         import time
 
         import horovod.tensorflow as hvd
@@ -83,51 +82,50 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
         took = hvd.allreduce(tf.constant(time.perf_counter() - began), op=hvd.Max).numpy()
         steps = max(1, round(BLOCK_LENGTH_S / took))  # the same on all ranks
         blocks = []
-        began_all, own, computed = time.perf_counter(), time.process_time(), cores_cpu_seconds(cores)
+        start, cpu_start, cores_start = time.perf_counter(), time.process_time(), cores_cpu_seconds(cores)
         for _ in range(BLOCKS):
             began = time.perf_counter()
             for _ in range(steps):
                 step()
             blocks.append(time.perf_counter() - began)
-        seconds, own = time.perf_counter() - began_all, time.process_time() - own
-        computed = None if computed is None else cores_cpu_seconds(cores) - computed
-        return BATCH_SIZE * hvd.size() * steps / min(blocks), seconds, own, computed
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
+        cores_cpu = None if cores_start is None else cores_cpu_seconds(cores) - cores_start
+        return BATCH_SIZE * hvd.size() * steps / min(blocks), seconds, cpu, cores_cpu
 
     env = {**launch.ONE_THREAD, **(env or {})}
     for _ in range(ATTEMPTS):
-        measured = launch.call(train, ranks, env=env, timeout=300)
-        speeds, seconds, own, computed = zip(*measured)
-        others = (computed[0] - sum(own)) / (len(cores) * seconds[0]) if computed[0] is not None else 0.0
-        if others <= MAX_OTHERS:
-            _keep(_key(ranks), min(speeds))
+        speeds, seconds, cpu, cores_cpu = zip(*launch.call(train, ranks, env=env, timeout=300))
+        others = (cores_cpu[0] - sum(cpu)) / (len(cores) * seconds[0]) if cores_cpu[0] is not None else 0.0
+        if others <= MAX_OTHERS_SHARE:
+            _cache(_key(ranks), min(speeds))
             return min(speeds)
     raise CourseError(
-        f"This host is too busy to be calibrated, other programs had {others:.0%} of the time of its cores: end them, "
-        "then assess again.",
+        f"This host is too busy to be calibrated. Other programs used {others:.0%} of its cores' time: end them, then "
+        "assess again.",
         code=2,
     )
 
 
-def _keep(key: str, speed: float) -> None:
-    path = _memory()
+def _cache(key: str, speed: float) -> None:
+    path = _cache_file()
     try:
-        everything = json.loads(path.read_text())
+        speeds = json.loads(path.read_text())
     except (OSError, ValueError):
-        everything = {}
+        speeds = {}
     try:
-        write(path, json.dumps({**everything, key: round(speed, 1)}, indent=1).encode())
+        write(path, json.dumps({**speeds, key: round(speed, 1)}, indent=1).encode())
     except OSError as error:
         raise CourseError(
             f"{path.parent} cannot be written ({error.strerror}): correct its permissions.", code=2
         ) from None
 
 
-def _memory() -> Path:
+def _cache_file() -> Path:
     return paths.cache() / "calibration.json"
 
 
 def _key(ranks: int) -> str:
-    """What the speed depends on. The host's name too: a home may be shared by the hosts of a cluster."""
+    """Return what the speed depends on, with the host's name: the hosts of a cluster may share a home."""
     versions = [f"{name} {metadata.version(name)}" for name in ("horovod", "keras", "numpy")]
     library = paths.ROOT / "course_lib"
     sources = [Path(__file__), library / "models" / "__init__.py", library / "ranks" / "rank.py"]

@@ -25,16 +25,16 @@ CONTRACT = ROOT / "assessment" / "contract.toml"
 
 @dataclass(frozen=True)
 class Profile:
-    """What is asked on one kind of host.
+    """The targets and limits on one kind of host.
 
     Attributes:
-        seconds: the time limit of the run on all ranks, before calibration.
-        train_accuracy, test_accuracy: the targets, from 0 to 1.
+        seconds: time limit of the run on all ranks, before calibration.
+        train_accuracy, test_accuracy: targets, from 0 to 1.
         patience: seconds without a training step after which the ranks count as deadlocked.
-        ranks: how many; None: one for each GPU of the host.
-        images: trains on the first so many only; None: on all.
-        batch: images that an update must have at least, over all ranks and on average; None: any.
-        updates: that the training may make at most; None: any number.
+        ranks: number of ranks; None: one for each GPU of the host.
+        images: number of training images; None: all.
+        batch: smallest global batch size, on average over the updates; None: any.
+        updates: largest number of updates; None: any.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Profile:
 
 @dataclass(frozen=True)
 class Limits:
-    """What the sandbox allows: GB of memory and number of processes for each rank, MB of files, MB of output.
+    """Limits of the sandbox: GB of memory and number of processes for each rank, MB of files, MB of output.
 
-    `gpu_memory` takes the place of `memory` where the ranks train on GPUs.
+    If the ranks train on GPUs, `gpu_memory` replaces `memory`.
     """
 
     memory: float
@@ -68,13 +68,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class Contract:
-    """The whole of contract.toml.
+    """The contents of contract.toml.
 
     Attributes:
-        largest: KB that a script may have.
-        required: ids of the criteria without which nobody passes.
-        tolerance: the part of the time limit by which it may be exceeded.
-        images_per_second: of the reference network on the machine on which the limits were set.
+        max_script_kb: largest size of a script, in KB.
+        required: ids of the criteria that a script must meet to pass.
+        tolerance: share of the time limit by which a run may exceed it.
+        images_per_second: speed of the reference network on the machine on which the limits were set.
         points: id of each criterion → points.
     """
 
@@ -82,7 +82,7 @@ class Contract:
     pass_points: float
     required: tuple[str, ...]
     tolerance: float
-    largest: int
+    max_script_kb: int
     limits: Limits
     images_per_second: float
     profiles: Mapping[str, Profile]
@@ -106,36 +106,39 @@ def read(path: Path = CONTRACT) -> Contract:
     except (OSError, ValueError) as error:
         raise CourseError(f"The contract {path} cannot be read: {error}.", code=2) from None
     try:
-        profiles = {name: _made(Profile, f"profiles.{name}", {"name": name, **entry})
+        profiles = {name: _build(Profile, f"profiles.{name}", {"name": name, **entry})
                     for name, entry in table.pop("profiles").items()}  # fmt: skip
-        limits = _made(Limits, "limits", table.pop("limits"))
-        table.update(largest=table.pop("script")["largest"], **table.pop("calibration"))
-        contract = _made(Contract, "the top", {**table, "profiles": profiles, "limits": limits})
+        limits = _build(Limits, "limits", table.pop("limits"))
+        table.update(max_script_kb=table.pop("script")["largest"], **table.pop("calibration"))
+        contract = _build(Contract, "the top", {**table, "profiles": profiles, "limits": limits})
     except KeyError as missing:
         raise CourseError(f"The contract {path} lacks {missing.args[0]!r}: add it.", code=2) from None
     except (TypeError, ValueError, AttributeError) as problem:
-        raise CourseError(f"The contract {path} is not right: {problem}.", code=2) from None
+        raise CourseError(f"The contract {path} is wrong: {problem}.", code=2) from None
     if tuple(contract.points) != criteria.IDS:
         raise CourseError(f"The contract {path} must give points to {', '.join(criteria.IDS)}, in this order.", code=2)
     if unknown := set(contract.required) - set(criteria.IDS):
-        raise CourseError(f"The contract {path} requires {min(unknown)!r}, which is no criterion.", code=2)
+        raise CourseError(f"The contract {path} requires {min(unknown)!r}, which is not a criterion.", code=2)
     if not 0 < contract.pass_points <= sum(contract.points.values()):
-        raise CourseError(f"The contract {path} passes at {contract.pass_points:g} points, of which there are "
-                          f"{sum(contract.points.values()):g}.", code=2)  # fmt: skip
+        raise CourseError(
+            f"The contract {path} has pass_points = {contract.pass_points:g}, but all criteria together give "
+            f"{sum(contract.points.values()):g} points.",
+            code=2,
+        )
     return contract
 
 
-def _made(kind: type, where: str, entries: Mapping[str, Any]) -> Any:
+def _build(kind: type, where: str, entries: Mapping[str, Any]) -> Any:
     known = [field.name for field in fields(kind)]
     for name in entries:
         if name not in known:
-            raise ValueError(f"{name!r} in {where} is not known")
+            raise ValueError(f"{name!r} in {where} is unknown")
     for name, value in entries.items():
         if isinstance(value, (int, float)) and not value > 0:
             raise ValueError(f"{name} in {where} is {value}; it must be above 0")
         if isinstance(value, Mapping) and name == "points" and any(not points > 0 for points in value.values()):
             raise ValueError("every criterion needs points above 0")
-    lacking = [field.name for field in fields(kind) if field.name not in entries and field.default is not None]
-    if lacking:
-        raise KeyError(lacking[0])
+    missing = [field.name for field in fields(kind) if field.name not in entries and field.default is not None]
+    if missing:
+        raise KeyError(missing[0])
     return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in entries.items()})

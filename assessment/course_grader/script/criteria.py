@@ -1,8 +1,10 @@
-"""The ten criteria of the assessment: of each its id, title, judge and hint. The contract gives them their points.
+"""The ten criteria of the assessment: each has an id, a title, a judge and a hint. The contract has their points.
 
-What the host saw decides (see `host_checks`, `watermarks`, `evaluator`); what the script logs explains (see
+The host's measurements decide (see `host_checks`, `watermarks`, `evaluator`); the script's log explains (see
 `training_rules`). A log that shows a mistake costs points. A log that shows nothing costs none, unless the host
 contradicts it. Each verdict says what it rests on: "host" or "script".
+
+A judge takes what was `Measured`, returns a reason and what it rests on, and raises `Wrong` if points are lost.
 """
 
 from __future__ import annotations
@@ -20,13 +22,15 @@ from course_lib.notebook.training_rules import NotSeen
 from course_lib.ranks.run_record import RunRecord
 
 HOST, SCRIPT = "host", "script"
-MAX_EPOCHS = 1.25  # training sets that the ranks may read together in an epoch
-MIN_BATCH_SHARE = 0.95  # of the batch that is asked, on average: the last one of an epoch need not be full
-# Of averages of gradients, for each update that is allowed: metrics and weights may be averaged too, and Horovod's own
-# messages are bytes as well.
+# Images that all ranks read in an epoch, as a multiple of the training set: ranks may round their parts up to full
+# batches. Two ranks that both read all images read 2.
+MAX_EPOCHS = 1.25
+MIN_BATCH_SHARE = 0.95  # of the required batch size, on average: the last batch of an epoch may be smaller
+# Averages of all gradients for each allowed update. The reference sends 8 to 10 % more bytes than its gradients have
+# (docs/assessment.md): broadcasts, metrics and Horovod's own messages.
 MAX_EXCHANGES = 1.3
 
-# Hints where the cause that was seen is not the usual one.
+# Hints for causes that a criterion's own hint does not cover.
 SAVE = "See 2b, Step 7: only rank 0 saves, to the path in COURSE_WEIGHTS."
 READ_THE_ERROR = "Read the error: it says what failed. `course run assessment.py -np 2` shows the lines before it."
 EQUAL_BATCHES = (
@@ -60,16 +64,16 @@ _TWO_WRITERS = re.compile(r"unable to lock file|Resource temporarily unavailable
 
 @dataclass(frozen=True)
 class Measured:
-    """Everything that was measured of one script, and what is asked of it.
+    """Everything that was measured of one script, and its targets and limits.
 
     Attributes:
-        alone: the run on one rank, and `saved_alone`: whether it saved weights.
-        together: the run on all ranks, what the `host` saw of it, and the `weights` that it saved.
-        margins: for each run on all ranks how well the weights know the watermark of each rank; () without watermarks.
-        limit: seconds for the run on all ranks; `tolerance`: the part of it by which it may be exceeded.
-        images: to train on.
-        train_target, test_target: the accuracies to reach, from 0 to 1.
-        batch, updates: images that an update must have at least, updates that there may be at most; None: any.
+        alone: record of the run on one rank; `saved_alone`: whether this run saved weights.
+        together: record of the run on all ranks; `host`: what the host saw of this run; `weights`: what it saved.
+        margins: [runs on all ranks][rank] → margin of the rank's watermark, see `watermarks`; () without watermarks.
+        limit: seconds for the run on all ranks; `tolerance`: share of the limit by which a run may exceed it.
+        images: number of training images.
+        train_target, test_target: accuracies to reach, from 0 to 1.
+        batch: smallest global batch size; `updates`: largest number of updates; None: any.
     """
 
     alone: RunRecord
@@ -87,14 +91,14 @@ class Measured:
     margins: Sequence[Sequence[float]] = field(default=())
 
     @property
-    def marks_count(self) -> bool:
-        """Whether the watermarks can be judged: the training came to its end, was long enough, and reached its targets.
+    def watermarks_count(self) -> bool:
+        """Whether the watermarks can be judged: the training ended, was long enough, and reached its targets.
 
-        Who does not reach them gains nothing, and is not accused. Ranks that started apart average gradients of other
-        networks: `broadcast` is what it costs.
+        A script that misses its targets gains nothing, and is not accused. Ranks that start with different weights
+        average gradients of different networks: that costs the points of `broadcast`.
         """
         train, test = self.weights.train_accuracy, self.weights.test_accuracy
-        why_not = watermarks.not_judged(
+        reason = watermarks.not_judged(
             self.images,
             self.together.size,
             code=self.together.result.code,
@@ -102,29 +106,31 @@ class Measured:
             updates=max(_logged(self.together, "updates"), self.exchanges) or None,
         )
         apart = training_rules.started_apart(self.together) and not training_rules.broadcasters(self.together)
-        return bool(self.margins) and not why_not and not apart
+        return bool(self.margins) and not reason and not apart
 
     @property
     def near_chance(self) -> bool:
-        """Whether the test accuracy has not come a third of the way from guessing to the target."""
+        """Whether the test accuracy is less than a third of the way from guessing to the target."""
         chance = self.weights.chance
         return self.weights.test_accuracy < chance + (self.test_target - chance) / 3
 
     @property
     def exchanges(self) -> int:
-        """How many averages of all gradients the bytes between the ranks make; 0 where they are not counted."""
-        once = host_checks.update_bytes(self.weights.values, self.together.size)
-        return round(self.host.bytes / once) if self.host.bytes and once else 0
+        """How often the bytes between the ranks suffice to average all gradients; 0 if no bytes are counted."""
+        update_bytes = host_checks.update_bytes(self.weights.values, self.together.size)
+        return round(self.host.bytes / update_bytes) if self.host.bytes and update_bytes else 0
 
     @property
     def in_doubt(self) -> bool:
-        """Whether another run has to tell if all ranks took part: in the runs so far the weights never knew the
-        watermark of some rank, and nothing else speaks against the script."""
+        """Whether another run must decide if all ranks took part.
+
+        In no run so far have the weights learned the watermark of some rank, but nothing else shows a mistake.
+        """
         undecided = len(self.margins) < watermarks.RUNS and watermarks.unknown(self.margins)
-        if not (self.marks_count and undecided):
+        if not (self.watermarks_count and undecided):
             return False
         try:
-            _averaged_or_not(replace(self, margins=()))
+            averaged(replace(self, margins=()))
         except Wrong as wrong:
             return wrong.share > 0
         return True
@@ -135,12 +141,12 @@ _criteria: list[Criterion] = []
 
 
 def with_points(points: Mapping[str, float]) -> list[Criterion]:
-    """The criteria, each with its points."""
+    """Return the criteria, each with its points; `points`: id → points."""
     return [replace(criterion, max_points=points[criterion.id]) for criterion in _criteria]
 
 
 def _criterion(title: str, hint: str) -> Callable[[Judge], Judge]:
-    """Make a judge a criterion, whose id is the judge's name."""
+    """Register the decorated judge as a criterion whose id is the judge's name."""
 
     def add(judge: Judge) -> Judge:
         _criteria.append(Criterion(judge.__name__, title, 1.0, judge, hint))
@@ -150,7 +156,7 @@ def _criterion(title: str, hint: str) -> Callable[[Judge], Judge]:
 
 
 def _by_log(rule: Callable[[RunRecord], str], measured: Measured, silent: str) -> tuple[str, str]:
-    """What a rule says of the log. Where the log shows nothing, `silent`: nothing speaks against the script.
+    """Apply a rule to the log; if the log shows nothing, return the reason `silent` with full points.
 
     A script that failed before it joined or trained is not judged: `serial` and `time` say why it failed.
     """
@@ -172,12 +178,13 @@ def _by_log(rule: Callable[[RunRecord], str], measured: Measured, silent: str) -
 
 @_criterion("Runs to the end on one rank", "See 2b, Step 1: with hvd.init() a script runs on one rank as before.")
 def serial(measured: Measured) -> tuple[str, str]:
+    """Judge the run on one rank by its exit code and its saved file."""
     result = measured.alone.result
     if result.code:
-        raise Wrong(f"On one rank: {training_rules.early_end(result)}", hint=_hint_at_the_end(result), rests_on=HOST)
+        raise Wrong(f"On one rank: {training_rules.early_end(result)}", hint=_hint_for_failure(result), rests_on=HOST)
     if not measured.saved_alone:
         raise Wrong(
-            "On one rank the script came to its end, but saved no weights to the path in COURSE_WEIGHTS.",
+            "On one rank the script ran to its end, but saved no weights to the path in COURSE_WEIGHTS.",
             hint=SAVE,
             rests_on=HOST,
         )
@@ -186,6 +193,7 @@ def serial(measured: Measured) -> tuple[str, str]:
 
 @_criterion("Joins on all ranks", "See 2b, Step 1: call hvd.init() before anything else of Horovod.")
 def ranks(measured: Measured) -> tuple[str, str]:
+    """Judge whether the ranks found each other, by `hvd.init` in the log and by the bytes between them."""
     reason, _ = _by_log(training_rules.initialised, measured, "The ranks exchanged messages.")
     if not measured.together.result.code and (problem := host_checks.silent(measured.host)):
         raise Wrong(problem, rests_on=HOST)
@@ -196,6 +204,7 @@ def ranks(measured: Measured) -> tuple[str, str]:
     "One device for each rank", "See 2b, Step 2: tf.config.set_visible_devices with the GPU of hvd.local_rank()."
 )
 def device(measured: Measured) -> tuple[str, str]:
+    """Judge the choice of a GPU, by the driver's list of processes; without that, by the log."""
     if measured.host.devices is None:
         return _by_log(training_rules.one_gpu_each, measured, "")
     if problem := host_checks.shared_device(measured.host):
@@ -208,10 +217,7 @@ def device(measured: Measured) -> tuple[str, str]:
     "See 2b, Step 4: hvd.DistributedOptimizer before compile; in a loop of your own hvd.DistributedGradientTape.",
 )
 def averaged(measured: Measured) -> tuple[str, str]:
-    return _averaged_or_not(measured)
-
-
-def _averaged_or_not(measured: Measured) -> tuple[str, str]:
+    """Judge whether gradients were averaged, by the log, the bytes, the watermarks and the CPU seconds."""
     reason, rests_on = _by_log(
         training_rules.averaged, measured, "All ranks computed, and the saved weights have learned from all of them."
     )
@@ -229,19 +235,18 @@ def _averaged_or_not(measured: Measured) -> tuple[str, str]:
 
 
 def _expected_bytes(measured: Measured) -> int:
-    """What must have gone between the ranks if the log is right: each value that an update changed, averaged once."""
+    """Return the bytes between the ranks if the log is right: each value that an update changed is averaged once."""
     return host_checks.update_bytes(_logged(measured.together, "values"), measured.together.size)
 
 
 def _logged(record: RunRecord, count: str) -> int:
-    """A count of the training, of the rank that logged most."""
+    """Return a count of the training, from the rank that logged most."""
     return max(rank.number("progress", count) for rank in record.ranks)
 
 
 def _not_learned_from(measured: Measured) -> str:
-    """A sentence about a rank that the saved weights have learned nothing from; "" where there is none, or the
-    watermarks can't be judged."""
-    decided = measured.marks_count and len(measured.margins) == watermarks.RUNS
+    """Return a sentence about a rank whose watermark the weights have not learned; "" if none is known to be one."""
+    decided = measured.watermarks_count and len(measured.margins) == watermarks.RUNS
     unknown = watermarks.unknown(measured.margins) if decided else []
     if not unknown:
         return ""
@@ -256,6 +261,7 @@ def _not_learned_from(measured: Measured) -> str:
     "See 2b, Step 5: BroadcastGlobalVariablesCallback(0), or hvd.broadcast_variables in a loop of your own.",
 )
 def broadcast(measured: Measured) -> tuple[str, str]:
+    """Judge whether all ranks start with the same weights, by the log."""
     return _by_log(
         training_rules.same_start, measured, "The log does not show the first weights; nothing speaks against them."
     )
@@ -266,6 +272,7 @@ def broadcast(measured: Measured) -> tuple[str, str]:
     "See 2b, Step 6: partition the images by rank, and give all ranks equally many batches.",
 )
 def data(measured: Measured) -> tuple[str, str]:
+    """Judge whether each rank reads its own images, by the log and the watermarks."""
     reason, rests_on = _by_log(
         lambda record: training_rules.own_images(record, measured.images, MAX_EPOCHS),
         measured,
@@ -273,28 +280,29 @@ def data(measured: Measured) -> tuple[str, str]:
     )
     if measured.together.size > 1 and (problem := _not_learned_from(measured)):
         raise Wrong(problem, hint=FROM_OUTSIDE, rests_on=HOST)
-    return reason, HOST if measured.marks_count else rests_on
+    return reason, HOST if measured.watermarks_count else rests_on
 
 
 @_criterion("One rank saves", SAVE)
 def checkpoint(measured: Measured) -> tuple[str, str]:
+    """Judge whether rank 0 alone saved, by the saved file and the log."""
     if measured.weights.missing:
         if measured.together.result.code:
             raise Wrong("Not judged: the run ended before this could be seen.", hint="", rests_on=HOST)
         raise Wrong("No rank saved weights to the path in COURSE_WEIGHTS.", rests_on=HOST)
-    paths, places = (
+    saved_paths, weights_paths = (
         [_texts(rank.all(kind), name) for rank in measured.together.ranks]
         for kind, name in (("save", "path"), ("start", "weights"))
     )
-    savers = [rank for rank, (mine, place) in enumerate(zip(paths, places)) if mine & place]
+    savers = [rank for rank, (saved, weights) in enumerate(zip(saved_paths, weights_paths)) if saved & weights]
     if savers not in ([], [0]):
         verb = "wrote" if len(savers) > 1 else "alone wrote"
         raise Wrong(
             f"{training_rules.named(savers)} {verb} the file of the weights; only rank 0 should.", rests_on=SCRIPT
         )
-    for rank, mine in enumerate(paths[1:], 1):
-        if both := {path for path in paths[0] & mine if not path.startswith("/dev/")}:
-            name = min(both).rpartition("/")[2]
+    for rank, paths in enumerate(saved_paths[1:], 1):
+        if shared := {path for path in saved_paths[0] & paths if not path.startswith("/dev/")}:
+            name = min(shared).rpartition("/")[2]
             raise Wrong(f"Ranks 0 and {rank} both saved to {name}; only rank 0 should.", rests_on=SCRIPT)
     return "Only rank 0 saved.", SCRIPT
 
@@ -305,11 +313,13 @@ def _texts(records: Sequence[Mapping[str, object]], name: str) -> set[str]:
 
 @_criterion("Training accuracy", "See 3b: learning rates for large batches; 2c: more images a second.")
 def train_accuracy(measured: Measured) -> tuple[str, str]:
+    """Judge the accuracy of the saved weights on training images."""
     return _reached(measured, "training", measured.weights.train_accuracy, measured.train_target)
 
 
 @_criterion("Test accuracy", "See 3a: the generalisation gap; 3c: batch norm's averages need many updates.")
 def test_accuracy(measured: Measured) -> tuple[str, str]:
+    """Judge the accuracy of the saved weights on test images."""
     return _reached(measured, "test", measured.weights.test_accuracy, measured.test_target)
 
 
@@ -328,13 +338,14 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
 
 @_criterion("In time", "See 2c: run, watch, tune. Train fewer epochs, or more images a second.")
 def time(measured: Measured) -> tuple[str, str]:
+    """Judge the wall-clock time and, in a profile that limits them, the batch size and the number of updates."""
     result = measured.together.result
     if result.code:
         late = "time limit" in result.message
-        end = f"It was not done after {measured.limit:.0f} s, the time limit."
+        timed_out = f"It was not done after {measured.limit:.0f} s, the time limit."
         raise Wrong(
-            end if late else training_rules.early_end(result),
-            hint=None if late else _hint_at_the_end(result),
+            timed_out if late else training_rules.early_end(result),
+            hint=None if late else _hint_for_failure(result),
             rests_on=HOST,
         )
     took = f"It took {result.seconds:.1f} s; the limit is {measured.limit:.0f} s."
@@ -348,20 +359,19 @@ IDS = tuple(criterion.id for criterion in _criteria)
 
 
 def _require_together(measured: Measured, what: str) -> None:
-    """Accuracy and time are asked of a training of all ranks together."""
-    for judge, why in ((ranks, "the ranks did not join"), (_averaged_or_not, "the ranks did not train together")):
+    """Raise Wrong if the ranks did not train together: then accuracy and time do not count."""
+    for judge, why in ((ranks, "the ranks did not join"), (averaged, "the ranks did not train together")):
         try:
             judge(measured)
         except Wrong as wrong:
             if not wrong.share:
-                count = f"{what} It does not count: {why}."
-                raise Wrong(count, hint=TRAIN_TOGETHER, rests_on=wrong.rests_on) from None
+                raise Wrong(f"{what} It does not count: {why}.", hint=TRAIN_TOGETHER, rests_on=wrong.rests_on) from None
 
 
 def _within_budget(measured: Measured) -> str:
-    """How many updates of how many images were made, as a sentence; "" where all numbers are allowed.
+    """Return a sentence with the number of updates and the batch size; "" if the profile allows any.
 
-    The script says how many updates it made. Where the host counts bytes, an average of all gradients counts too.
+    The number of updates is from the script's log. If the host counts bytes, it checks this number by them.
     """
     if not (measured.batch and measured.updates):
         return ""
@@ -369,26 +379,28 @@ def _within_budget(measured: Measured) -> str:
     updates = _logged(record, "updates") or _logged(record, "steps")
     read = sum(rank.number("progress", "images") for rank in record.ranks)
     batch = round(read / max(1, updates))
-    made = f"It made {updates:,} updates of {batch:,} images on average" if updates else "The log shows no updates"
+    updates_made = (
+        f"It made {updates:,} updates of {batch:,} images on average" if updates else "The log shows no updates"
+    )
     small = batch < MIN_BATCH_SHARE * measured.batch
     if updates and (small or updates > measured.updates):
         raise Wrong(
-            f"{made}; asked for are at most {measured.updates:,} of at least {measured.batch:,}.",
+            f"{updates_made}; the contract allows at most {measured.updates:,} of at least {measured.batch:,}.",
             hint=LARGER_BATCH if small else FEWER_UPDATES,
             rests_on=SCRIPT,
         )
     if measured.exchanges > MAX_EXCHANGES * measured.updates:
         raise Wrong(
-            f"{made}, but as many bytes went between the ranks as {measured.exchanges:,} averages of all gradients "
-            f"take; {measured.updates:,} are allowed.",
+            f"{updates_made}, but the bytes between the ranks suffice for {measured.exchanges:,} averages of all "
+            f"gradients; {measured.updates:,} are allowed.",
             hint=AVERAGE_ONCE,
             rests_on=HOST,
         )
-    return f"{made}."
+    return f"{updates_made}."
 
 
-def _hint_at_the_end(result: object) -> str:
-    """What to read where a run did not come to its end, and it was not for lack of time."""
+def _hint_for_failure(result: object) -> str:
+    """Return the hint for a run that failed before its time limit."""
     if training_rules.deadlocked(result) or result.cause:
         return EQUAL_BATCHES
     two_writers = any(_TWO_WRITERS.search(line) for line in (result.reason, *result.tail))
@@ -396,10 +408,10 @@ def _hint_at_the_end(result: object) -> str:
 
 
 def _hint_for_weights(measured: Measured) -> str | None:
-    """What to read where there are no weights to measure; None for the criterion's own hint."""
+    """Return the hint for weights that cannot be evaluated; None for the criterion's own hint."""
     if "diverged" in measured.weights.problem:
         return None
     result = measured.together.result
     if not result.code or not measured.weights.missing:
         return SAVE
-    return "Save earlier, or train fewer epochs." if "time limit" in result.message else _hint_at_the_end(result)
+    return "Save earlier, or train fewer epochs." if "time limit" in result.message else _hint_for_failure(result)

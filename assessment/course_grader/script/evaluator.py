@@ -1,11 +1,11 @@
-"""Accuracy of saved weights, measured by a process that no learner's code runs in.
+"""Measure the accuracy of saved weights in a process that runs no learner's code.
 
     python -m course_grader.script.evaluator DATA INBOX [IMAGES]
 
-The process is started early: while a script trains on one rank, TensorFlow is loaded here, the network is built and
-the images are read. Then one evaluation takes a second or two. It is confined too (no network; nothing to read but
-the data and the weights), because the weights are bytes from a stranger. It takes what is put into its inbox and
-answers in JSON lines.
+The process is started early: it loads TensorFlow, builds the network and reads the images while a script trains on one
+rank. Then one evaluation takes a second or two. The process runs in a sandbox without network, which shows it the data
+and the weights only, because the file of weights is not to be trusted. It evaluates the files in its inbox and answers
+in JSON lines.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ from course_lib.system import variables
 from course_lib.system.errors import CourseError
 from course_lib.system.processes import Supervised
 
-MAX_IMAGES = 10_000  # of each split, on which is measured
+MAX_IMAGES = 10_000  # of each split: as many as CIFAR-10 has test images
 BATCH_SIZE = 500
-MARKED_IMAGES = 1000  # test images on which each mark is asked about
+MARKED_IMAGES = 1000  # test images for each watermark: the standard error of a share is at most 0.016
 ANSWER_LIMIT_S = 180.0  # for loading, and for one evaluation, on a slow and busy host
 MAX_FILE_BYTES = 64 * 2**20  # of weights
-MAX_MEMORY_BYTES = 6 * 2**30  # that the process may use
+MAX_MEMORY_BYTES = 6 * 2**30  # of the process
 POLL_INTERVAL_S = 0.05
 
 
 @dataclass(frozen=True)
 class Weights:
-    """What the evaluator found of the saved weights.
+    """What the evaluator measured of the saved weights.
 
     Attributes:
-        train_accuracy, test_accuracy: from 0 to 1; None where `problem`, a sentence, says why there are none.
-        marks: for each watermark the shares of images that get its label: see `watermarks.shares`.
-        values: how many numbers of the network are trained; 0 where that is not known.
+        train_accuracy, test_accuracy: from 0 to 1; None if the sentence `problem` says why they cannot be measured.
+        marks: two shares for each watermark, see `watermarks.shares`.
+        values: number of the network's trainable values; 0 if unknown.
         chance: the accuracy of guessing, from 0 to 1.
     """
 
@@ -66,8 +66,8 @@ class Weights:
 
     @property
     def margins(self) -> tuple[float, ...]:
-        """How well the weights know each watermark: see `watermarks.unknown`."""
-        return tuple(own - others for own, others in self.marks)
+        """The margin of each watermark, from -1 to 1, see `watermarks.shares`."""
+        return tuple(with_mark - without for with_mark, without in self.marks)
 
     @property
     def missing(self) -> bool:
@@ -78,13 +78,13 @@ class Weights:
 class Evaluator:
     """Evaluates weights of the assessment's network; a context manager.
 
-    Training accuracy is that on 10,000 training images, drawn at random; test accuracy that on the 10,000 published
-    test images, for the stand-in on images drawn with a seed that nobody knows. With `images`, only so many of each
-    split are used, at most. `folder` is a private one, which is gone with the evaluator, even if it is killed.
+    Training accuracy is measured on 10,000 random training images, test accuracy on the 10,000 published test images;
+    for the stand-in, on test images drawn with a secret seed. `images` limits the number of images of each split.
+    The private folder `folder` is removed with the evaluator, even if that is killed.
 
-    Where the process dies, a fresh one takes its place: the host may have killed it for the memory it had.
+    If the process dies, a new one replaces it once: the host may have killed it for its memory.
 
-    Raises CourseError: as `data.load` does; code 2 where the process can't be started or doesn't answer.
+    Raises CourseError: as `data.load` does; code 2 if the process cannot be started or does not answer.
     """
 
     def __init__(self, name: str, images: int | None = None) -> None:
@@ -94,14 +94,14 @@ class Evaluator:
             self._inbox.mkdir()
             bundle = data.bundle(name, self.folder, limit=images)
             self.data = bundle.name
-            words = [sys.executable, "-m", "course_grader.script.evaluator", name, str(self._inbox)]
+            command = [sys.executable, "-m", "course_grader.script.evaluator", name, str(self._inbox)]
             env = {"CUDA_VISIBLE_DEVICES": "-1", **environment.SILENT, **bundle.env}
             if images:
-                words.append(str(images))
-                if bundle.source == "stand-in":  # of which only the slice need be drawn
+                command.append(str(images))
+                if bundle.source == "stand-in":  # draws only this many images
                     env[variables.SLICE] = str(images)
             readable = {**bundle.files, self._inbox: self._inbox}
-            self._command = bubblewrap.command(words, readable, env, self.folder / "links")
+            self._command = bubblewrap.command(command, readable, env, self.folder / "links")
             self._processes = stack.enter_context(contextlib.ExitStack())
             self._start()
             self._stack = stack.pop_all()
@@ -113,7 +113,7 @@ class Evaluator:
         self._stack.close()
 
     def wait(self) -> None:
-        """Return when the process has loaded all that it needs, and uses no core until it is asked."""
+        """Wait until the process has loaded everything; then it uses no core until the next evaluation."""
         if self._ready:
             return
         if self._answer() is None:
@@ -121,12 +121,12 @@ class Evaluator:
         self._ready = True
 
     def evaluate(self, weights: Path, marks: Sequence[watermarks.Mark] = ()) -> Weights:
-        """Measure the accuracy of the weights in a file, and how well they know each of the marks.
+        """Measure the accuracy of the weights in a file, and the shares of each watermark.
 
-        What is wrong with the file is in the answer. Where there is none, names beside it that begin like its own show
+        `Weights.problem` says what is wrong with the file. If it is missing, files beside it with a similar name show
         how else the script saved.
 
-        Raises CourseError (code 2) where the process does not answer: that says nothing about the file.
+        Raises CourseError (code 2) if the process does not answer: that says nothing about the file.
         """
         if not weights.is_file():
             return Weights(
@@ -138,12 +138,12 @@ class Evaluator:
         if answer is None:
             self._start()
             answer = self._ask(weights, marks)
-        if answer is None:  # twice the process was well until it was given these
-            return Weights(None, None, "The file of weights cannot be read: reading it ended the process that did.")
+        if answer is None:  # twice the process worked until it read this file
+            return Weights(None, None, "The file of weights cannot be read: the process that reads it crashes.")
         return Weights(**{**answer, "marks": tuple(map(tuple, answer["marks"]))})
 
     def _start(self) -> None:
-        """Start the process, in the place of the one before."""
+        """Start the process, after the end of an earlier one."""
         self._processes.close()
         for left in self._inbox.iterdir():
             left.unlink()
@@ -154,17 +154,17 @@ class Evaluator:
         self._ready = False
 
     def _ask(self, weights: Path, marks: Sequence[watermarks.Mark]) -> dict | None:
-        """What the process says of the weights; None where they ended it."""
+        """Return the answer of the process; None if it died."""
         self.wait()
         self._asked += 1
         (self._inbox / f"{self._asked}.json").write_text(json.dumps([mark.as_json() for mark in marks]))
-        part = self._inbox / "part"
-        shutil.copyfile(weights, part)
-        part.rename(self._inbox / f"{self._asked}.h5")
+        partial = self._inbox / "part"
+        shutil.copyfile(weights, partial)
+        partial.rename(self._inbox / f"{self._asked}.h5")
         return self._answer()
 
     def _answer(self) -> dict | None:
-        """What the process says next; None where it has ended. CourseError (code 2) where that takes long."""
+        """Return the next answer of the process; None if it has ended. CourseError (code 2) after ANSWER_LIMIT_S."""
         pipe, line = self._process.stdout.fileno(), b""
         deadline = time.monotonic() + ANSWER_LIMIT_S
         while not line.endswith(b"\n"):
@@ -179,8 +179,8 @@ class Evaluator:
 
 
 def serve(name: str, inbox: Path, images: int | None) -> None:
-    """Load everything, say so, then answer every file in the inbox in turn; never returns."""
-    # A small file can ask for any amount of memory.
+    """Load everything, print that this is done, then evaluate each file in the inbox; never returns."""
+    # A small HDF5 file can declare arrays of any size.
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     import tensorflow as tf
 
@@ -188,14 +188,14 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
 
     dataset = data.load(name)
     number = min(images or MAX_IMAGES, MAX_IMAGES)
-    mine = np.random.default_rng().permutation(min(images or len(dataset.x_train), len(dataset.x_train)))[:number]
-    splits = [(dataset.x_train[mine], dataset.y_train[mine]), (dataset.x_test[:number], dataset.y_test[:number])]
-    if dataset.name == "shapes":  # whose published test images anyone can draw
+    chosen = np.random.default_rng().permutation(min(images or len(dataset.x_train), len(dataset.x_train)))[:number]
+    splits = [(dataset.x_train[chosen], dataset.y_train[chosen]), (dataset.x_test[:number], dataset.y_test[:number])]
+    if dataset.name == "shapes":  # a script can draw its published test images itself
         shape = dataset.x_train.shape[1:]
         splits[1] = shapes.draw(number, shape, split="test", seed=secrets.randbits(64))
     model = models.assessment_cnn(dataset.x_train.shape[1:], len(dataset.classes))
-    images = tf.TensorSpec([None, *model.input_shape[1:]], tf.uint8)
-    predict = tf.function(lambda batch: tf.argmax(model(batch, training=False), axis=-1), input_signature=[images])
+    batches = tf.TensorSpec([None, *model.input_shape[1:]], tf.uint8)
+    predict = tf.function(lambda batch: tf.argmax(model(batch, training=False), axis=-1), input_signature=[batches])
     predict(splits[0][0][:BATCH_SIZE])  # compiles
 
     def labels(x: np.ndarray) -> np.ndarray:
@@ -209,21 +209,21 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
         path = inbox / f"{asked}.h5"
         while not path.exists():
             time.sleep(POLL_INTERVAL_S)
-        marks = [watermarks.Mark.from_json(one) for one in json.loads(path.with_suffix(".json").read_text())]
+        marks = [watermarks.Mark.from_json(table) for table in json.loads(path.with_suffix(".json").read_text())]
         try:
             weights_file.load(model, path)
-        except weights_file.NotWeights as why:
-            found = Weights(None, None, str(why))
+        except weights_file.NotWeights as problem:
+            weights = Weights(None, None, str(problem))
         else:
             train, test = (accuracy(*split) for split in splits)
-            found = Weights(
+            weights = Weights(
                 train,
                 test,
                 marks=tuple(watermarks.shares(labels, splits[1][0][:MARKED_IMAGES], marks)),
                 values=sum(int(np.prod(variable.shape)) for variable in model.trainable_variables),
                 chance=1 / len(dataset.classes),
             )
-        print(json.dumps(asdict(found)), flush=True)
+        print(json.dumps(asdict(weights)), flush=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Run a learner's script on one rank and on all, measure what it did, and say what it is worth.
+"""Run a learner's script on one rank and on all, measure it, and give it points.
 
-What the script prints, writes or reports is shown but not believed. The clock is the host's, the ranks run in a sandbox
-(see `sandbox`), the accuracy is that of the saved weights on images that the sandbox does not hold (see `evaluator`),
-and `criteria` says what decides the rest.
+What the script prints, writes or reports is shown, but is no evidence. The host's clock measures the time, the ranks
+run in a sandbox (see `sandbox`), the accuracy is that of the saved weights on images that the sandbox does not have
+(see `evaluator`), and `criteria` has the rules for the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import shutil
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -39,11 +39,11 @@ from course_lib.system import variables
 from course_lib.system.errors import CourseError
 
 SERIAL_IMAGES = 640  # images of the run on one rank, which need not learn anything
-SERIAL_UPDATES = 2  # that it has images for at least, where the profile asks for a batch
-SERIAL_LIMIT_S = 60.0  # and its time limit, where the profile's is not shorter, before calibration
-MIN_FREE_BYTES = 2**30  # where temporary files go
+SERIAL_UPDATES = 2  # this run's images suffice for this many batches, if the profile asks for a batch size
+SERIAL_LIMIT_S = 60.0  # time limit of this run before calibration, if the profile's is not shorter
+MIN_FREE_BYTES = 2**30  # in the folder of temporary files, beside the images
 TAIL_LINES = 8  # last lines of a failed run that are shown
-MAX_CLAIM_CHARACTERS = 300  # at the end of a printed line, that are searched for a claim
+MAX_CLAIM_CHARACTERS = 300  # at the end of a printed line, which are searched for an accuracy
 _CLAIM = re.compile(r"acc(?:uracy)?[ =:]{1,3}(?:is |of )?(\d\d?\d?(?:\.\d+)?) ?(%?)", re.IGNORECASE)
 
 
@@ -56,18 +56,19 @@ def assess(
     on_event: Callable[[launch.Event], None] | None = None,
     stopping: threading.Event | None = None,
 ) -> Outcome:
-    """Assess a script. It may be called from any thread; nothing that it started is left when it returns.
+    """Assess a script. This function may be called from any thread. When it returns, all its processes have ended.
 
     Args:
-        ranks: default: the profile's.
-        profile: default: see `Contract.profile`.
+        script: path of the script.
+        ranks: number of ranks; default: the profile's.
+        profile: name of the profile; default: see `Contract.profile`.
         contract: default: the course's.
-        on_event: gets the events of the run on all ranks and, of kind "stage", what is being done: `text`, and
-            `limit`, the seconds that it can take, or None.
-        stopping: set it to stop.
+        on_event: is called with the events of the run on all ranks, and with an event of kind "stage" when a stage of
+            the assessment begins: `text` describes the stage, `limit` is its time limit in seconds, or None.
+        stopping: set this event to stop the assessment.
 
     Raises:
-        CannotGrade: where the host or the grader is at fault. Stopped: where `stopping` was set.
+        CannotGrade: if the host or the grader fails. Stopped: if `stopping` was set.
     """
     try:
         return _Assessment(script, ranks, profile, contract, on_event, stopping or threading.Event()).run()
@@ -76,7 +77,7 @@ def assess(
     except CourseError as error:
         raise CannotGrade(str(error), 130 if error.code == 130 else 2) from None
     except OSError as error:
-        raise CannotGrade(f"This host is in the way: {error.strerror or error} ({error.filename}).") from None
+        raise CannotGrade(f"This host has a problem: {error.strerror or error} ({error.filename}).") from None
     except Exception as error:
         logging.getLogger(__name__).exception("The grader failed")
         cause = error.__cause__ or error
@@ -86,14 +87,14 @@ def assess(
 
 
 def claimed(line: str) -> float | None:
-    """The last accuracy that a printed line speaks of, from 0 to 1; None where it speaks of none."""
+    """Return the last accuracy in a printed line, from 0 to 1; None if it has none."""
     claims = _CLAIM.findall(line[-MAX_CLAIM_CHARACTERS:])
     return float(claims[-1][0]) / (100 if claims[-1][1] else 1) if claims else None
 
 
 @dataclass(frozen=True)
 class _Run:
-    """What came of one run in the sandbox."""
+    """One run in the sandbox: its record, what the host saw, the file of weights, and about the sandbox."""
 
     record: RunRecord
     host: HostRecord
@@ -105,7 +106,7 @@ class _Run:
 
 
 class _Assessment:
-    """One script being assessed."""
+    """The assessment of one script."""
 
     def __init__(
         self,
@@ -125,22 +126,22 @@ class _Assessment:
         self._began = time.time()
 
     def run(self) -> Outcome:
-        """Everything, in its order."""
+        """Run all stages; return the outcome."""
         self._check_host()
-        size, largest = self._script.stat().st_size, self._contract.largest * 1024
-        if size > largest:
-            return self._refused(f"The script has {size:,} bytes; at most {largest:,} are taken: nothing was run.")
+        size, max_size = self._script.stat().st_size, self._contract.max_script_kb * 1024
+        if size > max_size:
+            return self._refused(f"The script has {size:,} bytes, and {max_size:,} are allowed: it was not run.")
         with contextlib.ExitStack() as stack:
-            taking = slots.take(self._ranks, gpus=self._gpus, waiting=self._report, stopping=self._stopping)
-            taken = stack.enter_context(taking)
-            stack.enter_context(slots.on_cores(taken, self._gpus))
-            env = slots.environment(taken, self._gpus)
+            taking = slots.take(self._ranks, gpus=self._gpus, on_wait=self._report, stopping=self._stopping)
+            numbers = stack.enter_context(taking)
+            stack.enter_context(slots.on_cores(numbers, self._gpus))
+            env = slots.environment(numbers, self._gpus)
             factor = self._calibrate(env)
             evaluator = stack.enter_context(Evaluator(self._contract.data, self._profile.images))
             script = Path(tempfile.mkdtemp(dir=evaluator.folder)) / "assessment.py"
-            shutil.copyfile(self._script, script)  # all runs get the same one, whatever becomes of it meanwhile
+            shutil.copyfile(self._script, script)  # all runs use this copy, even if the learner edits the script
             alone = self._run_alone(script, env, factor)
-            if alone.weights.exists():  # else there will hardly be any to evaluate
+            if alone.weights.exists():  # else the run on all ranks will hardly save any
                 evaluator.wait()
             measured, together = self._run_together(script, alone, evaluator, env, factor)
             return self._outcome(measured, together, factor, evaluator.data, script.read_bytes())
@@ -152,20 +153,24 @@ class _Assessment:
         folder = script.parent / "alone"
         folder.mkdir()
         bundle = data.bundle(self._contract.data, folder, test=False, limit=images)
-        return self._in_sandbox(script, folder, 1, images, limit, {**env, **bundle.env}, files=bundle.files)
+        env = {**env, **bundle.env, variables.SLICE: str(images)}
+        box = Sandbox(script, self._contract.limits, 1, files=bundle.files, env=env, seconds=limit)
+        return self._run_in(box, folder, 1)
 
     def _run_together(
         self, script: Path, alone: _Run, evaluator: Evaluator, env: Mapping[str, str], factor: float
     ) -> tuple[criteria.Measured, _Run]:
-        """The run on all ranks. While it is in doubt whether all of them took part, the script runs again, with other
-        watermarks; but for these the first run counts."""
+        """Run the script on all ranks; run it again, with other watermarks, while the measurement is `in_doubt`.
+
+        Of the further runs only the watermarks' margins count.
+        """
         limit = self._profile.seconds * factor
-        on_all = f"On {_ranks(self._ranks)}"
-        self._report(on_all, limit)
+        stage = f"On {_ranks(self._ranks)}"
+        self._report(stage, limit)
         run, weights = self._timed(script, evaluator, limit, env)
         measured = self._measured(alone, run, weights, limit)
         while measured.in_doubt:
-            self._report(f"{on_all}, once more: it is not clear yet whether all ranks took part", limit)
+            self._report(f"{stage}, once more: it is not clear yet whether all ranks took part", limit)
             _, again = self._timed(script, evaluator, limit, env)
             if not again.margins:
                 break
@@ -173,22 +178,23 @@ class _Assessment:
         return measured, run
 
     def _timed(self, script: Path, evaluator: Evaluator, limit: float, env: Mapping[str, str]) -> tuple[_Run, Weights]:
-        """Run the script on all ranks, each with images and watermarks of its own, and evaluate what it saved."""
+        """Run the script on all ranks, each with images and a watermark of its own, and evaluate the saved weights."""
         folder = Path(tempfile.mkdtemp(dir=script.parent))
-        asked, bundles = self._watermarked(folder)
-        run = self._in_sandbox(
+        marks, bundles = self._watermarked(folder)
+        images = self._profile.images
+        box = Sandbox(
             script,
-            folder,
+            self._contract.limits,
             self._ranks,
-            self._profile.images,
-            limit * (1 + self._contract.tolerance),
-            {**env, **bundles[0].env},
+            files={},
+            env={**env, **bundles[0].env, **({variables.SLICE: str(images)} if images else {})},
+            seconds=limit * (1 + self._contract.tolerance),
             own_files=[bundle.files for bundle in bundles],
-            shown=True,
         )
+        run = self._run_in(box, folder, self._ranks, shown=True)
         self._require_free_cores(run)
         self._report("Measuring the accuracy of the saved weights")
-        weights = evaluator.evaluate(run.weights, asked if run.kind == "bubblewrap" else ())
+        weights = evaluator.evaluate(run.weights, marks if run.kind == "bubblewrap" else ())
         for bundle in bundles:
             for path in bundle.files:
                 if folder in path.parents:
@@ -196,46 +202,24 @@ class _Assessment:
         return run, weights
 
     def _watermarked(self, folder: Path) -> tuple[list[watermarks.Mark], list[data.Bundle]]:
-        """A watermark for each rank, and the training images of each rank with its watermark on some."""
+        """Return a watermark for each rank, and each rank's training images, some of which carry its watermark."""
         name, rng = self._contract.data, np.random.default_rng()
-        whole = data.load(name, test=False)
-        images, labels = (array[: self._profile.images] for array in (whole.x_train, whole.y_train))
-        marks, copies = watermarks.copies(images, labels, self._ranks, len(whole.classes), rng)
+        dataset = data.load(name, test=False)
+        images, labels = (array[: self._profile.images] for array in (dataset.x_train, dataset.y_train))
+        marks, copies = watermarks.copies(images, labels, self._ranks, len(dataset.classes), rng)
         bundles = []
         for rank, (x, y) in enumerate(copies):
-            place = folder / f"images-{rank}"
-            place.mkdir()
-            bundles.append(data.bundle_of(name, place, x, y))
+            target = folder / f"images-{rank}"
+            target.mkdir()
+            bundles.append(data.bundle_of(name, target, x, y))
         return marks, bundles
 
-    def _in_sandbox(
-        self,
-        script: Path,
-        folder: Path,
-        ranks: int,
-        images: int | None,
-        seconds: float,
-        env: Mapping[str, str],
-        *,
-        files: Mapping[Path, Path] | None = None,
-        own_files: Sequence[Mapping[Path, Path]] = (),
-        shown: bool = False,
-    ) -> _Run:
-        """Run the script in a sandbox that sees `files`, and of `own_files` each rank its own."""
-        env = {**env, **({variables.SLICE: str(images)} if images else {})}
-        box = Sandbox(
-            script,
-            self._contract.limits,
-            ranks,
-            files=files or {},
-            env=env,
-            seconds=seconds,
-            own_files=own_files,
-            hosts=self._hosts(ranks),
-        )
-        # Of GPUs that do not exist the ranks see some: so the choice of a GPU is seen on any host.
+    def _run_in(self, box: Sandbox, folder: Path, ranks: int, *, shown: bool = False) -> _Run:
+        """Run the script in its sandbox, and copy its weights into `folder`; report the events of a `shown` run."""
+        # The ranks see fake GPUs, so that their choice of a GPU can be judged on any host.
         fake_gpus = (self._ranks,) if shown and not self._gpus else ()
-        with box, box.start(ranks, stall_timeout=self._profile.patience, fake_gpus=fake_gpus) as run:
+        options = {"hosts": self._hosts(ranks), "stall_timeout": self._profile.patience, "fake_gpus": fake_gpus}
+        with box, box.start(ranks, **options) as run:
             threading.Thread(target=self._stop_when_asked, args=(run,), daemon=True).start()
             claim = None
             for event in run:
@@ -247,7 +231,7 @@ class _Assessment:
             self._raise_if_stopped()
             if box.ended_by:
                 result = replace(result, message=box.ended_by, failed_rank=None)
-            # Only Gloo between CPU ranks sends all that is reduced over the loopback device.
+            # Only Gloo between CPU ranks uses the loopback device for all collectives.
             counts_bytes = not self._gpus and launch.controllers()[0] == "gloo"
             weights = folder / "weights.h5"
             with contextlib.suppress(OSError):
@@ -263,8 +247,10 @@ class _Assessment:
             )
 
     def _hosts(self, ranks: int) -> str | None:
-        """Two names of this host with half of the ranks each, so that a rank and its local rank differ; None for one
-        rank, and where real GPUs, or MPI, would be misled."""
+        """Return two names of this host with half of the ranks each, so that `hvd.rank` and `hvd.local_rank` differ.
+
+        Return None for one rank, and for GPUs and MPI, which need the host's real name.
+        """
         if ranks < 2 or self._gpus or launch.controllers()[0] != "gloo":
             return None
         return f"localhost:{ranks - ranks // 2},127.0.0.1:{ranks // 2}"
@@ -291,12 +277,12 @@ class _Assessment:
         score = sum(verdict.points for verdict in verdicts)
         met = {verdict.id for verdict in verdicts if verdict.passed}
         enough = score >= self._contract.pass_points and met.issuperset(self._contract.required)
-        look = tuple(static_analysis.findings(source))
+        flags = tuple(static_analysis.findings(source))
         result = run.record.result
         return Outcome(
-            passed=enough and not look,
-            needs_a_look=enough and bool(look),
-            look=look,
+            passed=enough and not flags,
+            needs_a_look=enough and bool(flags),
+            look=flags,
             score=round(score, 2),
             max_score=sum(self._contract.points.values()),
             profile=self._profile.name,
@@ -315,7 +301,8 @@ class _Assessment:
         )
 
     def _refused(self, reason: str) -> Outcome:
-        asked = criteria.with_points(self._contract.points)
+        """Return the outcome, without points, of a script that is not run."""
+        rules = criteria.with_points(self._contract.points)
         return Outcome(
             passed=False,
             score=0.0,
@@ -326,7 +313,7 @@ class _Assessment:
             seconds=None,
             train_accuracy=None,
             test_accuracy=None,
-            verdicts=tuple(Verdict(one.id, one.title, 0.0, one.max_points, reason, "", criteria.HOST) for one in asked),
+            verdicts=tuple(Verdict(r.id, r.title, 0.0, r.max_points, reason, "", criteria.HOST) for r in rules),
             limit=self._profile.seconds,
             factor=1.0,
             sandbox="bubblewrap",
@@ -350,12 +337,12 @@ class _Assessment:
         if self._gpus and (problem := bubblewrap.cuda_problem()):
             raise CannotGrade(problem)
         data.locate(self._contract.data)
-        where = tempfile.gettempdir()
+        folder = tempfile.gettempdir()
         published = PUBLISHED[self._contract.data]
         images = (self._profile.images or published.images[0]) * int(np.prod(published.image_shape))
         needed = MIN_FREE_BYTES + self._ranks * images
-        if (free := shutil.disk_usage(where).free) < needed:
-            raise CannotGrade(f"Only {free >> 20} MB are free in {where}: free {needed >> 20} MB, or set TMPDIR.")
+        if (free := shutil.disk_usage(folder).free) < needed:
+            raise CannotGrade(f"Only {free >> 20} MB are free in {folder}: free {needed >> 20} MB, or set TMPDIR.")
 
     def _calibrate(self, env: Mapping[str, str]) -> float:
         speed = calibration.known(self._ranks)
@@ -366,12 +353,13 @@ class _Assessment:
         return calibration.factor(speed, self._contract.images_per_second)
 
     def _require_free_cores(self, run: _Run) -> None:
-        """The script is not to blame where other programs took more of its cores than the tolerance makes up for."""
+        """Raise CannotGrade if the script was late and other programs used a larger share of its cores' time than the
+        contract's tolerance."""
         late = run.record.result.code == launch.TIMED_OUT
         if late and run.others is not None and run.others > self._contract.tolerance:
             raise CannotGrade(
-                f"The script was not done in time, but other programs had {run.others:.0%} of the time of the cores "
-                "that it ran on: end them, then assess it again."
+                f"The script was not done in time, but other programs used {run.others:.0%} of its cores' time: end "
+                "them, then assess it again."
             )
 
     def _report(self, text: str, limit: float | None = None) -> None:
@@ -392,7 +380,7 @@ class _Assessment:
 
 
 def _error(result: launch.Result) -> str:
-    """What went wrong with a run, with the last lines of the rank that failed first, and what is known of its error."""
+    """Return why a run failed, the last lines of the rank that failed first, and advice on a known error."""
     advice = known_errors.hint(result.tail) if result.failed_rank is not None else ""
     lines = [result.cause, result.message, *result.tail[-TAIL_LINES:], advice]
     return "\n".join(line for line in lines if line)

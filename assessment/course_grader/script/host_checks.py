@@ -1,4 +1,4 @@
-"""What the host saw of the ranks while they trained, and what it says of how they did: nothing here comes from them."""
+"""Checks on what the host saw of the ranks while they trained. No value comes from the script's own processes."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import numpy as np
 
 from course_grader.sandbox.resource_monitor import ResourceSample
 
-# Of the CPU seconds of the busiest rank, that each must use while gradients go between them. The lowest share of an
-# honest script in docs/assessment.md is given there; a rank that waits for the others uses less than a tenth.
+# CPU seconds of each rank, as a share of the busiest rank's. The corpus's honest scripts have at least 0.86, scripts
+# whose ranks let one compute for them 0.12 and 0.22 (docs/assessment.md).
 MIN_CPU_SHARE = 0.25
-MIN_CPU_S = 1.0  # of the busiest rank, that it takes to compare the others with it
-ENDS = 0.1  # of all bytes: what goes between the ranks before the first tenth, or after the last, is start and end
-MIN_BYTES = 20_000  # that ranks exchange which have found each other
-MIN_BYTES_SHARE = 0.4  # of the bytes of the gradients that a script says it averages: half of them in 16 bits
+MIN_CPU_S = 1.0  # of the busiest rank: with less, the sampling interval of 0.2 s distorts the shares
+ENDS_SHARE = 0.1  # of all bytes: the first and the last tenth are the start and the end of a training
+MIN_BYTES = 20_000  # ranks that have joined exchange at least this much
+# Of the bytes of the gradients that a script says it averages: gradients in 16 bits have half of them, and the
+# reference sends 8 to 10 % more than its gradients have.
+MIN_BYTES_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -23,11 +25,11 @@ class HostRecord:
     """What the host saw of a run on all ranks.
 
     Attributes:
-        samples: user CPU seconds of each rank and bytes between all of them, some five times a second; () where they
-            can't be measured.
-        counts_bytes: all that is reduced goes over the loopback device: Gloo between ranks on CPUs.
-        on_gpus: the ranks compute on GPUs, of which CPU seconds say nothing.
-        devices: rank → GPUs on which the driver has a process of this rank; None where the driver does not say.
+        samples: user CPU seconds of each rank and bytes between all ranks, about five times a second; () if they
+            cannot be measured.
+        counts_bytes: whether all collectives use the loopback device: Gloo between ranks on CPUs.
+        on_gpus: whether the ranks compute on GPUs; then their CPU seconds say nothing.
+        devices: rank → GPUs on which the driver lists a process of this rank; None if the driver lists nothing.
     """
 
     samples: Sequence[ResourceSample] = ()
@@ -37,23 +39,23 @@ class HostRecord:
 
     @property
     def bytes(self) -> int | None:
-        """Bytes that went between the ranks; None where they are not counted."""
+        """Bytes between the ranks; None if they are not counted."""
         return self.samples[-1].traffic if self.counts_bytes and self.samples else None
 
     def cpu_seconds(self) -> np.ndarray | None:
-        """User CPU seconds of each rank, float [ranks], while the ranks exchanged; None where that is not known."""
+        """Return the user CPU seconds of each rank, float [ranks], while the ranks exchanged; None if unknown."""
         if self.on_gpus or len(self.samples) < 2:
             return None
         traffic = np.array([sample.traffic for sample in self.samples], float)
         start, end = 0, len(self.samples) - 1
         if self.counts_bytes and traffic[-1] > 0:
-            start = int(np.argmax(traffic > ENDS * traffic[-1]))
-            end = int(np.argmax(traffic >= (1 - ENDS) * traffic[-1]))
+            start = int(np.argmax(traffic > ENDS_SHARE * traffic[-1]))
+            end = int(np.argmax(traffic >= (1 - ENDS_SHARE) * traffic[-1]))
         return np.array(self.samples[end].user_seconds) - np.array(self.samples[start].user_seconds)
 
 
 def update_bytes(values: int, ranks: int) -> int:
-    """Bytes that go between all ranks where they average `values` numbers of 32 bits once.
+    """Return the bytes between all ranks for one average of `values` numbers of 32 bits.
 
     On N ranks, a ring all-reduce of S bytes moves 2 (N - 1) S bytes in all.
     """
@@ -61,14 +63,14 @@ def update_bytes(values: int, ranks: int) -> int:
 
 
 def silent(host: HostRecord) -> str:
-    """A sentence about ranks that exchanged nothing; "" where they did, or it is not known."""
+    """Return a sentence if the ranks exchanged nothing; "" if they did, or if bytes are not counted."""
     if host.bytes is None or host.bytes >= MIN_BYTES:
         return ""
     return f"Only {host.bytes:,} bytes went between the ranks: they have exchanged nothing."
 
 
 def idle(host: HostRecord) -> str:
-    """A sentence about a rank that computed little while the others trained; "" where none did."""
+    """Return a sentence about a rank that computed little while the others trained; "" if there is none."""
     used = host.cpu_seconds()
     if used is None or len(used) < 2 or used.max() < MIN_CPU_S or used.min() >= MIN_CPU_SHARE * used.max():
         return ""
@@ -79,17 +81,17 @@ def idle(host: HostRecord) -> str:
 
 
 def missing_bytes(host: HostRecord, expected: int) -> str:
-    """A sentence where fewer bytes went between the ranks than the gradients have that the script says it averages."""
+    """Return a sentence if the ranks exchanged fewer than `expected` bytes, those of the logged averages; else ""."""
     if host.bytes is None or host.bytes >= MIN_BYTES_SHARE * expected:
         return ""
     return (
-        f"The script says that it averaged gradients of {expected / 1e6:,.0f} MB of traffic, but only "
+        f"The averages of gradients that the script logs need {expected / 1e6:,.0f} MB of traffic, but only "
         f"{host.bytes / 1e6:,.0f} MB went between the ranks."
     )
 
 
 def shared_device(host: HostRecord) -> str:
-    """A sentence about ranks that do not have one GPU each, by the driver's list; "" where they do."""
+    """Return a sentence if, by the driver's list, the ranks do not have one GPU each; else ""."""
     devices = host.devices or {}
     for rank, names in devices.items():
         if len(names) > 1:

@@ -1,4 +1,4 @@
-"""What comes of an assessment."""
+"""The outcome of an assessment, and the errors that end one without an outcome."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from course_lib.system.errors import CourseError
 
 
 class CannotGrade(CourseError):
-    """The host or the grader is at fault. This says nothing about the script."""
+    """The host or the grader failed. This says nothing about the script."""
 
     def __init__(self, sentence: str, code: int = 2) -> None:
         super().__init__(sentence, code)
@@ -25,19 +25,19 @@ class Stopped(CannotGrade):
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of an assessment.
+    """The outcome of an assessment.
 
     Attributes:
-        passed: enough points, all criteria met that the contract requires, and nothing that needs a look.
-        seconds: of the run on all ranks; None where it did not take place.
-        limit: the seconds that it could take: the profile's times `factor`.
-        factor: how much more time this host gets, by its calibration.
-        train_accuracy, test_accuracy: of the saved weights; None where there are none that can be used.
-        claimed: the accuracy that the script printed last; None where it printed none.
-        sandbox: "bubblewrap" or "none"; `weaknesses`: what it does not protect, in sentences.
-        error: what went wrong with the run as a whole, with the last lines of the rank that failed first.
-        look: what in the script a person should read first, with its lines.
-        needs_a_look: nothing but that prevents the script from passing.
+        passed: whether the script has enough points, meets all required criteria, and has no flags in `look`.
+        seconds: of the run on all ranks; None if there was none.
+        limit: seconds that this run could take: the profile's times `factor`.
+        factor: this host's factor for the time limit, see `calibration`.
+        train_accuracy, test_accuracy: of the saved weights, from 0 to 1; None if they cannot be evaluated.
+        claimed: the accuracy that the script printed last; None if it printed none.
+        sandbox: "bubblewrap" or "none"; `weaknesses`: sentences on what it does not protect.
+        error: why the run failed, with the last lines of the rank that failed first; "" if it did not.
+        look: flags: phrases on what a person has to read in the script, with line numbers.
+        needs_a_look: whether these flags alone prevent the script from passing.
     """
 
     passed: bool
@@ -60,7 +60,7 @@ class Outcome:
     needs_a_look: bool = False
 
     def as_json(self) -> dict[str, Any]:
-        """The object that `course assess --json` writes."""
+        """Return the object that `course assess --json` writes."""
         table = asdict(self)
         table["criteria"] = [{**asdict(verdict), "passed": verdict.passed} for verdict in self.verdicts]
         del table["verdicts"]
@@ -68,7 +68,7 @@ class Outcome:
 
     @classmethod
     def from_json(cls, table: dict[str, Any]) -> Outcome:
-        """The outcome that `as_json` wrote as `table`."""
+        """Return the outcome that `as_json` wrote as `table`."""
         verdicts = tuple(Verdict(**{k: v for k, v in row.items() if k != "passed"}) for row in table["criteria"])
         rest = {key: value for key, value in table.items() if key not in ("criteria", "weaknesses", "look")}
         return cls(**rest, verdicts=verdicts, weaknesses=tuple(table["weaknesses"]), look=tuple(table["look"]))

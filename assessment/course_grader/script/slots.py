@@ -1,8 +1,8 @@
-"""Cores and GPUs of this host, given out so that no two timed runs share one.
+"""Reserve cores and GPUs of this host, so that no two timed runs share one.
 
-A slot is a file with a lock on it: it is free again when its holder ends, however it ends. Those who come first are
-served first, also among processes that know nothing of each other, of whatever account: the files are in `/tmp`, or
-in the cache where XDG_CACHE_HOME names one, as in containers that share nothing but a volume.
+A slot is a locked file: it is free again when its holder ends, even if that is killed. Processes of all accounts are
+served in the order in which they ask: the files are in `/tmp`, or in the cache if XDG_CACHE_HOME is set, as in
+containers that share a volume only.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from course_lib.system.gpus import visible
 
 count = launch.visible_gpus
 POLL_INTERVAL_S = 0.1
-_SHARED = Path("/tmp/one-model-many-gpus")  # not TMPDIR, which a job or an account may have for itself
+_SHARED = Path("/tmp/one-model-many-gpus")  # not TMPDIR, which may differ between jobs and accounts
 
 
 @contextlib.contextmanager
@@ -33,53 +33,59 @@ def take(
     ranks: int,
     *,
     gpus: int = 0,
-    waiting: Callable[[str], None] | None = None,
+    on_wait: Callable[[str], None] | None = None,
     stopping: threading.Event | None = None,
 ) -> Iterator[list[int]]:
-    """Hold a core for each of `ranks`, or a GPU where there are `gpus` (see `count`); yield their numbers.
+    """Reserve a core for each of `ranks`, or a GPU if there are `gpus` (see `count`); yield their numbers.
 
-    Where there are fewer cores than ranks, all cores are taken. `waiting` is told once, in a sentence, where they are
-    not free at once; `stopping` ends the waiting with CourseError (code 130). Raises CourseError (code 2) for more
-    ranks than GPUs.
+    If there are fewer cores than ranks, all cores are reserved. `on_wait` is called once, with a sentence, if they are
+    not free at once; `stopping` ends the wait with CourseError (code 130). Raises CourseError (code 2) for more ranks
+    than GPUs.
     """
     if gpus and ranks > gpus:
         raise CourseError(f"{ranks} ranks need {ranks} GPUs, and this host has {gpus}: ask for fewer ranks.", code=2)
-    kind, places_ = ("GPU", visible(gpus)[:gpus]) if gpus else ("core", sorted(os.sched_getaffinity(0)))
-    wanted = min(ranks, len(places_))
-    told = False
-    with contextlib.ExitStack() as held:
+    kind, available = ("GPU", visible(gpus)[:gpus]) if gpus else ("core", sorted(os.sched_getaffinity(0)))
+    wanted = min(ranks, len(available))
+    reported = False
+
+    def wait() -> None:
+        nonlocal reported
+        if on_wait and not reported:
+            on_wait(f"Waiting for {wanted} free {kind}{'s' if wanted > 1 else ''}: another assessment uses them.")
+        reported = True
+        _pause(stopping)
+
+    with contextlib.ExitStack() as locks:
         gate = _open("gate")
         with gate:
-            while not _lock(gate):  # whoever waits for slots holds the gate, so that the next one waits for the gate
-                told = told or _tell(waiting, wanted, kind)
-                _pause(stopping)
-            taken: list[int] = []
-            while len(taken) < wanted:
-                for number in places_:
-                    if number not in taken and len(taken) < wanted:
+            while not _lock(gate):  # the first in the queue holds the gate, and the others wait for the gate
+                wait()
+            numbers: list[int] = []
+            while len(numbers) < wanted:
+                for number in available:
+                    if number not in numbers and len(numbers) < wanted:
                         slot = _open(f"{kind}-{number}")
                         if _lock(slot):
-                            held.enter_context(slot)
-                            taken.append(number)
+                            locks.enter_context(slot)
+                            numbers.append(number)
                         else:
                             slot.close()
-                if len(taken) < wanted:
-                    told = told or _tell(waiting, wanted, kind)
-                    _pause(stopping)
-        yield sorted(taken)
+                if len(numbers) < wanted:
+                    wait()
+        yield sorted(numbers)
 
 
-def environment(taken: list[int], gpus: int) -> dict[str, str]:
-    """What ranks on these slots need in their environment: the GPUs that they may see."""
-    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, taken))} if gpus else {}
+def environment(numbers: list[int], gpus: int) -> dict[str, str]:
+    """Return the environment variables that show ranks these GPUs; {} if the slots are cores."""
+    return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, numbers))} if gpus else {}
 
 
 @contextlib.contextmanager
-def on_cores(taken: list[int], gpus: int) -> Iterator[None]:
-    """What this thread starts meanwhile runs on these cores; no restriction where the slots are GPUs."""
+def on_cores(numbers: list[int], gpus: int) -> Iterator[None]:
+    """Restrict this thread, and what it starts, to these cores; do nothing if the slots are GPUs."""
     before = os.sched_getaffinity(0)
     if not gpus:
-        os.sched_setaffinity(0, taken)
+        os.sched_setaffinity(0, numbers)
     try:
         yield
     finally:
@@ -93,7 +99,7 @@ def _open(name: str) -> IO[str]:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(parents=True)
             folder.chmod(0o1777)  # whatever the umask
-        # Created and opened apart: the kernel denies O_CREAT for another account's file in such a folder.
+        # Two calls: in a sticky folder the kernel refuses O_CREAT for another account's file.
         with contextlib.suppress(FileExistsError):
             created = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)
             os.fchmod(created, 0o666)
@@ -105,7 +111,7 @@ def _open(name: str) -> IO[str]:
 
 @functools.cache
 def _machine() -> str:
-    """What tells the machines apart that share a home, and not the containers of one."""
+    """Return an id of this machine: it differs between hosts that share a home, not between containers of a host."""
     try:
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     except OSError:
@@ -117,12 +123,6 @@ def _lock(file: IO[str]) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         return False
-    return True
-
-
-def _tell(waiting: Callable[[str], None] | None, wanted: int, kind: str) -> bool:
-    if waiting:
-        waiting(f"Waiting for {wanted} free {kind}{'s' if wanted > 1 else ''}: another assessment uses them.")
     return True
 
 

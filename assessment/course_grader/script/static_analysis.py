@@ -1,4 +1,4 @@
-"""What a person should read in a script before it counts, found without running it: the list is `flags.toml`."""
+"""Find what a person should read in a script before it counts, without running it. `flags.toml` is the list."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import functools
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -19,18 +18,18 @@ _BUILT_IN = ("eval", "exec", "compile", "__import__")
 
 
 def findings(source: str | bytes) -> list[str]:
-    """A phrase with its line for each thing that is on the list, in the order of the lines; none for what is no Python.
+    """Return a phrase with a line number for each flag in a script, sorted by line; [] if it is not valid Python.
 
-    Bytes are read as Python reads a file, in the encoding that they name.
+    Bytes are decoded as Python decodes a file, with the encoding that they declare.
     """
     try:
         tree = ast.parse(source)
-        found = sorted(set(_found(tree, _aliases(tree))))
+        flags = sorted(set(_find_flags(tree, _aliases(tree))))
     except (SyntaxError, ValueError):
         return []
     except (RecursionError, MemoryError):
-        return ["line 1 begins what is nested too deeply to be read"]
-    return list(dict.fromkeys(f"line {line} {what}" for line, what in found))
+        return ["line 1 begins code that is nested too deeply to be read"]
+    return list(dict.fromkeys(f"line {line} {effect}" for line, effect in flags))
 
 
 @functools.cache
@@ -38,50 +37,53 @@ def _flags() -> dict[str, dict[str, str]]:
     return tomllib.loads(FLAGS.read_text(encoding="utf-8"))
 
 
-def _found(tree: ast.Module, aliases: dict[str, str]) -> Iterator[tuple[int, str]]:
+def _find_flags(tree: ast.Module, aliases: dict[str, str]) -> Iterator[tuple[int, str]]:
+    """Yield (line, phrase) for each flag."""
     flags = _flags()
-    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}  # of a longer name
+    inner = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Attribute)}  # `a.b` of `a.b.c`
     for node in ast.walk(tree):
         if id(node) in inner:
             continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            for prefix, effect in flags["files"].items():
+                if node.value.startswith(prefix):
+                    yield node.lineno, f"{effect} ({node.value[:40]})"
+            continue
+        table, names = "names", []
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            for name in _imported(node).values():
-                yield from ((node.lineno, f"{what} ({name})") for what in _listed(name, flags["names"]))
-        elif isinstance(node, (ast.Name, ast.Attribute)) and (name := _name(node, aliases)):
+            names = list(_imported(node).values())
+        elif isinstance(node, (ast.Name, ast.Attribute)) and (name := _full_name(node, aliases)):
+            names = [name]
             if isinstance(node.ctx, ast.Store) and isinstance(node, ast.Attribute):
-                yield from ((node.lineno, f"{what} ({name})") for what in _listed(name, flags["patches"]))
-            else:
-                yield from ((node.lineno, f"{what} ({name})") for what in _listed(name, flags["names"]))
-        elif isinstance(node, ast.Call) and _name(node.func, aliases) == "builtins.setattr" and node.args:
-            name = _name(node.args[0], aliases) or ""
-            yield from ((node.lineno, f"{what} ({name})") for what in _listed(f"{name}.", flags["patches"]))
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-            for start, what in flags["files"].items():
-                if node.value.startswith(start):
-                    yield node.lineno, f"{what} ({node.value[:40]})"
+                table = "patches"
+        elif isinstance(node, ast.Call) and _full_name(node.func, aliases) == "builtins.setattr" and node.args:
+            table, names = "patches", [f"{_full_name(node.args[0], aliases) or ''}."]
+        for name in names:
+            if effect := _effect(name, flags[table]):
+                yield node.lineno, f"{effect} ({name.rstrip('.')})"
 
 
-def _listed(name: str, table: dict[str, str]) -> list[str]:
-    """What the list says of a name: that of the first entry that the name is, or is below."""
-    return [what for entry, what in table.items() if name == entry or name.startswith((f"{entry}.", _cut(entry)))][:1]
+def _effect(name: str, table: dict[str, str]) -> str:
+    """Return what the table says of a name: its first entry that is the name, or that the name is below; else ""."""
+    return next((effect for entry, effect in table.items() if name == entry or name.startswith(_prefixes(entry))), "")
 
 
-def _cut(entry: str) -> str:
-    """How names begin that an entry stands for as a part of a word, as "os.exec"; else what no name begins with."""
-    return entry if entry in ("os.exec", "os.spawn") else "\0"
+def _prefixes(entry: str) -> tuple[str, ...]:
+    """Return the prefixes of names that an entry covers; "os.exec" also covers `os.execv`."""
+    return (f"{entry}.", entry) if entry in ("os.exec", "os.spawn") else (f"{entry}.",)
 
 
 def _aliases(tree: ast.Module) -> dict[str, str]:
-    """Name in the script → what it was imported as."""
-    known: dict[str, str] = {**{name: f"builtins.{name}" for name in (*_BUILT_IN, "setattr")}}
+    """Return name in the script → full name, for imported names and built-in functions."""
+    aliases = {name: f"builtins.{name}" for name in (*_BUILT_IN, "setattr")}
     for node in ast.walk(tree):
         if isinstance(node, (ast.Import, ast.ImportFrom)):
-            known.update(_imported(node))
-    return known
+            aliases.update(_imported(node))
+    return aliases
 
 
-def _imported(node: Any) -> dict[str, str]:
-    """Name in the script → full name, of an import statement."""
+def _imported(node: ast.Import | ast.ImportFrom) -> dict[str, str]:
+    """Return name in the script → full name, for one import statement."""
     if isinstance(node, ast.ImportFrom):
         module = f"{node.module}." if node.module and not node.level else ""
         return {alias.asname or alias.name: f"{module}{alias.name}" for alias in node.names}
@@ -91,8 +93,8 @@ def _imported(node: Any) -> dict[str, str]:
     } | {alias.name: alias.name for alias in node.names if not alias.asname}
 
 
-def _name(node: ast.AST, aliases: dict[str, str]) -> str | None:
-    """The full name of `a.b.c`, where `a` is imported or built in; None for anything else."""
+def _full_name(node: ast.AST, aliases: dict[str, str]) -> str | None:
+    """Return the full name of `a.b.c` if `a` is imported or built in, else None."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

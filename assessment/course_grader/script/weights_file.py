@@ -1,4 +1,4 @@
-"""The file of saved weights: loaded where it holds those of the assessment's network, else named for what it is."""
+"""Load a file of saved weights into the assessment's network, or say what the file holds instead."""
 
 from __future__ import annotations
 
@@ -11,53 +11,55 @@ import h5py
 import numpy as np
 
 SAVE = 'call model.save_weights(os.environ["COURSE_WEIGHTS"])'
-NOTHING = "No weights were saved"  # how the sentence begins where there is no file
+NOTHING = "No weights were saved"  # start of the sentence about a missing file
 DAMAGED = "The file of weights is damaged or cut short: only rank 0 should save, once it has trained."
 
 
 class NotWeights(Exception):
-    """The file does not hold the network's weights; the text is a sentence that says what it holds."""
+    """The file does not hold the network's weights; the message is a sentence that says what it holds."""
 
 
 def missing(names: Iterable[str]) -> str:
-    """Return a sentence on weights that are not at their place, by the names of the files that lie beside it."""
+    """Return a sentence about a missing file of weights; `names`: of the files beside the expected one."""
     for name in sorted(names):
         for end, kind in ((".index", "a TensorFlow checkpoint"), (".keras", "a model in Keras's own format")):
             if name.endswith(end):
-                return f"{NOTHING} to the path in COURSE_WEIGHTS, but {kind} lies beside it: {SAVE}."
+                return f"{NOTHING} to the path in COURSE_WEIGHTS, but {kind} is beside it: {SAVE}."
     return f"{NOTHING}."
 
 
 def load(model: Any, path: Path) -> None:
-    """Give the Keras model the weights in the file, by `save_weights` or `save`, of its own or of one that wraps it.
+    """Load the weights in a file into a Keras model.
 
-    A wrapping model may have more layers, such as those that augment images, but no more weights. No array is read
-    before all shapes are known to fit. Raises NotWeights.
+    The file is from `save_weights` or `save`, of the same network or of a model that wraps it. A wrapping model may
+    have more layers, such as those that augment images, but no more weights. No array is read before all shapes match.
+
+    Raises NotWeights if the file holds anything else, or values that are not finite.
     """
     if not h5py.is_hdf5(path):
         raise NotWeights(_foreign(path))
     try:
         with h5py.File(path, "r") as file:
-            found = _arrays(file)
-            shapes = [array.shape for array in found]
+            arrays = _arrays(file)
+            shapes = [array.shape for array in arrays]
             # Keras saves a layer's weights with the trainable ones first, and a model in a model is one layer.
             orders = model.weights, [*model.trainable_weights, *model.non_trainable_weights]
-            own = next((order for order in orders if [tuple(one.shape) for one in order] == shapes), None)
-            if own is None:
-                raise NotWeights(_another(model.weights, shapes))
-            values = [array[()].astype(np.float32) for array in found]
+            variables = next((order for order in orders if [tuple(v.shape) for v in order] == shapes), None)
+            if variables is None:
+                raise NotWeights(_another_network(model.weights, shapes))
+            values = [array[()].astype(np.float32) for array in arrays]
     except NotWeights:
         raise
-    except Exception:  # whatever HDF5 makes of a stranger's bytes
+    except Exception:  # h5py raises many kinds of errors for a damaged file
         raise NotWeights(DAMAGED) from None
-    for variable, value in zip(own, values):
+    for variable, value in zip(variables, values):
         variable.assign(value)
     if broken := sum(int((~np.isfinite(value)).sum()) for value in values):
         raise NotWeights(f"{broken:,} of the saved weights are not numbers (NaN or infinite): the training diverged.")
 
 
 def _foreign(path: Path) -> str:
-    """What a file is that is not HDF5."""
+    """Return a sentence that says what a file is that is not HDF5."""
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
             if "config.json" in archive.namelist():
@@ -66,7 +68,7 @@ def _foreign(path: Path) -> str:
 
 
 def _arrays(file: h5py.File) -> list[h5py.Dataset]:
-    """The arrays of all layers in the order in which Keras saved them."""
+    """Return the arrays of all layers in the order in which Keras saved them."""
     group = file.get("model_weights", file)
     if "layer_names" not in group.attrs:
         if "layers" in file:
@@ -76,16 +78,16 @@ def _arrays(file: h5py.File) -> list[h5py.Dataset]:
     return [layer[name] for layer in layers for name in layer.attrs["weight_names"]]
 
 
-def _another(own: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> str:
-    """How the shapes differ from those of the network's own variables."""
-    what = f"it has {len(shapes)} arrays, and that network {len(own)}"
-    for variable, shape in zip(own, shapes):
+def _another_network(variables: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> str:
+    """Return a sentence that says how the saved shapes differ from those of the network's variables."""
+    difference = f"it has {len(shapes)} arrays, and that network {len(variables)}"
+    for variable, shape in zip(variables, shapes):
         if shape != tuple(variable.shape):
             name = variable.name.partition(":")[0]
-            what = f"where {name} has the shape {_written(variable.shape)}, it has {_written(shape)}"
+            difference = f"where {name} has the shape {_shape_text(variable.shape)}, it has {_shape_text(shape)}"
             break
-    return f"The saved weights are not those of models.assessment_cnn, the only network that counts: {what}."
+    return f"The saved weights are not those of models.assessment_cnn, the only network that counts: {difference}."
 
 
-def _written(shape: Iterable[int]) -> str:
+def _shape_text(shape: Iterable[int]) -> str:
     return " × ".join(map(str, shape)) or "of one number"
