@@ -30,61 +30,61 @@ def returned(value: Any, what: str = "it") -> Any:
 
 def function(owner: Any, name: str) -> Callable[..., Any]:
     """The function of this name that a learner's class, or an object of it, has."""
-    found = getattr(owner, name, None)
-    if not callable(found) or isinstance(found, type):
+    attribute = getattr(owner, name, None)
+    if not callable(attribute) or isinstance(attribute, type):
         raise Wrong(f"there is no function `{name}`.")
-    return found
+    return attribute
 
 
 def number(value: Any, what: str = "it", *, finite: bool = True) -> float:
     """One real number; with finite=False also ±inf and nan."""
     returned(value, what)
-    found = plain(value) if not isinstance(value, bool) else None
-    if found is None or found.dtype.kind not in "iuf" or found.ndim:
+    values = plain(value) if not isinstance(value, bool) else None
+    if values is None or values.dtype.kind not in "iuf" or values.ndim:
         raise Wrong(f"{what} returns {short(value)} where one number is expected.")
-    if finite and not _is_finite(found):
-        raise Wrong(f"{what} returns {found}.")
-    return float(found)
+    if finite and not _is_finite(values):
+        raise Wrong(f"{what} returns {values}.")
+    return float(values)
 
 
 def whole(value: Any, what: str = "it") -> int:
     """One whole number, also as 3.0."""
-    found = number(value, what)
-    if found != int(found):
-        raise Wrong(f"{what} returns {found:g} where a whole number is expected.")
-    return int(found)
+    real = number(value, what)
+    if real != int(real):
+        raise Wrong(f"{what} returns {real:g} where a whole number is expected.")
+    return int(real)
 
 
 def plain(value: Any) -> np.ndarray | None:
     """The value as an array of numbers; None where it is none. A class of the learner's may answer NumPy's functions as
     it likes, an array does not."""
     with contextlib.suppress(Exception):  # whatever NumPy, TensorFlow or the value's own class says
-        found = _as_array(value)
-        if found.dtype.kind == "O" and all(isinstance(one, numbers.Number) for one in found.flat):
-            found = found.astype(float)  # fractions, decimals
-        if found.dtype.kind in "biufc":
-            return found
+        values = _as_array(value)
+        if values.dtype.kind == "O" and all(isinstance(one, numbers.Number) for one in values.flat):
+            values = values.astype(float)  # fractions, decimals
+        if values.dtype.kind in "biufc":
+            return values
     return None
 
 
 def array(value: Any, shape: Sequence[int], what: str = "it") -> np.ndarray:
     """Numbers of this shape, no truth values among them: those count as 0 and 1."""
     returned(value, what)
-    found = plain(value)
-    if found is None or found.dtype.kind == "c":
+    values = plain(value)
+    if values is None or values.dtype.kind == "c":
         raise Wrong(f"{what} returns {short(value)} where numbers of shape {tuple(shape)} are expected.")
-    if found.shape != tuple(shape):
-        raise Wrong(f"{what} returns shape {found.shape}; it should be {tuple(shape)}.")
-    return found.astype(int) if found.dtype.kind == "b" else found
+    if values.shape != tuple(shape):
+        raise Wrong(f"{what} returns shape {values.shape}; it should be {tuple(shape)}.")
+    return values.astype(int) if values.dtype.kind == "b" else values
 
 
 def several(value: Any, *names: str, what: str = "it") -> tuple[Any, ...]:
     """As many values as there are names, returned together."""
     expected = f"{len(names)} values are expected: {', '.join(names)}"
-    found = items(value, expected, what, len(names))
-    if len(found) != len(names):
+    values = items(value, expected, what, len(names))
+    if len(values) != len(names):
         raise Wrong(f"{what} returns {short(value)} where {expected}.")
-    return tuple(found)
+    return tuple(values)
 
 
 def items(value: Any, expected: str, what: str = "it", most: int = MOST_ITEMS) -> list[Any]:
@@ -116,12 +116,12 @@ def unchanged(*arrays: np.ndarray) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def case(told: str) -> Iterator[None]:
-    """What is found wrong in here is told of this case, as "2 ranks, 10 numbers"."""
+def case(what: str) -> Iterator[None]:
+    """What is wrong in here is said of this case, as "2 ranks, 10 numbers"."""
     try:
         yield
     except Wrong as wrong:
-        raise Wrong(f"{told}: {wrong}", wrong.share, wrong.hint, rests_on=wrong.rests_on) from None
+        raise Wrong(f"{what}: {wrong}", wrong.share, wrong.hint, rests_on=wrong.rests_on) from None
 
 
 def same(got: Any, expected: Any, rtol: float = TOLERANCE, atol: float = 0.0) -> bool:
@@ -140,7 +140,7 @@ def same(got: Any, expected: Any, rtol: float = TOLERANCE, atol: float = 0.0) ->
 def compare(
     got: Any,
     expected: Any,
-    told: str,
+    what: str,
     mistakes: Mapping[str, Any] | None = None,
     *,
     rtol: float = TOLERANCE,
@@ -149,13 +149,13 @@ def compare(
     """Pass what is expected; else name the first mistake that gives what was got, else say both.
 
     Args:
-        told: the case in a few words, as "for w = 2, b = 1 the loss".
+        what: the case in a few words, as "for w = 2, b = 1 the loss".
         mistakes: sentence → what an answer with this mistake gives.
     """
     if same(got, expected, rtol, atol):
         return
     name_mistake(got, expected, mistakes or {}, rtol=rtol, atol=atol)
-    raise Wrong(f"{told} should be {shown(expected)}; it is {shown(got)}.")
+    raise Wrong(f"{what} should be {shown(expected)}; it is {shown(got)}.")
 
 
 def name_mistake(
@@ -172,10 +172,10 @@ def shown(value: Any, nested: int = 3) -> str:
     if isinstance(value, (list, tuple)) and nested:  # a list may hold itself
         ends = "[]" if isinstance(value, list) else "()"
         return ends[0] + ", ".join(shown(one, nested - 1) for one in value) + ends[1]
-    found = plain(value)
-    if found is None or found.ndim or found.dtype.kind == "c":
+    values = plain(value)
+    if values is None or values.ndim or values.dtype.kind == "c":
         return short(value)
-    return f"{float(found):.6g}"
+    return f"{float(values):.6g}"
 
 
 def short(value: Any, most: int = 60) -> str:

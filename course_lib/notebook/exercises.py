@@ -10,7 +10,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from course_lib.notebook.judging import CheckFailed, Criterion, Verdict, learners_place, not_judged, said
+from course_lib.notebook.judging import CheckFailed, Criterion, Verdict, described, learners_place, not_judged
 from course_lib.notebook.report import Report
 
 
@@ -24,7 +24,7 @@ class Exercise:
     def report(self, answer: Any) -> Report:
         """What the check shows: a verdict of each criterion; of a stub only that it is not written yet."""
         try:
-            return Report([self._told(criterion, answer) for criterion in self.criteria])
+            return Report([self._reported(criterion, answer) for criterion in self.criteria])
         except NotImplementedError as error:
             return Report([Verdict("written", "Not written yet", 0.0, 1.0, self._not_written(error))])
 
@@ -49,7 +49,7 @@ class Exercise:
         """A verdict of each criterion. A stub's NotImplementedError passes through, as does CheckFailed."""
         return [self._ask(criterion, answer) for criterion in self.criteria]
 
-    def _told(self, criterion: Criterion, answer: Any) -> Verdict:
+    def _reported(self, criterion: Criterion, answer: Any) -> Verdict:
         """As `_ask`; a criterion that fails is a verdict, too."""
         try:
             return self._ask(criterion, answer)
@@ -66,7 +66,7 @@ class Exercise:
             raise
         except (Exception, SystemExit) as error:
             place = learners_place(error)
-            reason = f"`{self.name}` raised {said(error)}" + (f" ({place[1]})" if place else "")
+            reason = f"`{self.name}` raised {described(error)}" + (f" ({place[1]})" if place else "")
             return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
 
     def _not_written(self, error: NotImplementedError) -> str:

@@ -91,7 +91,7 @@ class Criterion:
         except (Exception, SystemExit) as error:
             if is_learners(error):
                 raise
-            raise CheckFailed(f"{self.title}: this check failed, not what it judges ({said(error)}).") from error
+            raise CheckFailed(f"{self.title}: this check failed, not what it judges ({described(error)}).") from error
         reason, rests_on = judged if isinstance(judged, tuple) else (judged, "")
         return self._verdict(1.0, reason or "Right.", "", rests_on)
 
@@ -104,7 +104,7 @@ def judge(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
     return [criterion(subject) for criterion in criteria]
 
 
-def tell(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
+def report(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
     """As `judge`, for a report that a learner sees: of a criterion that fails, the verdict says so."""
     verdicts = []
     for criterion in criteria:
@@ -119,7 +119,7 @@ def not_judged(criterion: Criterion, failed: CheckFailed) -> Verdict:
     """What a learner sees of a criterion that failed."""
     cause = failed.__cause__ or failed
     *_, place = traceback.extract_tb(cause.__traceback__)
-    what = f"{said(cause)}, line {place.lineno} of {Path(place.filename).name}"
+    what = f"{described(cause)}, line {place.lineno} of {Path(place.filename).name}"
     reason = f"This check failed; your answer was not judged. Please report it ({what})."
     return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
 
@@ -149,7 +149,7 @@ def _is_learners_code(frame: FrameType) -> bool:
     return not installed and not _OURS.match(str(frame.f_globals.get("__name__")))
 
 
-def said(error: BaseException) -> str:
+def described(error: BaseException) -> str:
     """An error's type and message, in one line."""
     return f"{type(error).__name__}: {message(error)}".removesuffix(": ")
 

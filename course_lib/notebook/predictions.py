@@ -1,4 +1,4 @@
-"""What learners guess before they measure: kept, echoed beside the measurement, and shown as a table at the end.
+"""What learners guess before they measure: remembered, echoed beside the measurement, and shown as a table at the end.
 
 In the learner's cell (`# %% editable=true`) stand the questions, each with its slot:
 
@@ -41,62 +41,73 @@ class _Prediction:
     def guessed(self) -> bool:
         return self.guess is not None and self.guess is not ... and _shown(self.guess) != ""
 
-
-_predictions: dict[str, _Prediction] = {}
-
-
-def predict(question: str, guess: Any = None) -> None:
-    """Keep the guess for `question`; say so in a line."""
-    kept = _predictions.setdefault(question, _Prediction())
-    if kept.measurement is not None and _shown(guess) != _shown(kept.guess):
-        guess = f"your guess stays {_shown(kept.guess)}" if kept.guessed else "a guess that comes now does not count"
-        print(f"{question}: measured already; {guess}.")
-        return
-    kept.guess = guess
-    print(
-        f"{question}: " + (f"your guess is {_shown(guess)}." if kept.guessed else "no guess yet. Write one, run again.")
-    )
+    @property
+    def off_by(self) -> str:
+        """See `off_by`; "" where the guess or the measurement is missing."""
+        if not self.guessed or self.measurement is None:
+            return ""
+        return off_by(self.guess, self.measurement, self.exponent)
 
 
-def measured(
-    question: str, value: Any, reveals: str = "", *, too_large: str = "", too_small: str = "", exponent: bool = False
-) -> None:
-    """Show the guess for `question` beside what was measured, and what a wrong guess reveals (in one sentence).
+class Predictions:
+    """The guesses of one notebook, by their questions."""
 
-    Args:
-        too_large, too_small: what a number on that side of the measurement reveals, where one sentence does not suit
-            both; it stands before `reveals`.
-        exponent: the number is a power of ten: only the same one is right, and another is off by a difference.
-    """
-    kept = _predictions.setdefault(question, _Prediction())
-    kept.measurement, kept.exponent = value, exponent
-    guess = f"guessed {_shown(kept.guess)}, " if kept.guessed else ""
-    off = f": {off_by(kept.guess, value, exponent)}" if kept.guessed else ""
-    print(f"{question}: {guess}measured {_shown(value)}{off}.")
-    if off.startswith(": right"):
-        return
-    side = ""
-    if kept.guessed and _is_number(kept.guess) and _is_number(value):
-        side = too_large if float(kept.guess) > float(value) else too_small
-    if sentences := " ".join(filter(None, [side, reveals])):
-        print(textwrap.indent(textwrap.fill(sentences, 100), "    "))
+    def __init__(self) -> None:
+        self._by_question: dict[str, _Prediction] = {}
 
+    def predict(self, question: str, guess: Any = None) -> None:
+        """Remember the guess for `question`; say so in a line."""
+        prediction = self._by_question.setdefault(question, _Prediction())
+        if prediction.measurement is not None and _shown(guess) != _shown(prediction.guess):
+            stays = f"your guess stays {_shown(prediction.guess)}"
+            reason = stays if prediction.guessed else "a guess that comes now does not count"
+            print(f"{question}: measured already; {reason}.")
+            return
+        prediction.guess = guess
+        guessed = f"your guess is {_shown(guess)}." if prediction.guessed else "no guess yet. Write one, run again."
+        print(f"{question}: {guessed}")
 
-def table() -> pd.DataFrame:
-    """All guesses of this notebook: guessed, measured, off by."""
-    import pandas as pd
+    def measured(
+        self, question: str, value: Any, reveals: str = "", *, too_large: str = "", too_small: str = "",
+        exponent: bool = False,
+    ) -> None:  # fmt: skip
+        """Show the guess for `question` beside what was measured, and what a wrong guess reveals (in one sentence).
 
-    rows = {
-        question: {
-            "guessed": _shown(kept.guess) if kept.guessed else "–",
-            "measured": "not yet" if kept.measurement is None else _shown(kept.measurement),
-            "off by": off_by(kept.guess, kept.measurement, kept.exponent)
-            if kept.guessed and kept.measurement is not None
-            else "",
+        Args:
+            too_large, too_small: what a number on that side of the measurement reveals, where one sentence does not
+                suit both; it stands before `reveals`.
+            exponent: the number is a power of ten: only the same one is right, and another is off by a difference.
+        """
+        prediction = self._by_question.setdefault(question, _Prediction())
+        prediction.measurement, prediction.exponent = value, exponent
+        guess = f"guessed {_shown(prediction.guess)}, " if prediction.guessed else ""
+        off = prediction.off_by
+        print(f"{question}: {guess}measured {_shown(value)}{off and f': {off}'}.")
+        if off.startswith("right"):
+            return
+        side = ""
+        if prediction.guessed and _is_number(prediction.guess) and _is_number(value):
+            side = too_large if float(prediction.guess) > float(value) else too_small
+        if sentences := " ".join(filter(None, [side, reveals])):
+            print(textwrap.indent(textwrap.fill(sentences, 100), "    "))
+
+    def table(self) -> pd.DataFrame:
+        """All guesses: guessed, measured, off by."""
+        import pandas as pd
+
+        rows = {
+            question: {
+                "guessed": _shown(prediction.guess) if prediction.guessed else "–",
+                "measured": "not yet" if prediction.measurement is None else _shown(prediction.measurement),
+                "off by": prediction.off_by,
+            }
+            for question, prediction in self._by_question.items()
         }
-        for question, kept in _predictions.items()
-    }
-    return pd.DataFrame.from_dict(rows, orient="index", columns=["guessed", "measured", "off by"])
+        return pd.DataFrame.from_dict(rows, orient="index", columns=["guessed", "measured", "off by"])
+
+
+_notebook = Predictions()  # of this process, which runs one notebook
+predict, measured, table = _notebook.predict, _notebook.measured, _notebook.table
 
 
 def off_by(guess: Any, value: Any, exponent: bool = False) -> str:
@@ -128,8 +139,8 @@ def _is_number(value: Any) -> bool:
 
 def _plain(value: Any) -> list[str]:
     """The words of a list, or of a string with commas, in no order, without capitals; "all-gather" is "allgather"."""
-    words = [re.sub(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])", "", word) for word in _shown(value).casefold().split(",")]
-    return sorted(word.strip(" \t\n.'\"") for word in words)
+    items = [re.sub(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])", "", item) for item in _shown(value).casefold().split(",")]
+    return sorted(item.strip(" \t\n.'\"") for item in items)
 
 
 def _shown(value: Any, nested: int = 3) -> str:

@@ -36,9 +36,10 @@ class Report:
 
     def __str__(self) -> str:
         lines = []
-        for verdict, told in self._order():
-            lines.append(f"{'✓' if verdict.passed else '·'} {verdict.title}" + (f": {verdict.reason}" if told else ""))
-            if told and verdict.hint and verdict.id == self.focus:
+        for verdict, detailed in self._order():
+            reason = f": {verdict.reason}" if detailed else ""
+            lines.append(f"{'✓' if verdict.passed else '·'} {verdict.title}{reason}")
+            if detailed and verdict.hint and verdict.id == self.focus:
                 lines.append(f"  Hint: {verdict.hint}")
         return "\n".join([*lines, *([self.error] if self.error else [])])
 
@@ -46,14 +47,14 @@ class Report:
 
     def _repr_html_(self) -> str:
         rows = []
-        for verdict, told in self._order():
-            mark = "✅" if verdict.passed else "❌" if told else "▫️"
+        for verdict, detailed in self._order():
+            mark = "✅" if verdict.passed else "❌" if detailed else "▫️"
             text = f"<b>{as_html(verdict.title)}</b>"
-            if told:
+            if detailed:
                 text += f"<br>{as_html(verdict.reason)}"
                 if verdict.hint and verdict.id == self.focus:
                     text += f"<br><i>{as_html(verdict.hint)}</i>"
-            rows.append(f"<div style='margin:.25em 0;opacity:{1 if told else 0.75}'>{mark} {text}</div>")
+            rows.append(f"<div style='margin:.25em 0;opacity:{1 if detailed else 0.75}'>{mark} {text}</div>")
         if self.error:
             rows.append(
                 "<div style='margin-top:.5em'>The script failed; its last lines:</div>"

@@ -47,8 +47,8 @@ def failure(result: Result) -> str:
     # TensorFlow's place in its graph, and the word of a shell whose program is ended.
     lines = [line for line in lines if not line.startswith("[[") and line != "Terminated"] or lines
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
-    words = result.reason or next(reversed(exceptions or lines), "")
-    return f"{result.message.rstrip('.')}: {words}" if words else result.message
+    reason = result.reason or next(reversed(exceptions or lines), "")
+    return f"{result.message.rstrip('.')}: {reason}" if reason else result.message
 
 
 def early_end(result: Result) -> str:

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course_lib.notebook.judging import CheckFailed, Criterion, Wrong, judge, learners_place, tell
+from course_lib.notebook.judging import CheckFailed, Criterion, Wrong, judge, learners_place, report
 
 
 def positive(number):
@@ -94,7 +94,7 @@ def test_a_reason_is_one_line_of_moderate_length():
 
 def test_a_report_tells_of_a_criterion_that_fails(of_the_course):
     failing = Criterion("one", "One", 1.0, of_the_course("def judge(subject):\n    return subject.missing"))
-    failed, passed = tell(1, [failing, POSITIVE])
+    failed, passed = report(1, [failing, POSITIVE])
     assert failed.points == 0
     assert "your answer was not judged" in failed.reason and "line 2 of <string>" in failed.reason
     assert passed == POSITIVE(1)

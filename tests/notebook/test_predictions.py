@@ -9,7 +9,7 @@ from course_lib.notebook.predictions import measured, predict
 
 @pytest.fixture(autouse=True)
 def no_predictions(monkeypatch):
-    monkeypatch.setattr(predictions, "_predictions", {})
+    monkeypatch.setattr(predictions._notebook, "_by_question", {})
 
 
 def test_a_guess_is_echoed_beside_the_measurement(capsys):

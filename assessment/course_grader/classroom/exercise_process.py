@@ -246,7 +246,7 @@ def _raised(raised: BaseException) -> dict[str, Any]:
     if isinstance(raised, CourseError):
         return error(NOT_JUDGED, _plain(str(raised)))
     place = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
-    what = judging.message(raised) if failed else f"The test failed, not what it tests ({judging.said(raised)})."
+    what = judging.message(raised) if failed else f"The test failed, not what it tests ({judging.described(raised)})."
     lines = list(map(_plain, traceback.format_exception(type(raised), raised, raised.__traceback__)))
     return error(NOT_JUDGED, _plain(f"{what.removesuffix('.')}, {place}."), lines)
 
@@ -254,7 +254,7 @@ def _raised(raised: BaseException) -> dict[str, Any]:
 def _told(raised: BaseException) -> str:
     """An error's type, message and, where it passed a learner's cell, its line there."""
     place = judging.learners_place(raised)
-    return judging.said(raised) + (f" ({place[1]})" if place else "")
+    return judging.described(raised) + (f" ({place[1]})" if place else "")
 
 
 def _plain(text: str) -> str:

@@ -81,11 +81,11 @@ def race(
         for number, (name, walked) in enumerate(paths.items()):
             place = min(step, len(walked) - 1)
             so_far = walked[: place + 1]
-            look = {"color": PALETTE[number % 7], "marker": MARKERS[number % 7], "markevery": [place]}
-            left.plot(*so_far.T, linewidth=1.4, markeredgecolor=PAPER, markersize=9, **look)
+            options = {"color": PALETTE[number % 7], "marker": MARKERS[number % 7], "markevery": [place]}
+            left.plot(*so_far.T, linewidth=1.4, markeredgecolor=PAPER, markersize=9, **options)
             with np.errstate(all="ignore"):  # a rule may have left for infinity
                 above = np.maximum(loss(so_far.T) - lowest, 1e-9)
-            right.plot(above, linewidth=1.6, markersize=7, label=name, **look)
+            right.plot(above, linewidth=1.6, markersize=7, label=name, **options)
         left.set_xlabel("w₁")
         left.set_ylabel("w₂", labelpad=0)
         left.set_title("the path")

@@ -32,13 +32,13 @@ def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption
         for axis, metric in zip(axes, metrics):
             for place, rank in enumerate(ranks):
                 # Thin lines over thick ones, open marks: ranks that agree stay visible, all of them.
-                look = {"color": colour(rank), "linewidth": 1.3 + 1.7 * (1 - (place + 1) / len(ranks))}
+                options = {"color": colour(rank), "linewidth": 1.3 + 1.7 * (1 - (place + 1) / len(ranks))}
                 rows = _thinned(training[training["rank"] == rank], 1200 // len(ranks))
-                axis.plot(*_line(rows, metric, broken=batches is not None), **look)
+                axis.plot(*_line(rows, metric, broken=batches is not None), **options)
                 ends = epochs[epochs["rank"] == rank]
                 if _has(ends, f"val_{metric}"):
-                    look = _validation(rank)
-                    axis.plot(ends["epoch"], ends[f"val_{metric}"], markevery=1 + len(ends) // 20, **look)
+                    options = _validation(rank)
+                    axis.plot(ends["epoch"], ends[f"val_{metric}"], markevery=1 + len(ends) // 20, **options)
             axis.set_title(metric)
             axis.set_xlabel("epoch")
             axis.margins(x=0.02)

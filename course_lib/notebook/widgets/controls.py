@@ -39,16 +39,16 @@ def slider(
         low, high, value: the ends and the first value; with `log` the ends are exponents of ten.
         step: of the value, or of the exponent; by default a hundredth of the way, or 1.
     """
-    look = {"description": label, "style": _WIDE, "layout": _LAYOUT}
+    options = {"description": label, "style": _WIDE, "layout": _LAYOUT}
     if log:
         made = ipywidgets.FloatLogSlider(
-            value=value, min=low, max=high, step=step or (high - low) / 100, readout_format=".3g", **look
+            value=value, min=low, max=high, step=step or (high - low) / 100, readout_format=".3g", **options
         )
     elif all(isinstance(number, int) for number in (low, high, value, step or 1)):
-        made = ipywidgets.IntSlider(value=value, min=low, max=high, step=step or 1, **look)
+        made = ipywidgets.IntSlider(value=value, min=low, max=high, step=step or 1, **options)
     else:
         made = ipywidgets.FloatSlider(
-            value=value, min=low, max=high, step=step or (high - low) / 100, readout_format=".3g", **look
+            value=value, min=low, max=high, step=step or (high - low) / 100, readout_format=".3g", **options
         )
     return Control(made, made)
 

@@ -54,18 +54,18 @@ class Survey:
     def _box(self) -> ipywidgets.VBox:
         """The sliders, the button, and the place for what was saved."""
         sliders = [ipywidgets.IntSlider(value=MIDDLE, min=LOW, max=HIGH) for _ in self.statements]
-        said = ipywidgets.HTML()
+        message = ipywidgets.HTML()
         button = ipywidgets.Button(description="Save")
 
         def save(_: ipywidgets.Button) -> None:
             try:
-                said.value = self.save([slider.value for slider in sliders])
+                message.value = self.save([slider.value for slider in sliders])
             except OSError as error:  # of a callback it would end in a log that nobody reads
-                said.value = f"Not saved: {self.path.name} can't be written ({error.strerror})."
+                message.value = f"Not saved: {self.path.name} can't be written ({error.strerror})."
 
         button.on_click(save)
         rows = [
             ipywidgets.HBox([ipywidgets.Label(statement, layout={"width": "330px"}), slider])
             for statement, slider in zip(self.statements, sliders)
         ]
-        return ipywidgets.VBox([*rows, button, said])
+        return ipywidgets.VBox([*rows, button, message])

@@ -67,8 +67,8 @@ class Quiz:
         question = self.questions[number]
         title = ipywidgets.HTML(f"<b>{number + 1}.</b> {html.escape(question.text)}")
         title.add_class("course-quiz-question")
-        said = ipywidgets.HTML()
-        said.add_class("course-quiz-answer")
+        message = ipywidgets.HTML()
+        message.add_class("course-quiz-answer")
         buttons = []
 
         def choose(choice: int) -> None:
@@ -79,14 +79,14 @@ class Quiz:
                 if place == choice:
                     button.add_class(f"course-quiz-{'right' if right else 'wrong'}")
             mark, word = ("✓", "Right.") if right else ("✗", "No.")
-            said.value = f"<b>{mark} {word}</b> {html.escape(why)}"
+            message.value = f"<b>{mark} {word}</b> {html.escape(why)}"
 
         for place, choice in enumerate(question.choices):
             button = ipywidgets.Button(description=choice.text, layout={"width": "auto", "height": "auto"})
             button.add_class("course-quiz-choice")
             button.on_click(lambda _, place=place: choose(place))
             buttons.append(button)
-        box = ipywidgets.VBox([title, *buttons, said])
+        box = ipywidgets.VBox([title, *buttons, message])
         box.add_class("course-quiz")
         return box
 

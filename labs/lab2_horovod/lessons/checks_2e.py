@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from course_lib import data
-from course_lib.notebook.judging import Criterion, Verdict, Wrong, tell
+from course_lib.notebook.judging import Criterion, Verdict, Wrong, report
 from course_lib.notebook.report import Report, Ticker
 from course_lib.system import paths, supervise
 from course_lib.system.errors import last_line
@@ -94,7 +94,7 @@ def check(script: str | Path = "fashion_mnist_torch.py") -> Report | None:
         return Report([Verdict("script", "No script", 0.0, 1.0, f"There is no `{path.name}` beside this notebook.")])
     with Ticker(f"{path.name} runs as {PROCESSES} processes, {IMAGES} images"):
         run = gather(path)
-    return Report(tell(run, CRITERIA), error=run.output[_first_failed(run)][-1500:] if any(run.codes) else "")
+    return Report(report(run, CRITERIA), error=run.output[_first_failed(run)][-1500:] if any(run.codes) else "")
 
 
 def gather(script: Path) -> Run:

@@ -105,7 +105,7 @@ _EXERCISE = diagnosis.exercise(
     _AGAINST,
     _FOR,
     lambda _, step: f"It lacks step {step}.",
-    patient="script",
+    case="script",
     mistake="step",
     example='{"A": 3, "B": 6, "C": 7}',
     numbers=range(3, 9),

@@ -129,7 +129,7 @@ _EXERCISE = diagnosis.exercise(
     _AGAINST,
     _FOR,
     lambda name, number: f"{name}: {MISTAKES[number]}.",
-    patient="training",
+    case="training",
     mistake="mistake",
     example='{"A": 1, "B": 2, …}',
 )

@@ -126,7 +126,7 @@ _EXERCISE = diagnosis.exercise(
     _AGAINST,
     _FOR,
     lambda name, number: f"{name}: {MISTAKES[number]}.",
-    patient="patient",
+    case="patient",
     mistake="mistake",
     example='{"A": 1, "B": 2}',
 )

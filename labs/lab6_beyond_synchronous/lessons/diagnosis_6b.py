@@ -98,7 +98,7 @@ _EXERCISE = diagnosis.exercise(
     _AGAINST,
     _FOR,
     lambda name, number: f"In {name} {MISTAKES[number]}.",
-    patient="meeting",
+    case="meeting",
     mistake="mistake",
     example='{"A": 1, "B": 2, …}',
 )
