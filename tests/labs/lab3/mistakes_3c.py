@@ -1,0 +1,74 @@
+"""Mistakes in the exercises of notebook 3c."""
+
+GHOSTS = "x.reshape(-1, ghost, *x.shape[1:])"
+NORMALISED = "gamma * (groups - mean) / np.sqrt(variance + epsilon) + beta"
+RETURN = f"return ({NORMALISED}).reshape(x.shape)"
+MEAN = "me.all_reduce(x.mean(axes)) / me.size"
+RESULT = "mean, square - mean**2"
+IS_KERNEL = 'name.endswith("kernel:0")'
+SIGMA = "np.sqrt(batch / base - 1)"
+DRAW = "rng.normal(1.0, sigma, batch)"
+
+MISTAKES = {
+    "decayed_gradients": {
+        "a layer called kernel": ({'name.endswith("kernel:0")': '"kernel" in name'}, "kernel_head/bias:0"),
+        "all decay": ({IS_KERNEL: "True"}, "only kernels should"),
+        "none decays": ({IS_KERNEL: "False"}, "nothing gets decay"),
+        "bias decays": ({IS_KERNEL: 'name.endswith(("kernel:0", "bias:0"))'}, "bias:0 gets"),
+        "γ decays": ({IS_KERNEL: 'name.endswith(("kernel:0", "gamma:0"))'}, "gamma:0 gets"),
+        "the layer's name": (
+            {IS_KERNEL: 'not any(word in name for word in ("bias", "gamma", "beta"))'}, "whatever its layer is called",
+        ),
+        "2 λ w": ({"g + decay * w": "g + 2 * decay * w"}, "2 λ w"),
+        "½ λ w": ({"g + decay * w": "g + 0.5 * decay * w"}, "½ λ w:"),
+        "the wrong sign": ({"g + decay * w": "g - decay * w"}, "added to the gradient"),
+        "λ forgotten": ({"g + decay * w": "g + w"}, "λ is missing"),
+        "λ alone": ({"g + decay * w": "g + decay"}, "something else"),
+    },
+    "ghost_batch_norm": {
+        "the whole batch": ({GHOSTS: "x.reshape(-1, len(x), *x.shape[1:])"}, "whole batch"),
+        "a number of ghosts": ({GHOSTS: "x.reshape(ghost, -1, *x.shape[1:])"}, "not the number of ghost batches"),
+        "over the first axis only": ({"range(1, groups.ndim - 1)": "(1,)"}, "height and width"),
+        "channels mixed": ({"groups.ndim - 1": "groups.ndim"}, "channels are mixed"),
+        "ε outside the root": (
+            {"np.sqrt(variance + epsilon)": "np.sqrt(variance) + epsilon"}, "ε belongs under the root",
+        ),
+        "ε forgotten": ({"variance + epsilon": "variance"}, "ε is missing"),
+        "no root": ({"np.sqrt(variance + epsilon)": "variance + epsilon"}, "divide by the root"),
+        "n − 1": ({"groups.var(axes, keepdims=True)": "groups.var(axes, ddof=1, keepdims=True)"}, "not /(n − 1)"),
+        "γ forgotten": ({"gamma * (groups - mean)": "groups - mean"}, "γ is not applied"),
+        "β forgotten": ({NORMALISED: NORMALISED.replace(" + beta", "")}, "β is not added"),
+        "neither γ nor β": ({NORMALISED: "(groups - mean) / np.sqrt(variance + epsilon)"}, "γ and β are not applied"),
+        "β scaled": ({NORMALISED: "gamma * ((groups - mean) / np.sqrt(variance + epsilon) + beta)"}, "β is not scaled"),
+        "in the wrong shape": ({RETURN: f"return {NORMALISED}"}, "it returns shape"),
+        "works in place": ({f"groups = {GHOSTS}": f"x -= 0.5; groups = {GHOSTS}"}, "in place"),
+        "returns nothing": ({RETURN: NORMALISED}, "returns nothing"),
+    },
+    "synchronised_statistics": {
+        "own mean": ({MEAN: "x.mean(axes)"}, "own share"),
+        "a sum of means": ({MEAN: "me.all_reduce(x.mean(axes))"}, "the number of ranks"),
+        "the mean of the variances": (
+            {"(x**2).mean(axes)": "x.var(axes)", "square - mean**2": "square"}, "how far apart their means are",
+        ),
+        "own variance": ({"square - mean**2": "x.var(axes)"}, "own share: all-reduce."),
+        "the mean square": ({"square - mean**2": "square"}, "still to be subtracted"),
+        "a standard deviation": ({"square - mean**2": "np.sqrt(square - mean**2)"}, "standard deviation"),
+        "the square not divided": (
+            {"me.all_reduce((x**2).mean(axes)) / me.size": "me.all_reduce((x**2).mean(axes))"}, "N times too large",
+        ),
+        "one array": ({RESULT: "mean"}, "2 values are expected: the mean, the variance"),
+    },
+    "noise_weights": {
+        "mean 0": ({DRAW: "rng.normal(0.0, sigma, batch)"}, "mean 0"),
+        "σ² for σ": ({SIGMA: "batch / base - 1"}, "standard deviation"),
+        "the 1 forgotten": ({"batch / base - 1": "batch / base"}, "what is the 1 for"),
+        "the variance of a mean": ({"batch / base - 1": "1 / base - 1 / batch"}, "an M-th of theirs"),
+        "m / M": ({"batch / base - 1": "1 - base / batch"}, "M / m, or m / M"),
+        "σ = 1": ({SIGMA: "float(batch > base)"}, "grow with M"),
+        "noise where none belongs": ({SIGMA: f"max({SIGMA}, 0.1)"}, "all weights are exactly 1"),
+        "one for all": ({DRAW: "rng.normal(1.0, sigma) * np.ones(batch)"}, "draw one for each"),
+        "a generator of its own": ({"rng.normal": "np.random.default_rng(0).normal"}, "draw anew"),
+        "another generator": ({"rng.normal": "np.random.default_rng().normal"}, "to repeat a run"),
+        "one number": ({DRAW: "rng.normal(1.0, sigma)"}, "it should be (32,)"),
+    },
+}  # fmt: skip

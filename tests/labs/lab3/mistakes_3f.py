@@ -1,0 +1,67 @@
+"""Mistakes in the exercises of notebook 3f."""
+
+STEP = "step = epsilon * v / np.linalg.norm(v)"
+PRODUCT = "change * np.linalg.norm(v) / (2 * epsilon)"
+ONE_SIDED = {"gradient(w - step)": "gradient(w)"}
+UNIT = "turned / np.linalg.norm(turned)"
+VALUE = "float(v @ product(v))"
+STEP_OF_SIGNS = "epsilon * np.sign(gradients)"
+MOVED = f"np.clip(images + {STEP_OF_SIGNS}, 0, 255)"
+TURNED = "scale * product(scale * v)"
+
+MISTAKES = {
+    "hessian_vector": {
+        "the 2 forgotten": ({"2 * epsilon": "epsilon"}, "twice H v"),
+        "one-sided, but divided by two": (ONE_SIDED, "half of H v"),
+        "one-sided": ({**ONE_SIDED, "2 * epsilon": "epsilon"}, "one on each side"),
+        "the other way round": (
+            {"gradient(w + step) - gradient(w - step)": "gradient(w - step) - gradient(w + step)"}, "−H v",
+        ),
+        "not divided": ({PRODUCT: "change"}, "almost 0"),
+        "the length of v lost": ({PRODUCT: "change / (2 * epsilon)"}, "v has its own length"),
+        "a step as long as v": ({STEP: "step = epsilon * v", PRODUCT: "change / (2 * epsilon)"}, "v of length"),
+        "along w": ({STEP: f"v = w; {STEP}"}, "not along w"),
+        "v changed": ({STEP: f"v *= 1 + 1e-12; {STEP}"}, "changed in place"),
+    },
+    "power_iteration": {
+        "never brought back": ({UNIT: "turned"}, "bring v back to length 1"),
+        "the length for the value": ({VALUE: "float(np.linalg.norm(product(v)))"}, "a length has no sign"),
+        "v is not replaced": ({f"v = {UNIT}": f"_ = {UNIT}"}, "of the first v"),
+        "the square": ({VALUE: "float(product(v) @ product(v))"}, "the square"),
+        "two products a step": ({UNIT: "product(v) / np.linalg.norm(product(v))"}, "keep H v in a variable"),
+        "the vector forgotten": ({f"{VALUE}, v": VALUE}, "2 values are expected"),
+        "the given vector changed": (
+            {"turned = product(v)": "v /= np.linalg.norm(v); turned = product(v)"}, "changed in place",
+        ),
+        "nothing returned by the iteration": ({f"return {VALUE}, v": "pass"}, "returns nothing"),
+    },
+    "relative_product": {
+        "only v is scaled": ({TURNED: "product(scale * v)"}, "only v is scaled"),
+        "only the product is scaled": ({TURNED: "scale * product(v)"}, "only the product"),
+        "divided by the scale": ({TURNED: "product(v / scale) / scale"}, "divides by s"),
+        "both scales in front": ({TURNED: "scale**2 * product(v)"}, "s² stands in front"),
+        "scales that cancel": ({TURNED: "scale * product(v / scale)"}, "cancel"),
+        "no scale": ({TURNED: "product(v)"}, "no effect"),
+        "a product in place of a function": ({f"lambda v: {TURNED}": "scale * product(scale)"}, "return a function"),
+    },
+    "fool": {
+        "the loss falls": ({STEP_OF_SIGNS: f"-{STEP_OF_SIGNS}"}, "direction of training"),
+        "as long as the gradient": ({STEP_OF_SIGNS: "epsilon * gradients"}, "the whole of what a pixel"),
+        "a step of length ε": (
+            {STEP_OF_SIGNS: "epsilon * gradients / np.sqrt((gradients**2).sum(axis=(1, 2, 3), keepdims=True))"},
+            "step of *length* ε",
+        ),
+        "by the largest slope": (
+            {STEP_OF_SIGNS: "epsilon * gradients / np.abs(gradients).max(axis=(1, 2, 3), keepdims=True)"},
+            "keeps the others",
+        ),
+        "the gradient cut off": ({STEP_OF_SIGNS: "np.clip(gradients, -epsilon, epsilon)"}, "is cut off at ε"),
+        "all pixels brighter": ({STEP_OF_SIGNS: "epsilon"}, "the wrong way"),
+        "ε of the whole range": ({STEP_OF_SIGNS: f"255 * {STEP_OF_SIGNS}"}, "units of the pixels"),
+        "the step alone": ({MOVED: STEP_OF_SIGNS}, "the step alone"),
+        "beyond the range": ({MOVED: "images + epsilon * np.sign(gradients)"}, "leave 0 to 255"),
+        "wrapped around": ({MOVED: "(images + epsilon * np.sign(gradients)) % 256"}, "wrap around"),
+        "clipped at one": ({MOVED: "np.clip(images + epsilon * np.sign(gradients), 0, 1)"}, "not to 1"),
+        "images changed": ({f"return {MOVED}": f"images[0, 0, 0, 0] += 1; return {MOVED}"}, "changed in place"),
+    },
+}  # fmt: skip
