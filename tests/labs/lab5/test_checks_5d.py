@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
-from labs.lab5_precision_and_memory.lessons import diagnosis_5d, pruning, sparse_regression
+from labs.lab5_precision_and_memory.lessons import pruning, sparse_regression
 from labs.lab5_precision_and_memory.lessons.checks_5d import points, reference_sizes
 
 
@@ -41,23 +40,6 @@ def test_the_simple_schedules_stand_in_the_order_that_the_text_tells():
         )
     )
     assert cubic < 0.01 < steadily < middle < start
-
-
-@pytest.mark.parametrize("name", sorted(diagnosis_5d._PATIENTS))
-def test_a_wrong_diagnosis_is_answered_with_what_speaks_against_it(name, capsys):
-    for mistake in set(diagnosis_5d.MISTAKES) - {diagnosis_5d._PATIENTS[name]}:
-        answer = {**diagnosis_5d._PATIENTS, name: mistake}
-        assert diagnosis_5d.diagnosis_points(lambda answer=answer: answer, 4) == 3.0
-        assert diagnosis_5d._AGAINST[name][mistake] in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("answer", "word"),
-    [(None, "returns nothing"), ([1, 2], "as in"), ({"A": 2}, "has no diagnosis"), ({"A": "2"}, "write a number")],
-)
-def test_what_is_no_diagnosis_is_said(answer, word, capsys):
-    assert diagnosis_5d.diagnosis_points(lambda: answer, 4) < 4
-    assert word in capsys.readouterr().out
 
 
 def test_sizes_agree_with_scipy_where_it_takes_the_same_indices():
