@@ -1,0 +1,77 @@
+"""Mistakes in the exercises of notebook 6c."""
+
+CHOICE, REST = "np.argsort(np.abs(waiting))[-k:]", "rest[positions] = 0"
+RETURNED = "return (positions, waiting[positions], rest)"
+SPEED, TOTAL, CHOSEN = "momentum * velocity + gradient", "kept + speed", "np.argsort(np.abs(total))[-k:]"
+LEFT, STEP = "np.linalg.qr(me.all_reduce(matrix @ right))[0]", "me.all_reduce(matrix.T @ left) / me.size"
+SPARE = "8 * sent * link.beta - link.alpha"
+CROSSING = "max(2, math.floor(8 * numbers * link.beta / spare) + 1) if spare > 0 else math.inf"
+
+MISTAKES = {
+    "send_largest": {
+        "by the gradient": ({CHOICE: "np.argsort(np.abs(gradient))[-k:]"}, "by the gradient alone"),
+        "by what was kept": ({CHOICE: "np.argsort(np.abs(kept))[-k:]"}, "by what was kept alone"),
+        "with signs": ({CHOICE: "np.argsort(waiting)[-k:]"}, "only positive numbers"),
+        "the smallest": ({CHOICE: "np.argsort(np.abs(waiting))[:k]"}, "smallest"),
+        "never emptied": ({REST: "rest[positions] *= 1"}, "again and again"),
+        "nothing kept": ({REST: "rest[:] = 0"}, "nothing is kept"),
+        "the gradient's numbers": ({RETURNED: "return positions, gradient[positions], rest"}, "waits for ever"),
+        "sizes": ({RETURNED: "return positions, np.abs(waiting)[positions], rest"}, "signs are lost"),
+        "only the last gradient": (
+            {RETURNED: "return positions, waiting[positions], np.where(rest == 0, 0, gradient)"}, "nothing is left",
+        ),
+        "all of it": ({RETURNED: "return positions, waiting, rest"}, "it should be (4,)"),
+        "in place": ({"kept + gradient": "np.add(kept, gradient, out=kept)"}, "changed in place"),
+        "a mask": ({RETURNED: "return np.abs(waiting) > 1, waiting[positions], rest"}, "as positions"),
+    },
+    "send_velocity": {
+        "momentum on what waits": ({SPEED: "gradient", TOTAL: "momentum * kept + speed"}, "velocity has to live on"),
+        "no momentum": ({SPEED: "gradient"}, "velocity has to live on"),
+        "masking": (
+            {"left[chosen] = 0": "left[chosen] = 0\nspeed = np.where(left == 0, 0, speed)"}, "velocity has to live on",
+        ),
+        "steps are not kept": ({TOTAL: "kept * 0 + speed"}, "each of its steps"),
+        "gradients are kept": ({"left = total.copy()": "left = kept + gradient"}, "each of its steps"),
+        "chosen by velocity": ({CHOSEN: "np.argsort(np.abs(speed))[-k:]"}, "by velocity alone"),
+        "velocity and memory exchanged": (
+            {"return (chosen, total[chosen], speed, left)": "return chosen, total[chosen], left, speed"},
+            "what is kept exchanged",
+        ),
+    },
+    "low_rank_mean": {
+        "no orthonormal columns": ({LEFT: "me.all_reduce(matrix @ right) / me.size"}, "as they are"),
+        "each its own columns": ({LEFT: "np.linalg.qr(matrix @ right)[0]"}, "different approx"),
+        "the sum": ({STEP: "me.all_reduce(matrix.T @ left)"}, "the sum of the ranks"),
+        "its own right": (
+            {"return (left @ following.T, following)": "return left @ following.T, matrix.T @ left"},
+            "different right matrices",
+        ),
+        "own factors": ({STEP: "matrix.T @ left"}, "different"),
+        "no warm start": (
+            {"return (left @ following.T, following)": "return left @ following.T, right"}, "does not improve",
+        ),
+        "everything": ({"matrix @ right": "me.all_reduce(matrix) @ right / me.size"}, "all-reduced"),
+        "nothing travels": (
+            {LEFT: "np.linalg.qr(matrix @ right)[0]", STEP: "matrix.T @ left"}, "nothing is all-reduced",
+        ),
+    },
+    "dense_from": {
+        "no positions": ({SPARE: "4 * sent * link.beta - link.alpha"}, "positions are sent"),
+        "one half of the ring": (
+            {SPARE: "8 * sent * link.beta", CROSSING: "max(2, math.floor(4 * numbers * link.beta / spare) + 1)"},
+            "two halves",
+        ),
+        "without latency": ({CROSSING: "math.floor(numbers / sent) + 1"}, "without latency"),
+        "no whole number": ({CROSSING: "8 * numbers * link.beta / spare if spare > 0 else math.inf"}, "whole numbers"),
+        "one too few": (
+            {CROSSING:
+              "max(2, math.floor(8 * numbers * link.beta / spare))"
+              " if spare > 0 else math.inf"},
+            "the next number",
+        ),
+        "never": ({CROSSING: "math.inf"}, "says never"),
+        "always some number": (
+            {CROSSING: "max(2, math.floor(8 * numbers * link.beta / abs(spare)) + 1)"}, "never quicker",
+        ),
+    },
+}  # fmt: skip
