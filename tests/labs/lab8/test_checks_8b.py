@@ -1,4 +1,4 @@
-"""Notebook 8b: the solutions, mistakes that learners make in them, the reports and what is tried in them."""
+"""Notebook 8b: verdicts on the reports, and what the reports are made of."""
 
 from __future__ import annotations
 
@@ -8,8 +8,6 @@ import pytest
 from course_lib.notebook.judging import Wrong
 from labs.lab8_honest_benchmarks.lessons import checks_8b, reports_8b, tricks
 from labs.lab8_honest_benchmarks.lessons.checks_8b import check, points
-
-NOTEBOOK = "8b_cheat_and_catch_it"
 
 
 def truth(**changes):
@@ -23,13 +21,6 @@ def verdicts_of(found):
         return found
 
     return verdicts
-
-
-def test_the_solutions_get_full_points(answer):
-    solution = answer(NOTEBOOK, "verdicts")
-    assert points(solution, 5) == 5.0, str(check(solution))
-    judge = answer(NOTEBOOK, "broken_rule")
-    assert points(judge, 4) == 4.0, str(check(judge))
 
 
 def test_each_report_has_another_trick_and_its_claim_is_outside_of_what_is_honest():
@@ -72,48 +63,6 @@ def test_right_verdicts_and_a_missing_report():
 
 def test_five_right_of_six_get_most_of_the_points():
     assert points(verdicts_of(truth(A=("none", 1.05))), 6) == pytest.approx(5.5)
-
-
-WRONG_RULES = {
-    "any time that is long enough": (
-        ('abs(get("reported", math.inf) - median) <= 0.051', 'get("reported", -1) >= median - 0.4'),
-        "breaks the rule",
-    ),
-    "the mean of the runs": (("np.median(seconds)", "np.mean(seconds)"), "breaks the rule"),
-    "failed runs left out": (
-        (
-            'seconds = [math.inf if one is None else one for one in get("seconds", [])]',
-            'seconds = [one for one in get("seconds", []) if one is not None]',
-        ),
-        "a failed run that is counted",
-    ),
-    "started is not asked": (('get("started") == len(seconds)', "True"), "the best five of twenty"),
-    "no entry, no fault": (('get("chosen_on") == "validation"', 'get("chosen_on") != "test"'), "without 'chosen_on'"),
-    "a KeyError": (('get("clock") == "process"', 'record["clock"] == "process"'), "What a record does not say"),
-    "open is free of all": (('bool(get("network")) and bool(get("precision"))', "True"), "without 'network'"),
-    "settings that are not told": (('get("settings", math.inf)', 'get("settings", 0)'), "without 'settings'"),
-    "no seconds, no answer": (('get("seconds", [])', 'record["seconds"]'), "What a record does not say"),
-    "closed is not asked": (('division == "open"', "True"), "another network"),
-    "an exact median": (("0.051", "0.0"), "a median that is rounded"),
-    "exactly as many settings": (
-        (
-            'get("settings_of_baseline", 0) >= get("settings", math.inf)',
-            'get("settings_of_baseline") == get("settings")',
-        ),
-        "a baseline with more settings",
-    ),
-    "the record is changed": (
-        ("named = bool(get('network')) and bool(get('precision'))", "named = bool(record.pop('network', 0))"),
-        "must not touch the evidence",
-    ),
-}
-
-
-@pytest.mark.parametrize("edit, words", WRONG_RULES.values(), ids=WRONG_RULES)
-def test_a_loophole_is_named(answer, edit, words):
-    wrong = answer(NOTEBOOK, "broken_rule", edit)
-    assert points(wrong, 4) < 4.0
-    assert words in str(check(wrong))
 
 
 def test_a_judge_that_says_yes_or_no():
