@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import re
 
-import pandas as pd
 import pytest
 
 from course_lib import statistics
-from course_lib.system.paths import ROOT
+from tests.labs.notebooks import recorded, text
 
-LAB = ROOT / "labs" / "lab2_horovod"
-TEXT = (LAB / "2b_convert_a_script.py").read_text()
+TEXT = text("2b")
+
 UNHARMED = ("nothing left out", "2 one GPU each", "7 one rank saves", "8 average metrics")
 
 
 @pytest.fixture(scope="module")
 def runs():
-    table = pd.read_csv(LAB / "recorded" / "omissions.csv", comment="#")
+    table = recorded("omissions")
     table["accuracy"] = 100 * table[["accuracy of rank 0", "accuracy of rank 1"]].mean(axis=1)
     return table
 
@@ -30,9 +29,9 @@ def test_the_runs_whose_training_is_the_same(runs):
 
 def test_the_table_of_differences(runs):
     same = runs[runs["left out"].isin(UNHARMED)]["accuracy"]
-    told = re.findall(r"^# \| (\d [a-z ]+) \| (\S+) ± (\S+) \| (may be chance|worse|better)", TEXT, re.MULTILINE)
-    assert len(told) == 4
-    for name, difference, half, verdict in told:
+    rows = re.findall(r"\| (\d [a-z ]+) \| (\S+) ± (\S+) \| (may be chance|worse|better)", TEXT)
+    assert len(rows) == 4
+    for name, difference, half, verdict in rows:
         expected = statistics.unpaired(runs[runs["left out"] == name]["accuracy"], same)
         assert (difference, half) == (f"{expected[0]:+.1f}".replace("-", "−"), f"{expected[1]:.1f}"), name
         chance = abs(expected[0]) < expected[1]

@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
 from course_lib import statistics
-from course_lib.system.paths import ROOT
 from labs.lab3_large_batch.lessons import critical_batch, figures_3a, matched
+from tests.labs.notebooks import plus_minus, recorded, text
 
-FOLDER = ROOT / "labs/lab3_large_batch"
-TEXT = " ".join((FOLDER / "3a_how_large.py").read_text(encoding="utf-8").replace("\n#", " ").split())
-
-
-def read(name):
-    return pd.read_csv(FOLDER / f"recorded/{name}.csv", comment="#")
-
-
-def told(interval, digits=1):
-    mean, half = interval
-    return f"{mean:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+TEXT = text("3a")
 
 
 @pytest.fixture(scope="module")
 def gap():
-    table = read("generalisation_gap")
+    table = recorded("generalisation_gap")
     return table[table["use"] == "result"]
 
 
@@ -32,38 +21,40 @@ def test_the_gap_at_equal_updates_and_best_against_best(gap):
     accuracy = 100 * gap.pivot(index="seed", columns="method", values="test accuracy")
     loss = gap.pivot(index="seed", columns="method", values="test loss")
     long, short, best = "B = 1,280, 80 epochs", "B = 64, 4 epochs", "B = 64, 20 epochs"
-    assert f"is not behind, {told(statistics.paired(accuracy[long], accuracy[short]))} points ahead" in TEXT
-    assert f"and {told(statistics.paired(loss[long], loss[short]), 3)} higher in test loss" in TEXT
-    behind = told(statistics.paired(accuracy[best], accuracy[long]))
+    assert f"is not behind, {plus_minus(statistics.paired(accuracy[long], accuracy[short]))} points ahead" in TEXT
+    assert f"and {plus_minus(statistics.paired(loss[long], loss[short]), 3)} higher in test loss" in TEXT
+    behind = plus_minus(statistics.paired(accuracy[best], accuracy[long]))
     ours, theirs = accuracy[best].mean(), accuracy[long].mean()
     assert f"it has {ours:.1f} %: the large batch's {theirs:.1f} is {behind} points behind." in TEXT
 
 
 def test_the_gap_at_equal_training_loss(gap):
     large = gap[(gap["batch"] == 1280) & (gap["method"] != "naive")]
-    apart = matched.differences(large, read("equal_loss"), "training loss", ["test loss", "test accuracy"])
+    apart = matched.differences(large, recorded("equal_loss"), "training loss", ["test loss", "test accuracy"])
     apart["points"] = 100 * apart["test accuracy"]
     found = dict(list(apart.groupby("epochs")))
     assert {epochs: len(rows) for epochs, rows in found.items()} == {20: 4, 80: 5} and (found[80]["points"] < 0).all()
     early, early_loss = (statistics.mean(found[20][name]) for name in ("points", "test loss"))
     late, late_loss = (statistics.mean(found[80][name]) for name in ("points", "test loss"))
     assert (
-        f"differ by {told(early)} points at the same training loss, and by {told(early_loss, 3)} in test loss" in TEXT
+        f"differ by {plus_minus(early)} points at the same training loss, "
+        f"and by {plus_minus(early_loss, 3)} in test loss" in TEXT
     )
-    assert f"is {told((-late[0], late[1]))} points behind, and its test loss is {told(late_loss, 3)} higher" in TEXT
+    behind = plus_minus((-late[0], late[1]))
+    assert f"is {behind} points behind, and its test loss is {plus_minus(late_loss, 3)} higher" in TEXT
 
 
 def test_the_same_rate_for_both():
-    table = read("adversarial")
+    table = recorded("adversarial")
     same = table[(table["batch"] == 1280) & (table["rate"] == 0.1) & (table["epochs"] == 80)]
     apart = matched.differences(same, table[table["batch"] == 64], "training loss", ["test accuracy"])
     mean, half = statistics.mean(100 * apart["test accuracy"])
-    assert f"the large batch is {told((-mean, half))} points behind at the same training loss" in TEXT
+    assert f"the large batch is {plus_minus((-mean, half))} points behind at the same training loss" in TEXT
     assert len(apart) == table["seed"].nunique() and mean + half < 0
 
 
 def test_the_stretches_of_the_curve_and_what_ranks_win():
-    table = read("steps_to_target")
+    table = recorded("steps_to_target")
     rows = table[table["use"] == "result"]
     median = rows.groupby("batch")["updates"].median()
     assert f"Four times the batch, {median[16]:.0f} and {median[64]:.0f} updates" in TEXT
@@ -82,7 +73,7 @@ def test_the_stretches_of_the_curve_and_what_ranks_win():
 
 
 def test_the_noise_scale_on_the_way():
-    found = figures_3a.noise_scales(read("steps_to_target_noise"))
+    found = figures_3a.noise_scales(recorded("steps_to_target_noise"))
     middle = found.groupby(["batch", "part"])["noise scale"].median()
     assert middle[:, 0.0].round(-1).eq(30).all() and f"{middle[256, 0.0]:.0f} is too small by seven times" in TEXT
     ends = f"{middle[16, 1.0]:.0f} along the runs with batches of 16, {middle[256, 1.0]:.0f}"
@@ -103,7 +94,7 @@ def test_longer_is_not_always_better(gap):
 
 
 def test_the_bends_by_target():
-    table = read("steps_to_target")
+    table = recorded("steps_to_target")
     rows = table[table["use"] == "result"]
     bends = []
     for column in ("to 75 %", "to 80 %", "updates"):

@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
 from course_lib import statistics
-from course_lib.system.paths import ROOT
 from labs.lab3_large_batch.lessons import figures_3b
+from tests.labs.notebooks import plus_minus, recorded, text
 
-FOLDER = ROOT / "labs/lab3_large_batch"
-TEXT = " ".join((FOLDER / "3b_learning_rates.py").read_text(encoding="utf-8").replace("\n#", " ").split())
-
-
-def read(name):
-    return pd.read_csv(FOLDER / f"recorded/{name}.csv", comment="#")
+TEXT = text("3b")
 
 
 @pytest.fixture(scope="module")
 def scaling():
-    return read("rate_scaling")
-
-
-def told(interval, digits=1):
-    """Mean and half width in points, as the text has them."""
-    mean, half = interval
-    return f"{mean:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+    return recorded("rate_scaling")
 
 
 def test_the_rules_beside_the_best_rate(scaling):
@@ -33,7 +21,7 @@ def test_the_rules_beside_the_best_rate(scaling):
     apart = figures_3b.differences(results).groupby(["rule", "batch"])["points"]
 
     def of(rule, batch):
-        return told(statistics.mean(apart.get_group((rule, batch))))
+        return plus_minus(statistics.mean(apart.get_group((rule, batch))))
 
     unscaled, linear = (of(rule, 256).lstrip("−") for rule in ("the same rate", "linear"))
     assert f"At 256 not scaling loses {unscaled} points, linear scaling {linear};" in TEXT
@@ -56,17 +44,17 @@ def test_legw_and_the_longer_warm_up(scaling):
         batch: statistics.paired(rows["LEGW"], rows["√, warm-up"]) for batch, rows in runs.loc[256:].groupby("batch")
     }
     assert "but by {:.0f} ± {:.0f} points".format(*found[4096]) in TEXT
-    assert f"difference is {told(found[256])} and {told(found[1024])}." in TEXT
+    assert f"difference is {plus_minus(found[256])} and {plus_minus(found[1024])}." in TEXT
 
 
 def test_the_base_cannot_tell_its_warm_up():
-    table = read("base_warm_up")
+    table = recorded("base_warm_up")
     accuracy = 100 * table.pivot(index="seed", columns="warm_up", values="validation")
     assert list(accuracy) == [0, 12, 96, 768] and len(accuracy) == 3
     assert "{:.1f}, {:.1f}, {:.1f} and {:.1f} %".format(*accuracy.mean()) in TEXT
     apart = [statistics.paired(accuracy[length], accuracy[0]) for length in (12, 96, 768)]
     assert all(abs(mean) < half for mean, half in apart)
-    assert "that is {}, {} and {} points".format(*map(told, apart)) in TEXT
+    assert "that is {}, {} and {} points".format(*map(plus_minus, apart)) in TEXT
 
 
 def test_the_best_rates(scaling):
@@ -84,22 +72,22 @@ def test_the_best_rates(scaling):
 
 
 def test_longer_training():
-    table = read("longer")
+    table = recorded("longer")
     tried = table[table["use"] == "tuning"].groupby("batch")["eta"]
     assert (tried.nunique() == 4).all()
     test = 100 * table[table["use"] == "result"].pivot(index="seed", columns="batch", values="test")
     assert (table.loc[table["use"] == "result", "eta"] == 0.0625).all()
-    assert f"has {test[4096].mean():.1f} %: {told(statistics.paired(test[4096], test[1024]), 2)} points" in TEXT
+    assert f"has {test[4096].mean():.1f} %: {plus_minus(statistics.paired(test[4096], test[1024]), 2)} points" in TEXT
 
 
 def test_growth():
-    table = read("batch_growth").query("use == 'result'")
+    table = recorded("batch_growth").query("use == 'result'")
     test = 100 * table.pivot(index="seed", columns="method", values="test")
     found = {method: statistics.paired(test[method], test["decay"]) for method in test}
-    assert f"differ by {told(found['growth'], 2)} points" in TEXT
-    assert f"no change at all {told(found['no change']).lstrip('−')} points are lost" in TEXT
-    assert f"differs by {told(found['growth to 256, then decay'], 2)} points" in TEXT
-    assert f"{told(found['growth from 256']).lstrip('−')} points are lost. Growth is free" in TEXT
+    assert f"differ by {plus_minus(found['growth'], 2)} points" in TEXT
+    assert f"no change at all {plus_minus(found['no change']).lstrip('−')} points are lost" in TEXT
+    assert f"differs by {plus_minus(found['growth to 256, then decay'], 2)} points" in TEXT
+    assert f"{plus_minus(found['growth from 256']).lstrip('−')} points are lost. Growth is free" in TEXT
 
 
 def test_legw_against_its_base(scaling):
@@ -110,7 +98,7 @@ def test_legw_against_its_base(scaling):
 
 
 def test_curvature():
-    table = read("curvature")
+    table = recorded("curvature")
     table["ratio"] = table["sharpness"] * table["eta"] / 3.8
     by_batch = table[table["rule"] == "small"].groupby(["after", "batch"])["sharpness"].median()
     words = "at {:.0f}, {:.0f} and {:.0f} with 64, 1,024 and 4,096 examples each".format(*by_batch[24])

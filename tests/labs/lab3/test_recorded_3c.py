@@ -2,35 +2,22 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
 from course_lib import statistics
-from course_lib.system.paths import ROOT
+from tests.labs.notebooks import plus_minus, recorded, text
 
-FOLDER = ROOT / "labs/lab3_large_batch"
-TEXT = " ".join((FOLDER / "3c_normalisation_and_noise.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+TEXT = text("3c")
 
 
-def told(ours, theirs, digits=1):
+def ahead(ours, theirs, digits=1):
     """Mean and half width of ours − theirs in points, as the text has them."""
-    mean, half = statistics.paired(100 * ours, 100 * theirs)
-    return f"{mean:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+    return plus_minus(statistics.paired(100 * ours, 100 * theirs), digits)
 
 
 @pytest.fixture(scope="module")
 def normalisation():
-    return pd.read_csv(FOLDER / "recorded/normalisation.csv", comment="#")
-
-
-def test_each_setting_tried_six_rates_and_none_chose_one_at_the_edge(normalisation):
-    tuning = normalisation[normalisation["use"] == "tuning"].fillna({"decay": 0, "decayed": ""})
-    by = ["regime", "batch", "ghost", "decay", "decayed"]
-    tried = tuning.groupby(by)["rate"].agg(["nunique", "min", "max"])
-    results = normalisation.query("use == 'result' and part != 'ranks'").fillna({"decay": 0, "decayed": ""})
-    chosen = results.groupby(by)["rate"].agg(["nunique", "first"])
-    assert (tried["nunique"] == 6).all() and (chosen["nunique"] == 1).all() and len(chosen) == len(tried)
-    assert ((tried["min"] < chosen["first"]) & (chosen["first"] < tried["max"])).all()
+    return recorded("normalisation")
 
 
 def test_small_batches_and_ghosts(normalisation):
@@ -40,8 +27,8 @@ def test_small_batches_and_ghosts(normalisation):
         runs = ghosts[ghosts["regime"] == regime].pivot(
             index="seed", columns=["batch", "ghost"], values="test accuracy"
         )
-        found[regime, 64] = told(runs[64, 0], runs[large, 0])
-        found |= {(regime, f"ghosts of {g:g}"): told(runs[b, g], runs[b, 0]) for b, g in runs if b == large and g}
+        found[regime, 64] = ahead(runs[64, 0], runs[large, 0])
+        found |= {(regime, f"ghosts of {g:g}"): ahead(runs[b, g], runs[b, 0]) for b, g in runs if b == large and g}
     few = [found["few updates", f"ghosts of {g}"] for g in (16, 64, 256)]
     assert f"by {found['few updates', 64]} and by {found['overfitting', 64]} points." in TEXT
     assert f"16, 64 and 256 are {few[0]}, {few[1]} and {few[2]} points" in TEXT
@@ -55,7 +42,7 @@ def test_ranks(normalisation):
     )
     assert f"by up to {100 * (own[0] - own[1]).abs().max():.1f} points here" in TEXT
     runs = ranks.groupby(["batch", "statistics", "seed"])["test accuracy"].mean().unstack("statistics")
-    four, many = (told(runs.loc[batch]["synchronised"], runs.loc[batch]["per rank"]) for batch in (8, 640))
+    four, many = (ahead(runs.loc[batch]["synchronised"], runs.loc[batch]["per rank"]) for batch in (8, 640))
     assert f"synchronising is {four} points ahead, with 320 on each {many}." in TEXT
 
 
@@ -64,17 +51,17 @@ def test_decay(normalisation):
     rows = rows[(rows["part"] == "decay") | (rows["ghost"] == 0)].fillna({"decay": 0, "decayed": "none"})
     runs = rows.pivot(index=["regime", "seed"], columns=["decayed", "decay"], values="test accuracy")
     few, many = runs.loc["few updates"], runs.loc["overfitting"]
-    first, second = (told(few["kernels", decay], few["all", decay]) for decay in (0.01, 0.03))
+    first, second = (ahead(few["kernels", decay], few["all", decay]) for decay in (0.01, 0.03))
     assert f"{first} points with λ = .01, {second} with .03." in TEXT
     strong, weak = (statistics.paired(many["kernels", decay], many["all", decay]) for decay in (0.03, 0.01))
     assert strong[0] < -strong[1] and abs(weak[0]) < weak[1] and "it is behind with λ = .03" in TEXT
-    assert f"costs {told(few['none', 0], few['all', 0.03])} points, over all variables" in TEXT
-    for kind, other, text in (
+    assert f"costs {ahead(few['none', 0], few['all', 0.03])} points, over all variables" in TEXT
+    for kind, other, sentence in (
         ("all", ("none", 0), "**Where the network overfits, decay of *all* variables helps:** {} and {} points"),
         ("kernels", ("none", 0), "Decay of the kernels only does not: {} and {}."),
     ):
-        assert text.format(*(told(many[kind, decay], many[other]) for decay in (0.01, 0.03))) in TEXT
-    behind = (told(many["all", decay], many["kernels", decay]) for decay in (0.01, 0.03))
+        assert sentence.format(*(ahead(many[kind, decay], many[other]) for decay in (0.01, 0.03))) in TEXT
+    behind = (ahead(many["all", decay], many["kernels", decay]) for decay in (0.01, 0.03))
     assert "it is behind by {} and by {}.".format(*behind) in TEXT
 
 
@@ -88,16 +75,16 @@ def test_decay_at_the_rate_that_is_best_without(normalisation):
 
 
 def test_gradient_noise():
-    table = pd.read_csv(FOLDER / "recorded/gradient_noise.csv", comment="#")
+    table = recorded("gradient_noise")
     rows = table.query("part == 'training' and use == 'result'")
     runs = {
         regime: part[part["batch"] == part["batch"].max()].pivot(index="seed", columns="base", values="test accuracy")
         for regime, part in rows.groupby("regime")
     }
     few, many = runs["few updates"], runs["overfitting"]
-    half = f"{told(few[640], few[1280])} points with few updates, {told(many[320], many[640])} where the network"
+    half = f"{ahead(few[640], few[1280])} points with few updates, {ahead(many[320], many[640])} where the network"
     assert half in TEXT
-    assert f"a batch of 256 costs {told(few[1280], few[256])} points, that of 64 costs" in TEXT
+    assert f"a batch of 256 costs {ahead(few[1280], few[256])} points, that of 64 costs" in TEXT
     assert (
-        f"costs {told(few[1280], few[64])}, and that of 128 in the other regime {told(many[640], many[128])}." in TEXT
+        f"costs {ahead(few[1280], few[64])}, and that of 128 in the other regime {ahead(many[640], many[128])}." in TEXT
     )

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import pandas as pd
+from tests.labs.notebooks import recorded, text
 
-from course_lib.system.paths import ROOT
-
-FOLDER = ROOT / "labs/lab3_large_batch"
-TEXT = " ".join((FOLDER / "3d_layer_wise_rates.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+TEXT = text("3d")
 
 
 def test_what_an_update_costs_against_keras_s():
-    table = pd.read_csv(FOLDER / "recorded/optimizer_cost.csv", comment="#")
+    table = recorded("optimizer_cost")
     ratios = table.groupby("optimizer")["ratio"]
     low, high = ratios.min(), ratios.max()
     assert high["LARS"] < 1 and "LARS is no dearer than Keras's SGD" in TEXT

@@ -7,16 +7,16 @@ import pandas as pd
 import pytest
 
 from course_lib import statistics
-from course_lib.system.paths import ROOT
+from tests.labs.notebooks import plus_minus, recorded, text
 
-FOLDER = ROOT / "labs/lab3_large_batch"
-TEXT = " ".join((FOLDER / "3e_shoot_out.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+TEXT = text("3e")
+
 SWITCHES, ALONE = ["warm-up", "exempt", "LARS"], ["ghost", "longer"]
 
 
 @pytest.fixture(scope="module")
 def tricks():
-    table = pd.read_csv(FOLDER / "recorded/tricks.csv", comment="#")
+    table = recorded("tricks")
     return table[table["use"] == "result"]
 
 
@@ -25,10 +25,9 @@ def design(tricks):
     return tricks[(tricks["batch"] == 1_280) & (tricks[ALONE] == 0).all(axis=1)]
 
 
-def told(values):
+def points(values):
     """Mean and half width in points, as the text has them."""
-    mean, half = statistics.paired(values, np.zeros(len(values)))
-    return f"{100 * mean:.1f} ± {100 * half:.1f}".replace("-", "−")
+    return plus_minus(statistics.mean(values), scale=100)
 
 
 def at(tricks, batch=1_280, **on):
@@ -38,7 +37,7 @@ def at(tricks, batch=1_280, **on):
 
 def test_the_design_is_whole_and_every_rate_was_chosen_inside_the_grid(design, tricks):
     assert len(design.groupby(SWITCHES)) == 8 and (design.groupby(SWITCHES).size() == 5).all()
-    table = pd.read_csv(FOLDER / "recorded/tricks.csv", comment="#")
+    table = recorded("tricks")
     tried = table[table["use"] == "tuning"].groupby(["batch", *SWITCHES, *ALONE])["rate"]
     assert (tried.nunique() == 7).all() and tried.ngroups == 13
     assert tricks["rate"].between(0.01, 1).all()
@@ -50,7 +49,8 @@ def test_the_effects_of_the_switches(design):
         means = design.groupby([switch, "seed"])["test"].mean()
         gains[switch] = (means[1] - means[0]).to_numpy()
     assert (
-        f"**LARS** gains most, {told(gains['LARS'])} points on average, **warm-up** {told(gains['warm-up'])}." in TEXT
+        f"**LARS** gains most, {points(gains['LARS'])} points on average, **warm-up** {points(gains['warm-up'])}."
+        in TEXT
     )
     mean, half = statistics.paired(gains["exempt"], np.zeros(5))
     assert "nothing, to a fifth of a point" in TEXT and abs(mean) < half < 0.002
@@ -59,7 +59,7 @@ def test_the_effects_of_the_switches(design):
 def test_the_interactions(design, tricks):
     for other, before in (("warm-up", "interact**, by "), ("exempt", "does not mind that, ")):
         corner = design.groupby(["LARS", other, "seed"])["test"].mean()
-        words = told((corner[1, 1] - corner[0, 1] - corner[1, 0] + corner[0, 0]).to_numpy())
+        words = points((corner[1, 1] - corner[0, 1] - corner[1, 0] + corner[0, 0]).to_numpy())
         assert before + words.replace("−0.0", "0.0") in TEXT
     nothing, lars, warm = at(tricks), at(tricks, LARS=1), at(tricks, **{"warm-up": 1})
     both = at(tricks, LARS=1, **{"warm-up": 1})
@@ -73,37 +73,37 @@ def test_the_interactions(design, tricks):
 
 def test_the_tricks_alone(tricks):
     nothing = at(tricks)
-    assert f"gains nothing either, {told(at(tricks, ghost=1) - nothing)}." in TEXT
-    assert f"**Twice the epochs** gain {told(at(tricks, longer=1) - nothing)}" in TEXT
+    assert f"gains nothing either, {points(at(tricks, ghost=1) - nothing)}." in TEXT
+    assert f"**Twice the epochs** gain {points(at(tricks, longer=1) - nothing)}" in TEXT
     every = at(tricks, **dict.fromkeys([*SWITCHES, *ALONE], 1))
     single = [at(tricks, **{name: 1}).mean() - nothing.mean() for name in [*SWITCHES, *ALONE]]
-    assert f"gain {told(every - nothing)}. Added up, the single gains would be {100 * sum(single):.1f}." in TEXT
+    assert f"gain {points(every - nothing)}. Added up, the single gains would be {100 * sum(single):.1f}." in TEXT
     small, longer = (at(tricks, 64, **{"warm-up": 1, "longer": more}) for more in (0, 1))
-    assert f"by {told(longer - every)} points" in TEXT
+    assert f"by {points(longer - every)} points" in TEXT
     assert f"{100 * small.mean():.1f} % after 8, {100 * longer.mean():.1f} after 16" in TEXT
 
 
 @pytest.fixture(scope="module")
-def recorded():
-    return pd.read_csv(FOLDER / "recorded/shoot_out.csv", comment="#").fillna({"rule": ""})
+def shoot_out():
+    return recorded("shoot_out").fillna({"rule": ""})
 
 
-def of(recorded, method, batch, rule=""):
-    rows = recorded[(recorded["use"] == "result") & (recorded["method"] == method) & (recorded["batch"] == batch)]
+def of(shoot_out, method, batch, rule=""):
+    rows = shoot_out[(shoot_out["use"] == "result") & (shoot_out["method"] == method) & (shoot_out["batch"] == batch)]
     return rows[rows["rule"] == rule].sort_values("seed")["test"].to_numpy()
 
 
 METHODS = ("SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad")
 
 
-def test_the_verdict_on_the_six_methods(recorded):
-    against = {m: statistics.paired(of(recorded, m, 1_280), of(recorded, "SGD", 1_280)) for m in METHODS[1:]}
+def test_the_verdict_on_the_six_methods(shoot_out):
+    against = {m: statistics.paired(of(shoot_out, m, 1_280), of(shoot_out, "SGD", 1_280)) for m in METHODS[1:]}
     ahead = {m for m, (mean, half) in against.items() if mean > half}
     behind = {m for m, (mean, half) in against.items() if mean < -half}
     assert (ahead, behind) == ({"LARS"}, {"LAMB", "NovoGrad"})
     mean, half = against["LARS"]
     assert TEXT.count(f"{100 * mean:.1f} ± {100 * half:.1f} points") == 2
-    small, large = ({m: 100 * of(recorded, m, batch).mean() for m in METHODS} for batch in (64, 1_280))
+    small, large = ({m: 100 * of(shoot_out, m, batch).mean() for m in METHODS} for batch in (64, 1_280))
     assert max(small.values()) - min(small.values()) < 0.55 and "all six are within 0.6 points" in TEXT
     lost = {m: small[m] - large[m] for m in METHODS}
     assert (
@@ -112,17 +112,17 @@ def test_the_verdict_on_the_six_methods(recorded):
     )
     assert min(lost, key=lost.get) == "LARS" and lost["NovoGrad"] == max(lost.values()) > 10
     common = [
-        np.corrcoef(of(recorded, m, batch), of(recorded, "SGD", batch))[0, 1]
+        np.corrcoef(of(shoot_out, m, batch), of(shoot_out, "SGD", batch))[0, 1]
         for m in METHODS[1:]
         for batch in (64, 1_280)
     ]
     assert f"between {min(common):.1f} and {max(common):.1f}".replace("-", "−") in TEXT
 
 
-def test_what_is_said_of_the_valleys_and_the_budgets(recorded):
+def test_what_is_said_of_the_valleys_and_the_budgets(shoot_out):
     from labs.lab3_large_batch.lessons.tuning_budget import expected_best
 
-    tuning = recorded[recorded["use"] == "tuning"].set_index("rate")
+    tuning = shoot_out[shoot_out["use"] == "tuning"].set_index("rate")
     valley = {
         (m, batch): tuning[(tuning["method"] == m) & (tuning["batch"] == batch)]["validation"].fillna(0.1)
         for m in METHODS for batch in (64, 1_280)
@@ -139,19 +139,19 @@ def test_what_is_said_of_the_valleys_and_the_budgets(recorded):
     assert [max(row, key=row.get) for row in after.values()] == ["LARC", "LARC", "LARS", "LARS"]
     assert round(100 * (after[1]["LARC"] - after[1]["SGD"])) == 7
     assert f"by {100 * (after[15]['LARS'] - after[15]['LARC']):.1f} points with fifteen" in TEXT
-    fresh = [100 * of(recorded, m, 1_280) for m in ("LARS", "LARC")]
+    fresh = [100 * of(shoot_out, m, 1_280) for m in ("LARS", "LARC")]
     assert f"with fresh seeds LARS is {fresh[0].mean() - fresh[1].mean():.1f} points ahead of LARC" in TEXT
     assert all(0.4 < seeds.std(ddof=1) < 0.55 for seeds in fresh)
 
 
-def test_what_is_said_of_the_rules(recorded):
-    lost = {m: 100 * (of(recorded, m, 1_280).mean() - of(recorded, m, 1_280, "√").mean()) for m in ("SGD", "LARS")}
+def test_what_is_said_of_the_rules(shoot_out):
+    lost = {m: 100 * (of(shoot_out, m, 1_280).mean() - of(shoot_out, m, 1_280, "√").mean()) for m in ("SGD", "LARS")}
     assert round(lost["SGD"]) == 6 and lost["LARS"] > 10
     for method in ("SGD", "LARS"):
-        assert of(recorded, method, 1_280, "linear").mean() < 0.2
+        assert of(shoot_out, method, 1_280, "linear").mean() < 0.2
 
 
 def test_what_the_earlier_table_said():
-    earlier = pd.read_csv(FOLDER / "recorded/shoot_out_earlier.csv", comment="#").groupby("method")["test"].mean()
+    earlier = recorded("shoot_out_earlier").groupby("method")["test"].mean()
     assert earlier.idxmax() == "SGD" and "with a batch of 1,280, no method beats SGD" in TEXT
     assert f"LARS was {100 * (earlier['SGD'] - earlier['LARS']):.1f} points *behind*" in TEXT

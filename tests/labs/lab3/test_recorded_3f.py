@@ -2,27 +2,16 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
-from course_lib.system.paths import ROOT
 from labs.lab3_large_batch.lessons import figures_3f
+from tests.labs.notebooks import plus_minus, recorded, text
 
-FOLDER = ROOT / "labs/lab3_large_batch"
-TEXT = " ".join((FOLDER / "3f_sharp_and_flat.py").read_text(encoding="utf-8").replace("\n#", " ").split())
-
-
-def read(name):
-    return pd.read_csv(FOLDER / f"recorded/{name}.csv", comment="#")
-
-
-def told(interval, digits=1):
-    mean, half = interval
-    return f"{mean:.{digits}f} ± {half:.{digits}f}".replace("-", "−")
+TEXT = text("3f")
 
 
 def test_lambda_and_the_edge():
-    table = read("sharpness")
+    table = recorded("sharpness")
     table["ratio"] = table["sharpness"] * table["rate"] / 3.8
     ratio = table.groupby(["batch", "epochs", "rate"])["ratio"].mean()
     assert ratio[64].between(0.15, 0.45).all()
@@ -32,7 +21,7 @@ def test_lambda_and_the_edge():
 
 
 def test_sharpness_by_rate_and_by_length():
-    table = read("sharpness")
+    table = recorded("sharpness")
     median = table.groupby(["batch", "epochs", "rate"])[["sharpness", "length of w"]].median()
     small, large = median.loc[64, 4], median.loc[1280, 20]
     assert (large["sharpness"] > small["sharpness"]).all()
@@ -47,7 +36,7 @@ def test_sharpness_by_rate_and_by_length():
 
 
 def test_logarithm_and_power():
-    table = read("sharpness_distance")
+    table = recorded("sharpness_distance")
     found = {}
     for key, runs in table.groupby(["network", "rule", "batch"]):
         walk = runs.groupby("updates")["distance"].mean()
@@ -66,14 +55,14 @@ def test_logarithm_and_power():
 
 @pytest.fixture(scope="module")
 def adversarial():
-    return read("adversarial")
+    return recorded("adversarial")
 
 
 def behind(table, at, rate, epochs):
     """Points by which the large batch is behind with ε = 4: as the text has them, and whether that is sure."""
     rows = figures_3f.against_small(table, at).query("rate == @rate and epochs == @epochs and epsilon == 4")
     points, half = rows["points"].item(), rows["half"].item()
-    return told((-points, half)), points + half < 0
+    return plus_minus((-points, half)), points + half < 0
 
 
 def test_large_batches_are_fooled_more_often_at_equal_accuracy_and_at_equal_loss(adversarial):

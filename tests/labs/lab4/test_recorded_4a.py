@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import pandas as pd
 import pytest
 
-from course_lib.system.paths import ROOT
+from tests.labs.notebooks import recorded, text
 
-FOLDER = ROOT / "labs/lab4_communication"
-TEXT = " ".join((FOLDER / "4a_collectives_and_their_cost.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+TEXT = text("4a")
 
 
 @pytest.fixture(scope="module")
 def table():
-    table = pd.read_csv(FOLDER / "recorded/all_reduce.csv", comment="#")
+    table = recorded("all_reduce")
     return table.assign(off=100 * (table["median seconds"] / table["fitted seconds"] - 1))
 
 

@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from course_lib.cost import networks, overlap
 from course_lib.cost.allreduce import Link, ring
-from course_lib.system.paths import ROOT
+from tests.labs.notebooks import recorded, text
 
-FOLDER = ROOT / "labs/lab4_communication"
-TEXT = " ".join((FOLDER / "4b_fusion_and_overlap.py").read_text(encoding="utf-8").replace("\n#", " ").split())
+TEXT = text("4b")
 
 
 @pytest.fixture(scope="module")
 def table():
-    return pd.read_csv(FOLDER / "recorded/fusion.csv", comment="#")
+    return recorded("fusion")
 
 
 def test_how_far_the_predictions_are_off(table):

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 
-import pandas as pd
 import pytest
 
-from course_lib.cost import published, stragglers, systems
-from course_lib.system.paths import ROOT
+from course_lib.cost import stragglers
+from course_lib.notebook import experiments
+from labs.lab4_communication.lessons import published, systems
+from tests.labs.notebooks import recorded, text
 
-LAB = ROOT / "labs" / "lab4_communication"
-TEXT = re.sub(r"\s+#\s+", " ", (LAB / "4c_predict_the_supercomputer.py").read_text())
-RECORDED = LAB / "recorded" / "leave_one_out.csv"
+TEXT = text("4c")
 
 
 @pytest.fixture(scope="module")
 def tests():
     """left out, and added later."""
-    table = pd.read_csv(RECORDED, comment="#")
+    table = recorded("leave_one_out")
     return tuple(table[table["test"] == test].reset_index() for test in ("left out", "added later"))
 
 
@@ -74,18 +73,19 @@ def test_errors_of_systems_that_were_added_later(tests):
 
 
 def test_the_spread_is_the_default_of_a_system():
-    (spread,) = re.findall(r"fitted_on_all: a spread of ([\d.]+)", RECORDED.read_text())
+    fitted = experiments.provenance(experiments.find()["leave_one_out"])["fitted_on_all"]
+    (spread,) = re.findall(r"a spread of ([\d.]+)", fitted)
     link = systems.PCIE
     assert systems.System(1, 1, link, link, 1.0).straggler_spread == float(spread)
     assert f"the spread of {100 * float(spread):.1f} %" in TEXT
 
 
 def test_the_table_is_that_of_the_lines(tests):
-    for recorded, lines in zip(tests, (systems.LINES, systems.LATER)):
-        assert list(recorded["published"]) == [round(100 * line.efficiency, 1) for line in lines]
-        assert list(recorded["network"]) == [line.network for line in lines]
-        again = [round(100 * systems.predicted(line, spread), 1) for line, spread in zip(lines, recorded["spread"])]
-        assert list(recorded["predicted"]) == again
+    for table, lines in zip(tests, (systems.LINES, systems.LATER)):
+        assert list(table["published"]) == [round(100 * line.efficiency, 1) for line in lines]
+        assert list(table["network"]) == [line.network for line in lines]
+        again = [round(100 * systems.predicted(line, spread), 1) for line, spread in zip(lines, table["spread"])]
+        assert list(table["predicted"]) == again
 
 
 def test_runs_that_compare_with_nothing():

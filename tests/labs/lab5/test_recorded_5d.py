@@ -2,25 +2,19 @@
 
 from __future__ import annotations
 
-import re
+from functools import partial
 
-import numpy as np
-import pandas as pd
 import pytest
 
 from course_lib import statistics
-from course_lib.notebook import sweep
-from course_lib.system.paths import ROOT
 from labs.lab5_precision_and_memory.lessons import figures_5d, pruning
+from tests.labs.notebooks import plus_minus, recorded, text
 
-LAB = ROOT / "labs" / "lab5_precision_and_memory"
-TEXT = " ".join((LAB / "5d_sparsity.py").read_text(encoding="utf-8").replace("\n# ", "\n").split())
+TEXT = text("5d")
+hundredths = partial(plus_minus, scale=100, signed=False)
+
 WAYS = ("not retrained", "at once", "gradual", "rows", "filters")
 DENSITIES = (0.5, 0.2, 0.1, 0.05, 0.02)
-
-
-def recorded(name):
-    return pd.read_csv(LAB / "recorded" / f"{name}.csv", comment="#")
 
 
 @pytest.fixture(scope="module")
@@ -35,40 +29,34 @@ def networks():
     return {name: part["test accuracy"].to_numpy() for name, part in rows.groupby("network")}
 
 
-def told(interval, digits=1):
-    """Hundredths."""
-    mean, half = (100 * value for value in interval)
-    return f"{abs(mean):.{digits}f} ± {half:.{digits}f}"
-
-
 @pytest.mark.parametrize("density", DENSITIES)
 def test_the_table_of_losses(pruned, density):
     losses = [statistics.paired(pruned["dense", 1.0], pruned[way, density]) for way in WAYS]
     assert all(mean > 0 for mean, _ in losses)
-    assert f"| {str(density)[1:]} | {' | '.join(map(told, losses))} |" in TEXT
+    assert f"| {str(density)[1:]} | {' | '.join(map(hundredths, losses))} |" in TEXT
 
 
 def test_what_is_said_of_pruning(pruned):
     dense, chance = pruned["dense", 1.0], statistics.paired(pruned["at once", 0.1], pruned["random", 0.1])
-    assert f"can go for {told(statistics.paired(dense, pruned['gradual', 0.1]))} hundredths" in TEXT
-    assert f"they cost {told(statistics.paired(dense, pruned['not retrained', 0.1]))}" in TEXT
+    assert f"can go for {hundredths(statistics.paired(dense, pruned['gradual', 0.1]))} hundredths" in TEXT
+    assert f"they cost {hundredths(statistics.paired(dense, pruned['not retrained', 0.1]))}" in TEXT
     gains = {
         density: statistics.paired(pruned["gradual", density], pruned["at once", density]) for density in DENSITIES
     }
-    assert f"better than pruning at once by {told(gains[0.1])}. At a fiftieth, with rates" in TEXT
-    assert f"chosen at a tenth, it is so by {told(gains[0.02])}" in TEXT
+    assert f"better than pruning at once by {hundredths(gains[0.1])}. At a fiftieth, with rates" in TEXT
+    assert f"chosen at a tenth, it is so by {hundredths(gains[0.02])}" in TEXT
     assert all(gains[density][0] > gains[density][1] for density in (0.1, 0.02))
-    assert f"random mask costs {told(statistics.paired(dense, pruned['random', 0.1]))} at a tenth" in TEXT
-    assert f"ahead of it by {told(chance)}, which may be chance" in TEXT and 0 < chance[0] < chance[1]
+    assert f"random mask costs {hundredths(statistics.paired(dense, pruned['random', 0.1]))} at a tenth" in TEXT
+    assert f"ahead of it by {hundredths(chance)}, which may be chance" in TEXT and 0 < chance[0] < chance[1]
 
 
 def test_what_is_said_of_grains(pruned):
     rows = {density: statistics.paired(pruned["at once", density], pruned["rows", density]) for density in DENSITIES}
     assert [density for density, (mean, half) in rows.items() if abs(mean) > half] == [0.1] and len(rows) == 5
     assert "larger than its interval, as one of five may be by chance" in TEXT
-    assert f"the difference, {told(rows[0.1], 2)} hundredths" in TEXT
+    assert f"the difference, {hundredths(rows[0.1], 2)} hundredths" in TEXT
     filters = [statistics.paired(pruned["at once", density], pruned["filters", density]) for density in (0.2, 0.1)]
-    assert f"{told(filters[0])} hundredths at a fifth, {told(filters[1])} at a tenth" in TEXT
+    assert f"{hundredths(filters[0])} hundredths at a fifth, {hundredths(filters[1])} at a tenth" in TEXT
     by_grain = [figures_5d.kept_bytes(way, 0.05) / 1_000 for way in ("rows", "at once")]
     assert "{:.1f} instead of {:.1f} kilobytes at a density of .05".format(*by_grain) in TEXT
 
@@ -87,7 +75,9 @@ def test_what_is_said_of_equal_bytes(pruned):
     assert f"Filters with {kilobytes(*ours)} kilobytes reach {reach(*ours)}, single weights" in TEXT
     assert f"with {kilobytes(*theirs)}, positions included, {reach(*theirs)}." in TEXT
     assert f"With {kilobytes(*fewer)} they reach {reach(*fewer)}, single weights with {kilobytes(*few)}" in TEXT
-    assert f"{reach(*few)}: {told(statistics.paired(pruned[few], pruned[fewer]))} hundredths, which may be" in TEXT
+    assert (
+        f"{reach(*few)}: {hundredths(statistics.paired(pruned[few], pruned[fewer]))} hundredths, which may be" in TEXT
+    )
     for filters, single in pairs:
         mean, half = statistics.paired(pruned[filters], pruned[single])
         assert abs(mean) < half
@@ -114,27 +104,8 @@ def test_every_way_was_tuned_at_a_tenth_with_one_seed():
 def test_what_is_said_of_the_recurrent_networks(networks):
     small, large = networks["32 units, dense"], networks["128 units, dense"]
     pruned, tenth = networks["128 units, pruned to 5,888"], networks["32 units, pruned to 10 %"]
-    assert f"is better by {told(statistics.paired(large, small))} hundredths" in TEXT
-    assert f"loses {told(statistics.paired(large, pruned))} of that" in TEXT
+    assert f"is better by {hundredths(statistics.paired(large, small))} hundredths" in TEXT
+    assert f"loses {hundredths(statistics.paired(large, pruned))} of that" in TEXT
     none = statistics.paired(pruned, small)
-    assert f"no difference can be shown, {told(none)}" in TEXT and abs(none[0]) < none[1]
-    assert f"loses {told([part / small.mean() for part in statistics.paired(small, tenth)])} % of its" in TEXT
-
-
-@pytest.mark.parametrize(("name", "by"), [("pruning", "way"), ("recurrent", "network")])
-def test_every_way_tried_the_same_rates_and_chose_one_inside_their_range(name, by):
-    tuning = recorded(name).query("use == 'tuning'")
-    rates = np.sort(tuning["rate"].unique())
-    assert {tuple(sorted(part["rate"])) for _, part in tuning.groupby(by)} == {tuple(rates)}
-    chosen = sweep.best(tuning, [by], "rate", "validation accuracy").set_index(by)["rate"]
-    assert chosen.between(rates[0], rates[-1], inclusive="neither").all()
-    results = recorded(name).query("use == 'result' and rate > 0")
-    assert (results["rate"] == results[by].map(chosen)).all()
-    assert results.groupby([column for column in (by, "density") if column in results])["seed"].nunique().eq(3).all()
-
-
-def test_the_stated_minutes_are_those_of_the_recording():
-    for name in ("pruning", "recurrent"):
-        seconds = int(re.search(r"# seconds: (\d+)", (LAB / "recorded" / f"{name}.csv").read_text())[1])
-        minutes = int(re.search(rf"course reproduce {name}`.*?in about (\d+) minutes", TEXT)[1])
-        assert abs(minutes - seconds / 60) < 1.1
+    assert f"no difference can be shown, {hundredths(none)}" in TEXT and abs(none[0]) < none[1]
+    assert f"loses {hundredths([part / small.mean() for part in statistics.paired(small, tenth)])} % of its" in TEXT

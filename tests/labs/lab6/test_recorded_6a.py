@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
-import pandas as pd
 import pytest
 
 from course_lib import statistics
-from course_lib.notebook import sweep
-from course_lib.system.paths import ROOT
 from labs.lab6_beyond_synchronous.lessons import figures_6a
+from tests.labs.notebooks import plus_minus, recorded, text
 
-LAB = ROOT / "labs" / "lab6_beyond_synchronous"
-TEXT = " ".join((LAB / "6a_asynchronous.py").read_text(encoding="utf-8").replace("\n# ", "\n").split())
-TEXT = TEXT.replace(" # ", " ")
+TEXT = text("6a")
+
+
+def size(interval, scale=100, digits=1):
+    return plus_minus(interval, digits, scale, signed=False)
+
+
 WORKERS = (2, 4, 8, 16, 32, 64, 128)
-
-
-def recorded(name):
-    return pd.read_csv(LAB / "recorded" / f"{name}.csv", comment="#")
 
 
 @pytest.fixture(scope="module")
 def stale():
     return recorded("staleness")
-
-
-def told(interval, scale=100, digits=1):
-    mean, half = (scale * value for value in interval)
-    return f"{abs(mean):.{digits}f} ± {half:.{digits}f}"
 
 
 def scores(table, *which):
@@ -46,7 +37,7 @@ def test_the_table_of_losses(stale, workers):
     cells = []
     for way, momentum, base in COLUMNS:
         rows = figures_6a.lost(stale, way, momentum, base).set_index("workers")
-        cells.append(told(rows.loc[workers]) if workers in rows.index else "–")
+        cells.append(size(rows.loc[workers]) if workers in rows.index else "–")
     assert f"| {workers} | {' | '.join(cells)} |" in TEXT
 
 
@@ -56,8 +47,8 @@ def test_there_is_no_threshold(stale):
     assert list(lost.index[lost["mean"] > lost["half"]]) == [4, 8, 16, 32, 64, 128]
     assert lost.index[lost["mean"] >= 0.01][0] == 8
     long = figures_6a.lost(stale, "long", base="long").set_index("workers")
-    assert f"32 workers lose {told(long.loc[32])} instead of {told(lost.loc[32])}" in TEXT
-    assert f"{told(figures_6a.lost(stale, 'even').set_index('workers').loc[32])} with 32" in TEXT
+    assert f"32 workers lose {size(long.loc[32])} instead of {size(lost.loc[32])}" in TEXT
+    assert f"{size(figures_6a.lost(stale, 'even').set_index('workers').loc[32])} with 32" in TEXT
 
 
 def test_what_is_said_of_synchronous_training(stale):
@@ -65,14 +56,14 @@ def test_what_is_said_of_synchronous_training(stale):
         workers: statistics.paired(scores(stale, "synchronous", workers, 0.9), scores(stale, "asynchronous", workers))
         for workers in WORKERS
     }
-    assert f"ahead of asynchronous training by {told(ahead[8])}" in TEXT and ahead[8][0] > ahead[8][1]
-    assert f"no difference, {told(ahead[32])}" in TEXT and abs(ahead[32][0]) < ahead[32][1]
-    assert f"they lose {told(ahead[128])} more" in TEXT and ahead[128][0] < -ahead[128][1]
+    assert f"ahead of asynchronous training by {size(ahead[8])}" in TEXT and ahead[8][0] > ahead[8][1]
+    assert f"no difference, {size(ahead[32])}" in TEXT and abs(ahead[32][0]) < ahead[32][1]
+    assert f"they lose {size(ahead[128])} more" in TEXT and ahead[128][0] < -ahead[128][1]
     plain = {
         workers: statistics.paired(scores(stale, "asynchronous", workers), scores(stale, "synchronous", workers))
         for workers in (8, 32)
     }
-    assert f"by {told(plain[8])} with 8 workers and by {told(plain[32])} with 32" in TEXT
+    assert f"by {size(plain[8])} with 8 workers and by {size(plain[32])} with 32" in TEXT
     assert all(mean > half for mean, half in plain.values())
 
 
@@ -82,14 +73,14 @@ def test_what_is_said_of_momentum_and_of_rates_by_staleness(stale):
         for workers in (1, *WORKERS)
     }
     assert all(mean <= half for mean, half in gains.values())
-    assert f"With 32, momentum of .9 costs {told(gains[32])}" in TEXT
+    assert f"With 32, momentum of .9 costs {size(gains[32])}" in TEXT
     behind = {
         workers: statistics.paired(scores(stale, "asynchronous", workers), scores(stale, "aware", workers))
         for workers in WORKERS
     }
     assert min(mean for mean, _ in behind.values()) > 0 and "has the lower mean for every N" in TEXT
     assert [workers for workers, (mean, half) in behind.items() if mean > half] == [2, 4, 16, 32, 128]
-    assert f"beyond chance with all but 8 and 64 workers: with 32 by {told(behind[32])} hundredths" in TEXT
+    assert f"beyond chance with all but 8 and 64 workers: with 32 by {size(behind[32])} hundredths" in TEXT
     assert figures_6a.better(stale, 32, ("by staleness", "the same")) == "the same"
     assert set(figures_6a.best_rates(stale, "aware")) == {0.16, 0.32}
     constant = figures_6a.best_rates(stale, "asynchronous")
@@ -126,7 +117,7 @@ def test_what_is_said_of_the_best_momentum():
     assert table.query("use == 'tuning'")["seed"].nunique() == 2
     for workers, word in ((1, "one worker is better by"), (8, "that of 8 workers is worse by")):
         change = statistics.paired(losses(workers, 0.8), losses(workers, 0.0))
-        assert f"{word} {told(change, 1, 3)}" in TEXT and abs(change[0]) > change[1]
+        assert f"{word} {size(change, 1, 3)}" in TEXT and abs(change[0]) > change[1]
 
 
 def test_the_table_of_shared_weights():
@@ -135,11 +126,11 @@ def test_the_table_of_shared_weights():
     rows = table[table["part"] == "speed"].sort_values("repeat")
     for problem in ("sparse", "ratings", "dense"):
         part = dict(iter(rows[rows["problem"] == problem].groupby("way")))
-        speeds = [told(ratios.loc[(problem, way)], 1, 2) for way in ("locked", "lock-free")]
-        lost = told(statistics.mean(part["lock-free"]["lost"]), 1_000)
+        speeds = [size(ratios.loc[(problem, way)], 1, 2) for way in ("locked", "lock-free")]
+        lost = size(statistics.mean(part["lock-free"]["lost"]), 1_000)
         change = statistics.paired(part["lock-free"]["loss"].to_numpy(), part["alone"]["loss"].to_numpy())
         sign = "−" if change[0] < 0 else "+"
-        assert f"| {problem} | {' | '.join(speeds)} | {lost} | {sign}{told(change, 1, 4)} |" in TEXT
+        assert f"| {problem} | {' | '.join(speeds)} | {lost} | {sign}{size(change, 1, 4)} |" in TEXT
         assert abs(change[0]) < change[1]
     assert (ratios["mean"] + ratios["half"]).xs("locked", level="way").max() < 1
     above = (ratios["mean"] - ratios["half"]).xs("lock-free", level="way")
@@ -165,29 +156,3 @@ def test_what_is_lost_is_proportional_to_what_is_shared():
     assert slopes.between(1.8, 2.05).all()
     assert means["common"].between(0.0095, 1.05).all()
     assert f"and {1_000 * means.loc['10 values', 'lost']:.0f} updates in a thousand are lost" in TEXT
-
-
-@pytest.mark.parametrize(
-    ("name", "by", "score", "sign"),
-    [
-        ("staleness", ["way", "workers", "momentum"], "validation accuracy", 1),
-        ("implicit_momentum", ["workers", "momentum"], "validation loss", -1),
-    ],
-)
-def test_everyone_tried_as_many_rates_and_chose_one_inside_their_range(name, by, score, sign):
-    tuning = recorded(name).query("use == 'tuning'").copy()
-    assert tuning.groupby(by)["rate"].nunique().nunique() == 1
-    tuning["score"] = sign * tuning[score]
-    chosen = sweep.best(tuning, by, "rate", "score").set_index(by)["rate"].sort_index()
-    ends = tuning.groupby(by)["rate"].agg(["min", "max"])
-    assert (chosen > ends["min"]).all() and (chosen < ends["max"]).all()
-    results = recorded(name).query("use == 'result'")
-    assert (results.groupby(by)["rate"].agg(["min", "max"]).eq(chosen, axis=0)).all().all()
-    assert results.groupby(by)["seed"].nunique().eq({"staleness": 5, "implicit_momentum": 8}[name]).all()
-
-
-@pytest.mark.parametrize("name", ["staleness", "implicit_momentum", "hogwild"])
-def test_the_stated_minutes_are_those_of_the_recording(name):
-    seconds = int(re.search(r"# seconds: (\d+)", (LAB / "recorded" / f"{name}.csv").read_text())[1])
-    minutes = int(re.search(rf"course reproduce {name}`.*?about (\d+) minutes", TEXT)[1])
-    assert abs(minutes - seconds / 60) < 1.1

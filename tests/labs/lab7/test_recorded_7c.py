@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
-import pandas as pd
 import pytest
 
-from course_lib.system.paths import ROOT
+from course_lib.notebook import experiments
 from labs.lab7_splitting_the_model.lessons import checks_7c, energy, systolic
+from tests.labs.notebooks import recorded, text
 
-LAB = ROOT / "labs" / "lab7_splitting_the_model"
-TEXT = " ".join((LAB / "7c_data_movement.py").read_text(encoding="utf-8").replace("\n# ", "\n").split())
+TEXT = text("7c")
+
 KIB, MIB = 2**10, 2**20
 
 
-def recorded(name):
-    return pd.read_csv(LAB / "recorded" / f"{name}.csv", comment="#")
-
-
 def provenance(name, fact):
-    return re.search(rf"# {fact}: (.+)", (LAB / "recorded" / f"{name}.csv").read_text())[1]
+    return experiments.provenance(experiments.find()[name])[fact]
 
 
 def test_what_is_said_of_energy():

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import re
-
 import numpy as np
-import pandas as pd
 import pytest
 
 from course_lib import statistics
 from course_lib.cost import published
-from course_lib.system.paths import ROOT
 from labs.lab8_honest_benchmarks.lessons import hour
+from tests.labs.notebooks import recorded, text
 
-LAB = ROOT / "labs" / "lab8_honest_benchmarks"
-TEXT = re.sub(r"\s+# ", " ", (LAB / "8a_measure.py").read_text())
+TEXT, TEXT_8C = text("8a"), text("8c")
 
 
 @pytest.fixture(scope="module")
 def alone():
-    runs = pd.read_csv(LAB / "recorded" / "spread.csv", comment="#")
+    runs = recorded("spread")
     return runs[runs["beside"] == "no"]
 
 
@@ -31,7 +27,7 @@ def test_steps_and_times_of_the_runs(alone):
 
 
 def test_ratios_of_both_sides_and_seed_by_seed():
-    runs = pd.read_csv(LAB / "recorded" / "spread.csv", comment="#")
+    runs = recorded("spread")
 
     def told(difference, half):
         return [f"{np.exp(value):.2f}" for value in (difference, difference - half, difference + half)]
@@ -62,22 +58,19 @@ def test_the_first_look_and_the_curve(alone):
 
 
 def test_images_a_second_by_the_number_of_cores():
-    table = pd.read_csv(LAB / "recorded" / "reports.csv", comment="#")
+    table = recorded("reports")
     rate = table[table["kind"] == "cores"].groupby(["side", "setting"])["images_per_s"].median()
-    text = re.sub(r"\s+# ", " ", (LAB / "8b_cheat_and_catch_it.py").read_text())
-    assert f"With a core each, ours is {rate['ours', 1] / rate['theirs', 1]:.1f} times as fast" in text
-    assert f"Its lead is {rate['ours', 1] / rate['theirs', 2]:.1f} times where theirs gets a second core" in text
-    assert f"per core it is {2 * rate['ours', 1] / rate['theirs', 2]:.1f} times" in text
+    told = text("8b")
+    assert f"With a core each, ours is {rate['ours', 1] / rate['theirs', 1]:.1f} times as fast" in told
+    assert f"Its lead is {rate['ours', 1] / rate['theirs', 2]:.1f} times where theirs gets a second core" in told
+    assert f"per core it is {2 * rate['ours', 1] / rate['theirs', 2]:.1f} times" in told
     rates = table[(table["kind"] == "rate") & (table["steps"] == 500)]
-    assert [*zip(rates["side"], rates["setting"])] == [("theirs", 0.03)] and "at 0.03 without momentum" in text
-
-
-TEXT_8C = re.sub(r"\s+# ", " ", (LAB / "8c_evaluate_on_all_ranks.py").read_text())
+    assert [*zip(rates["side"], rates["setting"])] == [("theirs", 0.03)] and "at 0.03 without momentum" in told
 
 
 @pytest.fixture(scope="module")
 def family():
-    return pd.read_csv(LAB / "recorded" / "family.csv", comment="#")
+    return recorded("family")
 
 
 def finals(family, name="plain_test"):
@@ -85,20 +78,8 @@ def finals(family, name="plain_test"):
     return {size: some[name].to_numpy() for size, some in rows.groupby("size")}
 
 
-def test_every_size_had_the_same_rates_and_chose_one_inside_them(family):
-    tuning = family.query("use == 'tuning'")
-    tried = {tuple(sorted(some["rate"])) for _, some in tuning.groupby("size")}
-    assert len(tried) == 1
-    (rates,) = tried
-    for size, some in family.query("use == 'result'").groupby("size"):
-        (chosen,) = some["rate"].unique()
-        assert rates[0] < chosen < rates[-1], size
-        assert chosen == tuning.query("size == @size").sort_values("plain")["rate"].iloc[-1]
-        assert not set(some["seed"]) & set(tuning["seed"])
-
-
 def test_the_shares_are_those_of_the_whole_test_set():
-    shares = pd.read_csv(LAB / "recorded" / "evaluation.csv", comment="#")
+    shares = recorded("evaluation")
     assert shares["images"].sum() == 5000 and len(set(shares["images"] + shares["filled"])) == 1
 
 
