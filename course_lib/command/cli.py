@@ -139,8 +139,8 @@ def assess(
     if json_file:
         write(json_file, json.dumps(outcome.as_json(), indent=1).encode())
     report.show(outcome)
-    if told := leaderboard.standing_beside(script, outcome, contract.read()):
-        print(told)
+    if standing := leaderboard.standing_beside(script, outcome, contract.read()):
+        print(standing)
     raise typer.Exit(0 if outcome.passed else 3 if outcome.needs_a_look else 1)
 
 
@@ -187,18 +187,10 @@ def grade(
     ),
 ) -> None:
     """Grade a class: gradebook, CSV, feedback pages, leaderboard, scripts that resemble each other."""
-    from course_grader.classroom import grading
+    from course_grader.classroom import class_leaderboard, grading
 
-    summary = grading.grade(
-        directory,
-        jobs,
-        slurm=slurm,
-        accept=accept or (),
-        rerun_top=rerun_top,
-        runs=runs,
-        pseudonyms=pseudonyms,
-        against=against,
-    )
+    ranking = class_leaderboard.Options(rerun_top, runs, pseudonyms)
+    summary = grading.grade(directory, jobs, slurm=slurm, accept=accept or (), ranking=ranking, against=against)
     raise typer.Exit(summary.code)
 
 
@@ -223,7 +215,7 @@ def _slurm(
 
 
 def main() -> None:
-    """Entry point of the console script: problems that the user can mend are one sentence, never a traceback."""
+    """Entry point of the console script: problems that the user can correct are one sentence, never a traceback."""
     interrupt.raise_on_signals()
     try:
         app()

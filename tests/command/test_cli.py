@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from course_grader.display import leaderboard, report
 from course_grader.script import grader
 from course_lib.authoring import masters
-from course_lib.command import cli, doctor
+from course_lib.command import cli
+from course_lib.command.doctor import diagnosis
 
 COURSE = [sys.executable, "-m", "course_lib.command.cli"]
 
@@ -38,14 +39,14 @@ def test_help_names_every_command():
 def test_the_exit_code_of_an_assessment(monkeypatch, passed, look, code):
     outcome = SimpleNamespace(passed=passed, needs_a_look=look)
     monkeypatch.setattr(grader, "assess", lambda script, **options: outcome)
-    monkeypatch.setattr(report, "show", lambda told: None)
+    monkeypatch.setattr(report, "show", lambda outcome: None)
     monkeypatch.setattr(leaderboard, "standing_beside", lambda *_: "")
     assert CliRunner().invoke(cli.app, ["assess", "x.py"]).exit_code == code
 
 
 @pytest.mark.parametrize(("problems", "code"), [([], 0), (["There is no Horovod."], 1)])
 def test_the_exit_code_of_the_doctor(monkeypatch, problems, code):
-    monkeypatch.setattr(doctor, "diagnose", lambda: {"problems": problems})
+    monkeypatch.setattr(diagnosis, "diagnose", lambda: {"problems": problems})
     done = CliRunner().invoke(cli.app, ["doctor", "--json"])
     assert (done.exit_code, json.loads(done.stdout)) == (code, {"problems": problems})
 
@@ -60,7 +61,7 @@ def test_the_exit_code_of_a_build(monkeypatch, stale, words, code):
     assert done.stdout.splitlines() == [f"{'stale' if words else 'wrote'} {path}" for path in stale]
 
 
-def test_a_place_that_takes_no_outcome_is_told_before_the_assessment(tmp_path):
+def test_a_place_that_takes_no_outcome_is_refused_before_the_assessment(tmp_path):
     done = course("assess", "assessment.py", "--json", str(tmp_path))
     assert done.returncode == 2
     assert done.stderr.splitlines() == [f"course: {tmp_path} can't be written (Is a directory): name another file."]
@@ -71,7 +72,7 @@ def test_a_place_that_takes_no_outcome_is_told_before_the_assessment(tmp_path):
     "modules",
     [
         "course_lib.command.cli",
-        "course_lib.ranks.launch, course_lib.data, course_lib.command.doctor",
+        "course_lib.ranks.launch, course_lib.data, course_lib.command.doctor.diagnosis",
         "course_lib.notebook.plots, course_lib.notebook.widgets",
         "course_lib.authoring.masters, course_lib.command.classroom.workspace",
         "course_grader.classroom.grading",
@@ -104,8 +105,11 @@ def test_list_of_experiments_and_an_unknown_one():
     assert "Traceback" not in done.stderr
 
 
-def test_unknown_command_and_option_are_usage_errors():
-    for arguments in (["dance"], ["run"], ["run", "x.py", "-np", "many"], ["assess", "x.py", "-H", "a:2"]):
-        done = course(*arguments)
-        assert done.returncode == 2
-        assert "Traceback" not in done.stderr and done.stderr
+@pytest.mark.parametrize(
+    "arguments",
+    [["dance"], ["run"], ["run", "x.py", "-np", "many"], ["run", "x.py", "-N", "2"], ["doctor", "--rehearse"]],
+)
+def test_what_cannot_be_meant_is_a_usage_error(arguments):
+    done = course(*arguments)
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr and done.stderr
