@@ -15,28 +15,23 @@ MISTAKES = {
         "diverged at the first rise": ({"losses[-1] > 1000 * losses[0]": "losses[-1] > losses[0]"}, "rising", 4),
         "a rise counts as settled": ({"np.abs(np.diff(recent))": "np.diff(recent)"}, "size of the change", 7),
         "an absolute change": ({"tolerance * np.abs(recent[:-1])": "tolerance"}, "tolerance × the loss before", 3),
-        "a small loss counts as settled": (
-            {"quiet = np.abs(np.diff(recent)) <= tolerance * np.abs(recent[:-1])": "quiet = recent[1:] <= tolerance"},
-            "has converged", 3,
-        ),
+        "a small loss counts as settled":
+            ({"quiet = np.abs(np.diff(recent)) <= tolerance * np.abs(recent[:-1])": "quiet = recent[1:] <= tolerance"},
+             "has converged", 3),
         "stops at a rise": ({"quiet.all()": "(quiet.all() or losses[-1] > losses[-2])"}, "rise", 7),
-        "the ends of the window": (
-            {"quiet.all()": "abs(recent[-1] - recent[0]) <= tolerance * recent[0]"}, "look at every step", 7,
-        ),
-        "a change against the first loss": (
-            {"tolerance * np.abs(recent[:-1])": "tolerance * losses[0]"}, "not with the first loss", 7,
-        ),
+        "the ends of the window":
+            ({"quiet.all()": "abs(recent[-1] - recent[0]) <= tolerance * recent[0]"}, "look at every step", 7),
+        "a change against the first loss":
+            ({"tolerance * np.abs(recent[:-1])": "tolerance * losses[0]"}, "not with the first loss", 7),
         "one quiet step is enough": ({"quiet.all()": "quiet.any()"}, "in a row", 7),
         "too few losses": ({"len(quiet) == patience and quiet.all()": "quiet.all()"}, "go on", 7),
         "True and False": ({VERDICT: "return bool(len(quiet) == patience and quiet.all())"}, "should be", 3),
-        "None to go on": (
-            {VERDICT: 'return "converged" if len(quiet) == patience and quiet.all() else None'}, "None", 7,
-        ),
-        "the list grows": (
-            {"recent = np.array(losses[-patience - 1 :])":
-              "losses.append(1.0)\nrecent = np.array(losses[-patience - 2 : -1])"},
-            "changes the list of losses", 3,
-        ),
+        "None to go on":
+            ({VERDICT: 'return "converged" if len(quiet) == patience and quiet.all() else None'}, "None", 7),
+        "the list grows":
+            ({"recent = np.array(losses[-patience - 1 :])":
+               "losses.append(1.0)\nrecent = np.array(losses[-patience - 2 : -1])"},
+             "changes the list of losses", 3),
         "all of the history": (
             {"losses[-patience - 1 :]": "losses", "len(quiet) == patience": "len(quiet) >= patience"}, "last three", 3,
         ),
@@ -69,10 +64,9 @@ MISTAKES = {
     "gradient": {
         "gradient with the wrong sign": ({ERROR: "error = y - w * x - b"}, "sign of ∂L/∂w", 0),
         "gradient without 1/m": ({"np.mean": "np.sum"}, "divide by their number m", 5),
-        "gradient without the 2": (
-            {"2 * np.mean(error * x)": "np.mean(error * x)", "2 * np.mean(error)": "np.mean(error)"},
-            "factor 2 is missing", 0,
-        ),
+        "gradient without the 2":
+            ({"2 * np.mean(error * x)": "np.mean(error * x)", "2 * np.mean(error)": "np.mean(error)"},
+             "factor 2 is missing", 0),
         "∂L/∂w without x": ({"error * x": "error"}, "inner derivative", 5),
         "∂L/∂w with w": ({"error * x": "error * w"}, "is x, not w", 5),
         "∂L/∂w without b": ({"error * x": "(error - b) * x"}, "b is left out", 5),
@@ -93,13 +87,11 @@ MISTAKES = {
         "η forgotten": ({"eta * dw": "dw", "eta * db": "db"}, "η is missing", 0),
         "the step only": ({STEP: "return -eta * dw, -eta * db"}, "only the step", 0),
         "the slope elsewhere": ({"slope(w, b)": "slope(b, w)"}, "at another place", 0),
-        "w moved before the gradient of b": (
-            {SLOPE: "w = w - eta * slope(w, b)[0]\nb = b - eta * slope(w, b)[1]", STEP: "return w, b"},
-            "w was updated before", 5,
-        ),
-        "b moved before the gradient of w": (
-            {SLOPE: "b = b - eta * slope(w, b)[1]\nw = w - eta * slope(w, b)[0]", STEP: "return w, b"},
-            "b was updated before", 5,
-        ),
+        "w moved before the gradient of b":
+            ({SLOPE: "w = w - eta * slope(w, b)[0]\nb = b - eta * slope(w, b)[1]", STEP: "return w, b"},
+             "w was updated before", 5),
+        "b moved before the gradient of w":
+            ({SLOPE: "b = b - eta * slope(w, b)[1]\nw = w - eta * slope(w, b)[0]", STEP: "return w, b"},
+             "b was updated before", 5),
     },
 }  # fmt: skip

@@ -5,20 +5,17 @@ MEMORY = """return {"weights": learned, "gradients": learned, "state": state_per
 
 MISTAKES = {
     "place": {
-        "the loss on the host": (
-            {"[1, 3, 4, 15]": "[1, 3, 4, 9, 15]", "list(range(6, 15))": "[6, 7, 8, *range(10, 15)]"},
-            "Step 9 does not happen on the host: the output is already there", 5,
-        ),
+        "the loss on the host":
+            ({"[1, 3, 4, 15]": "[1, 3, 4, 9, 15]", "list(range(6, 15))": "[6, 7, 8, *range(10, 15)]"},
+             "Step 9 does not happen on the host: the output is already there", 5),
         "transport of the labels": ({"[2, 5]": "[2]"}, "Step 5 stands nowhere", 7.5),
-        "images loaded on the wire": (
-            {"[1, 3, 4, 15]": "[3, 4, 15]", "[2, 5]": "[1, 2, 5]"}, "Step 1 does not happen", 7.5,
-        ),
+        "images loaded on the wire":
+            ({"[1, 3, 4, 15]": "[3, 4, 15]", "[2, 5]": "[1, 2, 5]"}, "Step 1 does not happen", 7.5),
         "the loss on the wire": ({"[2, 5]": "[2, 5, 14]"}, "Step 14 does not happen on the wire", 5),
         "a step 16": ({"[2, 5]": "[2, 16]"}, "step numbers from 1 to 15", 0),
         "another key": ({'"wire"': '"cable"'}, "keys", 0),
-        "a step in two places": (
-            {"[2, 5]": "[2, 5, 5, 15]", "[1, 3, 4, 15]": "[15, 1, 3, 4]"}, "more than one place", 7.5,
-        ),
+        "a step in two places":
+            ({"[2, 5]": "[2, 5, 5, 15]", "[1, 3, 4, 15]": "[15, 1, 3, 4]"}, "more than one place", 7.5),
     },
     "data_parallel": {
         "every device reads all": ({"range(1, 13)": "range(6, 13)"}, "images of its own", 5),
@@ -37,13 +34,11 @@ MISTAKES = {
             {"state_per_weight * learned": "4 * state_per_weight * activations * batch"}, "not to the activations", 6.5,
         ),
         "batch forgotten": ({"4 * activations * batch": "4 * activations"}, "multiply by the batch", 6),
-        "numbers, not bytes, of activations": (
-            {"4 * activations * batch": "activations * batch"}, "each takes 4 bytes", 6,
-        ),
-        "gradients for each image": (
-            {MEMORY: MEMORY.replace('"gradients": learned', '"gradients": learned * batch')},
-            "summed over the batch", 7.5,
-        ),
+        "numbers, not bytes, of activations":
+            ({"4 * activations * batch": "activations * batch"}, "each takes 4 bytes", 6),
+        "gradients for each image":
+            ({MEMORY: MEMORY.replace('"gradients": learned', '"gradients": learned * batch')},
+             "summed over the batch", 7.5),
         "bits": ({"learned = 4 * weights": "learned = 32 * weights"}, "bits", 4),
         "numbers, not bytes, of weights": ({"learned = 4 * weights": "learned = weights"}, "each takes 4 bytes", 4),
         "no state is None": ({"state_per_weight * learned": "None"}, "should be 0; it is None", 6.5),
@@ -53,10 +48,9 @@ MISTAKES = {
         "the ReLU inverted": ({"h > 0": "h <= 0"}, "wrong way round", 3),
         "times the values": ({"(slope @ w.T) * (h > 0)": "(slope @ w.T) * h"}, "its slope is 0 or 1", 3),
         "the gradient's sign": ({"(slope @ w.T) * (h > 0)": "np.maximum(slope @ w.T, 0)"}, "not by the sign of the", 3),
-        "a ReLU at the end": (
-            {"gradients = []": "gradients = []\nslope = slope * (inputs[-1] @ weights[-1] > 0)"},
-            "no ReLU after the last", 0,
-        ),
+        "a ReLU at the end":
+            ({"gradients = []": "gradients = []\nslope = slope * (inputs[-1] @ weights[-1] > 0)"},
+             "no ReLU after the last", 0),
         "the wrong order": ({"gradients[::-1]": "gradients"}, "turn it round", 0),
         "transposed": ({"h.T @ slope": "slope.T @ h"}, "transposed", 0),
         "the wrong sign": ({"h.T @ slope": "-h.T @ slope"}, "nobody steps yet", 0),
@@ -65,17 +59,15 @@ MISTAKES = {
         "twice": ({"h.T @ slope": "2 * h.T @ slope"}, "changes the loss by", 0),
     },
     "crossover": {
-        "the inverse": (
-            {"weights * (devices - 1) / sum(crossing)": "sum(crossing) / weights / (devices - 1)"},
-            "that is the inverse", 0,
-        ),
+        "the inverse":
+            ({"weights * (devices - 1) / sum(crossing)": "sum(crossing) / weights / (devices - 1)"},
+             "that is the inverse", 0),
         "N for N − 1": ({"devices - 1": "devices"}, "that is twice as much: the 2 of both ways cancels, and", 0),
         "what all devices hold": ({"(devices - 1)": "(devices - 1) / devices"}, "gradients of all devices count", 0),
         "what one device sends": ({"(devices - 1)": "2 * (devices - 1) / devices"}, "what one device sends", 4),
-        "rounded": (
-            {"weights * (devices - 1) / sum(crossing)": "weights * (devices - 1) // sum(crossing)"},
-            "should not be rounded", 4,
-        ),
+        "rounded":
+            ({"weights * (devices - 1) / sum(crossing)": "weights * (devices - 1) // sum(crossing)"},
+             "should not be rounded", 4),
         "no devices": ({"weights * (devices - 1)": "weights"}, "leaves out the number of devices", 4),
         "bytes": ({"weights": "4 * weights"}, "that cancels", 0),
         "the first cut only": ({"sum(crossing)": "crossing[0]"}, "not one of them", 4),

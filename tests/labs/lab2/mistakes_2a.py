@@ -25,47 +25,39 @@ MISTAKES = {
         "uphill": ({"w - eta * total / me.size": "w + eta * total / me.size"}, "uphill"),
         "nothing learned": ({"w - eta * total / me.size": "w"}, "do not move"),
         "nothing returned": ({"return w - eta * total / me.size": "pass"}, "a `return` missing"),
-        "the weights changed in place": (
-            {"return w - eta * total / me.size": "w -= eta * total / me.size; return w"}, "changed in place",
-        ),
-        "the sum on rank 0 only": (
-            {STEP: f"{STEP} if me.rank == 0 else gradient(w, x[mine], y[mine])"}, "all ranks must call it",
-        ),
+        "the weights changed in place":
+            ({"return w - eta * total / me.size": "w -= eta * total / me.size; return w"}, "changed in place"),
+        "the sum on rank 0 only":
+            ({STEP: f"{STEP} if me.rank == 0 else gradient(w, x[mine], y[mine])"}, "all ranks must call it"),
         "the whole batch everywhere": ({MINE: "slice(None)"}, "all 24"),
         "blocks in place of every N-th": ({MINE: BLOCK}, "should take the examples"),
         "the sum of means over all examples": ({"eta * total / me.size": "eta * total / len(x)"}, "a mean already"),
-        "the weights added up": (
-            {STEP: f"me.all_reduce(w - eta * {STEP[14:-1]})", "return w - eta * total / me.size": "return total"},
-            "weights are added up",
-        ),
+        "the weights added up":
+            ({STEP: f"me.all_reduce(w - eta * {STEP[14:-1]})", "return w - eta * total / me.size": "return total"},
+             "weights are added up"),
     },
     "ring_all_reduce": {
         "the deadlock order": ({FIRST_HALF: RECEIVE_FIRST}, "send first, then receive"),
-        "received from the right": (
-            {"me.receive(left)": "me.receive(right)"}, "rank 0 waits for a message of rank 1 that never comes",
-        ),
-        "the whole array sent": (
-            {"me.send(parts[(me.rank - step) % me.size], right)": "me.send(x, right)"}, "only one chunk",
-        ),
+        "received from the right":
+            ({"me.receive(left)": "me.receive(right)"}, "rank 0 waits for a message of rank 1 that never comes"),
+        "the whole array sent":
+            ({"me.send(parts[(me.rank - step) % me.size], right)": "me.send(x, right)"}, "only one chunk"),
         "a round too many": ({"range(me.size - 1)": "range(me.size)"}, "with one rank there is nothing to send"),
-        "only the first half": (
-            {f"me.send(parts[(me.rank + 1 - step) % me.size], right)\n{PUT}": "pass"},
-            "lacks the parts of ranks 1, 2 and 3",
-        ),
+        "only the first half":
+            ({f"me.send(parts[(me.rank + 1 - step) % me.size], right)\n{PUT}": "pass"},
+             "lacks the parts of ranks 1, 2 and 3"),
         "the off-by-one chunk": ({"me.rank + 1 - step": "me.rank - step"}, "the chunk is off"),
         "the sum taken twice": ({PUT: PUT.replace("=", "+=")}, "put in place, don't add"),
-        "the remainder lost": (
-            {"np.array_split(np.array(x), me.size)": EQUAL_CHUNKS + " + [np.array(x[len(x) // me.size * me.size :])]"},
-            "are not summed",
-        ),
+        "the remainder lost":
+            ({"np.array_split(np.array(x), me.size)": EQUAL_CHUNKS + " + [np.array(x[len(x) // me.size * me.size :])]"},
+             "are not summed"),
         "works in place": ({"np.array(x)": "x"}, "views of x"),
         "an average": ({"np.concatenate(parts)": "np.concatenate(parts) / me.size"}, "has the average"),
         "always floats": ({"np.array(x)": "np.array(x, float)"}, "of type int64 come in"),
         "the ranks not modulo": ({"(me.rank + 1) % me.size": "me.rank + 1"}, "the last one's right"),
         "the chunks not modulo": ({"(me.rank + 1 - step) % me.size": "me.rank + 1 - step"}, "no such chunk"),
-        "half of the ring with the wrong chunk": (
-            {"parts[(me.rank + 1 - step) % me.size]": "parts[(me.rank + 2 - step) % me.size]"}, "chunk",
-        ),
+        "half of the ring with the wrong chunk":
+            ({"parts[(me.rank + 1 - step) % me.size]": "parts[(me.rank + 2 - step) % me.size]"}, "chunk"),
         "one round too few": ({"me.size - 1": "me.size - 2"}, "lacks the part"),
     },
 }  # fmt: skip

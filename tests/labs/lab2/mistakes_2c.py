@@ -31,24 +31,21 @@ MISTAKES = {
         "in place": ({"total, latest = 0.0, -np.inf": "seconds += start; total, latest = 0, 0"}, "in place"),
     },
     "lateness": {
-        "first arrival of all": (
-            {f'arrivals.groupby({KEYS})["start"].transform("min")': 'arrivals["start"].min()'}, "very first arrival",
-        ),
+        "first arrival of all":
+            ({f'arrivals.groupby({KEYS})["start"].transform("min")': 'arrivals["start"].min()'}, "very first arrival"),
         "first of the step": ({KEYS: '["step"]'}, "Group by tensor too"),
         "first of the tensor": ({KEYS: '["tensor"]'}, "group by step too"),
         "compared with itself": ({KEYS: '["rank"]'}, "with itself"),
         "the median": ({MEAN: MEAN.replace("mean", "median")}, "That is the median"),
-        "after the mean": (
-            {f'arrivals.groupby({KEYS})["start"].transform("min")':
-              f'arrivals.groupby({KEYS})["start"].transform("mean")'},
-            "from the mean arrival",
-        ),
+        "after the mean":
+            ({f'arrivals.groupby({KEYS})["start"].transform("min")':
+               f'arrivals.groupby({KEYS})["start"].transform("mean")'},
+             "from the mean arrival"),
         "the sum": ({MEAN: MEAN.replace("mean", "sum")}, "return the mean"),
         "the worst": ({MEAN: MEAN.replace("mean", "max")}, "worst case"),
-        "means compared": (
-            {MEAN: 'arrivals.groupby("rank")["start"].mean() - arrivals.groupby("rank")["start"].mean().min()'},
-            "before you average",
-        ),
+        "means compared":
+            ({MEAN: 'arrivals.groupby("rank")["start"].mean() - arrivals.groupby("rank")["start"].mean().min()'},
+             "before you average"),
         "the sign": ({'arrivals["start"] - first': 'first - arrivals["start"]'}, "sign"),
         "a new column": ({BEHIND: f'arrivals["first"] = first; {BEHIND}'}, "add no columns"),
         "a row for each arrival": ({MEAN: "behind"}, "the lateness of three ranks should be"),
@@ -77,9 +74,8 @@ MISTAKES = {
     "tuned": {
         "never fp16": ({FP16: '"none"'}, "bytes take longer"),
         "always fp16": ({FP16: '"fp16"'}, "compression loses"),
-        "fp16 for the recorded machine alone": (
-            {FP16: '"fp16" if megabits < 682 else "none"'}, "at 10,000 Mbit/s, where a step computes 100 ms",
-        ),
+        "fp16 for the recorded machine alone":
+            ({FP16: '"fp16" if megabits < 682 else "none"'}, "at 10,000 Mbit/s, where a step computes 100 ms"),
         "bits for bytes": ({"8e-6": "1e-6"}, "at 300 Mbit/s"),
         "MB a second": ({"8e-6": "1e-6 / 8"}, "bytes take longer"),
         "the seconds alone": ({"t + size * 8e-6 / megabits": "t"}, "bytes take longer"),

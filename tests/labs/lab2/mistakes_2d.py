@@ -31,22 +31,18 @@ while state.step < steps:
 MISTAKES = {
     "examples_at": {
         "the same order in each epoch": ({SEEDED: "np.random.default_rng(0)"}, "the same order"),
-        "another shuffle on each rank": (
-            {PART: "return np.random.default_rng([epoch, rank]).permutation(examples)[start : start + batch]"},
-            "who takes which part",
-        ),
-        "a part of the epoch for each rank": (
-            {"(within * size + rank) * batch": "rank * (examples // size) + within * batch"},
-            "cut each step, not the epoch",
-        ),
+        "another shuffle on each rank":
+            ({PART: "return np.random.default_rng([epoch, rank]).permutation(examples)[start : start + batch]"},
+             "who takes which part"),
+        "a part of the epoch for each rank":
+            ({"(within * size + rank) * batch": "rank * (examples // size) + within * batch"},
+             "cut each step, not the epoch"),
         "no seed": ({SEEDED: "np.random.default_rng()"}, "asked twice for step 9"),
-        "NumPy's global generator": (
-            {ORDER: "np.random.seed(epoch); return np.random.permutation(examples)"}, "a generator of your own",
-        ),
-        "one order, read on and on": (
-            {PART: "return np.roll(shuffled(examples, 0), -step * size * batch)[rank * batch : (rank + 1) * batch]"},
-            "begun at another place",
-        ),
+        "NumPy's global generator":
+            ({ORDER: "np.random.seed(epoch); return np.random.permutation(examples)"}, "a generator of your own"),
+        "one order, read on and on":
+            ({PART: "return np.roll(shuffled(examples, 0), -step * size * batch)[rank * batch : (rank + 1) * batch]"},
+             "begun at another place"),
         "an epoch of one rank": ({"examples // (size * batch)": "examples // batch"}, "it should be (8,)"),
         "no examples": ({PART: "pass"}, "returns nothing"),
         "shares, not numbers": ({PART: f"{PART} / examples"}, "expected are integers"),
@@ -57,44 +53,36 @@ MISTAKES = {
     "Checkpoint": {
         "the optimizer forgotten": ({"variable.assign(value)": "None"}, "the optimizer's `iteration`"),
         "only the number of updates": ({'state["optimizer"]': 'state["optimizer"][:1]'}, "averages"),
-        "the learning rate forgotten": (
-            {'training.optimizer.learning_rate.assign(state["rate"])': "None"}, "none of `optimizer.variables`",
-        ),
+        "the learning rate forgotten":
+            ({'training.optimizer.learning_rate.assign(state["rate"])': "None"}, "none of `optimizer.variables`"),
         "the step forgotten": ({'training.step = state["step"]': "pass"}, "`step` is 0 in place of 11"),
-        "the generator forgotten": (
-            {'training.random.bit_generator.state = state["random"]': "pass"}, "the state of the generator",
-        ),
+        "the generator forgotten":
+            ({'training.random.bit_generator.state = state["random"]': "pass"}, "the state of the generator"),
         "the best loss forgotten": ({'training.best = state["best"]': "pass"}, "`best`"),
         "the waiting forgotten": ({'training.waited = state["waited"]': "pass"}, "`waited`"),
-        "no copy": (
-            {"[variable.numpy() for variable in training.optimizer.variables]": "list(training.optimizer.variables)"},
-            "was a copy taken",
-        ),
-        "what no file can hold": (
-            {"training.optimizer.learning_rate.numpy()": "lambda: 1"}, "can't be written to a file",
-        ),
+        "no copy":
+            ({"[variable.numpy() for variable in training.optimizer.variables]": "list(training.optimizer.variables)"},
+             "was a copy taken"),
+        "what no file can hold":
+            ({"training.optimizer.learning_rate.numpy()": "lambda: 1"}, "can't be written to a file"),
     },
     "Store": {
         "no draft": ({DRAFT: "draft = path"}, "leaves a torn file"),
         "the old one is deleted first": ({DRAFT: f"{DRAFT}; path.unlink(missing_ok=True)"}, "leaves none at all"),
-        "the old one is deleted just before the renaming": (
-            {"os.replace(draft, path)": "path.unlink(missing_ok=True); os.replace(draft, path)"},
-            "neither the old one nor the new one",
-        ),
-        "the draft is copied": (
-            {"os.replace(draft, path)": "path.write_bytes(draft.read_bytes()); draft.unlink()"}, "is torn",
-        ),
+        "the old one is deleted just before the renaming":
+            ({"os.replace(draft, path)": "path.unlink(missing_ok=True); os.replace(draft, path)"},
+             "neither the old one nor the new one"),
+        "the draft is copied":
+            ({"os.replace(draft, path)": "path.write_bytes(draft.read_bytes()); draft.unlink()"}, "is torn"),
         "a draft in another folder": ({DRAFT: "import tempfile; draft = tempfile.mkstemp()[1]"}, "in another folder"),
         "no fsync": ({"os.fsync(file.fileno())": "None"}, "os.fsync"),
         "no flush": ({"file.flush()": "None"}, "flush first"),
-        "the name before fsync": (
-            {"os.fsync(file.fileno())": "os.replace(draft, path), os.fsync(file.fileno()), path.rename(draft)"},
-            "has its name already",
-        ),
+        "the name before fsync":
+            ({"os.fsync(file.fileno())": "os.replace(draft, path), os.fsync(file.fileno()), path.rename(draft)"},
+             "has its name already"),
         "no digest": ({"hashlib.sha256(content).digest() != digest": "False"}, "raise ValueError"),
-        "only the length is checked": (
-            {"hashlib.sha256(content).digest()": "len(content).to_bytes(32, 'big')"}, "one bit flipped",
-        ),
+        "only the length is checked":
+            ({"hashlib.sha256(content).digest()": "len(content).to_bytes(32, 'big')"}, "one bit flipped"),
         "another kind of error": ({REFUSE: REFUSE.replace("ValueError", "KeyError")}, "raise ValueError"),
         "no name in the sentence": ({REFUSE: REFUSE.replace("{path.name}", "A file")}, "doesn't name the file"),
         "several lines": ({REFUSE: REFUSE.replace("damaged: ", r"damaged:\n")}, "has several lines"),
@@ -108,9 +96,8 @@ MISTAKES = {
         "nothing is done again": ({"interval / 2 + restart": "restart"}, "half an interval"),
         "no writing": ({f"{WRITING} + {REDONE}": REDONE}, "the writing is missing"),
         "writing as a share of the work": ({WRITING: "write / interval"}, "300 %"),
-        "the restart outside the brackets": (
-            {REDONE: "interval / 2 + restart * failures_per_second"}, "so both are multiplied",
-        ),
+        "the restart outside the brackets":
+            ({REDONE: "interval / 2 + restart * failures_per_second"}, "so both are multiplied"),
         "no brackets below the line": ({WRITING: "write / interval + write"}, "divides by b alone"),
         "what is left": ({f"{WRITING} + {REDONE}": f"1 - ({WRITING} + {REDONE})"}, "subtract it from 1"),
         "one interval at a time": ({"interval / 2": "np.mean(interval) / 2 + 0 * write"}, "derivative is 0"),
@@ -122,9 +109,8 @@ MISTAKES = {
         "commit before the step": ({LOOP: COMMIT_AT_THE_START}, "not before the next one"),
         "never committed": ({"state.commit()": "None"}, "nothing is ever committed"),
         "a commit after each step": ({"state.step % every == 0": "True"}, "after every step"),
-        "errors caught": (
-            {LOOP: LOOP.replace("advance(state)", "try: advance(state)\n    except Exception: pass")}, "let it pass",
-        ),
+        "errors caught":
+            ({LOOP: LOOP.replace("advance(state)", "try: advance(state)\n    except Exception: pass")}, "let it pass"),
         "not counted": ({"state.step += 1": "pass"}, "doesn't end"),
     },
 }  # fmt: skip

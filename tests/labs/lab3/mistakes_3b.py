@@ -21,9 +21,8 @@ MISTAKES = {
     "warm_up": {
         "off by one": ({RAMP: "start + (eta - start) * (step + 1) / steps"}, "off by one: update 0"),
         "there an update early": ({RAMP: "start + (eta - start) * step / (steps - 1)"}, "not by update 3"),
-        "there an update late": (
-            {"step >= steps": "step > steps", RAMP: "start + (eta - start) * step / (steps + 1)"}, "not later",
-        ),
+        "there an update late":
+            ({"step >= steps": "step > steps", RAMP: "start + (eta - start) * step / (steps + 1)"}, "not later"),
         "from zero": ({RAMP: "eta * step / steps"}, "it should rise from `start`"),
         "from zero, and early": ({RAMP: "min(eta, eta * (step + 1) / steps)"}, "and one update early"),
         "start added on top": ({"eta - start": "eta"}, "only η − start"),
@@ -38,16 +37,14 @@ MISTAKES = {
         "the same epochs": ({"epochs * batch / base": "epochs"}, "grows with the batch, too"),
         "fewer epochs": ({"epochs * batch / base": "epochs * base / batch"}, "longer, not shorter"),
         "the root of the epochs": ({"epochs * batch / base": "epochs * (batch / base) ** 0.5"}, "not to its root"),
-        "the root of fewer epochs": (
-            {"epochs * batch / base": "epochs * (base / batch) ** 0.5"}, "longer, in proportion",
-        ),
+        "the root of fewer epochs":
+            ({"epochs * batch / base": "epochs * (base / batch) ** 0.5"}, "longer, in proportion"),
     },
     "growth": {
         "a rate that falls, too": ({ETA: "eta / factor"}, "falls twice"),
         "nothing left for the rate": ({ETA: "eta"}, "the rest has to be taken"),
-        "all or nothing": (
-            {GROWN: "batch * factor if batch * factor <= largest else batch"}, "room for the whole factor",
-        ),
+        "all or nothing":
+            ({GROWN: "batch * factor if batch * factor <= largest else batch"}, "room for the whole factor"),
         "a part that is forgotten": ({ETA: "eta if batch < largest else eta / factor"}, "by a part of the factor"),
         "no largest batch": ({GROWN: "batch * factor"}, "beyond `largest`"),
         "no first stage": ({"[(0, batch, eta)]": "[]"}, "first stage"),
@@ -57,10 +54,9 @@ MISTAKES = {
         "milestones used up": ({"return stages": "milestones.clear(); return stages"}, "changes the list"),
     },
     "updates": {
-        "the last stage forgotten": (
-            {"[epoch for epoch, _, _ in stages[1:]] + [epochs]": "[epoch for epoch, _, _ in stages[1:]]"},
-            "the last stage",
-        ),
+        "the last stage forgotten":
+            ({"[epoch for epoch, _, _ in stages[1:]] + [epochs]": "[epoch for epoch, _, _ in stages[1:]]"},
+             "the last stage"),
         "rounded up": ({"examples // batch": "-(-examples // batch)"}, "is left out"),
         "rounded by stage": ({COUNT: "(end - epoch) * examples // batch"}, "each *epoch*"),
         "not rounded": ({"examples // batch": "examples / batch"}, "whole updates only"),

@@ -30,9 +30,8 @@ MISTAKES = {
         "a number of ghosts": ({GHOSTS: "x.reshape(ghost, -1, *x.shape[1:])"}, "not the number of ghost batches"),
         "over the first axis only": ({"range(1, groups.ndim - 1)": "(1,)"}, "height and width"),
         "channels mixed": ({"groups.ndim - 1": "groups.ndim"}, "channels are mixed"),
-        "ε outside the root": (
-            {"np.sqrt(variance + epsilon)": "np.sqrt(variance) + epsilon"}, "ε belongs under the root",
-        ),
+        "ε outside the root":
+            ({"np.sqrt(variance + epsilon)": "np.sqrt(variance) + epsilon"}, "ε belongs under the root"),
         "ε forgotten": ({"variance + epsilon": "variance"}, "ε is missing"),
         "no root": ({"np.sqrt(variance + epsilon)": "variance + epsilon"}, "divide by the root"),
         "n − 1": ({"groups.var(axes, keepdims=True)": "groups.var(axes, ddof=1, keepdims=True)"}, "not /(n − 1)"),
@@ -47,15 +46,13 @@ MISTAKES = {
     "synchronised_statistics": {
         "own mean": ({MEAN: "x.mean(axes)"}, "own share"),
         "a sum of means": ({MEAN: "me.all_reduce(x.mean(axes))"}, "the number of ranks"),
-        "the mean of the variances": (
-            {"(x**2).mean(axes)": "x.var(axes)", "square - mean**2": "square"}, "how far apart their means are",
-        ),
+        "the mean of the variances":
+            ({"(x**2).mean(axes)": "x.var(axes)", "square - mean**2": "square"}, "how far apart their means are"),
         "own variance": ({"square - mean**2": "x.var(axes)"}, "own share: all-reduce."),
         "the mean square": ({"square - mean**2": "square"}, "still to be subtracted"),
         "a standard deviation": ({"square - mean**2": "np.sqrt(square - mean**2)"}, "standard deviation"),
-        "the square not divided": (
-            {"me.all_reduce((x**2).mean(axes)) / me.size": "me.all_reduce((x**2).mean(axes))"}, "N times too large",
-        ),
+        "the square not divided":
+            ({"me.all_reduce((x**2).mean(axes)) / me.size": "me.all_reduce((x**2).mean(axes))"}, "N times too large"),
         "one array": ({RESULT: "mean"}, "2 values are expected: the mean, the variance"),
     },
     "noise_weights": {

@@ -28,10 +28,9 @@ MISTAKES = {
         "squared": ({NORM_W: "np.sum(w**2)", NORM_G: "np.sum(g**2)"}, "squared"),
         "sum of absolute values": ({NORM_W: "np.abs(w).sum()", NORM_G: "np.abs(g).sum()"}, "absolute values"),
         "largest absolute value": ({NORM_W: "np.abs(w).max()", NORM_G: "np.abs(g).max()"}, "largest absolute value"),
-        "spectral norm": (
-            {f"np.linalg.norm({x})": f"np.linalg.norm({x}, 2 if {x}.ndim == 2 else None)" for x in "wg"},
-            "spectral",
-        ),
+        "spectral norm":
+            ({f"np.linalg.norm({x})": f"np.linalg.norm({x}, 2 if {x}.ndim == 2 else None)" for x in "wg"},
+             "spectral"),
         "another number": ({BELOW: f"2 * {NORM_G} + b * {NORM_W}"}, "λ should be [0.00333333, "),
         "a norm for each column": ({NORM_W: "np.linalg.norm(w, axis=0)", RATIO: "above / below"}, "one number"),
         "divides by zero": ({RATIO: "above / below"}, "λ should be 1"),
@@ -41,9 +40,8 @@ MISTAKES = {
         "weights in place": ({f"above = tau * {NORM_W}": f"w *= tau\nabove = {NORM_W}"}, "in place"),
     },
     "lars": {
-        "norm of the sum in LARS": (
-            {"local_rate(w, g, tau, b)": "tau * np.linalg.norm(w) / np.linalg.norm(g + b * w)"}, "norm of the sum",
-        ),
+        "norm of the sum in LARS":
+            ({"local_rate(w, g, tau, b)": "tau * np.linalg.norm(w) / np.linalg.norm(g + b * w)"}, "norm of the sum"),
         "trust ratio on biases": ({SKIP: "(local_rate(w, g, tau, b), b)"}, "gets ratio and decay"),
         "λ on biases": ({"(1.0, 0.0)": "(local_rate(w, g, tau, 0.0), 0.0)"}, "the ratio of"),
         "decay on biases": ({"(1.0, 0.0)": "(1.0, b)"}, "still decays"),
@@ -87,16 +85,13 @@ MISTAKES = {
         "ratio upside down": ({"local_rate(w, u, 1.0)": "local_rate(u, w, 1.0)"}, "upside down"),
         "no ratio": ({"local_rate(w, u, 1.0)": "1.0"}, "trust ratio is missing"),
         "no decay in LAMB": ({"u = u + b * w": ""}, "the decay b w is missing"),
-        "ratio before decay": (
-            {"u = u + b * w": "", LAMB: LAMB.replace("* u", "* (u + b * w)")}, "before the decay is added",
-        ),
-        "decay behind the ratio": (
-            {"u = u + b * w": "", LAMB: "return w - eta * (local_rate(w, u, 1.0) * u + b * w), (m, v, t)"},
-            "behind the ratio",
-        ),
-        "decay in the gradient": (
-            {"t += 1": "g = g if skip else g + b * w\nt += 1", "u = u + b * w": ""}, "goes through m and v",
-        ),
+        "ratio before decay":
+            ({"u = u + b * w": "", LAMB: LAMB.replace("* u", "* (u + b * w)")}, "before the decay is added"),
+        "decay behind the ratio":
+            ({"u = u + b * w": "", LAMB: "return w - eta * (local_rate(w, u, 1.0) * u + b * w), (m, v, t)"},
+             "behind the ratio"),
+        "decay in the gradient":
+            ({"t += 1": "g = g if skip else g + b * w\nt += 1", "u = u + b * w": ""}, "goes through m and v"),
         "skip not honoured in LAMB": ({f"if skip:\n    {ADAM_STEP}": ""}, "gets ratio and decay"),
         "no root": ({"np.sqrt(v / (1 - beta2**t))": "v / (1 - beta2**t)"}, "root is missing"),
         "ε in the root": ({ADAM: ADAM_INSIDE}, "inside the root"),
@@ -107,15 +102,13 @@ MISTAKES = {
         "v starts at 0": ({"(0.0, squares)": "(0.0, 0.0)"}, "v starts at 0"),
         "a v for each weight": ({"np.sum(g**2)": "g**2"}, "one number for the layer"),
         "the norm, not its square": ({"np.sum(g**2)": "np.linalg.norm(g)"}, "not its square"),
-        "the gradient averaged": (
-            {COLLECT: "M = beta1 * M + (1 - beta1) * (g / (np.sqrt(v) + epsilon) + b * w)"}, "factor 1 − β₁",
-        ),
+        "the gradient averaged":
+            ({COLLECT: "M = beta1 * M + (1 - beta1) * (g / (np.sqrt(v) + epsilon) + b * w)"}, "factor 1 − β₁"),
         "decay divided": ({COLLECT: "M = beta1 * M + (g + b * w) / (np.sqrt(v) + epsilon)"}, "behind"),
-        "decay outside the momentum": (
-            {COLLECT: "M = beta1 * M + g / (np.sqrt(v) + epsilon)",
-             "return w - eta * M, (M, v)": "return w - eta * (M + b * w), (M, v)"},
-            "part of what M collects",
-        ),
+        "decay outside the momentum":
+            ({COLLECT: "M = beta1 * M + g / (np.sqrt(v) + epsilon)",
+              "return w - eta * M, (M, v)": "return w - eta * (M + b * w), (M, v)"},
+             "part of what M collects"),
         "β₂ swapped": ({MEAN: "(1 - beta2) * v + beta2 * squares"}, "swapped"),
         "a sum of squares": ({MEAN: "squares if state is None else beta2 * v + squares"}, "enters v whole"),
         "the v before": (

@@ -13,17 +13,15 @@ MISTAKES = {
         "diverged runs left out": ({'runs["validation"].fillna(0)': 'runs["validation"]'}, "not be left out"),
         "the accuracy in place of the rate": ({f"{MEANS}.idxmax()": f"{MEANS}.max()"}, "the rate itself"),
         "the row in place of the rate": ({MEANS: "scores"}, "none of the rates"),
-        "the largest of equals": (
-            {f"{MEANS}.idxmax()": f"{MEANS}.sort_index(ascending=False).idxmax()"}, "of equals the smallest",
-        ),
+        "the largest of equals":
+            ({f"{MEANS}.idxmax()": f"{MEANS}.sort_index(ascending=False).idxmax()"}, "of equals the smallest"),
         "the worst": ({f"{MEANS}.idxmax()": f"{MEANS}.idxmin()"}, "the worst rate"),
         "all means": ({f"{MEANS}.idxmax()": MEANS}, "one number is expected"),
         "no return": ({f"return {MEANS}.idxmax()": f"{MEANS}.idxmax()"}, "is a `return` missing"),
-        "the table changed": (
-            {"scores =" + ' runs["validation"].fillna(0)':
-              'scores = runs["validation"] = runs["validation"].fillna(0)'},
-            "on a copy",
-        ),
+        "the table changed":
+            ({"scores =" + ' runs["validation"].fillna(0)':
+               'scores = runs["validation"] = runs["validation"].fillna(0)'},
+             "on a copy"),
     },
     "interval": {
         "seeds not paired": (
@@ -40,24 +38,21 @@ MISTAKES = {
         "only the mean": ({RESULT: "difference.mean()"}, "2 values are expected"),
     },
     "expected_best": {
-        "the best of all": (
-            {"np.sum(np.sort(scores) * np.diff(share**budget))": "max(scores)"}, "the mean of all, not the best",
-        ),
+        "the best of all":
+            ({"np.sum(np.sort(scores) * np.diff(share**budget))": "max(scores)"}, "the mean of all, not the best"),
         "not sorted": ({"np.sort(scores)": "np.asarray(scores)"}, "not sorted"),
         "the highest first": ({"np.sort(scores)": "np.sort(scores)[::-1]"}, "in order"),
         "sorted in place": ({"np.sort(scores)": "(scores.sort(), scores)[1]"}, "changed in place"),
         "one draw too many": ({"share**budget": "share ** (budget + 1)"}, "one too high"),
         "one draw too few": ({"share**budget": "share ** max(1, budget - 1)"}, "one draw less"),
-        "counted from 0": (
-            {"np.arange(len(scores) + 1) / len(scores)": "(np.arange(len(scores) + 1) - 1) / len(scores)"},
-            "i counts from 1",
-        ),
+        "counted from 0":
+            ({"np.arange(len(scores) + 1) / len(scores)": "(np.arange(len(scores) + 1) - 1) / len(scores)"},
+             "i counts from 1"),
         "nothing subtracted": ({"np.diff(share**budget)": "share[1:] ** budget"}, "the one before"),
         "the budget forgotten": ({"share**budget": "share"}, "does not depend on the budget"),
-        "whole shares": (
-            {"np.arange(len(scores) + 1) / len(scores)": "np.arange(len(scores) + 1) // (len(scores) + 1)"},
-            "come out as 0",
-        ),
+        "whole shares":
+            ({"np.arange(len(scores) + 1) / len(scores)": "np.arange(len(scores) + 1) // (len(scores) + 1)"},
+             "come out as 0"),
         "one share too few": ({"len(scores) + 1": "len(scores)"}, "raised ValueError"),
     },
     "interaction": {

@@ -14,9 +14,8 @@ MISTAKES = {
         "the 2 forgotten": ({"2 * epsilon": "epsilon"}, "twice H v"),
         "one-sided, but divided by two": (ONE_SIDED, "half of H v"),
         "one-sided": ({**ONE_SIDED, "2 * epsilon": "epsilon"}, "one on each side"),
-        "the other way round": (
-            {"gradient(w + step) - gradient(w - step)": "gradient(w - step) - gradient(w + step)"}, "−H v",
-        ),
+        "the other way round":
+            ({"gradient(w + step) - gradient(w - step)": "gradient(w - step) - gradient(w + step)"}, "−H v"),
         "not divided": ({PRODUCT: "change"}, "almost 0"),
         "the length of v lost": ({PRODUCT: "change / (2 * epsilon)"}, "v has its own length"),
         "a step as long as v": ({STEP: "step = epsilon * v", PRODUCT: "change / (2 * epsilon)"}, "v of length"),
@@ -30,9 +29,8 @@ MISTAKES = {
         "the square": ({VALUE: "float(product(v) @ product(v))"}, "the square"),
         "two products a step": ({UNIT: "product(v) / np.linalg.norm(product(v))"}, "keep H v in a variable"),
         "the vector forgotten": ({f"{VALUE}, v": VALUE}, "2 values are expected"),
-        "the given vector changed": (
-            {"turned = product(v)": "v /= np.linalg.norm(v); turned = product(v)"}, "changed in place",
-        ),
+        "the given vector changed":
+            ({"turned = product(v)": "v /= np.linalg.norm(v); turned = product(v)"}, "changed in place"),
         "nothing returned by the iteration": ({f"return {VALUE}, v": "pass"}, "returns nothing"),
     },
     "relative_product": {
@@ -47,14 +45,12 @@ MISTAKES = {
     "fool": {
         "the loss falls": ({STEP_OF_SIGNS: f"-{STEP_OF_SIGNS}"}, "direction of training"),
         "as long as the gradient": ({STEP_OF_SIGNS: "epsilon * gradients"}, "the whole of what a pixel"),
-        "a step of length ε": (
-            {STEP_OF_SIGNS: "epsilon * gradients / np.sqrt((gradients**2).sum(axis=(1, 2, 3), keepdims=True))"},
-            "step of *length* ε",
-        ),
-        "by the largest slope": (
-            {STEP_OF_SIGNS: "epsilon * gradients / np.abs(gradients).max(axis=(1, 2, 3), keepdims=True)"},
-            "keeps the others",
-        ),
+        "a step of length ε":
+            ({STEP_OF_SIGNS: "epsilon * gradients / np.sqrt((gradients**2).sum(axis=(1, 2, 3), keepdims=True))"},
+             "step of *length* ε"),
+        "by the largest slope":
+            ({STEP_OF_SIGNS: "epsilon * gradients / np.abs(gradients).max(axis=(1, 2, 3), keepdims=True)"},
+             "keeps the others"),
         "the gradient cut off": ({STEP_OF_SIGNS: "np.clip(gradients, -epsilon, epsilon)"}, "is cut off at ε"),
         "all pixels brighter": ({STEP_OF_SIGNS: "epsilon"}, "the wrong way"),
         "ε of the whole range": ({STEP_OF_SIGNS: f"255 * {STEP_OF_SIGNS}"}, "units of the pixels"),

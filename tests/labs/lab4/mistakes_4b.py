@@ -3,36 +3,31 @@
 MISTAKES = {
     "fuse": {
         "forward order": ({'np.argsort(ready, kind="stable")': "range(len(ready))"}, "forward order"),
-        "the threshold counts numbers": (
-            {"held + nbytes[tensor] > threshold": "held + nbytes[tensor] > 4 * threshold"}, "bytes, not numbers",
-        ),
+        "the threshold counts numbers":
+            ({"held + nbytes[tensor] > threshold": "held + nbytes[tensor] > 4 * threshold"}, "bytes, not numbers"),
         "sent before it is ready": ({"np.ceil": "np.floor"}, "before it is ready"),
-        "the cycle forgotten": (
-            {"np.ceil(ready[tensor] / cycle) * cycle": "ready[tensor]"}, "messages leave when a cycle begins",
-        ),
+        "the cycle forgotten":
+            ({"np.ceil(ready[tensor] / cycle) * cycle": "ready[tensor]"}, "messages leave when a cycle begins"),
         "the next cycle but one": ({"np.ceil(ready[tensor] / cycle)": "(ready[tensor] // cycle + 1)"}, "takes it"),
         "waits until a message is full": ({"messages[-1][0] != moment": "False"}, "before it is ready"),
         "full only once it is too full": ({"held + nbytes[tensor] > threshold": "held > threshold"}, "still fits"),
         "no fusion": ({"held + nbytes[tensor] > threshold": "True"}, "each travels alone"),
         "the threshold forgotten": ({"held + nbytes[tensor] > threshold": "False"}, "must be closed"),
-        "just full is too full": (
-            {"held + nbytes[tensor] > threshold": "held + nbytes[tensor] >= threshold"},
-            "as many bytes as the threshold are allowed",
-        ),
+        "just full is too full":
+            ({"held + nbytes[tensor] > threshold": "held + nbytes[tensor] >= threshold"},
+             "as many bytes as the threshold are allowed"),
         "nothing returned": ({"return messages": "return None"}, "returns nothing"),
-        "ready together, turned round": (
-            {'np.argsort(ready, kind="stable")': "np.lexsort((-np.arange(len(ready)), ready))"},
-            "at the same time keep the order",
-        ),
+        "ready together, turned round":
+            ({'np.argsort(ready, kind="stable")': "np.lexsort((-np.arange(len(ready)), ready))"},
+             "at the same time keep the order"),
         "sorted in place": ({"messages, held = [], 0": "messages, held = [], 0\nnbytes.sort()"}, "changed in place"),
     },
     "send": {
         "two messages at once": ({"max(moment, free)": "moment"}, "still on its way"),
         "gradients not waited for": ({"max(moment, free)": "free"}, "before its moment"),
-        "a latency for each tensor": (
-            {"all_reduce(sum(nbytes[tensor] for tensor in tensors))": "sum(all_reduce(nbytes[t]) for t in tensors)"},
-            "each tensor pays its own latency",
-        ),
+        "a latency for each tensor":
+            ({"all_reduce(sum(nbytes[tensor] for tensor in tensors))": "sum(all_reduce(nbytes[t]) for t in tensors)"},
+             "each tensor pays its own latency"),
         "a duration for the end": ({"(start, free)": "(start, free - start)"}, "should be its end"),
         "later and free added": ({"max(moment, free)": "moment + free"}, "the later of the two"),
     },
@@ -41,18 +36,15 @@ MISTAKES = {
         "the quickest rank": ({"1 - cumulative**ranks": "(1 - cumulative) ** ranks"}, "quickest rank"),
         "N times the mean": ({"1 - cumulative**ranks": "ranks * (1 - cumulative)"}, "at the same time"),
         "the width forgotten": ({"np.diff(times)": "1"}, "width"),
-        "the left end of each step": (
-            {"np.diff(times) * (running[1:] + running[:-1]) / 2": "np.diff(times) * running[:-1]"},
-            "at its left end; take the mean",
-        ),
-        "the right end of each step": (
-            {"np.diff(times) * (running[1:] + running[:-1]) / 2": "np.diff(times) * running[1:]"},
-            "at its right end; take the mean",
-        ),
-        "the sum of both ends": (
-            {"np.diff(times) * (running[1:] + running[:-1]) / 2": "np.diff(times) * (running[1:] + running[:-1])"},
-            "twice",
-        ),
+        "the left end of each step":
+            ({"np.diff(times) * (running[1:] + running[:-1]) / 2": "np.diff(times) * running[:-1]"},
+             "at its left end; take the mean"),
+        "the right end of each step":
+            ({"np.diff(times) * (running[1:] + running[:-1]) / 2": "np.diff(times) * running[1:]"},
+             "at its right end; take the mean"),
+        "the sum of both ends":
+            ({"np.diff(times) * (running[1:] + running[:-1]) / 2": "np.diff(times) * (running[1:] + running[:-1])"},
+             "twice"),
         "the wrong probability": ({"1 - cumulative**ranks": "cumulative**ranks"}, "still running at t"),
         "one width for all": ({"np.diff(times)": "(times[1] - times[0])"}, "its own width"),
     },

@@ -13,16 +13,14 @@ PLAN = "2 * max(maxima[-8:])"
 
 MISTAKES = {
     "scaled_step": {
-        "the scale doubled before it is used": (
-            {VELOCITY: "0.9 * velocity + gradient / (scale * 2 if clean + 1 == patience else scale)"},
-            "without a scale the first weight would be",
-        ),
+        "the scale doubled before it is used":
+            ({VELOCITY: "0.9 * velocity + gradient / (scale * 2 if clean + 1 == patience else scale)"},
+             "without a scale the first weight would be"),
         "the scale stays in": ({VELOCITY: "0.9 * velocity + gradient"}, "still multiplied by the scale"),
-        "unscaled too late": (
-            {"weights - rate * velocity": "weights - rate * (velocity - gradient + gradient / scale)",
-             VELOCITY: "0.9 * velocity + gradient"},
-            "the velocity holds scaled gradients",
-        ),
+        "unscaled too late":
+            ({"weights - rate * velocity": "weights - rate * (velocity - gradient + gradient / scale)",
+              VELOCITY: "0.9 * velocity + gradient"},
+             "the velocity holds scaled gradients"),
         "not looked at": ({LOOK: "pass"}, "spoiled"),
         "NaN not looked at": ({"not np.isfinite(gradient).all()": "np.isinf(gradient).any()"}, "spoiled"),
         "coasting": ({SKIPPED: "return weights - rate * velocity, velocity, scale / 2, 0"}, "the weights move"),
@@ -30,25 +28,22 @@ MISTAKES = {
         "the count goes on": ({SKIPPED: "return weights, velocity, scale / 2, clean"}, "the count begins anew"),
         "never up": ({DOUBLED: "(weights, velocity, scale, 0)"}, "never grows"),
         "a step late": ({"clean == patience": "clean > patience"}, "one step too late"),
-        "no new count": (
-            {"clean == patience": "clean >= patience", DOUBLED: "(weights, velocity, scale * 2, clean)"},
-            "must begin anew",
-        ),
+        "no new count":
+            ({"clean == patience": "clean >= patience", DOUBLED: "(weights, velocity, scale * 2, clean)"},
+             "must begin anew"),
     },
     "quantise": {
         "cut off": ({NEAREST: "np.trunc(wide / spacing) * spacing"}, "cut off towards 0"),
         "ties up": ({NEAREST: "np.copysign(np.floor(np.abs(wide) / spacing + 0.5), wide) * spacing"}, "even mantissa"),
         "a bit too many": ({"power - mantissa": "power - mantissa - 1"}, "a mantissa bit too many"),
-        "no subnormal numbers": (
-            {FINITE: "np.where(np.isfinite(wide), rounded * (np.abs(wide) >= 2.0**lowest), wide)"},
-            "lowest exponent still holds",
-        ),
+        "no subnormal numbers":
+            ({FINITE: "np.where(np.isfinite(wide), rounded * (np.abs(wide) >= 2.0**lowest), wide)"},
+             "lowest exponent still holds"),
         "unrounded": ({NEAREST: "wide"}, "nothing is rounded"),
         "one exponent too low": ({POWER: POWER.replace("lowest", "lowest - 1")}, "here −14, not −15"),
         "numbers of float16": ({"2.0 ** (highest + 1)": "2.0**16"}, "beyond the end of this format"),
-        "subnormals of float16": (
-            {POWER: "np.maximum(np.frexp(wide)[1] - 1, -14)"}, "below the lowest exponent of this format",
-        ),
+        "subnormals of float16":
+            ({POWER: "np.maximum(np.frexp(wide)[1] - 1, -14)"}, "below the lowest exponent of this format"),
         "ever finer": ({POWER: "np.frexp(wide)[1] - 1"}, "the spacing stops falling"),
         "cut to the largest": ({LARGE: "np.clip(rounded, -65504, 65504)"}, "in an IEEE format it becomes infinite"),
         "too large before rounding": (
@@ -62,26 +57,23 @@ MISTAKES = {
     "stuck_distance": {
         "a whole spacing": ({DISTANCE: "spacing / rate"}, "below half of the spacing"),
         "an update": ({DISTANCE: "spacing / 2"}, "divide by the rate"),
-        "relative": (
-            {"2.0 ** (np.floor(np.log2(target)) - mantissa)": "target * 2.0**-mantissa"},
-            "from one power of two to the next",
-        ),
+        "relative":
+            ({"2.0 ** (np.floor(np.log2(target)) - mantissa)": "target * 2.0**-mantissa"},
+             "from one power of two to the next"),
         "the spacing at 1": ({"np.floor(np.log2(target))": "0"}, "right for a target of 1"),
         "the next power": ({"np.floor": "np.ceil"}, "right for a target of 1"),
         "something else": ({DISTANCE: "spacing * rate"}, "a weight from above stops"),
     },
     "chance": {
         "nearest": ({DRAW: "np.rint(wide / spacing) * spacing"}, "always rounds the same way"),
-        "a coin": (
-            {DRAW: "(np.floor(wide / spacing) + (random.random(wide.shape) < 0.5) * (wide % spacing != 0)) * spacing"},
-            "equally likely",
-        ),
-        "the wrong way round": (
-            {DRAW:
-              "(np.floor(wide / spacing) + (random.random(wide.shape) > wide / spacing % 1) "
-              "* (wide % spacing != 0)) * spacing"},
-            "other way round",
-        ),
+        "a coin":
+            ({DRAW: "(np.floor(wide / spacing) + (random.random(wide.shape) < 0.5) * (wide % spacing != 0)) * spacing"},
+             "equally likely"),
+        "the wrong way round":
+            ({DRAW:
+               "(np.floor(wide / spacing) + (random.random(wide.shape) > wide / spacing % 1) "
+               "* (wide % spacing != 0)) * spacing"},
+             "other way round"),
         "one draw for all": ({"random.random(wide.shape)": "random.random()"}, "same way"),
         "noise": ({DRAW: "wide + spacing * (random.random(wide.shape) - 0.5)"}, "do you round at all"),
         "no 0": ({"np.frexp(wide)[1] - 1": "np.floor(np.log2(np.abs(wide))).astype(int)"}, "logarithm of 0"),

@@ -11,19 +11,16 @@ BEST = "min(affordable, key=lambda choice: error(*choice))"
 
 MISTAKES = {
     "factor": {
-        "two numbers": (
-            {f"largest_of_all({LARGEST})": "max(largest_of_all(gradient.max()), largest_of_all(-gradient.min()))"},
-            "each rank sends one number",
-        ),
+        "two numbers":
+            ({f"largest_of_all({LARGEST})": "max(largest_of_all(gradient.max()), largest_of_all(-gradient.min()))"},
+             "each rank sends one number"),
         "no abs": ({LARGEST: "gradient.max()"}, "a negative number can be large"),
-        "own largest": (
-            {"largest = largest_of_all(np.abs(gradient).max())": f"largest = {LARGEST}"},
-            "none can know what the others have",
-        ),
-        "asked, and not used": (
-            {"largest = largest_of_all(np.abs(gradient).max())": f"largest_of_all({LARGEST})\nlargest = {LARGEST}"},
-            "can't be added up",
-        ),
+        "own largest":
+            ({"largest = largest_of_all(np.abs(gradient).max())": f"largest = {LARGEST}"},
+             "none can know what the others have"),
+        "asked, and not used":
+            ({"largest = largest_of_all(np.abs(gradient).max())": f"largest_of_all({LARGEST})\nlargest = {LARGEST}"},
+             "can't be added up"),
         "N forgotten": ({"ranks * largest": "largest"}, "but not the sum"),
         "not a power of two": ({FACTOR: "top / (ranks * largest)"}, "Which factors round nothing"),
         "rounded up": ({"np.floor": "np.ceil"}, "but not the sum"),
@@ -31,41 +28,34 @@ MISTAKES = {
         "too careful": ({"ranks * largest": "ranks ** 2 * largest"}, "octaves below the top"),
         "the mean size": ({LARGEST: "np.abs(gradient).mean()"}, "beyond the top at once"),
         "zeros divide": ({ONE_ALL_ZERO: "pass"}, "nothing but zeros"),
-        "zeros don't ask": (
-            {"largest = largest_of_all(np.abs(gradient).max())":
-              "if not gradient.any():\n    return 1.0\nlargest = largest_of_all(np.abs(gradient).max())"},
-            "every rank has to",
-        ),
-        "asks with all": (
-            {"largest_of_all(np.abs(gradient).max())": "largest_of_all(np.abs(gradient)).max()"}, "One is enough",
-        ),
+        "zeros don't ask":
+            ({"largest = largest_of_all(np.abs(gradient).max())":
+               "if not gradient.any():\n    return 1.0\nlargest = largest_of_all(np.abs(gradient).max())"},
+             "every rank has to"),
+        "asks with all":
+            ({"largest_of_all(np.abs(gradient).max())": "largest_of_all(np.abs(gradient)).max()"}, "One is enough"),
         "returns nothing": ({f"return {FACTOR}": FACTOR}, "is a `return` missing"),
     },
     "mean_of_all": {
         "parts not cast": ({CAST: "result = x.copy()"}, "whatever travels has to be `cast`"),
         "the mean not cast": ({MEAN: "total / np.float32(me.size)"}, "whatever travels has to be `cast`"),
         "the sum cast": ({MEAN: "cast(total) / np.float32(me.size)"}, "whatever travels"),
-        "the sum cast, then divided and cast": (
-            {MEAN: "cast(cast(total) / np.float32(me.size))"}, "their mean, rounded, is",
-        ),
-        "parts divided": (
-            {CAST: "result = cast(x / np.float32(me.size))", MEAN: "cast(total)"},
-            "the parts are divided before they are rounded",
-        ),
+        "the sum cast, then divided and cast":
+            ({MEAN: "cast(cast(total) / np.float32(me.size))"}, "their mean, rounded, is"),
+        "parts divided":
+            ({CAST: "result = cast(x / np.float32(me.size))", MEAN: "cast(total)"},
+             "the parts are divided before they are rounded"),
         "a sum": ({MEAN: "cast(total)"}, "the mean is asked for"),
-        "keeps what it did not send": (
-            {KEPT: "result[chunk[me.rank]] = total / np.float32(me.size)"}, "return different numbers",
-        ),
-        "own part not cast": (
-            {"total = result[chunk[me.rank]] + sum(me.receive(rank) for rank in others)":
-              "total = x[chunk[me.rank]] + sum(me.receive(rank) for rank in others)"},
-            "rank 0 returns",
-        ),
+        "keeps what it did not send":
+            ({KEPT: "result[chunk[me.rank]] = total / np.float32(me.size)"}, "return different numbers"),
+        "own part not cast":
+            ({"total = result[chunk[me.rank]] + sum(me.receive(rank) for rank in others)":
+               "total = x[chunk[me.rank]] + sum(me.receive(rank) for rank in others)"},
+             "rank 0 returns"),
         "works in place": ({CAST: "x[:] = cast(x); result = x"}, "in place"),
-        "equal chunks only": (
-            {"collectives.chunks(len(x), me.size)": "np.arange(me.size + 1) * (len(x) // me.size)"},
-            "do all numbers belong to a rank",
-        ),
+        "equal chunks only":
+            ({"collectives.chunks(len(x), me.size)": "np.arange(me.size + 1) * (len(x) // me.size)"},
+             "do all numbers belong to a rank"),
     },
     "choose": {
         "once counts as little": ({NUMBERS: NUMBERS.replace("ranks - 1}", "1}")}, "are allowed"),
@@ -74,9 +64,8 @@ MISTAKES = {
         "always the ring": ({NUMBERS: '{"ring": 2 * (ranks - 1) / ranks}'}, "Another way does better"),
         "always once": ({NUMBERS: '{"once": ranks - 1}'}, "it can spend on bits"),
         "half of the budget": ({"int(budget / sent)": "max(3, int(budget / sent) // 2)"}, "budget is not spent"),
-        "the most exponent bits": (
-            {BEST: "max(affordable, key=lambda one: (one[0] == 'twice', one[1][0]))"}, "split otherwise",
-        ),
+        "the most exponent bits":
+            ({BEST: "max(affordable, key=lambda one: (one[0] == 'twice', one[1][0]))"}, "split otherwise"),
         "the worst": ({BEST: BEST.replace("min", "max")}, "has an error of"),
         "a format alone": ({BEST: f"{BEST}[1][0]"}, "2 values are expected"),
         "no such way": ({BEST: f"('tree', {BEST}[1])"}, "there is no way"),

@@ -41,40 +41,34 @@ MISTAKES = {
     "prefetch": {
         "each by itself": ({FREE: "moment - took"}, "one at a time", 4),
         "the wait forgotten": ({FREE: "max(0.0, min(moment, free) - took)"}, "below 0", 7),
-        "at once": (
-            {"return starts[::-1]": "return [sum(seconds[:place]) - 1 for place in range(len(seconds))]"},
-            "takes up room", 7,
-        ),
+        "at once":
+            ({"return starts[::-1]": "return [sum(seconds[:place]) - 1 for place in range(len(seconds))]"},
+             "takes up room", 7),
         "when it is needed": ({FREE: "moment"}, "arrives at", 1),
         "backwards": ({"return starts[::-1]": "return starts"}, "starts before", 1),
         "the end for the start": ({"starts.append(free)": "starts.append(free + took)"}, "arrives at", 4),
     },
     "Sharded": {
         "the sum": ({AVERAGE: "self.me.reduce_scatter(gradient)"}, "average", 5),
-        "state for all": (
-            {"make(lengths[me.rank])": "make(len(weights))",
-             GATHERED: "return self.optimizer.update(weights, self.me.all_gather(average))"},
-            "not of its share", 7,
-        ),
-        "equal parts": (
-            {"slice(begin, begin + lengths[me.rank])":
-              "slice(me.rank * lengths[me.rank], (me.rank + 1) * lengths[me.rank])"},
-            "belong to the same numbers", 8,
-        ),
-        "the first rank's part": (
-            {"slice(begin, begin + lengths[me.rank])": "slice(0, lengths[me.rank])"}, "the same numbers", 5,
-        ),
+        "state for all":
+            ({"make(lengths[me.rank])": "make(len(weights))",
+              GATHERED: "return self.optimizer.update(weights, self.me.all_gather(average))"},
+             "not of its share", 7),
+        "equal parts":
+            ({"slice(begin, begin + lengths[me.rank])":
+               "slice(me.rank * lengths[me.rank], (me.rank + 1) * lengths[me.rank])"},
+             "belong to the same numbers", 8),
+        "the first rank's part":
+            ({"slice(begin, begin + lengths[me.rank])": "slice(0, lengths[me.rank])"}, "the same numbers", 5),
         "own gradient": ({AVERAGE: "gradient[self.mine]"}, "serial run", 3),
         "an all-reduce": ({AVERAGE: "(self.me.all_reduce(gradient) / self.me.size)[self.mine]"}, "travels", 8),
         "only its part": ({GATHERED: f"return {UPDATED}"}, "returns shape", 0),
-        "the others' parts stay": (
-            {GATHERED: f"following = weights.copy()\nfollowing[self.mine] = {UPDATED}\nreturn following"},
-            "the same weights", 3,
-        ),
-        "in place": (
-            {GATHERED: f"weights[self.mine] = {UPDATED}\nreturn self.me.all_gather(weights[self.mine])"},
-            "return new ones", 7,
-        ),
+        "the others' parts stay":
+            ({GATHERED: f"following = weights.copy()\nfollowing[self.mine] = {UPDATED}\nreturn following"},
+             "the same weights", 3),
+        "in place":
+            ({GATHERED: f"weights[self.mine] = {UPDATED}\nreturn self.me.all_gather(weights[self.mine])"},
+             "return new ones", 7),
         "no optimizer": ({"make(lengths[me.rank])": "None"}, "AttributeError", 0),
     },
     "layer_norms": {
@@ -83,13 +77,11 @@ MISTAKES = {
         "norms averaged": ({NORMS: "me.all_reduce(np.sqrt(squares)) / me.size"}, "averaged", 2),
         "no root": ({NORMS: "me.all_reduce(squares)"}, "root is missing", 0),
         "squares averaged": ({NORMS: "np.sqrt(me.all_reduce(squares) / me.size)"}, "squares are", 2),
-        "absolute values": (
-            {"np.sum(piece**2)": "np.sum(np.abs(piece))", NORMS: "me.all_reduce(squares)"}, "absolute", 0,
-        ),
-        "all gathered": (
-            {NORMS: "np.array([np.linalg.norm(me.all_gather(part)[a:b]) for a, b in zip(bounds, bounds[1:])])"},
-            "one number for each layer", 7,
-        ),
+        "absolute values":
+            ({"np.sum(piece**2)": "np.sum(np.abs(piece))", NORMS: "me.all_reduce(squares)"}, "absolute", 0),
+        "all gathered":
+            ({NORMS: "np.array([np.linalg.norm(me.all_gather(part)[a:b]) for a, b in zip(bounds, bounds[1:])])"},
+             "one number for each layer", 7),
         "negative ends": ({PIECE: "part[max(0, start - first):end - first]"}, "counts from the back", 2),
         "negative beginnings": ({PIECE: "part[start - first:end - first]"}, "negative beginning", 2),
     },

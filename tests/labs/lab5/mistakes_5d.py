@@ -18,10 +18,9 @@ MISTAKES = {
         "the share that goes": ({KEEP: "max(1, round((1 - density) * strength.size))"}, "not the share that goes"),
         "rows along the height": ({AXES: AXES.replace("(1,)", "(0,)")}, "along the width, axis 1"),
         "always single weights": ({AXES: '{"weights": (), "rows": (), "filters": ()}'}, "as a whole"),
-        "a threshold": (
-            {MASK: "np.broadcast_to(strength >= np.quantile(strength, 1 - density), kernel.shape)"},
-            "can't tell equals apart",
-        ),
+        "a threshold":
+            ({MASK: "np.broadcast_to(strength >= np.quantile(strength, 1 - density), kernel.shape)"},
+             "can't tell equals apart"),
         "the kernel itself": ({MASK: f"kernel * {MASK}"}, "not what they are"),
         "groups, not weights": ({MASK: "mask.reshape(strength.shape)"}, "it returns shape"),
     },
@@ -41,28 +40,24 @@ MISTAKES = {
         "rounded down": ({BITMAP: "nonzeros * value + rows * columns // 8"}, "round up"),
         "no values": ({BITMAP: "-(-rows * columns // 8)"}, "values themselves are missing"),
         "no last end": ({COMPRESSED: "nonzeros * (value + column) + rows * beginning"}, "rows + 1 numbers"),
-        "beginnings as columns": (
-            {COMPRESSED: "nonzeros * (value + column) + (rows + 1) * column"}, "as large as their number",
-        ),
+        "beginnings as columns":
+            ({COMPRESSED: "nonzeros * (value + column) + (rows + 1) * column"}, "as large as their number"),
         "no beginnings": ({COMPRESSED: "nonzeros * (value + column)"}, "where a row begins"),
         "columns from 1": ({"index(columns - 1)": "index(columns)"}, "counted from 0"),
-        "rows and columns from 1": (
-            {"index(columns - 1)": "index(columns)", "index(rows - 1)": "index(rows)"}, "counted from 0",
-        ),
+        "rows and columns from 1":
+            ({"index(columns - 1)": "index(columns)", "index(rows - 1)": "index(rows)"}, "counted from 0"),
         "the last end forgotten": ({"index(nonzeros)": "index(nonzeros - 1)"}, "non-zeros itself"),
         "one coordinate": ({COORDINATES: "nonzeros * (value + column)"}, "two coordinates"),
         "always 4 bytes": ({"1 if largest < 256 else 2 if largest < 65_536 else 4": "4"}, "only where 1 or 2"),
     },
     "break_even": {
-        "shares of zeros": (
-            {EVEN: "1 / (8 * value), 1 - value / (value + index), 1 - value / (value + 2 * index)"},
-            "the share of zeros",
-        ),
+        "shares of zeros":
+            ({EVEN: "1 / (8 * value), 1 - value / (value + index), 1 - value / (value + 2 * index)"},
+             "the share of zeros"),
         "a bit for each value": ({"1 - 1 / (8 * value)": "value / (value + 1 / 8)"}, "paid for the zeros"),
         "a byte for each place": ({"1 - 1 / (8 * value)": "1 - 1 / value"}, "not a byte"),
-        "rows with two indices": (
-            {EVEN: EVEN.replace("(value + index)", "(value + 2 * index)")}, "one index in compressed rows",
-        ),
+        "rows with two indices":
+            ({EVEN: EVEN.replace("(value + index)", "(value + 2 * index)")}, "one index in compressed rows"),
         "coordinates with one": ({EVEN: EVEN.replace("(value + 2 * index)", "(value + index)")}, "two in coordinates"),
         "index against value": ({EVEN: EVEN.replace("value / (value + index)", "value / index")}, "must not exceed"),
     },

@@ -15,22 +15,20 @@ MISTAKES = {
         "one too many": ({ENOUGH: "len(server.waiting) <= server.quorum"}, "stay as they are"),
         "a sum": ({MEAN: "np.sum(list(server.waiting.values()), axis=0)"}, "take their mean"),
         "the last gradient": ({MEAN: "gradient"}, "only the last gradient"),
-        "a sum, of two": (
-            {MEAN: "np.sum(list(server.waiting.values()), axis=0)"},
-            "quorum 2, gradient 2, of worker 2: the gradients are added up",
-        ),
+        "a sum, of two":
+            ({MEAN: "np.sum(list(server.waiting.values()), axis=0)"},
+             "quorum 2, gradient 2, of worker 2: the gradients are added up"),
         "nothing instead of an empty dict": ({"return {}": "return None"}, "nobody is answered. Return {}"),
         "uphill": ({UPDATE: "server.weights + server.rate * mean"}, "up the slope"),
         "no rate": ({UPDATE: "server.weights - mean"}, "η is not applied"),
         "only the last one is answered": ({ANSWERS: "{worker: server.weights}"}, "would wait for ever"),
         "all are answered": ({ANSWERS: "dict.fromkeys(range(3), server.weights)"}, "which is still calculating"),
-        "old weights": (
-            {UPDATE: "server.weights",
-             "server.waiting = {}":
-              "server.waiting = {}; server.weights = server.weights "
-              "- server.rate * mean"},
-            "from before the update",
-        ),
+        "old weights":
+            ({UPDATE: "server.weights",
+              "server.waiting = {}":
+               "server.waiting = {}; server.weights = server.weights "
+               "- server.rate * mean"},
+             "from before the update"),
         "kept gradients": ({"server.waiting = {}": "pass"}, "take them again"),
         "not counted": ({"server.updates += 1": "pass"}, "it counts the updates"),
         "nothing returned": ({"return answers": "pass"}, "returns nothing"),

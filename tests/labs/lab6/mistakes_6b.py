@@ -14,9 +14,8 @@ MISTAKES = {
         "half a ring": (
             {"allreduce.ring(ranks, 4 * numbers, link)": "allreduce.ring(ranks, 4 * numbers, link) / 2"}, "two halves",
         ),
-        "the other share": (
-            {H: "return max(1, math.ceil(meeting * share / ((1 - share) * computing)))"}, "not the computing",
-        ),
+        "the other share":
+            ({H: "return max(1, math.ceil(meeting * share / ((1 - share) * computing)))"}, "not the computing"),
         "rounded down": ({"math.ceil": "math.floor"}, "Round up"),
         "no whole number": ({H: "return max(1, meeting * (1 - share) / (share * computing))"}, "whole number"),
         "never at once": ({H: "return math.floor(meeting * (1 - share) / (share * computing))"}, "can't meet"),
@@ -30,21 +29,18 @@ MISTAKES = {
         "the mean": ({CENTRE: "centre + pulled.mean(axis=0)"}, "mean of the springs"),
         "centre pushed": ({CENTRE: "centre - pulled.sum(axis=0)"}, "push the centre"),
         "local SGD": ({CENTRE: "weights.mean(axis=0)"}, "local SGD"),
-        "one after the other": (
-            {CENTRE: "centre + rate * spring * (weights - rate * gradients - pulled - centre).sum(axis=0)"},
-            "old place",
-        ),
-        "gradients at the centre": (
-            {CENTRE: "centre + (pulled - rate * gradients).sum(axis=0)"}, "takes the gradients",
-        ),
+        "one after the other":
+            ({CENTRE: "centre + rate * spring * (weights - rate * gradients - pulled - centre).sum(axis=0)"},
+             "old place"),
+        "gradients at the centre":
+            ({CENTRE: "centre + (pulled - rate * gradients).sum(axis=0)"}, "takes the gradients"),
         "twice, the centre": ({CENTRE: "centre + 2 * pulled.sum(axis=0)"}, "the penalty's slope is twice"),
     },
     "mixing": {
         "the largest": ({FOUND: "np.linalg.eigvalsh(matrix)[-1]"}, "largest eigenvalue"),
         "with signs": ({FOUND: "np.linalg.eigvalsh(matrix)[-2]"}, "negative eigenvalues"),
-        "the gap, all together": (
-            {FOUND: "1 - np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]"}, "After one round all ranks are",
-        ),
+        "the gap, all together":
+            ({FOUND: "1 - np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]"}, "After one round all ranks are"),
         "the gap": ({FOUND: "1 - np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]"}, "gap to 1"),
         "squared": ({FOUND: "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2] ** 2"}, "squared"),
         "the smallest": ({FOUND: "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[0]"}, "smallest eigenvalue"),

@@ -17,9 +17,8 @@ MISTAKES = {
         "nothing kept": ({REST: "rest[:] = 0"}, "nothing is kept"),
         "the gradient's numbers": ({RETURNED: "return positions, gradient[positions], rest"}, "waits for ever"),
         "sizes": ({RETURNED: "return positions, np.abs(waiting)[positions], rest"}, "signs are lost"),
-        "only the last gradient": (
-            {RETURNED: "return positions, waiting[positions], np.where(rest == 0, 0, gradient)"}, "nothing is left",
-        ),
+        "only the last gradient":
+            ({RETURNED: "return positions, waiting[positions], np.where(rest == 0, 0, gradient)"}, "nothing is left"),
         "all of it": ({RETURNED: "return positions, waiting, rest"}, "it should be (4,)"),
         "in place": ({"kept + gradient": "np.add(kept, gradient, out=kept)"}, "changed in place"),
         "a mask": ({RETURNED: "return np.abs(waiting) > 1, waiting[positions], rest"}, "as positions"),
@@ -33,45 +32,38 @@ MISTAKES = {
         "steps are not kept": ({TOTAL: "kept * 0 + speed"}, "each of its steps"),
         "gradients are kept": ({"left = total.copy()": "left = kept + gradient"}, "each of its steps"),
         "chosen by velocity": ({CHOSEN: "np.argsort(np.abs(speed))[-k:]"}, "by velocity alone"),
-        "velocity and memory exchanged": (
-            {"return (chosen, total[chosen], speed, left)": "return chosen, total[chosen], left, speed"},
-            "what is kept exchanged",
-        ),
+        "velocity and memory exchanged":
+            ({"return (chosen, total[chosen], speed, left)": "return chosen, total[chosen], left, speed"},
+             "what is kept exchanged"),
     },
     "low_rank_mean": {
         "no orthonormal columns": ({LEFT: "me.all_reduce(matrix @ right) / me.size"}, "as they are"),
         "each its own columns": ({LEFT: "np.linalg.qr(matrix @ right)[0]"}, "different approx"),
         "the sum": ({STEP: "me.all_reduce(matrix.T @ left)"}, "the sum of the ranks"),
-        "its own right": (
-            {"return (left @ following.T, following)": "return left @ following.T, matrix.T @ left"},
-            "different right matrices",
-        ),
+        "its own right":
+            ({"return (left @ following.T, following)": "return left @ following.T, matrix.T @ left"},
+             "different right matrices"),
         "own factors": ({STEP: "matrix.T @ left"}, "different"),
-        "no warm start": (
-            {"return (left @ following.T, following)": "return left @ following.T, right"}, "does not improve",
-        ),
+        "no warm start":
+            ({"return (left @ following.T, following)": "return left @ following.T, right"}, "does not improve"),
         "everything": ({"matrix @ right": "me.all_reduce(matrix) @ right / me.size"}, "all-reduced"),
-        "nothing travels": (
-            {LEFT: "np.linalg.qr(matrix @ right)[0]", STEP: "matrix.T @ left"}, "nothing is all-reduced",
-        ),
+        "nothing travels":
+            ({LEFT: "np.linalg.qr(matrix @ right)[0]", STEP: "matrix.T @ left"}, "nothing is all-reduced"),
     },
     "dense_from": {
         "no positions": ({SPARE: "4 * sent * link.beta - link.alpha"}, "positions are sent"),
-        "one half of the ring": (
-            {SPARE: "8 * sent * link.beta", CROSSING: "max(2, math.floor(4 * numbers * link.beta / spare) + 1)"},
-            "two halves",
-        ),
+        "one half of the ring":
+            ({SPARE: "8 * sent * link.beta", CROSSING: "max(2, math.floor(4 * numbers * link.beta / spare) + 1)"},
+             "two halves"),
         "without latency": ({CROSSING: "math.floor(numbers / sent) + 1"}, "without latency"),
         "no whole number": ({CROSSING: "8 * numbers * link.beta / spare if spare > 0 else math.inf"}, "whole numbers"),
-        "one too few": (
-            {CROSSING:
-              "max(2, math.floor(8 * numbers * link.beta / spare))"
-              " if spare > 0 else math.inf"},
-            "the next number",
-        ),
+        "one too few":
+            ({CROSSING:
+               "max(2, math.floor(8 * numbers * link.beta / spare))"
+               " if spare > 0 else math.inf"},
+             "the next number"),
         "never": ({CROSSING: "math.inf"}, "says never"),
-        "always some number": (
-            {CROSSING: "max(2, math.floor(8 * numbers * link.beta / abs(spare)) + 1)"}, "never quicker",
-        ),
+        "always some number":
+            ({CROSSING: "max(2, math.floor(8 * numbers * link.beta / abs(spare)) + 1)"}, "never quicker"),
     },
 }  # fmt: skip

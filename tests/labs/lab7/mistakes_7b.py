@@ -20,10 +20,9 @@ MISTAKES = {
         "all count the same": ({SCALED: "slope / len(labels)"}, "with more images has to count for more"),
         "sums": ({SCALED: "slope * len(labels[i])"}, "asked for is the mean"),
         "divided by all images": ({SCALED: "slope / images"}, "multiply by those of the micro-batch"),
-        "weighted on every stage": (
-            {SCALED: "slope", "stage.backward(i, slope)": "stage.backward(i, slope * len(labels[i]) / images)"},
-            "has that factor already",
-        ),
+        "weighted on every stage":
+            ({SCALED: "slope", "stage.backward(i, slope)": "stage.backward(i, slope * len(labels[i]) / images)"},
+             "has that factor already"),
         "the last slope": ({f"slopes[i] {OTHERWISE}": f"slope {OTHERWISE}"}, "is it that of another micro-batch"),
         "nothing sent back": ({SEND_BACK: "pass"}, "stage 0 waits for the gradient B0 from stage 1"),
         "nothing sent on": ({SEND_ON: "None"}, "stage 1 waits for the activations F0 from stage 0"),
@@ -40,16 +39,14 @@ MISTAKES = {
     },
     "step_seconds": {
         "one after the other": ({STEP: "micro * (sum(forward) + sum(backward))"}, "at the pace of the slowest"),
-        "all as slow as the slowest": (
-            {STEP: "(micro + len(forward) - 1) * (max(forward) + max(backward))"}, "passes the fast stages fast",
-        ),
+        "all as slow as the slowest":
+            ({STEP: "(micro + len(forward) - 1) * (max(forward) + max(backward))"}, "passes the fast stages fast"),
         "the mean stage": (
             {STEP: "(micro + len(forward) - 1) * (np.mean(forward) + np.mean(backward))"}, "the slowest sets the pace",
         ),
-        "both passes together": (
-            {STEP: "sum(forward) + sum(backward) + (micro - 1) * max(f + b for f, b in zip(forward, backward))"},
-            "need not be the one that is slowest backward",
-        ),
+        "both passes together":
+            ({STEP: "sum(forward) + sum(backward) + (micro - 1) * max(f + b for f, b in zip(forward, backward))"},
+             "need not be the one that is slowest backward"),
         "the last stage queues": (
             {STEP: "sum(forward) + sum(backward) + (micro - 1) * (forward[-1] + backward[-1])"}, "need not be the last",
         ),
@@ -70,9 +67,8 @@ MISTAKES = {
         "no numbers": ({"return in_order": 'return ["FB" for _ in range(stages)]'}, "list of tasks"),
     },
     "cuts": {
-        "equally many layers": (
-            {BEST: "[round(layers * s / stages) for s in range(1, stages)]"}, "not equally much time",
-        ),
+        "equally many layers":
+            ({BEST: "[round(layers * s / stages) for s in range(1, stages)]"}, "not equally much time"),
         "only the first": ({BEST: "best[layers][1][:-1]"}, "it returns shape"),
         "with the ends": ({BEST: "[0, *best[layers][1]]"}, "it returns shape"),
         "empty stages": ({BEST: "[layers] * (stages - 1)"}, "so that every stage has a layer"),

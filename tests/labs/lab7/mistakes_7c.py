@@ -28,19 +28,16 @@ MISTAKES = {
     },
     "order": {
         "no blocks": ({BLOCKS: ONES}, "thrown out before it is used again"),
-        "three equal blocks": (
-            {BLOCKS: f"[(loop, max(1, {THIRD})) for loop in sizes] + {ONES}"}, "nearly all of the room to one array",
-        ),
-        "a block of the longest loops": (
-            {BLOCKS:
-              "[(longest, math.isqrt(words) - 2), (middle, math.isqrt(words) - 2), (short, 1), (middle, 1), "
-              "(longest, 1)]"},
-            "the room that the short loop leaves",
-        ),
-        "a block as large as the cache": (
-            {SIDE: "min(sizes[short], math.isqrt(words))", OTHER: "min(sizes[middle], math.isqrt(words))"},
-            "the block nearly fits",
-        ),
+        "three equal blocks":
+            ({BLOCKS: f"[(loop, max(1, {THIRD})) for loop in sizes] + {ONES}"}, "nearly all of the room to one array"),
+        "a block of the longest loops":
+            ({BLOCKS:
+               "[(longest, math.isqrt(words) - 2), (middle, math.isqrt(words) - 2), (short, 1), (middle, 1), "
+               "(longest, 1)]"},
+             "the room that the short loop leaves"),
+        "a block as large as the cache":
+            ({SIDE: "min(sizes[short], math.isqrt(words))", OTHER: "min(sizes[middle], math.isqrt(words))"},
+             "the block nearly fits"),
         "no step of 1": ({BLOCKS: "[(short, 2), (middle, 1), (longest, 1)]"}, "one of 1 for each"),
         "a loop is missing": ({BLOCKS: "[(short, 1), (middle, 1)]"}, "the loops are i, p and j"),
         "loops only": ({BLOCKS: "list(sizes)"}, "pairs of a loop and a step"),
@@ -48,17 +45,14 @@ MISTAKES = {
     "exponents": {
         "the largest as the smallest": ({MINUS: "[1] * len(loops)"}, "looks for the smallest"),
         "loops without ends": ({BOUNDS: "None"}, "what does that say of the exponent"),
-        "lengths as bounds": (
-            {BOUNDS: "[(0, nest.sizes[loop]) for loop in loops]"}, "what does that say of the exponent",
-        ),
+        "lengths as bounds":
+            ({BOUNDS: "[(0, nest.sizes[loop]) for loop in loops]"}, "what does that say of the exponent"),
         "natural logarithms": ({BOUNDS: "[(0, math.log(nest.sizes[loop])) for loop in loops]"}, "to the base M"),
-        "lengths returned": (
-            {RESULT: "{loop: words**power for loop, power in zip(loops, found.x)}"}, "return the exponents",
-        ),
-        "one condition for all": (
-            {"np.array(held, float)": "np.sum(held, axis=0, keepdims=True)", "[1] * len(held)": "[1]"},
-            "one that all arrays share",
-        ),
+        "lengths returned":
+            ({RESULT: "{loop: words**power for loop, power in zip(loops, found.x)}"}, "return the exponents"),
+        "one condition for all":
+            ({"np.array(held, float)": "np.sum(held, axis=0, keepdims=True)", "[1] * len(held)": "[1]"},
+             "one that all arrays share"),
         "halves": ({RESULT: "{loop: min(0.5, end) for loop, (_, end) in zip(loops, longest)}"}, "may differ"),
         "a part of M / 3 words": ({"[1] * len(held)": "[1 - math.log(3, words)] * len(held)"}, "may have M words"),
         "a list": ({RESULT: "list(found.x)"}, "a dict with an exponent"),
@@ -72,13 +66,11 @@ MISTAKES = {
         "one wave for all": ({PLAIN: "tiles * (side + batch) + wave - batch"}, "until the one before it"),
         "one tile": ({PLAIN: "side + wave"}, "there are several"),
         "loaded in no time": ({BUFFERED: "side + tiles * batch + wave - batch"}, "next weights"),
-        "waits after the last": (
-            {BUFFERED: "side + tiles * max(side, batch) + wave - batch"}, "no weights to wait for",
-        ),
+        "waits after the last":
+            ({BUFFERED: "side + tiles * max(side, batch) + wave - batch"}, "no weights to wait for"),
         "as without": ({BUFFERED: PLAIN}, "while the units multiply"),
-        "every wave runs out": (
-            {BUFFERED: "side + (tiles - 1) * max(side, batch) + batch + tiles * (wave - batch)"},
-            "only once is it waited for",
-        ),
+        "every wave runs out":
+            ({BUFFERED: "side + (tiles - 1) * max(side, batch) + batch + tiles * (wave - batch)"},
+             "only once is it waited for"),
     },
 }  # fmt: skip

@@ -13,36 +13,30 @@ BETWEEN = "return float(np.interp(target, grown[i - 1 : i + 1], seconds[i - 1 : 
 
 MISTAKES = {
     "ratio_interval": {
-        "a difference of seconds": (
-            {LOGARITHMS: "statistics.unpaired(ours, theirs)",
-             BACK: "return difference, difference - half, difference + half"},
-            "a ratio has no unit",
-        ),
+        "a difference of seconds":
+            ({LOGARITHMS: "statistics.unpaired(ours, theirs)",
+              BACK: "return difference, difference - half, difference + half"},
+             "a ratio has no unit"),
         "theirs over ours": ({LOGARITHMS: "statistics.unpaired(np.log(theirs), np.log(ours))"}, "above 1"),
-        "logarithms never brought back": (
-            {BACK: "return difference, difference - half, difference + half"}, "bring it back",
-        ),
+        "logarithms never brought back":
+            ({BACK: "return difference, difference - half, difference + half"}, "bring it back"),
         "only the ratio": ({BACK: "return np.exp(difference)"}, "3 values are expected"),
-        "difference over their mean": (
-            {LOGARITHMS: "statistics.unpaired(ours, theirs)",
-             BACK: "b = theirs.mean(); return 1 + difference / b, *(1 + (difference + h) / b for h in (-half, half))"},
-            "who stands above the line must not matter",
-        ),
+        "difference over their mean":
+            ({LOGARITHMS: "statistics.unpaired(ours, theirs)",
+              BACK: "b = theirs.mean(); return 1 + difference / b, *(1 + (difference + h) / b for h in (-half, half))"},
+             "who stands above the line must not matter"),
         "ends of both intervals": ({BACK: MEANS}, "as wide as it needs to be"),
         "a normal quantile": ({BACK: f"half = {NORMAL}\n{BACK}"}, "the spread is uncertain too"),
-        "standard deviation, not error": (
-            {BACK: f"half = half * len(ours) ** 0.5\n{BACK}"}, "as wide as it needs to be",
-        ),
-        "the shortest times": (
-            {BACK: "return ours.min() / theirs.min(), ours.min() / theirs.max(), ours.max() / theirs.min()"},
-            "of 400 experiments",
-        ),
+        "standard deviation, not error":
+            ({BACK: f"half = half * len(ours) ** 0.5\n{BACK}"}, "as wide as it needs to be"),
+        "the shortest times":
+            ({BACK: "return ours.min() / theirs.min(), ours.min() / theirs.max(), ours.max() / theirs.min()"},
+             "of 400 experiments"),
         "sorts in place": ({BACK: f"ours.sort()\n{BACK}"}, "changed in place"),
     },
     "runs_needed": {
-        "as wide as the difference": (
-            {INSIDE: "1.96 * spread * np.sqrt(2 / enough) > difference"}, "only one of the two sides",
-        ),
+        "as wide as the difference":
+            ({INSIDE: "1.96 * spread * np.sqrt(2 / enough) > difference"}, "only one of the two sides"),
         "one side scatters": ({"np.sqrt(2 / enough)": "np.sqrt(1 / enough)"}, "only one of the two sides"),
         "of both sides together": ({"return enough": "return 2 * enough"}, "are enough for 80 %"),
         "spread of a run": ({"np.sqrt(2 / enough)": "1 / enough"}, "both sides scatter"),
@@ -53,9 +47,8 @@ MISTAKES = {
         "the first look": ({GROWN: "accuracies"}, "One lucky look"),
         "the best so far": ({GROWN: "np.maximum.accumulate(accuracies)"}, "One lucky look"),
         "the look after the target": ({BETWEEN: "return float(seconds[i])"}, "who looks often, wins"),
-        "a mean of five looks": (
-            {GROWN: "np.convolve(accuracies, np.ones(5) / 5, 'full')[: len(accuracies)]"}, "who looks often, wins",
-        ),
+        "a mean of five looks":
+            ({GROWN: "np.convolve(accuracies, np.ones(5) / 5, 'full')[: len(accuracies)]"}, "who looks often, wins"),
         "number of the look": ({BETWEEN: "return i"}, "the number of the look"),
         "the end where it never is": ({"math.inf": "seconds[-1]"}, "math.inf"),
         "nothing": ({BETWEEN: "pass"}, "returns nothing"),
