@@ -43,10 +43,10 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
         put = _put(manifest)
         for name, content in course_files(root).items():
             path, new = directory / name, _digest(content)
-            found = _digest_of(path)
-            if found is None or (found != new and found == put.get(name)):
+            current = _digest_of(path)
+            if current is None or (current != new and current == put.get(name)):
                 write(path, content)
-            elif found != new and put.get(name) != new:
+            elif current != new and put.get(name) != new:
                 beside = _beside(path, put, directory)
                 write(beside, content)
                 put[str(beside.relative_to(directory))] = new

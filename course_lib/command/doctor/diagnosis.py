@@ -145,15 +145,14 @@ def show(report: Mapping) -> None:
     from rich.table import Table
 
     missing = "[red]missing[/]"
-    table = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
-    table.add_column(style="bold")
-    for title in ("Python", "TensorFlow", "Keras", "Horovod"):
-        table.add_row(title, report[title.lower()] or missing)
-    table.add_row("Controllers", ", ".join(CONTROLLERS[name] for name in report["controllers"]) or missing)
-    table.add_row("GPUs", ", ".join(report["gpus"]) or "none: everything runs on the CPU")
-    for name, source in report["data"].items():
-        table.add_row(name, _SOURCE_NAMES[source])
-    table.add_row("Ranks agree", "yes, bit by bit" if report["ranks_agree"] else "[red]no[/]")
+    rows = {title: report[title.lower()] or missing for title in ("Python", "TensorFlow", "Keras", "Horovod")}
+    rows["Controllers"] = ", ".join(CONTROLLERS[name] for name in report["controllers"]) or missing
+    rows["GPUs"] = ", ".join(report["gpus"]) or "none: everything runs on the CPU"
+    rows |= {name: _SOURCE_NAMES[source] for name, source in report["data"].items()}
+    rows["Ranks agree"] = "yes, bit by bit" if report["ranks_agree"] else "[red]no[/]"
+    table = Table("title", "value", show_header=False, box=None, padding=(0, 2, 0, 0))
+    for title, value in rows.items():
+        table.add_row(f"[bold]{title}[/]", value)
     console = Console()
     console.print(table)
     for problem in report["problems"]:
@@ -186,13 +185,9 @@ def ask_stack() -> dict:
     return {**NOTHING, "faults": {"TensorFlow": fault}}
 
 
-def _given() -> bool:
-    return bool(os.environ.get("COURSE_TENSORFLOW"))
-
-
 def _advice(own: str, given: str = "use another image (this one's TensorFlow and Horovod are used as they are)") -> str:
     """What to do: `own`, unless TensorFlow and Horovod are those of an image."""
-    return given if _given() else own
+    return given if os.environ.get("COURSE_TENSORFLOW") else own
 
 
 def _number(ranks: int) -> str:

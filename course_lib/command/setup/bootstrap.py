@@ -78,7 +78,7 @@ def _check_given_python() -> None:
 
 
 def _start() -> int:
-    """`./course`: problems that the user can mend are one sentence, never a traceback."""
+    """`./course`: problems that the user can correct are one sentence, never a traceback."""
     interrupt.raise_on_signals()
     try:
         return main(sys.argv[1:] or ["--help"])

@@ -172,7 +172,7 @@ def describe_horovod(machine: Machine) -> str:
 
 
 def about_gpus(machine: Machine) -> str:
-    """What the set-up makes of the NVIDIA GPUs that it found."""
+    """What the set-up makes of the NVIDIA GPUs of this machine."""
     if machine.nvcc:
         return "NVIDIA GPUs: TensorFlow with CUDA, Horovod with NCCL (untested on hardware)."
     return (

@@ -374,7 +374,7 @@ def test_the_calibration(monkeypatch, tmp_path, error, state, words):
         return 40_000.0
 
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(grading.gpu_slots, "count", lambda: 4)
+    monkeypatch.setattr(grading.slots, "count", lambda: 4)
     monkeypatch.setattr(grading.calibration, "measure", measure)
     if state == FAILED:  # the runner makes a line of it
         with pytest.raises(CourseError, match=words):
@@ -431,15 +431,3 @@ def test_without_cuda_in_the_sandbox_nothing_is_graded(grader, monkeypatch):
         ("Sandbox", FAILED, "CUDA does not start in the sandbox (error 304).")
     ]
     assert asked == []
-
-
-def test_a_second_assessment_waits_for_the_gpus_of_the_first(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(grading.gpu_slots, "count", lambda: 4)
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    [line] = grading.slots(FOUR)
-    assert line.state == PASSED and "waits until the first has ended" in line.text
-    with grading.gpu_slots.take(4, gpus=4):
-        monkeypatch.setattr(grading, "SLOT_S", 0.5)
-        [line] = grading.slots(FOUR)
-    assert line.state == UNTESTED and "Another assessment holds" in line.text

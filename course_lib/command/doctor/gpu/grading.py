@@ -1,4 +1,4 @@
-"""The assessment on this host: slots for two at a time, calibration, the reference and the serial starter.
+"""The assessment on this host: calibration, the reference and the serial starter.
 
 Each step is a function of the host that yields lines; `runner.STEPS` lists them.
 """
@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import re
 import tempfile
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from course_grader.sandbox import bubblewrap
-from course_grader.script import calibration, contract, grader
-from course_grader.script import slots as gpu_slots
+from course_grader.script import calibration, contract, grader, slots
 from course_lib import data
-from course_lib.command.doctor.gpu.devices import Host, missing
+from course_lib.command.doctor.gpu.devices import Host
 from course_lib.command.doctor.gpu.report import Line, failed, passed, tested, untested
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
@@ -24,55 +21,16 @@ from course_lib.system.paths import ROOT
 REFERENCE, STARTER = (ROOT / "assessment" / name for name in ("reference/assessment.py", "assessment.py"))
 PROFILES = {True: "gpu", False: "short"}  # with GPUs, without
 EPOCHS_OF_GPU = 24  # for which the targets of the profile `gpu` are meant; see docs/hardware
-SLOT_S = 10.0
 NO_VERDICT = 2  # code of an error that lies in what else the host does
 
 
-def slots(host: Host) -> Iterator[Line]:
-    """Two assessments at a time get GPUs (or cores) of their own, or the second waits for the first."""
-    gpus = gpu_slots.count() if host.visible else 0
-    ranks, kind = (gpus, "GPU") if gpus else (1, "core")
-    waiting, over = threading.Event(), threading.Event()
-    timer = threading.Timer(SLOT_S, over.set)
-    timer.start()
-
-    def second_assessment() -> list[int]:
-        with gpu_slots.take(ranks, gpus=gpus, on_wait=lambda sentence: waiting.set(), stopping=over) as slots:
-            return slots
-
-    try:
-        with ThreadPoolExecutor(1) as pool:
-            with gpu_slots.take(ranks, gpus=gpus, stopping=over):
-                second = pool.submit(second_assessment)
-                good = not gpus or waiting.wait(SLOT_S)
-            second.result()
-    except CourseError:
-        if not over.is_set():
-            raise
-        yield untested("Slots", f"Another assessment holds this host's {kind}s: try again when it has ended.")
-        return
-    finally:
-        timer.cancel()
-    yield tested(
-        "Slots",
-        good,
-        f"A second assessment of {ranks} GPU{'s' * (ranks > 1)} waits until the first has ended."
-        if gpus
-        else "Two assessments at a time have had cores.",
-        "Two assessments hold the same GPUs at a time: please report it.",
-        ranks=ranks,
-    )
-    if not host.visible:
-        yield untested("Slots of GPUs", missing(host))
-
-
 def calibrate(host: Host) -> Iterator[Line]:
-    """See `calibration`."""
+    """The factor of the time limits, with as many GPUs (or cores) held as an assessment holds."""
     ranks = host.visible or 2
-    gpus = gpu_slots.count()
+    gpus = slots.count()
     try:
-        with gpu_slots.take(ranks, gpus=gpus) as taken, gpu_slots.on_cores(taken, gpus):
-            speed = calibration.measure(ranks, gpu_slots.environment(taken, gpus))
+        with slots.take(ranks, gpus=gpus) as taken, slots.on_cores(taken, gpus):
+            speed = calibration.measure(ranks, slots.environment(taken, gpus))
     except CourseError as error:
         if error.code != NO_VERDICT:
             raise

@@ -83,7 +83,6 @@ STEPS = (
     Step("timeline", _ALL, "Horovod's timeline", 90, after=_RANKS),
     Step("scaling", _ALL, "Scaling, and equal weights after training", 240, after=_RANKS),
     Step("elastic", _ALL, "Losing a rank", 120, after=_RANKS),
-    Step("slots", _GRADING, "GPUs for two assessments at a time", 30),
     Step("calibrate", _GRADING, "The assessment's calibration", 150, after=_RANKS),
     Step("reference", _GRADING, "The assessment of the reference", 420, after=_RANKS),
     Step("starter", _GRADING, "The assessment of the serial starter", 420, after=_RANKS),
