@@ -237,14 +237,10 @@ def roofline(
         )  # fmt: skip
         axis.set_xlabel("FLOP for each byte that a GPU sends (log axis)")
         axis.set_ylabel("TFLOP/s of a GPU (log axis)")
-        filled, hollow = roofs
-        handles, labels = [], []
-        for label, face in ((filled, FAINT), (hollow, PAPER)):
-            handles.append(
-                Line2D([], [], marker="o", linestyle="none", color=FAINT, markerfacecolor=face, markersize=8)
-            )
-            labels.append(label)
-        figure.legend(handles, labels, loc="upper left", ncols=4)
+        mark = {"marker": "o", "linestyle": "none", "color": FAINT, "markersize": 8}
+        faces = zip(roofs, (FAINT, PAPER))
+        handles = [Line2D([], [], markerfacecolor=face, label=name, **mark) for name, face in faces]
+        figure.legend(handles=handles, loc="upper left", ncols=4)
     return figure
 
 
