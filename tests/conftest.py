@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 import signal
 from collections import Counter
 from pathlib import Path
@@ -15,6 +16,7 @@ from course_lib.system.paths import ROOT
 
 DURATIONS = ROOT / "docs" / "ci.csv"
 ONE_AT_A_TIME = ("tests/browser/", "tests/containers/", "tests/slurm/")
+BY_NOTEBOOK = ("tests/notebooks/test_pipeline.py", "tests/labs/test_mistakes.py", "tests/labs/test_odd_answers.py")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -55,8 +57,8 @@ def _group(nodeid: str) -> str:
     file, _, test = nodeid.partition("::")
     if file.startswith(ONE_AT_A_TIME):
         return file.rpartition("/")[0]
-    notebook = test.rpartition("[")[2].rstrip("]") if file == "tests/notebooks/test_pipeline.py" else ""
-    return f"{file}[{notebook}]" if notebook else file
+    notebook = re.search(r"\[\w+", test) if file in BY_NOTEBOOK else None
+    return f"{file}{notebook[0]}]" if notebook else file
 
 
 def _recorded(path: Path) -> dict[str, float]:
