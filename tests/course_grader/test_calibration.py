@@ -36,7 +36,7 @@ def test_a_speed_that_was_measured_on_free_cores_is_kept(measured):
 
 
 def test_a_speed_that_was_measured_on_busy_cores_is_not(measured):
-    with pytest.raises(CourseError, match=r"other programs had 50% of the time .* then assess again") as caught:
+    with pytest.raises(CourseError, match=r"Other programs used 50% of its cores' time: .* assess again") as caught:
         measured([(1_192.0, 5.0, 2.5, 10.0), (1_192.0, 5.0, 2.5, 10.0)])
     assert caught.value.code == 2
     assert calibration.known(2) is None

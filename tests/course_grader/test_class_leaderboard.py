@@ -66,12 +66,12 @@ def runs(monkeypatch, entered):
 
 @pytest.fixture
 def graded(tmp_path, runs):
-    def graded(scripts, **options):
+    def graded(scripts, accept=(), **options):
         for learner, script in scripts.items():
             path = tmp_path / "class" / learner / "assessment.py"
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(script)
-        grading.grade(tmp_path / "class", **options)
+        grading.grade(tmp_path / "class", accept=accept, ranking=class_leaderboard.Options(**options))
         with (tmp_path / "class-graded" / "leaderboard.csv").open() as table:
             return [(row["place"], row["learner"], row["seconds"], row["attempts"]) for row in csv.DictReader(table)]
 
@@ -169,10 +169,15 @@ def test_a_comma_in_a_name_and_a_blank_line_in_the_table(tmp_path):
     [
         ({"rerun_top": -1}, "0 or more"),
         ({"rerun_top": 1, "runs": 5}, "--runs must be 6 or more"),
-        ({"rerun_top": 1, "slurm": True}, "without --slurm"),
     ],
 )
-def test_options_that_make_no_sense(tmp_path, options, words):
+def test_options_that_make_no_sense(options, words):
     with pytest.raises(CourseError, match=words) as raised:
-        grading.grade(tmp_path, **options)
+        class_leaderboard.Options(**options)
+    assert raised.value.code == 2
+
+
+def test_runs_that_are_compared_are_made_on_one_host(tmp_path):
+    with pytest.raises(CourseError, match="without --slurm") as raised:
+        grading.grade(tmp_path, slurm=True, ranking=class_leaderboard.Options(rerun_top=1))
     assert raised.value.code == 2

@@ -169,7 +169,7 @@ def graded(script, monkeypatch, tmp_path):
             def __exit__(self, *_):
                 pass
 
-            def start(self, ranks, stall_timeout, fake_gpus):
+            def start(self, ranks, hosts, stall_timeout, fake_gpus):
                 said = launch.Event("output", 0, 1.0, {"text": "val_accuracy: 0.99", "stream": "stdout"})
                 return Run(result if ranks > 1 else Result(0, 9.0), [said])
 

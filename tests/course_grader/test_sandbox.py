@@ -473,18 +473,18 @@ class TestGpuDevices:
 
     def test_a_rank_names_its_threads_and_changes_nothing_of_the_kernel(self, monkeypatch):
         monkeypatch.setattr(bubblewrap, "gpu_devices", lambda: ["/dev/null"])
-        done = bubblewrap._tried(NAMES_A_THREAD)
+        done = bubblewrap._try_out(NAMES_A_THREAD)
         assert (done.stdout, done.stderr) == ("0\nTrue []\n", "")
 
     def test_without_gpus_all_of_proc_is_for_reading(self, monkeypatch):
         monkeypatch.setattr(bubblewrap, "gpu_devices", list)
-        assert bubblewrap._tried(NAMES_A_THREAD).stdout == f"{errno.EROFS}\nTrue []\n"
+        assert bubblewrap._try_out(NAMES_A_THREAD).stdout == f"{errno.EROFS}\nTrue []\n"
 
     @pytest.mark.parametrize(
         ("python", "said"),
         [
             ("", ""),
-            ("import sys; sys.exit('error 304')", "CUDA does not start in the sandbox (error 304), so that the ranks"),
+            ("import sys; sys.exit('error 304')", "CUDA does not start in the sandbox (error 304), so the ranks"),
             ("import time; time.sleep(60)", "CUDA does not start in the sandbox (no answer within 1 s)"),
         ],
     )

@@ -1,4 +1,4 @@
-"""What the leaderboard of a class stands on: the outcomes that grading kept, and further runs of the best."""
+"""The leaderboard of a class: from the stored outcomes of grading, and from further runs of the best scripts."""
 
 from __future__ import annotations
 
@@ -21,87 +21,113 @@ from course_lib.ranks.launch import Event
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 
-RUNS = 6  # of each of the best: fewer have no interval of 95 %
+RUNS = 6  # of each of the best: a median of fewer runs has no 95 % interval
 PSEUDONYMS = "pseudonyms.csv"
 _QUALITIES = ("Amber", "Bold", "Calm", "Deft", "Early", "Fair", "Grand", "Hardy", "Keen", "Lucid", "Merry", "Noble")
 _THINGS = ("Anchor", "Beacon", "Comet", "Delta", "Ember", "Falcon", "Glacier", "Harbour", "Island", "Juniper", "Kite")
 
 
 @dataclass(frozen=True)
-class Passed:
-    """A submission that passed: what was kept of it among the results, and its script."""
+class Options:
+    """Options of `course grade` for the leaderboard.
 
-    one: Submission
+    Attributes:
+        rerun_top: how many of the best scripts are run again.
+        runs: further runs of each, at least RUNS.
+        pseudonyms: whether the leaderboard shows pseudonyms.
+
+    Raises CourseError (code 2) for other values.
+    """
+
+    rerun_top: int = 0
+    runs: int = RUNS
+    pseudonyms: bool = False
+
+    def __post_init__(self) -> None:
+        if self.rerun_top < 0:
+            raise CourseError("--rerun-top must be 0 or more.", code=2)
+        if self.rerun_top and self.runs < RUNS:
+            raise CourseError(f"--runs must be {RUNS} or more: fewer have no interval of 95 %.", code=2)
+
+
+@dataclass(frozen=True)
+class Passed:
+    """A submission that passed, with its script and its stored result; `path` is the file of that result."""
+
+    submission: Submission
     outcome: Outcome
     digest: str
     accepted: bool
-    memory: Path
+    path: Path
     script: bytes
 
     def entry(self) -> Entry:
-        """What stands on the leaderboard. Further runs count once there are enough of them."""
-        attempts = self.memory.with_suffix(".attempts").read_text().split()
-        again = tuple(self.further())
-        return Entry(self.one.learner, self.outcome, len(attempts), again if len(again) >= RUNS else ())
+        """Return its entry for the leaderboard. Further runs count if there are at least RUNS."""
+        attempts = self.path.with_suffix(".attempts").read_text().split()
+        again = tuple(self.reruns())
+        return Entry(self.submission.learner, self.outcome, len(attempts), again if len(again) >= RUNS else ())
 
-    def further(self) -> list[Outcome]:
-        """The runs that were made of this script since it was graded."""
+    def reruns(self) -> list[Outcome]:
+        """Return the outcomes of the further runs of this script since it was graded."""
         try:
-            kept = json.loads(self.memory.with_suffix(".reruns").read_text())
+            stored = json.loads(self.path.with_suffix(".reruns").read_text())
         except (OSError, ValueError):
             return []
-        if kept["digest"] != self.digest:
+        if stored["digest"] != self.digest:
             return []
-        return [counted(Outcome.from_json(table), self.accepted) for table in kept["outcomes"]]
+        return [accept(Outcome.from_json(table), self.accepted) for table in stored["outcomes"]]
 
-    def keep(self, outcomes: Sequence[Outcome]) -> None:
-        """Keep these as its further runs."""
-        kept = {"digest": self.digest, "outcomes": [outcome.as_json() for outcome in outcomes]}
-        write(self.memory.with_suffix(".reruns"), json.dumps(kept, indent=1).encode())
-
-
-def handed_in(memory: Path, digest: str) -> None:
-    """Note among the results that this has been graded, for the number of attempts."""
-    noted = memory.with_suffix(".attempts")
-    before = noted.read_text().split() if noted.exists() else []
-    if digest not in before:
-        write(noted, "\n".join([*before, digest]).encode())
+    def store(self, outcomes: Sequence[Outcome]) -> None:
+        """Store the outcomes of its further runs."""
+        stored = {"digest": self.digest, "outcomes": [outcome.as_json() for outcome in outcomes]}
+        write(self.path.with_suffix(".reruns"), json.dumps(stored, indent=1).encode())
 
 
-def counted(outcome: Outcome, accepted: bool) -> Outcome:
-    """The outcome as it counts where an instructor has looked at the script."""
+def record_attempt(path: Path, digest: str) -> None:
+    """Record that the submission with this digest was graded; `path` is the file of its result."""
+    attempts = path.with_suffix(".attempts")
+    digests = attempts.read_text().split() if attempts.exists() else []
+    if digest not in digests:
+        write(attempts, "\n".join([*digests, digest]).encode())
+
+
+def accept(outcome: Outcome, accepted: bool) -> Outcome:
+    """Return the outcome, which passes if an instructor has accepted all that needs a look."""
     return replace(outcome, passed=True) if accepted and outcome.needs_a_look else outcome
 
 
 def run_again(passed: Sequence[Passed], top: int, runs: int, follow: Callable[[str], Callable[[Event], None]]) -> None:
-    """Run the best `top` again until there are `runs` further runs of each; those that there are already count.
+    """Run the best `top` scripts again until each has `runs` further runs, with those of earlier calls.
 
-    `follow` gets what is run, in a few words, and gives what takes the events of a run. CourseError where a run can't
-    be measured; what was measured is kept.
+    `follow` is called with a description of each run, and returns the function that gets the run's events. Raises
+    CourseError if a run cannot be measured; the runs before it are stored.
     """
-    by_learner = {one.one.learner: one for one in passed}
-    rows = leaderboard.ranked([Entry(learner, one.outcome) for learner, one in by_learner.items()], contract.read())
+    by_learner = {entry.submission.learner: entry for entry in passed}
+    rows = leaderboard.ranked([Entry(learner, entry.outcome) for learner, entry in by_learner.items()], contract.read())
     for row in [row for row in rows if row.place][:top]:
-        one = by_learner[row.learner]
-        outcomes = one.further()
+        entry = by_learner[row.learner]
+        outcomes = entry.reruns()
         while len(outcomes) < runs:
-            outcomes.append(_run(one, follow(f"{row.learner}, run {len(outcomes) + 1} of {runs}")))
-            one.keep(outcomes)
+            outcomes.append(_run(entry, follow(f"{row.learner}, run {len(outcomes) + 1} of {runs}")))
+            entry.store(outcomes)
 
 
-def _run(one: Passed, follow: Callable[[Event], None]) -> Outcome:
+def _run(passed: Passed, on_event: Callable[[Event], None]) -> Outcome:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder, "assessment.py")
-        script.write_bytes(one.script)
+        script.write_bytes(passed.script)
         try:
-            return counted(grader.assess(script, profile=one.outcome.profile, on_event=follow), one.accepted)
+            outcome = grader.assess(script, profile=passed.outcome.profile, on_event=on_event)
         except CannotGrade as problem:
-            who = f"A further run of {one.one.learner}'s script could not be measured"
-            raise CourseError(f"{who}: {problem} What was measured is kept: give the same command again.") from None
+            raise CourseError(
+                f"A further run of {passed.submission.learner}'s script could not be measured: {problem} What was "
+                "measured is kept: give the same command again."
+            ) from None
+    return accept(outcome, passed.accepted)
 
 
 def write_pages(results: Path, entries: Iterable[Entry], pseudonyms: bool) -> None:
-    """Write leaderboard.csv and leaderboard.html; with `pseudonyms` also pseudonyms.csv, which is the instructor's."""
+    """Write leaderboard.csv and leaderboard.html; with `pseudonyms` also pseudonyms.csv, for the instructor only."""
     entries = sorted(entries, key=lambda entry: entry.learner)
     if pseudonyms:
         names = _pseudonyms(results / PSEUDONYMS, [entry.learner for entry in entries])
@@ -113,7 +139,7 @@ def write_pages(results: Path, entries: Iterable[Entry], pseudonyms: bool) -> No
 
 
 def _pseudonyms(path: Path, learners: Sequence[str]) -> dict[str, str]:
-    """A name for each learner, drawn once and kept in `path`."""
+    """Return a random pseudonym for each learner; they are stored in `path`, so that they stay."""
     lines = path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else []
     names = {row[0]: row[1] for row in csv.reader(lines) if len(row) == 2}
     free = [f"{quality} {thing}" for quality in _QUALITIES for thing in _THINGS]
@@ -127,16 +153,16 @@ def _pseudonyms(path: Path, learners: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def found(
+def passed_submissions(
     graded: Iterable[tuple[Submission, dict[str, Any]]],
-    place: Callable[[Submission], Path],
+    path_of: Callable[[Submission], Path],
 ) -> list[Passed]:
-    """Those who passed; `place` says where a submission's result is kept."""
+    """Return the submissions that passed; `path_of` returns the file of a submission's result."""
     passed = []
-    for one, result in graded:
+    for submission, result in graded:
         if "outcome" in result:
-            outcome = counted(Outcome.from_json(result["outcome"]), result["accepted"])
+            outcome = accept(Outcome.from_json(result["outcome"]), result["accepted"])
             if outcome.passed:
-                kept = (result["digest"], result["accepted"], place(one), result["script"])
-                passed.append(Passed(one, outcome, *kept))
+                stored = (result["digest"], result["accepted"], path_of(submission), result["script"])
+                passed.append(Passed(submission, outcome, *stored))
     return passed

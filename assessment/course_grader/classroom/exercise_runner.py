@@ -1,4 +1,4 @@
-"""Run the exercises of a learner's notebook against their tests: in the sandbox, in no kernel (`exercise_process`)."""
+"""Run the exercises of a learner's notebook against their tests, in the sandbox and without a Jupyter kernel."""
 
 from __future__ import annotations
 
@@ -26,17 +26,21 @@ from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 from course_lib.system.processes import Supervised
 
-RANKS = 4  # that a notebook's scripts may start, at most
+RANKS = 4  # the most that a notebook's scripts may start
 POLL_INTERVAL_S = 0.2
 
 
 def run(
     notebook: LearnersNotebook, master: Master, folder: Path, seconds: float, total: float
 ) -> dict[str, list[dict[str, Any]]]:
-    """The outputs of each test's cell: id → as a notebook has outputs.
+    """Run the tests; return the id of each test's cell → its outputs, in the format of a notebook.
 
-    `folder` has the learner's files. A test may take `seconds`, all together `total`. CourseError where the sandbox
-    fails.
+    Args:
+        notebook, master: the learner's notebook and the course's.
+        folder: the learner's files.
+        seconds: time limit of a test; `total`: of all tests together.
+
+    Raises CourseError if the sandbox fails.
     """
     refused = notebook.refusals(master)
     tests = [test for test in _tests(master) if test["id"] not in refused]
@@ -44,13 +48,15 @@ def run(
     cells = [{"id": name, "source": source} for name, source in notebook.cells]
     spec = {"folder": str(folder), "seconds": seconds, "total": total, "cells": cells, "course": course, "tests": tests}
     outputs = {answer["id"]: answer["outputs"] for answer in _answers(_run(spec, master, folder))}
-    not_judged = {name: [exercise_process.error(exercise_process.NOT_JUDGED, why)] for name, why in refused.items()}
+    not_judged = {
+        name: [exercise_process.error(exercise_process.NOT_JUDGED, reason)] for name, reason in refused.items()
+    }
     dead = {test["id"]: [exercise_process.error("DeadKernelError", "")] for test in tests}
     return {**dead, **outputs, **not_judged}
 
 
 def _tests(master: Master) -> Iterator[dict[str, Any]]:
-    """The tests as `exercise_process` takes them."""
+    """Yield the tests in the format of `exercise_process`."""
     exercises = {name: cell.id for cell in master.cells if cell.kind == "exercise" for name in _defined(cell.source)}
     for cell in master.cells:
         if cell.kind == "hidden":
@@ -81,29 +87,30 @@ def _listing(names: list[str]) -> str:
 
 
 def _run(spec: dict[str, Any], master: Master, folder: Path) -> bytes:
-    """What the process in the sandbox prints."""
+    """Run `exercise_process` in the sandbox; return what it prints."""
     limits = contract.read().limits
     text = json.dumps(spec) + "".join(path.read_text(errors="replace") for path in folder.glob("*.py"))
-    with tempfile.TemporaryDirectory() as temporary:
-        place = Path(temporary)
-        file = place / "spec.json"
+    with tempfile.TemporaryDirectory() as temporary_name:
+        temporary = Path(temporary_name)
+        file = temporary / "spec.json"
         file.write_text(json.dumps({**spec, "memory": int(limits.memory * 2**30)}))
         readable = {file: file, folder: folder, **{path: path for path in _lessons(master)}}
         env = {**environment.TENSORFLOW, "MPLBACKEND": "agg"}
         if images := data.images_limit():
             env[variables.SLICE] = str(images)
         for name in (name for name in PUBLISHED if name in text):
-            bundle = data.bundle(name, place, limit=images)
+            bundle = data.bundle(name, temporary, limit=images)
             readable.update(bundle.files)
             env.update(bundle.env)
-        words = [sys.executable, "-m", exercise_process.__name__, str(file)]
-        command = bubblewrap.command(words, readable, env, place / "links")
-        with (place / "answers").open("w+b") as answers:
-            with Supervised(command, temporary=place, cwd="/", stdout=answers, stderr=subprocess.DEVNULL) as process:
+        command = [sys.executable, "-m", exercise_process.__name__, str(file)]
+        command = bubblewrap.command(command, readable, env, temporary / "links")
+        with (temporary / "answers").open("w+b") as answers:
+            pipes = {"stdout": answers, "stderr": subprocess.DEVNULL}
+            with Supervised(command, temporary=temporary, cwd="/", **pipes) as process:
                 tree = ProcessTree(process.pid, not bubblewrap.available())
-                most, too_many = limits.processes * RANKS, False
+                max_processes, too_many = limits.processes * RANKS, False
                 while process.poll() is None:
-                    if too_many := tree.usage(most).processes > most:
+                    if too_many := tree.usage(max_processes).processes > max_processes:
                         tree.kill()
                         break
                     with contextlib.suppress(subprocess.TimeoutExpired):
@@ -118,7 +125,7 @@ def _run(spec: dict[str, Any], master: Master, folder: Path) -> bytes:
 
 
 def _lessons(master: Master) -> Iterator[Path]:
-    """What of the labs the checks are made of; no master is among it."""
+    """Yield the files and folders of the labs that the tests import; no master is among them."""
     lab = ROOT / "labs" / master.assignment
     yield from (path for path in (ROOT / "labs" / "__init__.py", lab / "lessons", lab / "recorded") if path.exists())
 

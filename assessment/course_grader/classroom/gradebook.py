@@ -20,12 +20,12 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import replacing, write
 
 GRADEBOOK = "gradebook.db"
-VERSIONS = ("course_version", "contract", "host_factor")  # what gave a mark, in results and in grades.csv
+VERSIONS = ("course_version", "contract", "host_factor")  # columns of grades.csv: what a mark depends on
 TEMPORARY_PREFIX = "course-grade-"  # of folders that a killed run may leave
 
 
 def enter(notebooks: list[Master], gradebook: Path) -> None:
-    """Enter notebooks into a gradebook. NbGraderException where it holds grades for other cells."""
+    """Enter notebooks into a gradebook. Raises NbGraderException if it has grades for other cells."""
     from nbgrader.converters import GenerateAssignment
     from nbgrader.coursedir import CourseDirectory
 
@@ -41,7 +41,10 @@ def enter(notebooks: list[Master], gradebook: Path) -> None:
 
 
 def update(notebooks: list[Master], blank: Path, results: Path) -> None:
-    """Bring the class's gradebook up to date, wholly or not at all."""
+    """Update the class's gradebook for these notebooks, completely or not at all.
+
+    `blank` is a gradebook with these notebooks. Raises CourseError if the class's gradebook cannot be used.
+    """
     from nbgrader.converters.base import NbGraderException
 
     gradebook = results / GRADEBOOK
@@ -60,61 +63,66 @@ def update(notebooks: list[Master], blank: Path, results: Path) -> None:
 def record(
     graded: list[tuple[Submission, dict[str, Any]]], results: Path
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
-    """Put every result into the gradebook; return the rows of grades.csv and of not_graded.csv.
+    """Enter every result into the gradebook; return the rows of grades.csv and of not_graded.csv.
 
-    What could not be graded has no score, which is not 0. A score or comment that the instructor set by hand in the
-    gradebook stands.
+    What could not be graded has no score, which is not 0. The instructor's own scores and comments in the gradebook
+    are kept.
     """
     from nbgrader.api import Gradebook
 
     rows, problems = [], []
     with _quiet(), Gradebook(f"sqlite:///{results / GRADEBOOK}") as book:
-        for one, result in graded:
-            who = {"learner": one.learner, "assignment": one.assignment, "notebook": one.notebook}
+        for submission, result in graded:
+            who = {
+                "learner": submission.learner,
+                "assignment": submission.assignment,
+                "notebook": submission.notebook,
+            }
             if "problem" in result:
                 rows.append({**who, "reason": result["problem"]})
                 problems.append({**who, "reason": result["problem"], "fault": result["fault"]})
-                _withdraw(book, one)
+                _withdraw(book, submission)
                 continue
-            if one.problem:
-                problems.append({**who, "reason": one.problem})
-            place = (one.notebook, one.assignment, one.learner)
-            book.update_or_create_student(one.learner)
-            book.update_or_create_submission(one.assignment, one.learner)
-            names = {cell.id: cell.name for cell in one.master.cells}
+            if submission.problem:
+                problems.append({**who, "reason": submission.problem})
+            key = (submission.notebook, submission.assignment, submission.learner)
+            book.update_or_create_student(submission.learner)
+            book.update_or_create_submission(submission.assignment, submission.learner)
+            names = {cell.id: cell.name for cell in submission.master.cells}
             versions = {name: result.get(name, "") for name in VERSIONS}
-            for name, came in result["exercises"].items():
-                entry = book.find_grade(name, *place)
-                entry.auto_score = came["score"] if came["sound"] else None
-                entry.needs_manual_grade = entry.manual_score is not None or not came["sound"]
+            for cell, exercise in result["exercises"].items():
+                entry = book.find_grade(cell, *key)
+                entry.auto_score = exercise["score"] if exercise["sound"] else None
+                entry.needs_manual_grade = entry.manual_score is not None or not exercise["sound"]
                 book.db.commit()
-                known = came["sound"] or entry.manual_score is not None
-                about = {"max_score": came["max_score"], "reason": came["reason"], **versions}
-                rows.append({**who, "exercise": names[name], "score": entry.score if known else None, **about})
-                if not came["sound"]:  # of a script each criterion says the same
-                    where = "" if one.master.script else f"Exercise {names[name]}: "
-                    reason = where + came["reason"].removeprefix(NOT_GRADED)
-                    problem = {**who, "reason": reason, "fault": came["fault"]}
+                score = entry.score if exercise["sound"] or entry.manual_score is not None else None
+                columns = {"max_score": exercise["max_score"], "reason": exercise["reason"], **versions}
+                rows.append({**who, "exercise": names[cell], "score": score, **columns})
+                if not exercise["sound"]:  # the criteria of a script all have the same problem
+                    where = "" if submission.master.script else f"Exercise {names[cell]}: "
+                    reason = where + exercise["reason"].removeprefix(NOT_GRADED)
+                    problem = {**who, "reason": reason, "fault": exercise["fault"]}
                     problems += [problem] if problem not in problems else []
-            for name, text in result["comments"].items():
-                book.find_comment(name, *place).auto_comment = text
+            for cell, text in result["comments"].items():
+                book.find_comment(cell, *key).auto_comment = text
             book.db.commit()
     return rows, problems
 
 
-def _withdraw(book: Any, one: Submission) -> None:
-    """Take out the scores of an earlier submission; what the instructor set by hand stands."""
+def _withdraw(book: Any, submission: Submission) -> None:
+    """Remove the scores of an earlier submission; the instructor's own scores are kept."""
     from nbgrader.api import MissingEntry
 
-    for cell in one.master.cells if one.master else ():
+    key = (submission.notebook, submission.assignment, submission.learner)
+    for cell in submission.master.cells if submission.master else ():
         with contextlib.suppress(MissingEntry):
-            book.find_grade(cell.id, one.notebook, one.assignment, one.learner).auto_score = None
+            book.find_grade(cell.id, *key).auto_score = None
     book.db.commit()
 
 
 @contextlib.contextmanager
 def _quiet() -> Iterator[None]:
-    """nbgrader logs, with tracebacks, what we say in one sentence; SQLAlchemy warns of nbgrader's ways."""
+    """Silence nbgrader's log, whose tracebacks we report in one sentence, and SQLAlchemy's warnings about nbgrader."""
     logger = logging.getLogger("traitlets")
     level = logger.level
     logger.setLevel(logging.CRITICAL + 1)

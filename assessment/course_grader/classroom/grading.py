@@ -1,8 +1,8 @@
 """Grade a class: a folder of submissions → gradebook, grades.csv, feedback pages.
 
-nbgrader grades each submission in a process, a course folder and a database of its own, on this host (see `runner`)
-or as a job of a cluster (see `slurm_jobs`). This process alone writes the gradebook and the tables. An interrupted run
-leaves only whole results, the next continues.
+nbgrader grades each submission in its own process, course folder and database, on this host (see `runner`) or as a job
+of a cluster (see `slurm_jobs`). Only this process writes the gradebook and the tables. An interrupted run leaves
+complete results only, and the next run continues.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 
-MAX_JOBS = 64  # of a cluster at the same time, one for each submission, unless the instructor says otherwise
-MAX_WAITS = 2  # times the longest assessment that a job may wait for others on its node
-ACCEPTED = "accepted.json"  # among the results: digests of what an instructor has looked at
-REMOVAL_PATIENCE_S = 5.0  # with a folder that others still write to, or hold open on a file server
+MAX_JOBS = 64  # of a cluster at the same time, unless the instructor gives --jobs
+MAX_WAITS = 2  # a job may wait for this many of the longest assessments on its node
+ACCEPTED = "accepted.json"  # among the results: digests of the submissions that an instructor has accepted
+REMOVAL_LIMIT_S = 5.0  # for a folder that other processes still write to, or hold open on a file server
 
 
 def grade(
@@ -65,64 +65,62 @@ def grade(
     root: Path = ROOT,
     slurm: bool = False,
     accept: Sequence[str] = (),
-    rerun_top: int = 0,
-    runs: int = class_leaderboard.RUNS,
-    pseudonyms: bool = False,
+    ranking: class_leaderboard.Options | None = None,
     against: Path | None = None,
 ) -> Summary:
-    """Grade every submission in `directory`, `jobs` at a time; results go to the folder DIRECTORY-graded.
+    """Grade every submission in `directory`; the results go to the folder DIRECTORY-graded.
 
-    With `slurm` each submission is a job of its own, and MAX_JOBS are submitted unless `jobs` says otherwise. What the
-    learners in `accept` have handed in by now has been looked at: it is run and counts, whatever was found in it.
-    What was graded before and has not changed (submission, master, course library) is not run again.
-    Those who pass by a script stand on the leaderboard, under `pseudonyms` if so wished; the best `rerun_top` of them
-    are run again, `runs` times in all, on this host.
-    Scripts that resemble each other, or those of an earlier class in the folder `against`, are listed too.
-    CourseError where nothing can be graded; what is wrong with a single submission is in the summary.
+    Submissions that were graded before and have not changed (submission, master, course library) are not run again.
+
+    Args:
+        directory: a folder with one folder, or zip archive, for each learner.
+        jobs: submissions that are graded at the same time; default: 1, with `slurm` up to MAX_JOBS.
+        root: the folder of the course.
+        slurm: grade each submission as a job of Slurm.
+        accept: learners whose present submissions an instructor has read: their flags no longer prevent a mark.
+        ranking: options for the leaderboard of scripts that passed.
+        against: folder of an earlier class, whose scripts are compared with this class's.
+
+    Raises CourseError if nothing can be graded; the problems of single submissions are in the summary.
     """
     if jobs is not None and jobs < 1:
         raise CourseError("--jobs must be 1 or more.", code=2)
-    if rerun_top < 0:
-        raise CourseError("--rerun-top must be 0 or more.", code=2)
-    if rerun_top and runs < class_leaderboard.RUNS:
-        raise CourseError(f"--runs must be {class_leaderboard.RUNS} or more: fewer have no interval of 95 %.", code=2)
-    if rerun_top and slurm:
+    ranking = ranking or class_leaderboard.Options()
+    if ranking.rerun_top and slurm:
         raise CourseError("Runs that are compared are made on one host: give --rerun-top without --slurm.", code=2)
-    data.images_limit()  # a bad setting is no learner's fault
+    data.images_limit()  # raises for a wrong COURSE_SLICE, which is not the learners' fault
     if slurm:
         cluster.check()
     earlier = copies.collect(against) if against else {}
     directory, root = directory.resolve(), root.resolve()
     known = {path.stem: masters.read(path) for path in masters.find(root)}
     starters = released.course_files(root)
-    found = submissions.find(directory, known, starters)
+    submitted = submissions.find(directory, known, starters)
     results = results_of(directory)
-    assignments = {one.assignment for one in found if one.master}
+    assignments = {submission.assignment for submission in submitted if submission.master}
     with _locked(results, shared=slurm) as temporary:
         blank = temporary / gradebook.GRADEBOOK
         notebooks = [master for master in known.values() if master.assignment in assignments]
         gradebook.enter(notebooks, blank)
         gradebook.update(notebooks, blank, results)
-        graded = _grade_all(found, starters, blank, results, jobs, slurm, accept)
+        graded = _grade_all(submitted, starters, blank, results, jobs, slurm, accept)
         rows, problems = gradebook.record(graded, results)
         write_tables(results, rows, problems)
         summary = Summary(results, rows, problems)
         show(summary)
-        scripts = {one.learner: result["script"] for one, result in graded if "script" in result}
+        scripts = {submission.learner: result["script"] for submission, result in graded if "script" in result}
         if scripts and (pairs := copies.write(results, scripts, earlier)):
             print(f"{len(pairs)} pairs of scripts resemble each other: {results / copies.PAGE}", file=sys.stderr)
-        _rank(graded, results, rerun_top, runs, pseudonyms)
+        _rank(graded, results, ranking)
     return summary
 
 
-def _rank(
-    graded: list[tuple[Submission, dict[str, Any]]], results: Path, rerun_top: int, runs: int, pseudonyms: bool
-) -> None:
-    """Write the leaderboard, where a script was graded; run the best again first."""
+def _rank(graded: list[tuple[Submission, dict[str, Any]]], results: Path, ranking: class_leaderboard.Options) -> None:
+    """Run the best scripts again, then write the leaderboard, if a script was graded."""
     if not any("outcome" in result for _, result in graded):
         return
 
-    passed = class_leaderboard.found(graded, functools.partial(_memory, results=results))
+    passed = class_leaderboard.passed_submissions(graded, functools.partial(_result_path, results=results))
 
     def follow(text: str) -> Callable[[Event], None]:
         print(text, file=sys.stderr)
@@ -130,34 +128,34 @@ def _rank(
 
     with stages.stages() as show_stage:
         try:
-            class_leaderboard.run_again(passed, rerun_top, runs, follow)
+            class_leaderboard.run_again(passed, ranking.rerun_top, ranking.runs, follow)
         finally:
-            class_leaderboard.write_pages(results, (one.entry() for one in passed), pseudonyms)
+            class_leaderboard.write_pages(results, (each.entry() for each in passed), ranking.pseudonyms)
 
 
 def results_of(directory: Path) -> Path:
-    """The folder that the results for the submissions in `directory` go to."""
+    """Return the folder for the results of the submissions in `directory`."""
     return directory.with_name(f"{directory.name}-graded")
 
 
 @contextlib.contextmanager
 def _locked(results: Path, shared: bool = False) -> Iterator[Path]:
-    """Keep a second `course grade` from writing to the same results; yield a folder for temporary files.
+    """Lock the results against a second `course grade`; yield a folder for temporary files.
 
-    It lies among the results where it is `shared` with other hosts.
+    With `shared`, this folder is among the results, where other hosts can read it.
     """
     try:
         results.mkdir(exist_ok=True)
         lock = (results / ".lock").open("a+")
     except OSError as error:
-        raise CourseError(f"{results} cannot be written ({error.strerror}); mend its permissions.") from None
+        raise CourseError(f"{results} cannot be written ({error.strerror}): correct its permissions.") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise CourseError(f"Another `course grade` writes to {results}; wait until it has ended.") from None
         lock.seek(0)
-        if (left := Path(lock.read())).name.startswith(TEMPORARY_PREFIX):  # by a run that was killed
+        if (left := Path(lock.read())).name.startswith(TEMPORARY_PREFIX):  # an earlier run was killed
             if shared:
                 slurm_jobs.cancel(results)
             _remove(left)
@@ -173,8 +171,8 @@ def _locked(results: Path, shared: bool = False) -> Iterator[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder in which jobs that have just been cancelled may still be writing."""
-    deadline = time.monotonic() + REMOVAL_PATIENCE_S
+    """Remove a folder to which cancelled jobs may still be writing."""
+    deadline = time.monotonic() + REMOVAL_LIMIT_S
     shutil.rmtree(folder, ignore_errors=True)
     while folder.exists() and time.monotonic() < deadline:
         time.sleep(0.1)
@@ -182,38 +180,35 @@ def _remove(folder: Path) -> None:
 
 
 def _grade_all(
-    found: list[Submission],
-    released: dict[str, bytes],
+    submitted: list[Submission],
+    starters: dict[str, bytes],
     blank: Path,
     results: Path,
     jobs: int | None,
     slurm: bool,
     accept: Sequence[str],
 ) -> list[tuple[Submission, dict[str, Any]]]:
-    """(submission, result) for each; a result is that of one_submission, with the script that it is of, or
-    {"problem": sentence}."""
-    if strangers := set(accept) - {one.learner for one in found}:
-        raise CourseError(
-            f"Nothing was handed in by {min(strangers)!r}: --accept takes a learner's folder name.", code=2
-        )
+    """Return (submission, result) for each: the result of one_submission with its script, or {"problem": sentence}."""
+    if unknown := set(accept) - {submission.learner for submission in submitted}:
+        raise CourseError(f"Nothing was handed in by {min(unknown)!r}: --accept takes a learner's folder name.", code=2)
     accepted = _accepted(results)
-    told: dict[int, dict[str, Any]] = {}
+    result_of: dict[int, dict[str, Any]] = {}
     todo: dict[int, Work] = {}
     scripts: dict[int, bytes] = {}
-    for number, one in enumerate(found):
+    for number, submission in enumerate(submitted):
         try:
-            work = _taken(one, released)
-            if one.learner in accept:
+            work = _prepared(submission, starters)
+            if submission.learner in accept:
                 accepted.add(work.handed_in)
             work = replace(work, accepted=work.handed_in in accepted)
         except Unusable as problem:
-            told[number] = _refuse(one, results, problem)
+            result_of[number] = _refuse(submission, results, problem)
             continue
-        if one.master.script:
-            scripts[number] = work.files[one.master.script]
-        before = _remembered(_memory(one, results))
-        if before and before["digest"] == work.digest:
-            told[number] = before
+        if submission.master.script:
+            scripts[number] = work.files[submission.master.script]
+        earlier = _read_result(_result_path(submission, results))
+        if earlier and earlier["digest"] == work.digest:
+            result_of[number] = earlier
         else:
             todo[number] = work
     write(results / ACCEPTED, json.dumps(sorted(accepted), indent=1).encode())
@@ -223,69 +218,71 @@ def _grade_all(
         performing = slurm_jobs.Jobs(blank, results, waits * notebook_points.longest() if waits else 0)
     else:
         if todo and (weakness := bubblewrap.available()):
-            print(f"What learners wrote is not confined here: {weakness}", file=sys.stderr)
+            print(f"Learners' code runs without a sandbox here: {weakness}", file=sys.stderr)
         jobs = jobs or 1
-        # Whoever waits for cores or GPUs waits for as many others as there are jobs.
+        # An assessment may wait for cores or GPUs until all other jobs have used them.
         extra = jobs * notebook_points.longest() if waits else 0
         perform = functools.partial(runner.perform, blank=blank, extra=extra, below=blank.parent)
         performing = contextlib.nullcontext(perform)
     with performing as perform_one:
         run = functools.partial(_grade_one, perform_one=perform_one, results=results)
-        told.update(_in_parallel(run, todo, jobs))
+        result_of.update(_in_parallel(run, todo, jobs))
     for number, script in scripts.items():
-        told[number]["script"] = script
-    return [(one, told[number]) for number, one in enumerate(found)]
+        result_of[number]["script"] = script
+    return [(submission, result_of[number]) for number, submission in enumerate(submitted)]
 
 
 def _accepted(results: Path) -> set[str]:
-    """Digests of the submissions that an instructor has looked at."""
+    """Return the digests of the submissions that an instructor has accepted."""
     try:
         return set(json.loads((results / ACCEPTED).read_text()))
     except (OSError, ValueError):
         return set()
 
 
-def _taken(one: Submission, released: dict[str, bytes]) -> Work:
-    """What of a submission is run. Unusable: it cannot be graded."""
-    if one.master is None:
-        raise Unusable(one.problem)
-    if one.master.script:
-        if one.file is None:
-            raise Unusable(f"{one.master.script} was not handed in with the notebook.")
-        return Work(one, None, {**_starters(one, released), one.master.script: one.file.read()})
-    notebook = learners_notebook.read(one.file.read(), one.file.shown)
-    files = _starters(one, released)
-    text = "\n".join(cell.source for cell in masters.source(one.master).cells)
+def _prepared(submission: Submission, starters: dict[str, bytes]) -> Work:
+    """Return what is run of a submission. Raises Unusable if it cannot be graded."""
+    master = submission.master
+    if master is None:
+        raise Unusable(submission.problem)
+    files = _files_beside(submission, starters)
+    if master.script:
+        if submission.file is None:
+            raise Unusable(f"{master.script} was not handed in with the notebook.")
+        return Work(submission, None, {**files, master.script: submission.file.read()})
+    notebook = learners_notebook.read(submission.file.read(), submission.file.shown)
+    text = "\n".join(cell.source for cell in masters.source(master).cells)
     names = [name for name in files if name.endswith(".py")]
-    own = {f"{MODULES}/{name}": content for name, content in submissions.modules(one).items()}
-    return Work(one, notebook, {**files, **own, **submissions.scripts(one, text, names, released)})
+    modules = {f"{MODULES}/{name}": content for name, content in submissions.modules(submission).items()}
+    scripts = submissions.scripts(submission, text, names, starters)
+    return Work(submission, notebook, {**files, **modules, **scripts})
 
 
-def _starters(one: Submission, released: dict[str, bytes]) -> dict[str, bytes]:
-    """What the course hands out beside the notebook, by name."""
+def _files_beside(submission: Submission, starters: dict[str, bytes]) -> dict[str, bytes]:
+    """Return the files that the course hands out beside the notebook: name → content."""
     return {
         name.partition("/")[2]: content
-        for name, content in released.items()
-        if name.startswith(f"{one.assignment}/") and not name.endswith(".ipynb")
+        for name, content in starters.items()
+        if name.startswith(f"{submission.assignment}/") and not name.endswith(".ipynb")
     }
 
 
 class _TimeLeft(ProgressColumn):
-    """The time left, from the time that those who are done have taken."""
+    """The time left, estimated from the time of the submissions that are done."""
 
     def render(self, task: Task) -> Text:
-        """Called by rich for each refresh."""
-        done = task.fields["seconds"]  # when the last one was done
-        if not done or task.finished:
+        """Return the text. rich calls this method for each refresh."""
+        seconds = task.fields["seconds"]  # until the last one was done
+        if not seconds or task.finished:
             return Text("")
-        left = max(0.0, done * task.total / task.completed - (task.elapsed or 0.0))
+        left = max(0.0, seconds * task.total / task.completed - (task.elapsed or 0.0))
         return Text(f"about {left / 60:.0f} min left" if left >= 90 else f"about {left:.0f} s left")
 
 
 def _in_parallel(
     run: Callable[[Work, threading.Event], dict[str, Any]], todo: dict[int, Work], jobs: int
 ) -> dict[int, dict[str, Any]]:
-    """What `run` gives for each, `jobs` at a time, with a progress bar. An interrupt ends what is running."""
+    """Return what `run` returns for each, `jobs` at a time, with a progress bar. An interrupt ends all runs."""
     stopping = threading.Event()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft())
     pool = ThreadPoolExecutor(jobs)
@@ -294,7 +291,7 @@ def _in_parallel(
             task = progress.add_task("Grading", total=len(todo), seconds=0.0)
             futures = {pool.submit(run, work, stopping): number for number, work in todo.items()}
             for future in as_completed(futures):
-                learner = escape(todo[futures[future]].one.learner)
+                learner = escape(todo[futures[future]].submission.learner)
                 seconds = progress.tasks[task].elapsed
                 progress.update(task, advance=1, description=f"Graded {learner}", seconds=seconds)
             return {number: future.result() for future, number in futures.items()}
@@ -309,35 +306,36 @@ def _in_parallel(
 def _grade_one(
     work: Work, stopping: threading.Event, perform_one: Callable[[Work, threading.Event], Graded], results: Path
 ) -> dict[str, Any]:
-    one = work.one
-    memory = _memory(one, results)
-    memory.unlink(missing_ok=True)
+    """Grade a submission, write its pages and its result; return the result."""
+    path = _result_path(work.submission, results)
+    path.unlink(missing_ok=True)
     try:
         graded = perform_one(work, stopping)
     except Unusable as problem:
-        return _refuse(one, results, problem)
+        return _refuse(work.submission, results, problem)
     for page, content in graded.pages.items():
         write(results / page, content)
-    class_leaderboard.handed_in(memory, work.handed_in)
+    class_leaderboard.record_attempt(path, work.handed_in)
     result = {**graded.result, "digest": work.digest, "accepted": work.accepted}
-    write(memory, json.dumps(result, indent=1).encode())
+    write(path, json.dumps(result, indent=1).encode())
     return result
 
 
-def _refuse(one: Submission, results: Path, problem: Unusable) -> dict[str, Any]:
-    """Remove what there is of an earlier submission; return a result that says what is wrong with this one."""
-    for path in (_memory(one, results), *(results / page for page in runner.pages(one))) if one.master else ():
-        path.unlink(missing_ok=True)
+def _refuse(submission: Submission, results: Path, problem: Unusable) -> dict[str, Any]:
+    """Remove the results of an earlier submission; return a result with the problem of this one."""
+    if submission.master:
+        for path in (_result_path(submission, results), *(results / page for page in runner.pages(submission))):
+            path.unlink(missing_ok=True)
     return {"problem": str(problem), "fault": problem.fault}
 
 
-def _memory(one: Submission, results: Path) -> Path:
-    """The file that keeps the result of an earlier run."""
-    return results / ".results" / one.learner / one.assignment / f"{one.notebook}.json"
+def _result_path(submission: Submission, results: Path) -> Path:
+    """Return the file for the result of a submission."""
+    return results / ".results" / submission.learner / submission.assignment / f"{submission.notebook}.json"
 
 
-def _remembered(memory: Path) -> dict[str, Any] | None:
+def _read_result(path: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(memory.read_text())
+        return json.loads(path.read_text())
     except (OSError, ValueError):
         return None

@@ -1,8 +1,8 @@
-"""Grade one prepared submission with nbgrader, in a process of its own: `python -m … FOLDER MASTER EXTRA`.
+"""Grade one prepared submission with nbgrader, in its own process: `python -m … FOLDER MASTER EXTRA`.
 
 FOLDER is an nbgrader course with one assignment, one notebook and one learner (see `runner`). The result is
 FOLDER/result.json: {"exercises": {cell: {score, max_score, reason, sound, fault}}, "comments": {cell: text}}, or
-{"problem": sentence, "fault": traceback} where a script is graded and the grader could not do it.
+{"problem": sentence, "fault": traceback} if the grader could not grade a script.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ CELL_TIME_LIMIT_S = 600
 def grade(folder: Path, master: masters.Master, extra: float = 0.0) -> dict[str, Any]:
     """Run the exercises, then nbgrader's autograde and feedback steps in `folder`; return the result.
 
-    Exercises run outside of any notebook (see `exercise_runner`). Where a script is graded, the tests alone are run, by
-    nbgrader: no code of the learner's is among them, and the script has a sandbox of its own. `extra` are the seconds
-    that it may take beyond what a notebook has.
+    Exercises run outside of any notebook (see `exercise_runner`). For a script, nbgrader runs the tests only: they
+    contain no learner's code, and the script has its own sandbox. `extra`: seconds that a script may take in addition
+    to a notebook's time limit.
     """
     assignment, notebook = master.assignment, master.path.stem
     deadline = time.monotonic() + NOTEBOOK_TIME_LIMIT_S + extra
@@ -49,9 +49,9 @@ def grade(folder: Path, master: masters.Master, extra: float = 0.0) -> dict[str,
     autograde.autograde_preprocessors = steps
     autograde.start()
     graded = json.loads((folder / "autograded" / LEARNER / assignment / f"{notebook}.ipynb").read_text())
-    said = {cell["id"]: about for cell in graded["cells"] if (about := cell["metadata"].get("course"))}
-    faults = [one for one in said.values() if not one["sound"] and not one["reason"].startswith(LOOK)]
-    if master.script and faults:  # no code of the learner runs in the notebook: it is not their fault
+    about = {cell["id"]: entry for cell in graded["cells"] if (entry := cell["metadata"].get("course"))}
+    faults = [entry for entry in about.values() if not entry["sound"] and not entry["reason"].startswith(LOOK)]
+    if master.script and faults:  # the notebook runs no learner's code, so it is not the learner's fault
         return {"problem": faults[0]["reason"], "fault": faults[0]["fault"]}
     feedback = GenerateFeedback(coursedir=coursedir, config=config)
     feedback.preprocessors = [GetGrades, HideHiddenTests(master), CSSHTMLHeaderPreprocessor]
@@ -60,7 +60,7 @@ def grade(folder: Path, master: masters.Master, extra: float = 0.0) -> dict[str,
         submission = book.find_submission_notebook(notebook, assignment, LEARNER)
         return {
             "exercises": {
-                grade.name: {"score": grade.auto_score, "max_score": grade.max_score, **said[grade.name]}
+                grade.name: {"score": grade.auto_score, "max_score": grade.max_score, **about[grade.name]}
                 for grade in submission.grades
             },
             "comments": {comment.name: comment.auto_comment for comment in submission.comments},
@@ -74,7 +74,7 @@ def _outputs(folder: Path, master: masters.Master) -> dict[str, list[dict[str, A
 
 
 if __name__ == "__main__":
-    logging.basicConfig()  # nbgrader says in its log alone what went wrong
-    where = Path(sys.argv[1])
-    result = grade(where, masters.read(Path(sys.argv[2])), float(sys.argv[3]))
-    (where / "result.json").write_text(json.dumps(result))
+    logging.basicConfig()  # nbgrader reports problems in its log only
+    course = Path(sys.argv[1])
+    result = grade(course, masters.read(Path(sys.argv[2])), float(sys.argv[3]))
+    (course / "result.json").write_text(json.dumps(result))

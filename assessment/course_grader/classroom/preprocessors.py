@@ -1,4 +1,4 @@
-"""Our steps within nbgrader's pipeline: scores that fail closed, feedback that keeps hidden tests hidden."""
+"""The course's steps in nbgrader's pipeline: scores without guesses, and feedback that keeps hidden tests hidden."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from nbgrader.utils import is_grade
 from course_grader.classroom.exercise_process import NOT_JUDGED
 from course_lib.authoring import masters
 
-LOOK = "Needs a look"  # how the reason begins where a person has to look at what a learner wrote
-NOT_GRADED = "Could not be graded: "  # how it begins where the course, not the learner, could not go on
+LOOK = "Needs a look"  # start of the reason if a person has to read a learner's code
+NOT_GRADED = "Could not be graded: "  # start of the reason if the course, not the learner, failed
 _TOO_LONG = "The test took too long."
 _ENDINGS = {
     "CellTimeoutError": _TOO_LONG,
@@ -28,12 +28,12 @@ _ENDINGS = {
 }
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")  # in tracebacks
-_SENTENCES = ("CannotGrade", "CourseError", "Stopped", "DeadKernelError")  # errors that are said as they are
-_PLACE = re.compile(r" \(line \d+ of [^()]*\)$")  # at the end of what an error in a learner's cell says
+_SENTENCES = ("CannotGrade", "CourseError", "Stopped", "DeadKernelError")  # errors whose message is a sentence
+_LINE = re.compile(r" \(line \d+ of [^()]*\)$")  # at the end of the message of an error in a learner's cell
 
 
 class Outputs(NbGraderPreprocessor):
-    """Puts what came of each test into its cell. No cell of the notebook is run."""
+    """Puts the given outputs of each test into its cell. No cell of the notebook is run."""
 
     def __init__(self, outputs: Mapping[str, list[dict[str, Any]]]) -> None:
         super().__init__()
@@ -42,18 +42,18 @@ class Outputs(NbGraderPreprocessor):
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
     ) -> tuple[NotebookNode, ResourcesDict]:
-        """Called by nbconvert for every cell."""
+        """Set the outputs of a test's cell. nbconvert calls this method for every cell."""
         if is_grade(cell):
             cell.outputs = [from_dict(output) for output in self._outputs[cell.id]]
         return cell, resources
 
 
 class StrictScores(NbGraderPreprocessor):
-    """Leaves nbgrader nothing to guess: a test cell has one number in [0, points], or an error.
+    """Gives each test cell one number in [0, points].
 
-    nbgrader alone gives full marks to a test without a number, and none where a framework wrote a warning.
-    The reason for lost points, whether the test gave a score at all, and the traceback of a fault of ours stay in the
-    cell's metadata. Where a script is graded, an error of a test is a fault of the grader, and so is no score.
+    Without this step nbgrader gives full marks to a test without a number, and none if a framework wrote a warning.
+    The cell's metadata get the reason for lost points, whether the test gave a score, and the traceback of an error of
+    the course. If a script is graded, an error of a test is an error of the grader, so the test has no score.
     """
 
     def __init__(self, script: bool) -> None:
@@ -63,7 +63,7 @@ class StrictScores(NbGraderPreprocessor):
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
     ) -> tuple[NotebookNode, ResourcesDict]:
-        """Called by nbconvert for every cell, after execution."""
+        """Score a test's cell. nbconvert calls this method for every cell, after execution."""
         if is_grade(cell):
             points = float(cell.metadata.nbgrader["points"])
             score, reason = judge(cell.outputs, points)
@@ -74,16 +74,16 @@ class StrictScores(NbGraderPreprocessor):
             lines = errors[0].traceback if errors and score is None else []
             fault = _COLOUR.sub("", "\n".join(line.rstrip("\n") for line in lines))
             cell.metadata["course"] = {"sound": score is not None, "reason": reason, "fault": fault}
-            kept = ("error", "display_data") if self._script else ("error",)
-            keep = [out for out in cell.outputs if out.output_type in kept or out.get("name") == "stdout"]
+            types = ("error", "display_data") if self._script else ("error",)
+            outputs = [out for out in cell.outputs if out.output_type in types or out.get("name") == "stdout"]
             result = new_output("execute_result", {"text/plain": repr(score or 0.0)}, execution_count=0)
-            cell.outputs = [*keep, result]
+            cell.outputs = [*outputs, result]
         return cell, resources
 
 
 def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str]:
-    """Score in [0, points], and why it is not full; score None where the test gave no number."""
-    said = " ".join("".join(out.text for out in outputs if out.get("name") == "stdout").split())[:500]
+    """Return the score in [0, points] and the reason for lost points; the score is None if the test gave no number."""
+    printed = " ".join("".join(out.text for out in outputs if out.get("name") == "stdout").split())[:500]
     errors = [out for out in outputs if out.output_type == "error"]
     if errors:
         if errors[0].ename == "NeedsALook":
@@ -91,19 +91,19 @@ def judge(outputs: list[NotebookNode], points: float) -> tuple[float | None, str
         if errors[0].ename == NOT_JUDGED:
             return None, NOT_GRADED + errors[0].evalue
         ending = f"{errors[0].evalue}." if errors[0].evalue else f"The test ended in {errors[0].ename}."
-        return 0.0, f"{said} {_ENDINGS.get(errors[0].ename, ending)}".strip()
+        return 0.0, f"{printed} {_ENDINGS.get(errors[0].ename, ending)}".strip()
     results = [out.data.get("text/plain", "") for out in outputs if out.output_type == "execute_result"]
     if len(results) != 1 or not _NUMBER.fullmatch(results[0]) or not math.isfinite(float(results[0])):
         return None, "The test gave no score."
     score = min(max(float(results[0]), 0.0), points)
-    return score, said if score < points else ""
+    return score, printed if score < points else ""
 
 
 class HideHiddenTests(ClearHiddenTests):
-    """Feedback pages show a hidden test's result and what it printed, never its code.
+    """Removes the code of hidden tests from feedback pages, which show a test's result and what it printed.
 
-    Its traceback would show that code; so might the outputs of a cell that looks for it. Of an error the page says
-    type and line, and the reason where the exercise could not be graded: that is no mark.
+    A test's traceback would show its code, and so might the outputs of a cell that searches for it. Of an error the
+    page shows the type and the line in the learner's cell, or the reason why the exercise could not be graded.
     """
 
     def __init__(self, master: masters.Master) -> None:
@@ -113,16 +113,17 @@ class HideHiddenTests(ClearHiddenTests):
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int
     ) -> tuple[NotebookNode, ResourcesDict]:
-        """Called by nbconvert for every cell, before the page is made."""
+        """Clean a cell's outputs. nbconvert calls this method for every cell, before it makes the page."""
         cell, resources = super().preprocess_cell(cell, resources, index)
         if cell.cell_type == "code":
             cell.outputs = [self._neutral(output, is_grade(cell)) for output in cell.outputs]
         return cell, resources
 
     def _neutral(self, output: NotebookNode, of_test: bool) -> NotebookNode:
+        """Return an output without the code of a hidden test."""
         if of_test and output.output_type == "error":
-            place = _PLACE.search(output.evalue)
-            ending = f"The test ended in {output.ename}{place[0] if place else ''}."
+            line = _LINE.search(output.evalue)
+            ending = f"The test ended in {output.ename}{line[0] if line else ''}."
             if output.ename == NOT_JUDGED:
                 ending = f"Could not be graded, which is no mark: {output.evalue}"
             elif output.ename == "NeedsALook":
@@ -130,5 +131,5 @@ class HideHiddenTests(ClearHiddenTests):
             output = new_output("stream", name="stdout", text=f"{ending}\n")
         plain = re.sub(r"\\u001b\[[\d;]*m", "", json.dumps(output))
         if masters.leaks(self._master, [plain], kinds=["hidden"]):
-            return new_output("stream", name="stdout", text="(not shown: this output held a part of a test)\n")
+            return new_output("stream", name="stdout", text="(not shown: this output has a part of a test in it)\n")
         return output

@@ -1,4 +1,4 @@
-"""Grade one submission on this host: nbgrader runs it in a process, a course folder and a database of its own."""
+"""Grade one submission on this host: nbgrader runs in its own process, with its own course folder and database."""
 
 from __future__ import annotations
 
@@ -30,25 +30,31 @@ from course_lib.system.processes import Supervised
 from course_lib.system.supervise import TIMED_OUT
 
 DEFAULT_SLICE = "1280"  # images on which graded notebooks train, unless the instructor sets COURSE_SLICE
-TIME_LIMIT_S = 1500  # for a whole submission; its cells have less (see one_submission)
+TIME_LIMIT_S = 1500  # for a submission; the limits of its cells are below this (see one_submission)
 POLL_INTERVAL_S = 0.1
-LEARNER = "learner"  # the name of the only one in a submission's own course folder
+LEARNER = "learner"  # name of the only learner in a submission's course folder
 HANDED_IN = "handed_in.json"  # in that folder: the learner's notebook
-DIGITS = 8  # of a digest that is shown
+DIGITS = 8  # shown of a digest
 
 
 @dataclass(frozen=True)
 class Work:
-    """A submission that can be graded: the notebook (None where a script alone is graded), the files that are run."""
+    """A submission that can be graded.
 
-    one: Submission
+    Attributes:
+        notebook: None if only a script is graded.
+        files: name → content of the files that are run.
+        accepted: whether an instructor has accepted the flags of the script.
+    """
+
+    submission: Submission
     notebook: LearnersNotebook | None
     files: dict[str, bytes]
-    accepted: bool = False  # an instructor has looked at it
+    accepted: bool = False
 
     @functools.cached_property
     def handed_in(self) -> str:
-        """Digest of what the learner handed in."""
+        """The digest of the learner's notebook and files."""
         digest = hashlib.sha256(json.dumps(self.notebook and asdict(self.notebook)).encode())
         for name in sorted(self.files):
             digest.update(name.encode() + self.files[name])
@@ -56,109 +62,121 @@ class Work:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Of everything that the grade depends on, but the data and the machine."""
-        digest = hashlib.sha256(f"{self.handed_in} {self.accepted}".encode() + self.one.master.path.read_bytes())
-        if self.one.master.script:
+        """The digest of everything that the grade depends on, except for the data and the machine."""
+        master = self.submission.master
+        digest = hashlib.sha256(f"{self.handed_in} {self.accepted}".encode() + master.path.read_bytes())
+        if master.script:
             digest.update(contract.CONTRACT.read_bytes() + contract.read().profile().name.encode())
         digest.update(_code().encode())
         return digest.hexdigest()
 
     def versions(self, outcome: dict[str, Any] | None) -> dict[str, Any]:
-        """What gave the mark: the course's version and, of a script, the contract and the host's factor."""
-        agreed = hashlib.sha256(contract.CONTRACT.read_bytes()).hexdigest()[:DIGITS] if self.one.master.script else ""
+        """Return the course's version and, for a script, the contract's digest and the host's calibration factor."""
+        script = self.submission.master.script
+        contract_digest = hashlib.sha256(contract.CONTRACT.read_bytes()).hexdigest()[:DIGITS] if script else ""
         version = f"{metadata.version('one-model-many-gpus')}+{_code()[:DIGITS]}"
-        return {"course_version": version, "contract": agreed, "host_factor": (outcome or {}).get("factor", "")}
+        return {
+            "course_version": version,
+            "contract": contract_digest,
+            "host_factor": (outcome or {}).get("factor", ""),
+        }
 
 
 @functools.cache
 def _code() -> str:
-    """Digest of the course's code, on which the marks stand."""
-    places = [*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "labs").glob("*/lessons/*.py")]
+    """Return the digest of the course's code, on which the marks depend."""
+    library = [*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "labs").glob("*/lessons/*.py")]
     grader = [path for path in (ROOT / "assessment" / "course_grader").rglob("*") if path.suffix in (".py", ".toml")]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted([*places, *grader]))).hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in sorted([*library, *grader]))).hexdigest()
 
 
 @dataclass(frozen=True)
 class Graded:
-    """What comes of grading a submission: the result of one_submission, and the pages by their place in the results."""
+    """The result of one_submission, and its pages: path in the results → content."""
 
     result: dict[str, Any]
     pages: dict[Path, bytes]
 
 
 def perform(work: Work, stopping: threading.Event, blank: Path, extra: float, below: Path | None = None) -> Graded:
-    """Grade one submission on this host, in a folder of its own in the folder `below`, which is gone afterwards.
+    """Grade one submission on this host, in a temporary folder below `below`.
 
-    `blank` is a gradebook that knows the assignment. `extra` are the seconds that a script may take beyond what a
-    notebook has. Raises Unusable where it cannot be graded, CancelledError where it is `stopping`.
+    Args:
+        work: the submission.
+        stopping: set this event to stop.
+        blank: a gradebook with the assignment.
+        extra: seconds that a script may take in addition to a notebook's time limit.
+        below: default: the system's folder of temporary files.
+
+    Raises Unusable if the submission cannot be graded, CancelledError if `stopping` was set.
     """
     try:
         return _attempt(work, stopping, blank, extra, below)
-    except _Failed:  # a kernel that does not start, mostly: a port that it was to have was taken meanwhile
+    except _Failed:  # mostly a kernel that does not start, because another process took its port
         return _attempt(work, stopping, blank, extra, below)
 
 
 def _attempt(work: Work, stopping: threading.Event, blank: Path, extra: float, below: Path | None) -> Graded:
-    one = work.one
+    master = work.submission.master
     with tempfile.TemporaryDirectory(prefix=TEMPORARY_PREFIX, dir=below) as temporary:
         folder = Path(temporary)
         prepare(folder, work, blank)
-        result = _run(folder, one.master, stopping, extra if one.master.script else 0, work.accepted)
+        result = _run(folder, master, stopping, extra if master.script else 0, work.accepted)
         result.update(work.versions(result.get("outcome")))
-        made = {page: folder / page.parts[0] / LEARNER / Path(*page.parts[2:]) for page in pages(one)}
-        return Graded(result, {page: path.read_bytes() for page, path in made.items()})
+        paths = {page: folder / page.parts[0] / LEARNER / Path(*page.parts[2:]) for page in pages(work.submission)}
+        return Graded(result, {page: path.read_bytes() for page, path in paths.items()})
 
 
 class _Failed(Unusable):
-    """nbgrader failed, for no reason that lies in the submission."""
+    """nbgrader failed, and not because of the submission."""
 
 
-def pages(one: Submission) -> list[Path]:
-    """Feedback page and graded notebook, within the results."""
-    place = Path(one.learner, one.assignment)
-    return [Path("feedback", place, f"{one.notebook}.html"), Path("autograded", place, f"{one.notebook}.ipynb")]
+def pages(submission: Submission) -> list[Path]:
+    """Return the paths of the feedback page and the graded notebook, within the results."""
+    folder, name = Path(submission.learner, submission.assignment), submission.notebook
+    return [Path("feedback", folder, f"{name}.html"), Path("autograded", folder, f"{name}.ipynb")]
 
 
 def prepare(folder: Path, work: Work, blank: Path) -> None:
-    """Lay out an nbgrader course with one submission.
+    """Write an nbgrader course with one submission into a folder.
 
-    Its gradebook knows the assignment but no other learner. There is no source folder: nbgrader would put its
-    files over the learner's.
+    Its gradebook has the assignment but no other learner. There is no source folder, because nbgrader would overwrite
+    the learner's files with those in it.
     """
-    master = work.one.master
-    place = folder / "submitted" / LEARNER / master.assignment
+    master = work.submission.master
+    submitted = folder / "submitted" / LEARNER / master.assignment
     page = work.notebook.page(master) if work.notebook else masters.source(master, kinds=("prose", "hidden"))
-    write(place / master.notebook.name, masters.to_text(page).encode())
+    write(submitted / master.notebook.name, masters.to_text(page).encode())
     for name, content in work.files.items():
-        write(place / name, content)
+        write(submitted / name, content)
     if work.notebook:
         write(folder / HANDED_IN, json.dumps(asdict(work.notebook)).encode())
     shutil.copyfile(blank, folder / GRADEBOOK)
 
 
 def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, accepted: bool) -> dict[str, Any]:
-    """Run one_submission in `folder`; nothing that it started is left afterwards. Unusable: it failed.
+    """Run one_submission in `folder`; return its result. Raises Unusable if it failed.
 
-    `extra` are the seconds that it may take beyond what a notebook has; `accepted` as in `Work`.
+    `extra` and `accepted` are as in `perform` and `Work`.
     """
-    log, neutral, limit = folder / "log", folder / "empty", TIME_LIMIT_S + extra
-    neutral.mkdir()  # `python -m` imports from where it stands
-    (folder / "tmp").mkdir()  # what is killed in the middle leaves nothing elsewhere
+    log, empty, limit = folder / "log", folder / "empty", TIME_LIMIT_S + extra
+    empty.mkdir()  # `python -m` imports from its working directory
+    (folder / "tmp").mkdir()  # a killed process leaves its files here, and they are removed with the folder
     env = {**jupyter.environment(folder / "jupyter"), "TMPDIR": str(folder / "tmp")}
     for name in [name for name in env if name.startswith("SLURM_")]:
-        del env[name]  # in a job, mpirun would count Slurm's tasks, not the ranks that it is asked for
+        del env[name]  # in a job, mpirun would start as many ranks as Slurm has tasks
     outcome, grading = folder / "outcome.json", folder / "grading.json"
     grading.write_text(json.dumps({"accepted": accepted, "outcome": str(outcome)}))
     env[variables.GRADING] = str(grading)
     if master.script:
-        env.pop(variables.SLICE, None)  # the contract says how much it trains on
+        env.pop(variables.SLICE, None)  # the contract has the number of images
     else:
-        env.setdefault(variables.SLICE, DEFAULT_SLICE)  # what a notebook trains for show is not graded
+        env.setdefault(variables.SLICE, DEFAULT_SLICE)  # what a notebook trains as a demonstration is not graded
     worker = [sys.executable, "-m", "course_grader.classroom.one_submission", folder, master.path, extra]
     with (
         log.open("w") as output,
         Supervised(
-            list(map(str, worker)), timeout=limit, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=neutral
+            list(map(str, worker)), timeout=limit, stdout=output, stderr=subprocess.STDOUT, env=env, cwd=empty
         ) as process,
     ):
         while process.poll() is None and not stopping.wait(POLL_INTERVAL_S):
@@ -180,5 +198,5 @@ def _why(code: int, log: str, limit: float) -> Unusable:
     if "DeadKernelError" in log:
         return Unusable("Its process died while a cell ran: out of memory, or a cell ended it.")
     errors = [line.strip() for line in log.splitlines() if "Error" in line or "Exception" in line]
-    lines = [line for line in errors if "NbGraderException" not in line] or errors  # that only refers to the others
+    lines = [line for line in errors if "NbGraderException" not in line] or errors  # it only refers to other errors
     return _Failed(f"nbgrader failed: {lines[-1] if lines else f'exit code {code}'}")

@@ -1,11 +1,11 @@
-"""Submissions as jobs of Slurm, through submitit: each is graded on some node as it would be on this host.
+"""Grade submissions as jobs of Slurm, through submitit: a node grades each as this host would.
 
     with Jobs(blank, results, extra) as perform:
-        perform(work, stopping)         # any number of them at the same time, each in a thread
+        perform(work, stopping)         # may be called from several threads
 
-A job grades in a folder of its node and answers through the folder that all nodes share, whole or not at all. Where one
-ends without an answer, as when its node dies, another takes its place, and only that one's answer counts: a node that
-Slurm has given up may go on grading.
+A job grades in a folder of its node, and writes its answer, complete or not at all, into a folder that all nodes share.
+If a job ends without an answer, for example because its node dies, another job replaces it, and only the new job's
+answer counts: the old node may still be grading.
 """
 
 from __future__ import annotations
@@ -32,21 +32,26 @@ from course_lib.ranks import slurm
 from course_lib.system import variables
 from course_lib.system.errors import CourseError
 
-ANSWER_POLL_INTERVAL_S = 1.0  # between two looks for an answer
-STATE_POLL_INTERVAL_S = 5.0  # and between two questions to Slurm
-ANSWER_DELAY_LIMIT_S = 20.0  # that an answer may need from a node to here after the job's end
-SETTLING_TIME_S = 5.0  # that jobs have to end after they have answered
-MAX_JOBS = 3  # for a submission, where they end without an answer
-TIME_MARGIN_S = 300  # beside the time that a submission has
+ANSWER_POLL_INTERVAL_S = 1.0
+STATE_POLL_INTERVAL_S = 5.0  # between two queries to Slurm
+ANSWER_DELAY_LIMIT_S = 20.0  # a network file system may show an answer this long after the job's end
+SETTLING_TIME_S = 5.0  # for jobs to end after their answers
+MAX_JOBS = 3  # for a submission whose jobs end without an answer
+TIME_MARGIN_S = 300  # in addition to a submission's time limit
 NOTEBOOK_RANKS = 2
-HOST_MEMORY_GB = 4.0  # for what is not a rank: nbgrader, the kernel, the evaluation
-# Ends that would be the same next time, or are meant.
+HOST_MEMORY_GB = 4.0  # for nbgrader, the kernel and the evaluator
+# These ends would repeat, or are intended.
 _FINAL_STATES = ("CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE")
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a job says: what came of the submission, or why it can't be graded; why it was not confined."""
+    """The answer of a job.
+
+    Attributes:
+        graded: the graded submission; None if `problem` says why it cannot be graded.
+        weakness: why it ran without a sandbox; "" if it had one.
+    """
 
     graded: Graded | None
     problem: str = ""
@@ -54,24 +59,24 @@ class Answer:
 
 
 def perform(work: Work, blank: Path, extra: float, profile: str) -> Answer:
-    """Grade a submission in a job. Raises CancelledError where Slurm ends the job: that says nothing about it."""
+    """Grade a submission in a job. Raises CancelledError if Slurm ends the job: that is not the submission's fault."""
     stopping = threading.Event()
-    # By a thread: the one that gets the signal may be holding the event's lock.
+    # In another thread, because the main thread may hold the event's lock when the signal comes.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=stopping.set).start())
-    os.environ[variables.PROFILE] = profile  # one for the class, whatever node this is
+    os.environ[variables.PROFILE] = profile  # the same for the class on every node
     weakness = bubblewrap.available()
     try:
         return Answer(runner.perform(work, stopping, blank, extra), weakness=weakness)
     except Unusable as problem:
-        if stopping.wait(2 * ANSWER_POLL_INTERVAL_S):  # what it was graded by may have got the signal first
+        if stopping.wait(2 * ANSWER_POLL_INTERVAL_S):  # the grading process may have got the signal first
             raise CancelledError from None
         return Answer(None, str(problem), weakness)
 
 
 class Jobs:
-    """Grades submissions as jobs; a context manager whose value does what `runner.perform` does.
+    """Grades submissions as jobs; a context manager that is called as `runner.perform`.
 
-    `blank` lies in a folder that the nodes share; `extra` as for `runner.perform`. None is left at the end.
+    `blank` is in a folder that the nodes share; `extra` is as for `runner.perform`. At the end all jobs are cancelled.
     """
 
     def __init__(self, blank: Path, results: Path, extra: float) -> None:
@@ -83,13 +88,13 @@ class Jobs:
         self._jobs: set[str] = set()
         self._states: dict[str, slurm.State] = {}
         self._asked = 0.0
-        self._said: set[str] = set()
+        self._printed: set[str] = set()
 
     def __enter__(self) -> Jobs:
         import submitit
 
         self._folder.mkdir()
-        # `exec`: so that Slurm's signals reach it; not through srun, which would give it one core of the job's.
+        # `exec`, so that Slurm's signals reach Python; no srun, which would give it one core of the job only.
         self._executor = submitit.SlurmExecutor(self._folder, python=f"exec {shlex.quote(sys.executable)}")
         ranks = self._profile.ranks or max(NOTEBOOK_RANKS, slurm.gpus_asked())
         self._executor.update_parameters(
@@ -112,21 +117,23 @@ class Jobs:
         cancel(self._results)
 
     def __call__(self, work: Work, stopping: threading.Event) -> Graded:
-        """Grade a submission. Raises as `runner.perform` does, and CourseError where Slurm takes no job."""
+        """Grade a submission. Raises as `runner.perform` does, and CourseError if Slurm rejects the job."""
         state = slurm.State("UNKNOWN")
         for _ in range(MAX_JOBS):
             job = self._submit(work)
             answer, state = self._wait(job, stopping)
             if answer:
-                told = f"What learners wrote is not confined on all nodes: {answer.weakness}"
-                self._say(told if answer.weakness else "")
+                if answer.weakness:
+                    self._print_once(f"Learners' code runs without a sandbox on some nodes: {answer.weakness}")
                 if answer.graded is None:
                     raise Unusable(answer.problem)
                 return answer.graded
             if state.name in _FINAL_STATES:
                 raise Unusable(slurm.ending(state, job.job_id)[1])
-        why = f"{MAX_JOBS} jobs for it ended without an answer ({state.name})"
-        raise Unusable(f"{why}: look at the nodes, which must share {self._blank.parent.parent}, and grade again.")
+        raise Unusable(
+            f"{MAX_JOBS} jobs for it ended without an answer ({state.name}): check the nodes, which must share "
+            f"{self._blank.parent.parent}, and grade again."
+        )
 
     def _submit(self, work: Work):
         from submitit.core.utils import FailedJobError, FailedSubmissionError
@@ -137,13 +144,13 @@ class Jobs:
             except (FailedSubmissionError, FailedJobError, OSError) as error:
                 lines = [line for line in str(error).splitlines() if "error:" in line]
                 reason = lines[-1].partition("error: ")[2].rstrip(".") if lines else str(error)
-                raise CourseError(f"Slurm takes no such job: {reason}.") from None
+                raise CourseError(f"Slurm rejects the job: {reason}.") from None
             self._jobs.add(job.job_id)
             self._asked = 0.0
         return job
 
     def _wait(self, job, stopping: threading.Event) -> tuple[Answer | None, slurm.State]:  # noqa: ANN001
-        """The job's answer; None where it has ended without one. CancelledError where it is `stopping`."""
+        """Return the job's answer, None if it ended without one, and its state. CancelledError if `stopping` is set."""
         ended = float("inf")
         while not stopping.wait(ANSWER_POLL_INTERVAL_S):
             state = self._state(job.job_id)
@@ -173,25 +180,25 @@ class Jobs:
             return self._states.get(job, slurm.State("PENDING"))
 
     def _ask(self) -> dict[str, slurm.State]:
-        """What Slurm says of the jobs that had not ended so far."""
+        """Query Slurm for the states of the jobs that have not ended."""
         try:
             states = slurm.states(job for job in self._jobs if job not in self._states or not self._states[job].ended)
         except CourseError as error:
-            self._say(f"{error} Jobs are still waited for.")
+            self._print_once(f"{error} Still waiting for the jobs.")
             return {}
         for state in states.values():
             if state.waits and state.reason not in ("None", "Priority", "Resources", "BeginTime"):
-                self._say(f"Jobs wait: {state.reason}.")
+                self._print_once(f"Jobs wait: {state.reason}.")
         return states
 
-    def _say(self, text: str) -> None:
-        if text and text not in self._said:
-            self._said.add(text)
+    def _print_once(self, text: str) -> None:
+        if text not in self._printed:
+            self._printed.add(text)
             print(f"course: {text}", file=sys.stderr)
 
 
 def cancel(results: Path) -> None:
-    """Cancel what jobs there are for these results, also those that an earlier run has left behind."""
+    """Cancel all jobs for these results, with those of an earlier run."""
     slurm.cancel(f"--user={getpass.getuser()}", f"--name={_name(results)}")
 
 

@@ -1,4 +1,4 @@
-"""What comes of grading a class: the tables in its results, and the summary in the terminal."""
+"""The results of grading a class: its tables, and the summary in the terminal."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from course_grader.classroom.preprocessors import LOOK
 from course_lib.system.files import write
 
 COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason", *VERSIONS]
-FAULTS = "faults.log"  # among the results: the tracebacks of what the course, not a learner, did wrong
+FAULTS = "faults.log"  # among the results: tracebacks of errors of the course, not of learners
 
 
 @dataclass(frozen=True)
 class Summary:
-    """What `grade` did: where the results are, the rows of grades.csv, what could not be graded and why."""
+    """The result of `grade`: the folder of results, the rows of grades.csv and those of not_graded.csv."""
 
     results: Path
     rows: list[dict[str, Any]]
@@ -33,7 +33,7 @@ class Summary:
 
 
 def write_tables(results: Path, rows: list[dict[str, Any]], problems: list[dict[str, str]]) -> None:
-    """Write grades.csv, not_graded.csv and, where the course itself failed, faults.log with its tracebacks."""
+    """Write grades.csv, not_graded.csv and, if the course itself failed, faults.log with its tracebacks."""
     import pandas
 
     for name, table, columns in (
@@ -43,14 +43,14 @@ def write_tables(results: Path, rows: list[dict[str, Any]], problems: list[dict[
         text = pandas.DataFrame(table, columns=columns).to_csv(index=False)
         write(results / name, text.encode("utf-8", "backslashreplace"))
     (results / FAULTS).unlink(missing_ok=True)
-    faults = [one for one in problems if one.get("fault")]
+    faults = [row for row in problems if row.get("fault")]
     if faults:
-        text = "\n".join(f"{one['learner']}, {one['notebook']}: {one['reason']}\n{one['fault']}" for one in faults)
+        text = "\n".join(f"{row['learner']}, {row['notebook']}: {row['reason']}\n{row['fault']}" for row in faults)
         write(results / FAULTS, text.encode("utf-8", "backslashreplace"))
 
 
 def show(summary: Summary) -> None:
-    """Print the scores, the problems, and where the results are."""
+    """Print the scores, the problems, and the folder of results."""
     console = Console()
     table = Table("learner", "notebook", "score")
     totals: dict[tuple[str, str], list[float]] = {}
@@ -60,15 +60,13 @@ def show(summary: Summary) -> None:
             total[0] += row["score"] or 0.0
             total[1] += row["max_score"]
             total[2] += row["max_score"] if row["score"] is None else 0.0
-    for (learner, notebook), (score, maximum, left) in totals.items():
-        rest = f", {left:g} not graded" if left else ""
+    for (learner, notebook), (score, maximum, not_graded) in totals.items():
+        rest = f", {not_graded:g} not graded" if not_graded else ""
         table.add_row(escape(learner), notebook, f"{score:g} of {maximum:g}{rest}")
     console.print(table)
-    looks = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
-    for learner, reason in looks:
-        what = f"{learner}: {reason} To let it count, course grade … --accept {learner}"
-        console.print(what, markup=False, highlight=False)
-    for problem in summary.problems:
-        what = f"{problem['learner']}, {problem['notebook']}"
-        console.print(f"Could not be graded: {what}: {problem['reason']}", markup=False, highlight=False)
+    flagged = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
+    lines = [f"{name}: {reason} To let it count: course grade … --accept {name}" for name, reason in flagged]
+    lines += [f"Could not be graded: {row['learner']}, {row['notebook']}: {row['reason']}" for row in summary.problems]
+    for line in lines:
+        console.print(line, markup=False, highlight=False)
     console.print(f"Results: {summary.results}", markup=False)

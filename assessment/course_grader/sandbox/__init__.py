@@ -1,4 +1,4 @@
-"""A place for other people's code (`sandbox`), what bubblewrap runs there, what is seen of it from outside."""
+"""The sandbox for other people's code: its rules (`bubblewrap`, `seccomp`), and its monitoring from outside."""
 
 from course_grader.sandbox.sandbox import Sandbox
 

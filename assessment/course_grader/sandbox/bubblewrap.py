@@ -1,4 +1,4 @@
-"""The command lines of the sandbox: what runs a program below bubblewrap, and what it can see there."""
+"""The sandbox's command lines: how bubblewrap runs a program, and which files it shows to the program."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ from course_lib.ranks import environment
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.paths import ROOT
 
-PACKAGES = (ROOT / "course_lib", Path(__file__).resolve().parents[1])  # all that is seen of the course
-# No folder in which the course or Python may be: what lies below WORK could be changed.
-WORK = Path("/sandbox")
+PACKAGES = (ROOT / "course_lib", Path(__file__).resolve().parents[1])  # the only folders of the course in the sandbox
+WORK = Path("/sandbox")  # can be written to, so neither the course nor Python may be below it
 GB = 2**30
 TRIAL_LIMIT_S = 60.0  # on a busy host
 _START_CUDA = "import ctypes, sys; code = ctypes.CDLL('libcuda.so.1').cuInit(0); sys.exit(code and f'error {code}')"
 
-OPTIONS_FD, FILTER_FD = 3, 4  # from which bubblewrap reads a rank's options, and the filter of `seccomp`
+OPTIONS_FD, FILTER_FD = 3, 4  # file descriptors of a rank's options and of the filter of `seccomp`
 _WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK)
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "openmpi")
-PASSED_VARIABLES = (  # of our own environment
+PASSED_VARIABLES = (  # from the grader's environment into the sandbox
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
     *("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"),
     *environment.THREADS,
@@ -37,14 +36,14 @@ PASSED_VARIABLES = (  # of our own environment
 
 @functools.cache
 def available() -> str:
-    """Empty where bubblewrap works, else the sentence that says why not. It is tried, once in each process.
+    """Return "" if bubblewrap works, else a sentence that says why not. Each process tries bubblewrap once.
 
-    Raises CourseError (code 2) where it does not answer.
+    Raises CourseError (code 2) if bubblewrap does not answer.
     """
-    if lacking := [name for name in ("bwrap", "unshare") if not shutil.which(name)]:
-        return f"{lacking[0]} is not installed: `apt-get install bubblewrap util-linux`."
+    if missing := [name for name in ("bwrap", "unshare") if not shutil.which(name)]:
+        return f"{missing[0]} is not installed: `apt-get install bubblewrap util-linux`."
     try:
-        done = _tried("import psutil, course_grader, course_lib.ranks")
+        done = _try_out("import psutil, course_grader, course_lib.ranks")
     except subprocess.TimeoutExpired:
         raise CourseError(f"bubblewrap does not answer within {TRIAL_LIMIT_S:.0f} s: try again.", code=2) from None
     if done.returncode == 0:
@@ -54,47 +53,51 @@ def available() -> str:
 
 
 def command(command: Sequence[str], readable: Mapping[Path, Path], env: Mapping[str, str], folder: Path) -> list[str]:
-    """What runs `command` without network, with nothing to read but Python, the course and `readable`.
+    """Return the command that runs `command` without network, reading only Python, the course and `readable`.
 
-    `readable` maps what is bound read-only (files or folders of this host) to where it is seen; `env` adds to a
-    small environment. `folder` is a private one, for what this takes. Where there is no bubblewrap, only the
-    environment is cleaned, and what is `readable` is seen below `folder`.
+    Without bubblewrap the command only gets a clean environment, and links to `readable` below `folder`.
+
+    Args:
+        command: the program and its arguments.
+        readable: path on this host → path in the sandbox, of files or folders that are bound read-only.
+        env: additional environment variables.
+        folder: a private folder for the sandbox's own files.
     """
     env = {**passed(os.environ), **env}
     if available():
         env = {"HOME": tempfile.gettempdir(), **linked(env, readable, folder)}
-        words = [shutil.which("env") or "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items())]
-        return [*words, *command]
-    words = [program(), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "localhost"]
-    words += ["--clearenv", *_set(env)]
-    sized = ["--size", str(GB)] if "--size" in _options() else []
-    writable = [word for place in _WRITABLE for word in (*sized, "--tmpfs", str(place))]
-    words += [*_view(writable, readable), *_remounted("/", "/dev", "/proc"), "--", *command]
-    return _filtered(words, folder)
+        clean = [shutil.which("env") or "/usr/bin/env", "-i", *(f"{name}={value}" for name, value in env.items())]
+        return [*clean, *command]
+    bwrap = [program(), "--unshare-all", "--unshare-user", "--uid", "1000", "--gid", "1000", "--hostname", "localhost"]
+    bwrap += ["--clearenv", *_set(env)]
+    size = ["--size", str(GB)] if "--size" in _help() else []
+    writable = [option for path in _WRITABLE for option in (*size, "--tmpfs", str(path))]
+    bwrap += [*_view(writable, readable), *_remounted("/", "/dev", "/proc"), "--", *command]
+    return _filtered(bwrap, folder)
 
 
 def passed(env: Mapping[str, str]) -> dict[str, str]:
-    """Of an environment, what goes into a sandbox; there TensorFlow takes of a GPU's memory what it needs."""
+    """Return the variables of an environment that a sandbox gets; TensorFlow then takes GPU memory as it needs it."""
     return {name: env[name] for name in PASSED_VARIABLES if name in env} | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
 
 
 def linked(env: Mapping[str, str], files: Mapping[Path, Path], root: Path) -> dict[str, str]:
-    """Put links to `files` below `root`; return `env` with their places there."""
-    for host, place in files.items():
-        link = root / place.relative_to("/")
+    """Make links to `files` below `root`; return `env` with the paths in it replaced by those of the links."""
+    for host, target in files.items():
+        link = root / target.relative_to("/")
         link.parent.mkdir(parents=True, exist_ok=True)
         link.symlink_to(Path(host).absolute())
-    places = {str(folder) for place in files.values() for folder in (place, *place.parents)} - {"/"}
-    return {name: f"{root}{value}" if value in places else value for name, value in env.items()}
+    targets = {str(folder) for target in files.values() for folder in (target, *target.parents)} - {"/"}
+    return {name: f"{root}{value}" if value in targets else value for name, value in env.items()}
 
 
-def _filtered(words: Sequence[str], folder: Path) -> list[str]:
-    """What runs these words, in which bwrap reads the filter of `seccomp`; its file is put into `folder`."""
-    return ["/bin/sh", "-c", f'exec "$@" {FILTER_FD}< "$0"', str(write_filter(folder)), *words]
+def _filtered(command: Sequence[str], folder: Path) -> list[str]:
+    """Return the command that runs a bwrap command with the filter of `seccomp`; write the filter into `folder`."""
+    return ["/bin/sh", "-c", f'exec "$@" {FILTER_FD}< "$0"', str(write_filter(folder)), *command]
 
 
 def write_filter(folder: Path) -> Path:
-    """Write the filter of `seccomp` into a folder, which is made; return its file."""
+    """Write the filter of `seccomp` into a folder, create the folder if needed; return the file."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "filter"
     path.write_bytes(seccomp.program())
@@ -107,48 +110,51 @@ def rank_options(
     readable: Mapping[Path, Path],
     env: Mapping[str, str],
 ) -> list[str]:
-    """bwrap's options for a rank: it has the environment, the network, the System V memory of what starts it, and
-    the GPUs.
+    """Return bwrap's options for a rank, which keeps its parent's environment, network and System V memory, and GPUs.
 
-    `writable` are folders that it can write to, and where they are seen; `env` is added to its environment.
+    Args:
+        uid: user id in the sandbox.
+        writable: (path on this host, path in the sandbox) of folders that the rank can write to.
+        readable: path on this host → path in the sandbox, of what the rank can read.
+        env: additional environment variables.
     """
-    words = ["--unshare-user", "--uid", str(uid), "--gid", str(uid), "--unshare-pid", "--unshare-uts"]
-    words += ["--unshare-cgroup-try", "--hostname", "localhost", *_set(env)]
-    bound = [word for host, place in writable for word in ("--bind", str(host), str(place))]
-    words += _view(bound, readable)
+    options = ["--unshare-user", "--uid", str(uid), "--gid", str(uid), "--unshare-pid", "--unshare-uts"]
+    options += ["--unshare-cgroup-try", "--hostname", "localhost", *_set(env)]
+    bound = [option for host, target in writable for option in ("--bind", str(host), str(target))]
+    options += _view(bound, readable)
     if not (devices := gpu_devices()):
-        return [*words, *_remounted("/", "/dev", "/proc")]
+        return [*options, *_remounted("/", "/dev", "/proc")]
     for device in devices:
-        words += ["--dev-bind", device, device]
-    # NCCL looks up in /sys how the GPUs are connected. CUDA names its threads, in /proc/self/task/*/comm, and does not
-    # start where it can't (error 304, drivers from 570 on): so only what belongs to no process is kept from writing.
-    for place in ("/sys", *_kernel_settings()):
-        words += _read_only(place)
-    return [*words, *_remounted("/", "/dev")]
+        options += ["--dev-bind", device, device]
+    # NCCL reads in /sys how the GPUs are connected. CUDA writes its threads' names to /proc/self/task/*/comm and does
+    # not start if it cannot (error 304, drivers from 570 on). So in /proc only the kernel's settings are read-only.
+    for path in ("/sys", *_kernel_settings()):
+        options += _read_only(path)
+    return [*options, *_remounted("/", "/dev")]
 
 
 def gpu_devices() -> list[str]:
-    """The devices of NVIDIA's driver."""
+    """Return the paths of the devices of NVIDIA's driver, sorted."""
     return sorted(map(str, Path("/dev").glob("nvidia*")))
 
 
 def _kernel_settings() -> list[str]:
-    """What of /proc belongs to no process and may be written: by who is root outside, even without any rights."""
+    """Return the folders and writable files of /proc that belong to no process: the host's root could write to them,
+    even without any capability."""
     entries = [entry for entry in Path("/proc").iterdir() if not (entry.name.isdigit() or entry.is_symlink())]
     return sorted(str(entry) for entry in entries if entry.is_dir() or entry.stat().st_mode & 0o222)
 
 
 @functools.cache
 def cuda_problem() -> str:
-    """Empty where CUDA starts in a rank's sandbox, or where there is no sandbox, else the sentence that says why not;
-    tried once, as `available`.
+    """Return "" if CUDA starts in a rank's sandbox, or if there is no sandbox, else a sentence that says why not.
 
-    TensorFlow takes the processor, without a word, where it can't start CUDA.
+    Each process tries this once. Without this test TensorFlow would silently train on the CPU.
     """
     if available():
         return ""
     try:
-        done = _tried(_START_CUDA)
+        done = _try_out(_START_CUDA)
     except subprocess.TimeoutExpired:
         reason = f"no answer within {TRIAL_LIMIT_S:.0f} s"
     else:
@@ -156,17 +162,17 @@ def cuda_problem() -> str:
             return ""
         reason = last_line(done.stderr, f"exit code {done.returncode}")
     return (
-        f"CUDA does not start in the sandbox ({reason}), so that the ranks would train on the processor: look at "
-        "`course doctor --gpu`, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1)."
+        f"CUDA does not start in the sandbox ({reason}), so the ranks would train on the CPU: run `course doctor "
+        "--gpu`, or hide the GPUs (CUDA_VISIBLE_DEVICES=-1)."
     )
 
 
-def _tried(python: str) -> subprocess.CompletedProcess[str]:
-    """How this code ends in a rank's sandbox. Raises TimeoutExpired."""
-    words = [*rank_options(1000, [], {}, passed(os.environ)), "--", sys.executable, "-c", python]
+def _try_out(python: str) -> subprocess.CompletedProcess[str]:
+    """Run Python code in a rank's sandbox. Raises TimeoutExpired."""
+    options = rank_options(1000, [], {}, passed(os.environ))
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
         return subprocess.run(
-            _filtered([*own_network(), program(), *words], Path(folder)),
+            _filtered([*own_network(), program(), *options, "--", sys.executable, "-c", python], Path(folder)),
             capture_output=True,
             text=True,
             stdin=subprocess.DEVNULL,
@@ -175,18 +181,21 @@ def _tried(python: str) -> subprocess.CompletedProcess[str]:
 
 
 def program() -> str:
-    """The path of bwrap."""
+    """Return the path of bwrap."""
     return shutil.which("bwrap") or "bwrap"
 
 
 def own_network() -> list[str]:
-    """What runs a command with file systems, System V memory and a network of its own. It is root there, without any
-    right outside, so that it can mount file systems and start the ranks' sandboxes."""
+    """Return the start of a command that gets its own mounts, System V memory and network.
+
+    The command is root in its user namespace, without rights outside, so that it can mount file systems and start the
+    ranks' sandboxes.
+    """
     return ["unshare", "--user", "--map-root-user", "--mount", "--ipc", "--net", "--"]
 
 
 def python_environment() -> dict[str, str]:
-    """What Python needs to find the course and its packages, here as in the sandbox."""
+    """Return the environment variables with which Python finds the course and its packages, here and in the sandbox."""
     user = {"PYTHONUSERBASE": site.getuserbase()} if site.ENABLE_USER_SITE else {"PYTHONNOUSERSITE": "1"}
     path = os.pathsep.join(str(package.parent) for package in PACKAGES)
     return {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1", **user}
@@ -194,48 +203,50 @@ def python_environment() -> dict[str, str]:
 
 def _set(env: Mapping[str, str]) -> list[str]:
     variables = {"HOME": "/tmp", **python_environment(), **environment.BY_LOOPBACK, **env}
-    return [word for name, value in variables.items() for word in ("--setenv", name, str(value))]
+    return [option for name, value in variables.items() for option in ("--setenv", name, str(value))]
 
 
 def _view(writable: Sequence[str], readable: Mapping[Path, Path]) -> list[str]:
-    """Options on what can be seen: the system, Python, the course and `readable`; of it only `writable` can change."""
-    words = ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
-    words += ["--disable-userns"] if "--disable-userns" in _options() else []
-    words += ["--seccomp", str(FILTER_FD)] if seccomp.refused() else []
-    words += ["--proc", "/proc", "--dev", "/dev", *writable]
+    """Return the options that show the system, Python, the course and `readable`, all read-only, and `writable`."""
+    options = ["--die-with-parent", "--new-session", "--cap-drop", "ALL"]
+    options += ["--disable-userns"] if "--disable-userns" in _help() else []
+    options += ["--seccomp", str(FILTER_FD)] if seccomp.refused() else []
+    options += ["--proc", "/proc", "--dev", "/dev", *writable]
     for folder in _system():
-        words += ["--symlink", os.readlink(folder), folder] if os.path.islink(folder) else _read_only(folder)
+        options += ["--symlink", os.readlink(folder), folder] if os.path.islink(folder) else _read_only(folder)
     for name in _ETC:
-        words += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+        options += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
     for file in (Path(__file__).parent / "etc").iterdir():
-        words += _read_only(file, f"/etc/{file.name}")
+        options += _read_only(file, f"/etc/{file.name}")
     libraries = python_folders()
     within = any(Path(folder) in (ROOT, *ROOT.parents) for folder in ("/usr", *libraries))
-    # The course's folder is on Python's path; it may lie in one that can be written to, as below /tmp.
+    # The course's folder is on Python's path, and may be below a writable folder such as /tmp.
     hidden = [ROOT / name for name in ("assessment", "labs", "tests") if (ROOT / name).is_dir()] if within else [ROOT]
-    hide = [word for folder in hidden for word in ("--tmpfs", str(folder))]
-    bind = [word for folder in libraries for word in _read_only(folder)]
-    words += [*bind, *hide] if within else [*hide, *bind]
+    hide = [option for folder in hidden for option in ("--tmpfs", str(folder))]
+    bind = [option for folder in libraries for option in _read_only(folder)]
+    options += [*bind, *hide] if within else [*hide, *bind]
     for package in PACKAGES:
-        words += _read_only(package)
-    words += ["--ro-bind-try", *["/sys/devices/system"] * 2]  # where Open MPI looks up the cores
-    for host, place in readable.items():
-        words += _read_only(Path(host).absolute(), place)
-    return [*words, *_remounted(*map(str, hidden)), "--chdir", "/"]
+        options += _read_only(package)
+    options += ["--ro-bind-try", *["/sys/devices/system"] * 2]  # Open MPI reads the cores there
+    for host, target in readable.items():
+        options += _read_only(Path(host).absolute(), target)
+    return [*options, *_remounted(*map(str, hidden)), "--chdir", "/"]
 
 
 def _remounted(*folders: str) -> list[str]:
-    """Options that keep these from writing, once everything is in its place. /proc is among them because to /proc/sys
-    may write who is root outside, even without any rights."""
-    return [word for folder in folders for word in ("--remount-ro", folder)]
+    """Return the options that make these folders read-only, after all mounts.
+
+    /proc is among them because the host's root could write to /proc/sys, even without any capability.
+    """
+    return [option for folder in folders for option in ("--remount-ro", folder)]
 
 
-def _read_only(host: str | Path, place: str | Path | None = None) -> list[str]:
-    return ["--ro-bind", str(host), str(place or host)]
+def _read_only(host: str | Path, target: str | Path | None = None) -> list[str]:
+    return ["--ro-bind", str(host), str(target or host)]
 
 
 @functools.cache
-def _options() -> str:
+def _help() -> str:
     return subprocess.run(["bwrap", "--help"], capture_output=True, text=True).stdout
 
 
@@ -244,14 +255,14 @@ def _system() -> list[str]:
 
 
 def python_folders() -> list[str]:
-    """Where Python and its packages are, apart from /usr."""
+    """Return the folders of Python and its packages, except those below /usr."""
     folders = [sys.base_prefix, sys.prefix, *site.getsitepackages()]
     folders += [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
     private = {ROOT, *ROOT.parents, Path.home(), *Path.home().parents}
     folders += [path for path in os.environ.get("LD_LIBRARY_PATH", "").split(":") if Path(path) not in private]
     folders += [os.path.realpath(folder) for folder in folders if folder]
-    found: list[str] = []
+    outermost: list[str] = []
     for folder in sorted({folder for folder in folders if os.path.isabs(folder) and os.path.isdir(folder)}):
-        if not any(Path(other) in (Path(folder), *Path(folder).parents) for other in ("/usr", *found)):
-            found.append(folder)
-    return found
+        if not any(Path(other) in (Path(folder), *Path(folder).parents) for other in ("/usr", *outermost)):
+            outermost.append(folder)
+    return outermost

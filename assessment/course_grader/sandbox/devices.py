@@ -1,21 +1,21 @@
-"""Which processes hold which GPU, as NVIDIA's driver lists them.
+"""List which processes use which GPU, as NVIDIA's driver sees it.
 
-Tested with a pretended `nvidia-smi` only, not on GPUs yet.
+This is tested with a fake `nvidia-smi` only, not on GPUs yet.
 """
 
 from __future__ import annotations
 
 import subprocess
 
-TIMEOUT_S = 10.0  # for an answer: a driver in trouble gives none at all
+TIMEOUT_S = 10.0  # a driver in trouble does not answer at all
 QUERY = ("nvidia-smi", "--query-compute-apps=pid,gpu_uuid", "--format=csv,noheader")
 
 
 def processes() -> list[tuple[int, str]]:
-    """(process, UUID of a GPU that it computes on), for all that the driver lists.
+    """Return (process id, UUID of a GPU that it computes on) for all processes that the driver lists.
 
-    Empty where there is no driver, or one that fails or does not answer. In a container the driver may list nothing, or
-    the numbers that the processes have on the host.
+    Return [] if there is no driver, or if it fails or does not answer. In a container the driver may list nothing, or
+    the process ids of the host.
     """
     try:
         done = subprocess.run(QUERY, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=TIMEOUT_S)

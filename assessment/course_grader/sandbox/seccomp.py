@@ -1,7 +1,7 @@
-"""A filter for seccomp that refuses the system calls which no training makes, as bubblewrap takes it.
+"""A seccomp filter, for bubblewrap, that refuses system calls which no training needs.
 
-With it no process of a sandbox reads or changes the memory of another one, debugs it, takes over its files, mounts
-file systems or makes namespaces.
+With it no process of a sandbox can read or change another one's memory, debug it, take over its files, mount file
+systems or create namespaces.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _ON_ALL = {  # newer calls have one number everywhere
 }  # fmt: skip
 CLONE3 = 435
 CLONE_NEWUSER = 0x10000000
-_OTHER_TABLE = 0x40000000  # x86_64: numbers from here on are those of its 32-bit calls
-# linux/filter.h: load a word, jump if equal, jump if not less, jump if a bit is set, return.
+_OTHER_TABLE = 0x40000000  # x86_64: numbers from here on are calls of the x32 ABI
+# linux/filter.h: load 32 bits, jump if equal, jump if not less, jump if a bit is set, return.
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_CALL, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # where struct seccomp_data has them
+_CALL, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
 _ALLOW, _ERROR = 0x7FFF0000, 0x00050000
-# glibc takes `clone`, which can be inspected, where there is no `clone3`, which can't.
+# If `clone3`, whose arguments a filter cannot read, is missing, glibc uses `clone`, whose arguments it can.
 _ENDS = {"allow": _ALLOW, "refuse": _ERROR | errno.EPERM, "missing": _ERROR | errno.ENOSYS}
 
 
 def refused() -> dict[str, int]:
-    """The calls that are refused, with their numbers on this machine; {} on one whose numbers are not known here.
+    """Return the refused calls: name → number on this machine; {} if its architecture is unknown.
 
-    Beside them, `clone3` is missing and `clone` makes no user namespace.
+    The filter also lets `clone3` be missing, and `clone` create no user namespace.
     """
     if platform.machine() not in _NUMBERS:
         return {}
@@ -46,15 +46,15 @@ def refused() -> dict[str, int]:
 
 
 def clone() -> int:
-    """The number of `clone` on this machine."""
+    """Return the number of `clone` on this machine."""
     return _NUMBERS[platform.machine()][1]
 
 
 def program() -> bytes:
-    """The filter for this machine, an array of struct sock_filter; b"" where the machine is not known here."""
+    """Return the filter for this machine, an array of struct sock_filter; b"" if its architecture is unknown."""
     if not refused():
         return b""
-    lines = [  # (instruction, where to go if so, where if not, operand); "" is the next line
+    lines = [  # (instruction, target if true, target if false, operand); "" is the next line
         (_LOAD, "", "", _MACHINE),
         (_EQUAL, "", "refuse", _NUMBERS[platform.machine()][0]),
         (_LOAD, "", "", _CALL),
@@ -65,7 +65,7 @@ def program() -> bytes:
         (_LOAD, "", "", _FIRST_ARGUMENT),
         (_ANY_BIT, "refuse", "allow", CLONE_NEWUSER),
     ]
-    end = {name: len(lines) + place for place, name in enumerate(_ENDS)}
+    end = {name: len(lines) + index for index, name in enumerate(_ENDS)}
     jumps = [
         (code, *(end[name] - line - 1 if name else 0 for name in (yes, no)), operand)
         for line, (code, yes, no, operand) in enumerate(lines)
