@@ -2,7 +2,7 @@
 
 Each of N workers reads the weights, calculates a gradient and hands it in. The weights take it at once, and the worker
 reads them again. Nobody waits. What the weights become depends only on the order in which the gradients arrive, so the
-order is drawn first (`arrivals`), and then followed (`descend`).
+order is drawn first (`arrivals`), and then followed (`async_sgd`).
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Arrivals:
     @property
     def staleness(self) -> np.ndarray:
         """How many updates lie between the reading of the weights and each gradient's own update, ints [updates]."""
-        read, found = [0] * self.workers, []
+        read, staleness = [0] * self.workers, []
         for update, worker in enumerate(self.worker):
-            found.append(update - read[worker])
+            staleness.append(update - read[worker])
             read[worker] = update + 1
-        return np.array(found, int)
+        return np.array(staleness, int)
 
 
 def arrivals(time: StepTime, workers: int, updates: int, seed: int = 0, slower: Sequence[float] = ()) -> Arrivals:
@@ -61,13 +61,13 @@ def arrivals(time: StepTime, workers: int, updates: int, seed: int = 0, slower: 
     return Arrivals(workers, *map(np.array, zip(*order)))
 
 
-def descend(
+def async_sgd(
     gradient: Callable[[np.ndarray, int], np.ndarray],
     start: np.ndarray,
     arrived: Arrivals,
     rate: float | Callable[[int], float],
     momentum: float = 0.0,
-    look: Callable[[int, np.ndarray], object] | None = None,
+    after_update: Callable[[int, np.ndarray], object] | None = None,
 ) -> np.ndarray:
     """The weights after all gradients have arrived: v ← βv + ηg, w ← w − v, where g was taken at older weights.
 
@@ -76,17 +76,17 @@ def descend(
         start: the first weights, [n].
         rate: η, or a function of the gradient's staleness, which is 0 for one that is not stale.
         momentum: β, which the server applies.
-        look: called with the number of updates and the weights, first with 0 and then after each update.
+        after_update: called with the number of updates and the weights, first with 0 and then after each update.
     """
     constant = float(rate) if not callable(rate) else None
     weights, velocity = start, np.zeros_like(start)
     held = [start] * arrived.workers
-    if look:
-        look(0, weights)
+    if after_update:
+        after_update(0, weights)
     for update, (worker, staleness) in enumerate(zip(arrived.worker, arrived.staleness)):
         eta = rate(int(staleness)) if constant is None else constant
         velocity = momentum * velocity + eta * gradient(held[worker], update)
         weights = held[worker] = weights - velocity
-        if look:
-            look(update + 1, weights)
+        if after_update:
+            after_update(update + 1, weights)
     return weights

@@ -1,10 +1,10 @@
 """Gradients of which only a part is sent: the largest numbers, the signs, or a few columns. The rest waits.
 
-    compressor = TopK(Here(), ratio=0.01)
-    step = compressor.mean(gradients)        # [n, L] → [L], the same on all ranks
+    compressor = TopK(LocalCommunicator(), ratio=0.01)
+    step = compressor.compressed_mean(gradients)        # [n, L] → [L], the same on all ranks
 
 n is the number of ranks that this process computes: all N in an emulation, one on a real rank. What travels goes
-through a `Wire`, which also counts it; so a real rank computes what its emulation does, in the same order.
+through a `Communicator`, which also counts it; so a real rank computes what its emulation does, in the same order.
 
 A compressor with a memory sends what it did not send before: it adds what it kept to the next gradient (error feedback:
 Seide et al. 2014; Karimireddy et al. 2019, arXiv:1901.09847).
@@ -19,7 +19,7 @@ import numpy as np
 FIRST_RATIO = 0.25  # of deep gradient compression's warm-up
 
 
-class Wire:
+class Communicator:
     """How ranks exchange arrays, and the bytes that one rank has handed over so far: `reduced` and `gathered`."""
 
     def __init__(self, ranks: int | None = None) -> None:
@@ -46,7 +46,7 @@ class Wire:
         raise NotImplementedError
 
 
-class Here(Wire):
+class LocalCommunicator(Communicator):
     """All ranks are in this process."""
 
     def _sum(self, parts: np.ndarray) -> np.ndarray:
@@ -59,12 +59,12 @@ class Here(Wire):
 class Dense:
     """Everything is sent, by all-reduce."""
 
-    def __init__(self, wire: Wire) -> None:
-        self.wire = wire
+    def __init__(self, communicator: Communicator) -> None:
+        self.communicator = communicator
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [n, L] → their mean over all ranks, [L]."""
-        return self.wire.mean(gradients)
+        return self.communicator.mean(gradients)
 
 
 class TopK:
@@ -83,7 +83,7 @@ class TopK:
 
     def __init__(
         self,
-        wire: Wire,
+        communicator: Communicator,
         ratio: float,
         *,
         memory: bool = True,
@@ -92,23 +92,23 @@ class TopK:
         clip: float | None = None,
         warm_up: int = 0,
     ) -> None:
-        self.wire, self.ratio, self.memory, self.momentum = wire, ratio, memory, np.float32(momentum)
+        self.communicator, self.ratio, self.memory, self.momentum = communicator, ratio, memory, np.float32(momentum)
         self.masking, self.clip, self.warm_up, self.updates = masking, clip, warm_up, 0
-        self.kept = self.velocity = np.float32(0)  # [n, L] from the first update on
+        self.residual = self.velocity = np.float32(0)  # [n, L] from the first update on
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [n, L] → what all ranks together send, divided by their number, [L]."""
         self.velocity = self.momentum * self.velocity + self._clipped(gradients)
-        kept = self.kept + self.velocity
-        positions = largest(kept, max(1, round(self._ratio_now() * kept.shape[1])))
-        values = np.take_along_axis(kept, positions, 1)
-        np.put_along_axis(kept, positions, 0, 1)
+        pending = self.residual + self.velocity
+        positions = largest(pending, max(1, round(self._ratio_now() * pending.shape[1])))
+        values = np.take_along_axis(pending, positions, 1)
+        np.put_along_axis(pending, positions, 0, 1)
         if self.memory:
-            self.kept = kept
+            self.residual = pending
         if self.masking:
             np.put_along_axis(self.velocity, positions, 0, 1)
         self.updates += 1
-        return added(self.wire.gather(positions), self.wire.gather(values), kept.shape[1])
+        return scatter_mean(self.communicator.gather(positions), self.communicator.gather(values), pending.shape[1])
 
     def _ratio_now(self) -> float:
         if self.updates >= self.warm_up:
@@ -118,7 +118,7 @@ class TopK:
     def _clipped(self, gradients: np.ndarray) -> np.ndarray:
         if self.clip is None:
             return gradients
-        most = self.clip / np.sqrt(self.wire.ranks or len(gradients))
+        most = self.clip / np.sqrt(self.communicator.ranks or len(gradients))
         lengths = np.linalg.norm(gradients, axis=1, keepdims=True)
         return gradients * np.minimum(1, most / np.maximum(lengths, 1e-30)).astype(np.float32)
 
@@ -128,7 +128,7 @@ def largest(values: np.ndarray, k: int) -> np.ndarray:
     return np.argpartition(-np.abs(values), k - 1, axis=1)[:, :k].astype(np.int32)
 
 
-def added(positions: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
+def scatter_mean(positions: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
     """The mean [L] of N sparse vectors: positions and values [N, k]. Where nobody sends it is 0."""
     total = np.zeros(length, values.dtype)
     for at, sent in zip(positions, values):
@@ -146,20 +146,23 @@ class Sign:
         momentum: of each rank, before its signs are taken, as in `TopK`.
     """
 
-    def __init__(self, wire: Wire, ends: Sequence[int], *, memory: bool = True, momentum: float = 0.0) -> None:
-        self.wire, self.ends, self.memory, self.momentum = wire, np.asarray(ends), memory, np.float32(momentum)
-        self.kept = self.velocity = np.float32(0)
+    def __init__(
+        self, communicator: Communicator, ends: Sequence[int], *, memory: bool = True, momentum: float = 0.0
+    ) -> None:
+        self.communicator, self.ends = communicator, np.asarray(ends)
+        self.memory, self.momentum = memory, np.float32(momentum)
+        self.residual = self.velocity = np.float32(0)
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [n, L] → the mean over all ranks of their signs times their sizes, [L]."""
         self.velocity = self.momentum * self.velocity + gradients
-        kept, counts = self.kept + self.velocity, np.diff(self.ends)
-        sizes = np.add.reduceat(np.abs(kept), self.ends[:-1], axis=1) / counts.astype(np.float32)
-        positive = kept >= 0
+        pending, counts = self.residual + self.velocity, np.diff(self.ends)
+        sizes = np.add.reduceat(np.abs(pending), self.ends[:-1], axis=1) / counts.astype(np.float32)
+        positive = pending >= 0
         if self.memory:
-            self.kept = kept - _signed(positive, sizes, counts)
-        bits, sizes = self.wire.gather(np.packbits(positive, axis=1)), self.wire.gather(sizes)
-        together = _signed(np.unpackbits(bits, axis=1, count=kept.shape[1]).astype(bool), sizes, counts)
+            self.residual = pending - _signed(positive, sizes, counts)
+        bits, sizes = self.communicator.gather(np.packbits(positive, axis=1)), self.communicator.gather(sizes)
+        together = _signed(np.unpackbits(bits, axis=1, count=pending.shape[1]).astype(bool), sizes, counts)
         return together.sum(0) / np.float32(len(together))
 
 
@@ -184,19 +187,26 @@ class PowerSGD:
     """
 
     def __init__(
-        self, wire: Wire, shapes: Sequence[Sequence[int]], rank: int, *, memory: bool = True, seed: int = 0
+        self,
+        communicator: Communicator,
+        shapes: Sequence[Sequence[int]],
+        rank: int,
+        *,
+        memory: bool = True,
+        seed: int = 0,
     ) -> None:
         if other := next((tuple(shape) for shape in shapes if len(shape) not in (1, 2)), None):
             raise ValueError(f"PowerSGD takes matrices and vectors; one tensor has the shape {other}.")
-        self.wire, self.shapes, self.memory, self.kept = wire, [tuple(shape) for shape in shapes], memory, np.float32(0)
+        self.communicator, self.shapes = communicator, [tuple(shape) for shape in shapes]
+        self.memory, self.residual = memory, np.float32(0)
         random = np.random.default_rng(seed)
         kernels = [shape for shape in self.shapes if len(shape) == 2]
         self.right = [random.normal(size=(s[1], min(rank, *s))).astype(np.float32) for s in kernels]
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [n, L] → the mean over all ranks of their approximations, [L]."""
-        kept = self.kept + gradients
-        tensors = split(kept, self.shapes)
+        pending = self.residual + gradients
+        tensors = split(pending, self.shapes)
         kernels = [tensor for tensor in tensors if tensor.ndim == 3]
         vectors = [tensor for tensor in tensors if tensor.ndim == 2]
         thin = [kernel @ right for kernel, right in zip(kernels, self.right)]
@@ -206,14 +216,14 @@ class PowerSGD:
         self.right = self._means(own)
         if self.memory:
             sent = iter([each @ np.swapaxes(right, 1, 2) for each, right in zip(left, own)])
-            self.kept = kept - joined([next(sent) if tensor.ndim == 3 else tensor for tensor in tensors])
+            self.residual = pending - joined([next(sent) if tensor.ndim == 3 else tensor for tensor in tensors])
         products = iter([each @ right.T for each, right in zip(left, self.right)])
         biases = iter(means[len(kernels) :])
         return joined([next(products) if len(shape) == 2 else next(biases) for shape in self.shapes], 0)
 
     def _means(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
         """Of several arrays [n, …] in one all-reduce."""
-        return split(self.wire.mean(joined(arrays)), [array.shape[1:] for array in arrays])
+        return split(self.communicator.mean(joined(arrays)), [array.shape[1:] for array in arrays])
 
 
 def split(flat: np.ndarray, shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:

@@ -20,8 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from course_lib import collectives
-from course_lib.collectives import Trace
+from course_lib.collectives import plans
+from course_lib.collectives.plans import Trace
 
 MOST_MESSAGES = 50_000  # that a rank sends in one run
 
@@ -119,7 +119,7 @@ def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
 def ring_among(me: Rank, array: np.ndarray, members: Sequence[int]) -> np.ndarray:
     """The sum of the arrays of the ranks in `members`, by a ring. Each of them calls it, and nobody else."""
     place, held = list(members).index(me.rank), np.array(array)
-    for messages in collectives.ring(len(members), len(held)):
+    for messages in plans.ring(len(members), len(held)):
         (out,), (into,) = np.flatnonzero(messages.source == place), np.flatnonzero(messages.target == place)
         me.send(held[messages.first[out] : messages.last[out]], members[messages.target[out]])
         came = me.receive(members[messages.source[into]])
@@ -204,8 +204,8 @@ def origin(number: float) -> tuple[int, tuple[int, ...]]:
     Raises ValueError for a number that is no such sum.
     """
     digits = [int(digit) for digit in reversed(str(round(number)))]
-    found = [digit for digit in digits if digit]
-    element = min(found, default=0)
-    if not found or any(digit % element for digit in found):
+    nonzero = [digit for digit in digits if digit]
+    element = min(nonzero, default=0)
+    if not nonzero or any(digit % element for digit in nonzero):
         raise ValueError(f"{number} is no sum of one element over several ranks")
     return element - 1, tuple(rank for rank, digit in enumerate(digits) for _ in range(digit // element))

@@ -13,9 +13,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Union
 
 import numpy as np
+
+Numbers = Union[float, np.ndarray]  # a number, or an array of them
 
 
 @dataclass(frozen=True)
@@ -39,18 +41,12 @@ class Link:
         """Seconds for each byte."""
         return 1 / self.bandwidth
 
-    def seconds(self, nbytes: float | np.ndarray) -> float | np.ndarray:
+    def seconds(self, nbytes: Numbers) -> Numbers:
         """Of one message."""
         return self.alpha + self.beta * nbytes
 
 
-def ring(
-    ranks: int | np.ndarray,
-    nbytes: float | np.ndarray,
-    link: Link,
-    group: int | np.ndarray = 1,
-    inner: Link | None = None,
-) -> float | np.ndarray:
+def ring(ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers = 1, inner: Link | None = None) -> Numbers:
     """Seconds of a ring all-reduce: 2(N−1) rounds of n/N bytes (Patarasuk and Yuan 2009).
 
     One message of a round leaves each host, so a host's link is never shared; on a single host all are `inner`.
@@ -61,13 +57,8 @@ def ring(
 
 
 def halving(
-    ranks: int | np.ndarray,
-    nbytes: float | np.ndarray,
-    link: Link,
-    group: int | np.ndarray = 1,
-    inner: Link | None = None,
-    far_first: bool = False,
-) -> float | np.ndarray:
+    ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers = 1, inner: Link | None = None, far_first: bool = False
+) -> Numbers:
     """Seconds of recursive halving and doubling: 2 log₂N rounds of n/2, n/4, … bytes (Thakur et al. 2005).
 
     With N not a power of two, P the last one below: two more rounds of n bytes, and N = P otherwise. All ranks of a
@@ -87,13 +78,7 @@ def halving(
     return (2 * (seconds + _handed(ranks, nbytes, link, group, inner)))[()]
 
 
-def doubling(
-    ranks: int | np.ndarray,
-    nbytes: float | np.ndarray,
-    link: Link,
-    group: int | np.ndarray = 1,
-    inner: Link | None = None,
-) -> float | np.ndarray:
+def doubling(ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers = 1, inner: Link | None = None) -> Numbers:
     """Seconds of recursive doubling: log₂N rounds of n bytes, else as `halving` (Thakur et al. 2005).
 
     Args:
@@ -106,13 +91,7 @@ def doubling(
     return (seconds + 2 * _handed(ranks, nbytes, link, group, inner))[()]
 
 
-def hierarchical(
-    ranks: int | np.ndarray,
-    nbytes: float | np.ndarray,
-    link: Link,
-    group: int | np.ndarray,
-    inner: Link | None = None,
-) -> float | np.ndarray:
+def hierarchical(ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers, inner: Link | None = None) -> Numbers:
     """Seconds of reduction in groups of k, ring of the N/k leaders, broadcast in groups (Jia et al. 2018).
 
     4(k−1) rounds of n/k bytes within groups, 2(N/k−1) rounds of n·k/N bytes between leaders.
@@ -127,13 +106,8 @@ def hierarchical(
 
 
 def sharded(
-    ranks: int | np.ndarray,
-    nbytes: float | np.ndarray,
-    link: Link,
-    group: int | np.ndarray,
-    inner: Link | None = None,
-    shared: bool = True,
-) -> float | np.ndarray:
+    ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers, inner: Link | None = None, shared: bool = True
+) -> Numbers:
     """Seconds of reduce-scatter in each host, k rings across hosts at a time, all-gather in each host (Horovod 2018).
 
     2(k−1) rounds of n/k bytes within hosts, 2(N/k−1) of n/N bytes across.
@@ -149,13 +123,8 @@ def sharded(
 
 
 def hybrid(
-    ranks: int | np.ndarray,
-    nbytes: float | np.ndarray,
-    link: Link,
-    group: int | np.ndarray,
-    threshold: float,
-    inner: Link | None = None,
-) -> float | np.ndarray:
+    ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers, threshold: float, inner: Link | None = None
+) -> Numbers:
     """Seconds of a ring for at least `threshold` bytes, else of the hierarchical all-reduce (Jia et al. 2018)."""
     large = np.asarray(nbytes) >= threshold
     long, short = (algorithm(ranks, nbytes, link, group, inner) for algorithm in (ring, hierarchical))
@@ -182,7 +151,7 @@ def counted(messages: Any, link: Link, group: int = 1, inner: Link | None = None
     return float(seconds.sum())
 
 
-def crossing(one: Callable, other: Callable, ranks: int | np.ndarray) -> float | np.ndarray:
+def crossing(one: Callable, other: Callable, ranks: Numbers) -> Numbers:
     """The bytes for which two all-reduces take equally long; NaN where one of them is always the quicker.
 
     Args:
@@ -195,7 +164,7 @@ def crossing(one: Callable, other: Callable, ranks: int | np.ndarray) -> float |
         return np.where(nearer, some * begin / (begin - end), np.nan)[()]
 
 
-def fit(ranks: int | np.ndarray, nbytes: np.ndarray, seconds: np.ndarray) -> Link:
+def fit(ranks: Numbers, nbytes: np.ndarray, seconds: np.ndarray) -> Link:
     """The α and β ≥ 0 of ring all-reduces that were measured, by least squares on the relative errors.
 
     So a measurement of a microsecond counts as much as one of a second.
@@ -213,9 +182,7 @@ def fit(ranks: int | np.ndarray, nbytes: np.ndarray, seconds: np.ndarray) -> Lin
     return Link(float(alpha), 1 / float(beta) if beta else math.inf)
 
 
-def _handed(
-    ranks: np.ndarray, nbytes: np.ndarray, link: Link, group: int | np.ndarray, inner: Link
-) -> float | np.ndarray:
+def _handed(ranks: np.ndarray, nbytes: np.ndarray, link: Link, group: Numbers, inner: Link) -> Numbers:
     """Seconds in which the ranks beyond the last power of two hand over all they have; 0 where there are none."""
     extra = ranks - _power_of_two(ranks)
     seconds = np.where(ranks > group, link.seconds(np.minimum(group, extra) * nbytes), inner.seconds(nbytes))

@@ -19,19 +19,11 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from course_lib.cost import networks
+from course_lib.cost.networks import Image, Layer
+
 NUMBER = 4  # bytes of a number in single precision
 OPTIMIZERS = {"SGD": 0, "momentum": 1, "Adam": 2}  # numbers that it keeps for each weight, beside the gradient
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A piece of a network that is not cut: a layer with what belongs to it, or a residual block."""
-
-    name: str
-    weights: int  # trainable numbers
-    activations: int  # numbers kept for the backward pass, for one image
-    output: int  # numbers handed to the next piece, for one image
-    multiply_adds: int  # forward, for one image
 
 
 @dataclass(frozen=True)
@@ -169,135 +161,46 @@ def walk(model: Any) -> list[dict[str, Any]]:
     return rows
 
 
-class _Count:
-    """Follows an image through a network and counts; `piece` closes a layer."""
-
-    def __init__(self, side: int, channels: int) -> None:
-        self.side, self.channels = side, channels
-        self.layers: list[Layer] = []
-        self._clear()
-
-    def _clear(self) -> None:
-        self._weights = self._kept = self._multiply_adds = 0
-
-    @property
-    def _size(self) -> int:
-        return self.side**2 * self.channels
-
-    def keep(self) -> _Count:
-        """Keep what is here now: the output of a sum, a pooling, a ReLU."""
-        self._kept += self._size
-        return self
-
-    relu = keep
-
-    def conv(self, channels: int, kernel: int, stride: int = 1, *, bias: bool = False, groups: int = 1) -> _Count:
-        """A convolution that keeps the size but for its stride."""
-        return self.valid(channels, kernel, stride, math.ceil(self.side / stride), bias=bias, groups=groups)
-
-    def valid(
-        self, channels: int, kernel: int, stride: int, side: int, *, bias: bool = False, groups: int = 1
-    ) -> _Count:
-        """A convolution to images of `side` × `side`."""
-        one = kernel**2 * self.channels // groups * channels
-        self.side, self.channels = side, channels
-        self._weights += one + channels * bias
-        self._multiply_adds += one * side**2
-        return self
-
-    def norm(self) -> _Count:
-        """Batch norm: keeps its input, has a scale and a shift for each channel."""
-        self._weights += 2 * self.channels
-        return self.keep()
-
-    def pool(self, side: int) -> _Count:
-        """Pooling to images of `side` × `side`."""
-        self.side = side
-        return self.keep()
-
-    def dense(self, units: int) -> _Count:
-        """A dense layer with a bias."""
-        self._weights += self._size * units + units
-        self._multiply_adds += self._size * units
-        self.side, self.channels = 1, units
-        return self.keep()
-
-    def shortcut(self, channels: int, *, norm: bool) -> _Count:
-        """A 1 × 1 convolution beside a block that began with `channels`."""
-        self._weights += channels * self.channels + 2 * self.channels * norm
-        self._multiply_adds += channels * self._size
-        self._kept += self._size * norm
-        return self
-
-    def piece(self, name: str) -> None:
-        self.layers.append(Layer(name, self._weights, self._kept, self._size, self._multiply_adds))
-        self._clear()
-
-
 def _small_cnn() -> Network:
-    count = _Count(28, 1)
+    image = Image(28, 1)
     for number, channels in enumerate((32, 48, 64), 1):
-        count.conv(channels, 3).norm().relu().pool(count.side // 2).piece(f"conv {number}")
-    count.dense(10).piece("dense")
-    return Network("small CNN", "models.small_cnn, Fashion-MNIST 28 × 28", 28 * 28, tuple(count.layers))
+        image.convolution(f"conv{number}", channels, 3).norm().relu().pool(image.side // 2).piece(f"conv {number}")
+    image.dense("dense", 10).piece("dense")
+    return Network("small CNN", "models.small_cnn, Fashion-MNIST 28 × 28", 28 * 28, tuple(image.pieces))
 
 
 def wide_resnet(depth: int = 28, width: int = 10) -> Network:
     """A Wide ResNet for 32 × 32: three groups of (depth − 4) / 6 blocks with 16, 32 and 64 times `width` channels."""
-    count = _Count(32, 3)
-    count.conv(16, 3).piece("conv 1")
+    image = Image(32, 3)
+    image.convolution("conv1", 16, 3).piece("conv 1")
     for group, channels in enumerate((16, 32, 64), 2):
-        for block in range((depth - 4) // 6):
-            before, stride = count.channels, 2 if group > 2 and block == 0 else 1
-            count.norm().relu().conv(width * channels, 3, stride).norm().relu().conv(width * channels, 3)
-            if block == 0:
-                count.shortcut(before, norm=False)
-            count.piece(f"block {group}.{block + 1}")
-    count.norm().relu().pool(1).dense(10).piece("dense")
+        for block in range(1, (depth - 4) // 6 + 1):
+            before, stride, name = image.channels, 2 if group > 2 and block == 1 else 1, f"conv{group}_{block}"
+            image.norm().relu().convolution(f"{name}.1", width * channels, 3, stride=stride)
+            image.norm().relu().convolution(f"{name}.2", width * channels, 3)
+            if block == 1:
+                image.shortcut(f"{name}.shortcut", before, stride=stride, norm=False)
+            image.piece(f"block {group}.{block}")
+    image.norm().relu().pool(1).dense("dense", 10).piece("dense")
     source = "arXiv:1605.07146, CIFAR-10 32 × 32"
-    return Network(f"WRN-{depth}-{width}", source, 32 * 32 * 3, tuple(count.layers))
+    return Network(f"WRN-{depth}-{width}", source, 32 * 32 * 3, tuple(image.pieces))
 
 
 def _resnet50() -> Network:
     # As in the paper a 1 × 1 convolution shrinks the image; in `networks.resnet50` a 3 × 3 does, as in frameworks.
-    count = _Count(224, 3)
-    count.conv(64, 7, 2).norm().relu().pool(56).piece("conv 1")
-    for group, (width, blocks) in enumerate(((64, 3), (128, 4), (256, 6), (512, 3)), 2):
-        for block in range(blocks):
-            channels, stride = count.channels, 2 if group > 2 and block == 0 else 1
-            count.conv(width, 1, stride).norm().relu().conv(width, 3).norm().relu().conv(4 * width, 1).norm()
-            if block == 0:
-                count.shortcut(channels, norm=True)
-            count.relu().piece(f"block {group}.{block + 1}")
-    count.pool(1).dense(1000).piece("dense")
-    return Network("ResNet-50", "arXiv:1512.03385, ImageNet 224 × 224", 224 * 224 * 3, tuple(count.layers))
+    pieces = networks.follow_resnet((3, 4, 6, 3), shrink_first=True).pieces
+    return Network("ResNet-50", "arXiv:1512.03385, ImageNet 224 × 224", 224 * 224 * 3, tuple(pieces))
 
 
 def _alexnet() -> Network:
-    # Two groups in convolutions 2, 4 and 5, as in the paper: 61.0 million weights. Without groups it has 62.4.
-    count = _Count(227, 3)
-    count.valid(96, 11, 4, 55, bias=True).relu().keep().pool(27).piece("conv 1")
-    count.conv(256, 5, bias=True, groups=2).relu().keep().pool(13).piece("conv 2")
-    count.conv(384, 3, bias=True).relu().piece("conv 3")
-    count.conv(384, 3, bias=True, groups=2).relu().piece("conv 4")
-    count.conv(256, 3, bias=True, groups=2).relu().pool(6).piece("conv 5")
-    for number, units in ((6, 4096), (7, 4096), (8, 1000)):
-        count.dense(units).piece(f"dense {number}")
-    return Network("AlexNet", "Krizhevsky et al. 2012, ImageNet 227 × 227", 227 * 227 * 3, tuple(count.layers))
+    pieces = networks.follow_alexnet().pieces
+    return Network("AlexNet", "Krizhevsky et al. 2012, ImageNet 227 × 227", 227 * 227 * 3, tuple(pieces))
 
 
 def vgg16() -> Network:
     """VGG-16 (arXiv:1409.1556, configuration D), every convolution a layer of its own, with the pooling after it."""
-    count = _Count(224, 3)
-    for group, (channels, convolutions) in enumerate(((64, 2), (128, 2), (256, 3), (512, 3), (512, 3)), 1):
-        for number in range(1, convolutions + 1):
-            count.conv(channels, 3, bias=True).relu()
-            if number == convolutions:
-                count.pool(count.side // 2)
-            count.piece(f"conv {group}.{number}")
-    for number, units in ((6, 4096), (7, 4096), (8, 1000)):
-        count.dense(units).piece(f"dense {number}")
-    return Network("VGG-16", "arXiv:1409.1556, ImageNet 224 × 224", 224 * 224 * 3, tuple(count.layers))
+    pieces = networks.follow_vgg((2, 2, 3, 3, 3)).pieces
+    return Network("VGG-16", "arXiv:1409.1556, ImageNet 224 × 224", 224 * 224 * 3, tuple(pieces))
 
 
 NETWORKS = {network.name: network for network in (_small_cnn(), wide_resnet(), _resnet50(), _alexnet())}

@@ -25,33 +25,44 @@ class Tensor:
     flops: int
 
 
+@dataclass(frozen=True)
+class Layer:
+    """A piece of a network that is not cut: a layer with what belongs to it, or a residual block."""
+
+    name: str
+    weights: int  # trainable numbers
+    activations: int  # numbers kept for the backward pass, for one image
+    output: int  # numbers handed to the next piece, for one image
+    multiply_adds: int  # forward, for one image
+
+
 def resnet50() -> list[Tensor]:
     """ResNet-50 for 224 × 224 (arXiv:1512.03385): 161 tensors, 25,557,032 numbers, 4.1 G multiply-adds an image.
 
     Where a group shrinks the image its first 3 × 3 convolution does it, as frameworks train it; in the paper the
     1 × 1 before it does, with 3.9 G multiply-adds and the same tensors.
     """
-    return _resnet((3, 4, 6, 3))
+    return follow_resnet((3, 4, 6, 3)).tensors
 
 
 def resnet101() -> list[Tensor]:
     """ResNet-101 for 224 × 224, as `resnet50`: 44,549,160 numbers, 7.8 G multiply-adds an image."""
-    return _resnet((3, 4, 23, 3))
+    return follow_resnet((3, 4, 23, 3)).tensors
 
 
 def resnet152() -> list[Tensor]:
     """ResNet-152 for 224 × 224, as `resnet50`: 60,192,808 numbers, 11.5 G multiply-adds an image."""
-    return _resnet((3, 8, 36, 3))
+    return follow_resnet((3, 8, 36, 3)).tensors
 
 
 def vgg16() -> list[Tensor]:
     """VGG-16 for 224 × 224 (arXiv:1409.1556, column D): 138,357,544 numbers, 15.5 G multiply-adds an image."""
-    return _vgg((2, 2, 3, 3, 3))
+    return follow_vgg((2, 2, 3, 3, 3)).tensors
 
 
 def vgg_a() -> list[Tensor]:
     """VGG-A for 224 × 224, with 11 layers (arXiv:1409.1556, column A): 132,863,336 numbers, 7.6 G multiply-adds."""
-    return _vgg((1, 1, 2, 2, 2))
+    return follow_vgg((1, 1, 2, 2, 2)).tensors
 
 
 def inception_v3() -> list[Tensor]:
@@ -59,7 +70,7 @@ def inception_v3() -> list[Tensor]:
 
     Batch norm has a shift and no scale; the auxiliary classifier is left out.
     """
-    image = _Image(299, 3, scale=False)
+    image = Image(299, 3, scale=False)
     for channels, kernel, stride, side in ((32, 3, 2, 149), (32, 3, 1, 147), (64, 3, 1, 147)):
         image.convolution(f"stem{len(image.tensors)}", channels, kernel, stride=stride, side=side).norm()
     image.pool(73)
@@ -95,16 +106,7 @@ def alexnet() -> list[Tensor]:
 
     With the paper's two groups in convolutions 2, 4 and 5; without groups it would have 62.4 M and 1.1 G.
     """
-    image = _Image(227, 3)
-    image.convolution("conv1", 96, 11, stride=4, side=55, bias=True)
-    image.pool(27)
-    image.convolution("conv2", 256, 5, groups=2, bias=True)
-    image.pool(13)
-    image.convolution("conv3", 384, 3, bias=True)
-    image.convolution("conv4", 384, 3, groups=2, bias=True)
-    image.convolution("conv5", 256, 3, groups=2, bias=True)
-    image.pool(6)
-    return image.dense("fc6", 4096).dense("fc7", 4096).dense("fc8", 1000).tensors
+    return follow_alexnet().tensors
 
 
 class Stage(NamedTuple):
@@ -139,7 +141,7 @@ class Family:
 
     def tensors(self, side: int) -> list[Tensor]:
         """Of the network for images of side × side × 3."""
-        image = _Image(side, 3)
+        image = Image(side, 3)
         image.convolution("stem", self.stem, 3, stride=2).norm()
         for number, stage in enumerate(self.stages, 1):
             for layer in range(stage.layers):
@@ -149,7 +151,7 @@ class Family:
         return image.dense("dense", self.classes).tensors
 
     @staticmethod
-    def _block(image: _Image, name: str, stage: Stage, stride: int) -> None:
+    def _block(image: Image, name: str, stage: Stage, stride: int) -> None:
         narrow, wide = image.channels, image.channels * stage.expand
         if stage.expand > 1:
             image.convolution(f"{name}.expand", wide, 1).norm()
@@ -227,45 +229,97 @@ def _eights(channels: float) -> int:
     return rounded + 8 * (rounded < 0.9 * channels)
 
 
-def _resnet(depths: Sequence[int]) -> list[Tensor]:
-    image = _Image(224, 3)
-    image.convolution("conv1", 64, 7, stride=2).norm()
-    image.pool(56)
+def follow_resnet(depths: Sequence[int], *, shrink_first: bool = False) -> Image:
+    """An image's way through a ResNet with so many blocks in its groups.
+
+    Args:
+        shrink_first: where a group shrinks the image, its first 1 × 1 convolution does it, as in the paper, and not its
+            first 3 × 3.
+    """
+    image = Image(224, 3)
+    image.convolution("conv1", 64, 7, stride=2).norm().relu().pool(56).piece("conv 1")
     for group, (width, blocks) in enumerate(zip((64, 128, 256, 512), depths), 2):
         for block in range(1, blocks + 1):
             name, stride = f"conv{group}_{block}", 2 if group > 2 and block == 1 else 1
-            side, channels = image.side, image.channels
-            image.convolution(f"{name}.1", width, 1).norm()
-            image.convolution(f"{name}.2", width, 3, stride=stride).norm()
+            first, second = (stride, 1) if shrink_first else (1, stride)
+            channels = image.channels
+            image.convolution(f"{name}.1", width, 1, stride=first).norm().relu()
+            image.convolution(f"{name}.2", width, 3, stride=second).norm().relu()
             image.convolution(f"{name}.3", 4 * width, 1).norm()
             if block == 1:
-                image.side, image.channels = side, channels
-                image.convolution(f"{name}.shortcut", 4 * width, 1, stride=stride).norm()
-    image.pool(1)
-    return image.dense("dense", 1000).tensors
+                image.shortcut(f"{name}.shortcut", channels, stride=stride)
+            image.relu().piece(f"block {group}.{block}")
+    image.pool(1).dense("dense", 1000).piece("dense")
+    return image
 
 
-def _vgg(depths: Sequence[int]) -> list[Tensor]:
-    image = _Image(224, 3)
+def follow_vgg(depths: Sequence[int]) -> Image:
+    """An image's way through a VGG with so many convolutions in its groups, each a piece with the pooling after it."""
+    image = Image(224, 3)
     for group, (width, layers) in enumerate(zip((64, 128, 256, 512, 512), depths), 1):
         for layer in range(1, layers + 1):
-            image.convolution(f"conv{group}_{layer}", width, 3, bias=True)
-        image.pool(image.side // 2)
-    return image.dense("fc6", 4096).dense("fc7", 4096).dense("fc8", 1000).tensors
+            image.convolution(f"conv{group}_{layer}", width, 3, bias=True).relu()
+            if layer == layers:
+                image.pool(image.side // 2)
+            image.piece(f"conv {group}.{layer}")
+    _three_dense(image)
+    return image
 
 
-class _Image:
-    """Follows an image of side × side × channels through a network and notes the tensors it meets."""
+def follow_alexnet() -> Image:
+    """An image's way through AlexNet; a response normalisation follows convolutions 1 and 2."""
+    image = Image(227, 3)
+    image.convolution("conv1", 96, 11, stride=4, side=55, bias=True).relu().keep().pool(27).piece("conv 1")
+    image.convolution("conv2", 256, 5, groups=2, bias=True).relu().keep().pool(13).piece("conv 2")
+    image.convolution("conv3", 384, 3, bias=True).relu().piece("conv 3")
+    image.convolution("conv4", 384, 3, groups=2, bias=True).relu().piece("conv 4")
+    image.convolution("conv5", 256, 3, groups=2, bias=True).relu().pool(6).piece("conv 5")
+    _three_dense(image)
+    return image
+
+
+def _three_dense(image: Image) -> None:
+    for number, units in ((6, 4096), (7, 4096), (8, 1000)):
+        image.dense(f"fc{number}", units).piece(f"dense {number}")
+
+
+class Image:
+    """Follows an image of side × side × channels through a network and notes the tensors it meets.
+
+    Attributes:
+        tensors: those met so far; pieces: the layers that `piece` has closed, for `memory`.
+    """
 
     def __init__(self, side: int, channels: int, scale: bool = True) -> None:
         """`scale`: whether batch norm has one."""
         self.side, self.channels, self.scale = side, channels, scale
         self.tensors: list[Tensor] = []
+        self.pieces: list[Layer] = []
+        self._kept, self._closed = 0, 0  # numbers kept in the piece that is open; tensors of the closed ones
+
+    @property
+    def size(self) -> int:
+        """Numbers of the image as it is now."""
+        return self.side**2 * self.channels
+
+    def keep(self) -> Image:
+        """Keep what is here now for the backward pass: the output of a sum, a ReLU, a response normalisation."""
+        self._kept += self.size
+        return self
+
+    relu = keep
+
+    def piece(self, name: str) -> None:
+        """Close a piece: what came since the last one."""
+        tensors = self.tensors[self._closed :]
+        weights, multiply_adds = sum(t.elements for t in tensors), sum(t.flops for t in tensors) // 2
+        self.pieces.append(Layer(name, weights, self._kept, self.size, multiply_adds))
+        self._kept, self._closed = 0, len(self.tensors)
 
     def convolution(
         self, name: str, channels: int, kernel: int | tuple[int, int], *, stride: int = 1, side: int = 0,
         groups: int = 1, bias: bool = False,
-    ) -> _Image:  # fmt: skip
+    ) -> Image:  # fmt: skip
         """A convolution that keeps the size but for its stride, or makes it `side`."""
         self.side = side or math.ceil(self.side / stride)
         height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
@@ -297,11 +351,21 @@ class _Image:
             self.convolution(f"{name}.{number}", channels, kernel, side=side[0] if side else 0).norm()
         return self.channels
 
-    def dense(self, name: str, units: int) -> _Image:
-        inputs, self.side = self.side**2 * self.channels, 1
-        return self._layer(name, inputs, units, True)
+    def shortcut(self, name: str, channels: int, *, stride: int = 1, norm: bool = True) -> None:
+        """A 1 × 1 convolution of the `channels` that a block began with, beside it, to what the block hands on."""
+        side, handed = self.side, self.channels
+        self.side, self.channels = stride * side, channels
+        self.convolution(name, handed, 1, stride=stride)
+        if norm:
+            self.norm()
+        self.side = side
 
-    def _layer(self, name: str, inputs: int, outputs: int, bias: bool) -> _Image:
+    def dense(self, name: str, units: int) -> Image:
+        """A dense layer with a bias; its output is kept."""
+        inputs, self.side = self.size, 1
+        return self._layer(name, inputs, units, True).keep()
+
+    def _layer(self, name: str, inputs: int, outputs: int, bias: bool) -> Image:
         elements = inputs * outputs
         self.tensors.append(Tensor(f"{name}/kernel", elements, 2 * elements * self.side**2))
         if bias:
@@ -309,10 +373,14 @@ class _Image:
         self.channels = outputs
         return self
 
-    def norm(self) -> None:
+    def norm(self) -> Image:
+        """Batch norm: it keeps its input."""
         layer = self.tensors[-1].name.rpartition("/")[0]
         parts = ("gamma", "beta") if self.scale else ("beta",)
         self.tensors += [Tensor(f"{layer}/{part}", self.channels, 0) for part in parts]
+        return self.keep()
 
-    def pool(self, side: int) -> None:
+    def pool(self, side: int) -> Image:
+        """Pooling to images of `side` × `side`, which are kept."""
         self.side = side
+        return self.keep()

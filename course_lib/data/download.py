@@ -24,10 +24,10 @@ class DownloadError(OSError):
     """The file could not be fetched; the text is the reason, without a full stop."""
 
 
-def download(url: str, path: Path, sha256: str, *, patience: float) -> None:
+def download(url: str, path: Path, sha256: str, *, timeout: float) -> None:
     """Fetch `url` to `path`, showing progress on a terminal.
 
-    The file appears under its name only when it is whole and its checksum is right. The server has `patience`
+    The file appears under its name only when it is whole and its checksum is right. The server has `timeout`
     seconds to answer. Raises DownloadError; nothing half-read is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -36,17 +36,17 @@ def download(url: str, path: Path, sha256: str, *, patience: float) -> None:
     host = urlsplit(url).hostname
     try:
         with replacing(path) as part:
-            _receive(url, part, path.name, sha256, patience)
+            _receive(url, part, path.name, sha256, timeout)
     except DownloadError:
         raise
     except (OSError, HTTPException) as error:
         raise DownloadError(f"{path.name} from {host}: {_reason(error)}") from error
 
 
-def _receive(url: str, part: Path, name: str, sha256: str, patience: float) -> None:
+def _receive(url: str, part: Path, name: str, sha256: str, timeout: float) -> None:
     """Write what `url` sends, which is to be `name`, to the new file `part`."""
     host = urlsplit(url).hostname
-    with _open(url, patience) as response, part.open("xb") as file:
+    with _open(url, timeout) as response, part.open("xb") as file:
         expected = int(response.headers.get("Content-Length") or 0)
         digest, received = hashlib.sha256(), 0
         for piece in _with_progress(response, name, expected):
@@ -59,9 +59,9 @@ def _receive(url: str, part: Path, name: str, sha256: str, patience: float) -> N
         raise DownloadError(f"what {host} sent for {name} has the wrong checksum")
 
 
-def probe(url: str, *, patience: float) -> None:
+def probe(url: str, *, timeout: float) -> None:
     """Ask whether `url` is there, without fetching it. Raises DownloadError when it is not."""
-    _open(url, patience, method="HEAD").close()
+    _open(url, timeout, method="HEAD").close()
 
 
 @contextlib.contextmanager
@@ -78,8 +78,8 @@ def locked(path: Path) -> Iterator[None]:
         yield
 
 
-def _open(url: str, patience: float, method: str = "GET") -> HTTPResponse:
-    """The server's answer, or DownloadError after `patience` seconds.
+def _open(url: str, timeout: float, method: str = "GET") -> HTTPResponse:
+    """The server's answer, or DownloadError after `timeout` seconds.
 
     The thread is there because a socket's time-out does not cover the look-up of the name, which can take
     half a minute offline.
@@ -94,9 +94,9 @@ def _open(url: str, patience: float, method: str = "GET") -> HTTPResponse:
 
     threading.Thread(target=ask, daemon=True).start()
     try:
-        answer = answers.get(timeout=patience)
+        answer = answers.get(timeout=timeout)
     except queue.Empty:
-        raise DownloadError(f"no answer from {host} within {patience:g} s") from None
+        raise DownloadError(f"no answer from {host} within {timeout:g} s") from None
     if isinstance(answer, Exception):
         raise DownloadError(f"{host}: {_reason(answer)}") from answer
     return answer

@@ -12,6 +12,8 @@ from typing import Callable, ClassVar
 
 import numpy as np
 
+from course_lib.system.errors import CourseError
+
 Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x_train, y_train, x_test, y_test
 
 
@@ -197,3 +199,10 @@ PUBLISHED = {
         write=_write_cifar10,
     ),
 }
+
+
+def find(name: str) -> Published:
+    """The data set of this name. Raises CourseError for an unknown one."""
+    if name not in PUBLISHED:
+        raise CourseError(f"There is no data set {name!r}: the course has {' and '.join(PUBLISHED)}.")
+    return PUBLISHED[name]

@@ -21,8 +21,8 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.rank import rank
 
-PATIENCE = 4  # seconds to wait for a server before going on with the stand-in
-LONG_PATIENCE = 30  # seconds to wait when the user has asked for a download
+TIMEOUT_S = 4  # seconds to wait for a server before going on with the stand-in
+LONG_TIMEOUT_S = 30  # seconds to wait when the user has asked for a download
 RETRY_AFTER = 600  # seconds for which a failed download is not tried again, so that not every rank waits
 
 
@@ -52,7 +52,7 @@ def locate(published: Published) -> str:
         return "cache"
     try:
         _raise_recent_failure(published)
-        probe(next(iter(published.downloads)), patience=PATIENCE)
+        probe(next(iter(published.downloads)), timeout=TIMEOUT_S)
     except DownloadError:
         return "stand-in"
     return "download"
@@ -72,7 +72,7 @@ def in_directory(published: Published, *, test: bool = True) -> Path | None:
             return None
         lacking = next((file for file in published.needed(test) if not (folder / file).is_file()), None)
     except OSError as error:
-        raise CourseError(f"{folder} can't be read ({error.strerror}): mend its permissions.") from None
+        raise CourseError(f"{folder} can't be read ({error.strerror}): correct its permissions.") from None
     if lacking:
         advice = "copy the published file there or unset COURSE_DATA_DIR"
         if lacking in published.test_files and (folder / published.files[0]).is_file():
@@ -98,7 +98,7 @@ def fetch(published: Published, *, patient: bool, replace: bool = False) -> tupl
             for url, sha256 in published.downloads.items():
                 path = cache / (published.archive or f"{published.folder}/{url.rsplit('/', 1)[1]}")
                 if not (path.is_file() and hashlib.sha256(path.read_bytes()).hexdigest() == sha256):
-                    download(url, path, sha256, patience=LONG_PATIENCE if patient else PATIENCE)
+                    download(url, path, sha256, timeout=LONG_TIMEOUT_S if patient else TIMEOUT_S)
         except OSError as error:
             _remember_failure(published, error)
             raise error if isinstance(error, DownloadError) else DownloadError(str(error)) from error

@@ -40,7 +40,7 @@ class Problem:
         parts = Part(x[:used], y[:used]), Part(x[-held:], y[-held:]), Part(whole.x_test, whole.y_test)
         return cls(whole.name, len(whole.classes), *parts)
 
-    def shrunk(self, side: int) -> Problem:
+    def downsampled(self, side: int) -> Problem:
         """With the means of neighbouring pixels, standardised: float32 [n, side²], of mean 0 and variance 1 over the
         training images. `side` divides that of the images, which are squares of one channel."""
         parts = self.train, self.validation, self.test

@@ -1,7 +1,7 @@
 """The loss around a point in weight space: slices along a few directions (Li et al., arXiv:1712.09913), and curvature.
 
 A network's loss is a function of all its weights. What can be drawn is a slice: L(w + a d1 + b d2) for two
-directions d1, d2 and a grid of steps a, b. How sharply it bends is told by the largest eigenvalue of its Hessian.
+directions d1, d2 and a grid of steps a, b. How sharply it bends is the largest eigenvalue of its Hessian.
 """
 
 from __future__ import annotations
@@ -224,10 +224,10 @@ def hessian_product(
     def product(vector: np.ndarray) -> np.ndarray:
         cut = np.split(np.asarray(vector), np.cumsum(sizes)[:-1])
         parts = [tf.reshape(tf.constant(part, v.dtype), v.shape) for part, v in zip(cut, variables)]
-        found = np.zeros(sum(sizes))
+        products = np.zeros(sum(sizes))
         for x, y in pieces:
-            found += np.concatenate([np.ravel(part) for part in total(x, y, parts)])
-        return found / len(images)
+            products += np.concatenate([np.ravel(part) for part in total(x, y, parts)])
+        return products / len(images)
 
     return product
 
@@ -239,11 +239,11 @@ def settle(model: keras.Model, images: np.ndarray) -> None:
     updates lag behind. The weights themselves stay.
     """
     layers = [layer for layer in model.layers if hasattr(layer, "moving_mean")]
-    kept = [layer.momentum for layer in layers]
+    momenta = [layer.momentum for layer in layers]
     try:
         for layer in layers:
             layer.momentum = 0.0
         model(images.astype(np.float32), training=True)
     finally:
-        for layer, momentum in zip(layers, kept):
+        for layer, momentum in zip(layers, momenta):
             layer.momentum = momentum

@@ -91,7 +91,9 @@ def tune_then_score(
     chosen = settings.merge(best(tuning, by, choose, score), on=by).to_dict("records")
     plan = scored(chosen) if scored else chosen
     results = run(
-        function, [{**one, "seed": seed, "use": one.get("use", "result")} for one in plan for seed in seeds], report=print_row
+        function,
+        [{**one, "seed": seed, "use": one.get("use", "result")} for one in plan for seed in seeds],
+        report=print_row,
     )
     return pd.concat([tuning, results], ignore_index=True)
 

@@ -113,7 +113,7 @@ class HorovodGroup(Group):
         super().__init__(self.process_set.rank(), self.process_set.size())
 
     def _named(self) -> dict[str, Any]:
-        # A name of its own for each call: ranks that don't call the same ones are found out, not mixed up.
+        # A name of its own for each call: ranks that don't call the same ones are noticed, not mixed up.
         name = f"{len(self.calls)} {self.calls[-1].kind} of {self.process_set.ranks}"
         return {"name": name, "process_set": self.process_set}
 
@@ -122,12 +122,12 @@ class HorovodGroup(Group):
         return self._hvd.allreduce(x, op=op, **self._named()).numpy()
 
     def _all_gather(self, x: np.ndarray) -> np.ndarray:
-        found = self._hvd.allgather(np.moveaxis(x, -1, 0), **self._named()).numpy()
-        return np.moveaxis(found, 0, -1)
+        gathered = self._hvd.allgather(np.moveaxis(x, -1, 0), **self._named()).numpy()
+        return np.moveaxis(gathered, 0, -1)
 
     def _reduce_scatter(self, x: np.ndarray) -> np.ndarray:
-        found = self._hvd.reducescatter(np.moveaxis(x, -1, 0), op=self._hvd.Sum, **self._named()).numpy()
-        return np.moveaxis(found, 0, -1)
+        scattered = self._hvd.reducescatter(np.moveaxis(x, -1, 0), op=self._hvd.Sum, **self._named()).numpy()
+        return np.moveaxis(scattered, 0, -1)
 
     def _broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
         # Horovod numbers the root among all ranks, also in a process set.
@@ -135,8 +135,8 @@ class HorovodGroup(Group):
 
     def _all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
         lengths = np.array([len(part) for part in parts], np.int32)
-        found, came = self._hvd.alltoall(np.concatenate(parts), splits=lengths, **self._named())
-        return np.split(found.numpy(), np.cumsum(came.numpy())[:-1])
+        received, lengths_received = self._hvd.alltoall(np.concatenate(parts), splits=lengths, **self._named())
+        return np.split(received.numpy(), np.cumsum(lengths_received.numpy())[:-1])
 
 
 class RehearsedGroup(Group):
@@ -152,7 +152,7 @@ class RehearsedGroup(Group):
         mine = f"{alike}, shape {parts[self.rank].shape}"
         if self.calls[-1].kind != "all_to_all":
             alike = mine
-        found = list(parts)
+        received = list(parts)
         for place, other in enumerate(self._members):
             if place != self.rank:
                 self._me.send(np.array(mine), other)
@@ -165,8 +165,8 @@ class RehearsedGroup(Group):
                         f"In collective number {len(self.calls)} rank {self._me.rank} calls {mine}, rank {other} calls "
                         f"{theirs}: all ranks must call the same one, in the same order, on arrays alike."
                     )
-                found[place] = self._me.receive(other)
-        return found
+                received[place] = self._me.receive(other)
+        return received
 
     def _all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
         arrays = np.array(self._exchange([x] * self.size, f" ({op})"))

@@ -24,7 +24,7 @@ from course_lib.parallel.schedules import Span, Task
 
 Layers = list[tuple[np.ndarray, np.ndarray]]  # of each: kernel [inputs, outputs], bias [outputs]
 
-PATIENCE_S = 60.0  # for a message; a table that was checked before never waits for ever
+STALL_TIMEOUT_S = 60.0  # for a message; a table that was checked before never waits for ever
 
 
 class Stage:
@@ -168,7 +168,7 @@ class Wire:
         self._early: dict[tuple[int, str, int], np.ndarray] = {}
         self._left: dict[int, queue.Queue] = {}  # what the threads have to send
         for other, connection in connections.items():
-            connection.settimeout(PATIENCE_S)
+            connection.settimeout(STALL_TIMEOUT_S)
             self._left[other] = queue.Queue()
             threading.Thread(target=self._post, args=(connection, self._left[other]), daemon=True).start()
 
@@ -219,13 +219,13 @@ class Wire:
             connection.shutdown(socket.SHUT_WR)
 
     def _read(self, source: int, size: int) -> bytes:
-        found = bytearray()
-        while len(found) < size:
-            part = self._connections[source].recv(min(size - len(found), 1 << 20))
+        received = bytearray()
+        while len(received) < size:
+            part = self._connections[source].recv(min(size - len(received), 1 << 20))
             if not part:
                 raise ConnectionError("it has left")
-            found += part
-        return bytes(found)
+            received += part
+        return bytes(received)
 
 
 def connect() -> Wire:
@@ -239,18 +239,18 @@ def connect() -> Wire:
     host = socket.gethostname()
     alone = len(set(hvd.allgather_object(host))) == 1
     with socket.create_server(("127.0.0.1" if alone else "", 0)) as server:
-        server.settimeout(PATIENCE_S)
+        server.settimeout(STALL_TIMEOUT_S)
         secret = secrets.token_hex(16)
         address = "127.0.0.1" if alone else socket.gethostbyname(host)
         known = hvd.allgather_object((address, server.getsockname()[1], secret))
         connections = {}
         if me < size - 1:
             *place, token = known[me + 1]
-            connections[me + 1] = socket.create_connection(tuple(place), PATIENCE_S)
+            connections[me + 1] = socket.create_connection(tuple(place), STALL_TIMEOUT_S)
             connections[me + 1].sendall(token.encode())
         while me > 0 and me - 1 not in connections:
             caller, _ = server.accept()
-            caller.settimeout(PATIENCE_S)
+            caller.settimeout(STALL_TIMEOUT_S)
             if caller.recv(len(secret), socket.MSG_WAITALL) == secret.encode():
                 connections[me - 1] = caller
             else:

@@ -169,11 +169,11 @@ def name(task: Task) -> str:
 
 
 def _waits(table: Table, at: Sequence[int]) -> str:
-    found = []
+    waits = []
     for stage, (row, place) in enumerate(zip(table, at)):
         if place < len(row):
             other, *task = needs(stage, row[place], len(table))
             what = "the activations" if task[0] == "F" else "the gradient"
-            found.append(f"stage {stage} waits for {what} of {name(tuple(task))} from stage {other}")
-    more = f", and {len(found) - 3} more wait" if len(found) > 3 else ""
-    return f"Deadlock: {', '.join(found[:3])}{more}."
+            waits.append(f"stage {stage} waits for {what} of {name(tuple(task))} from stage {other}")
+    more = f", and {len(waits) - 3} more wait" if len(waits) > 3 else ""
+    return f"Deadlock: {', '.join(waits[:3])}{more}."

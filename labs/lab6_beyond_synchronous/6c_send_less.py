@@ -78,8 +78,8 @@ def gradients(ranks, seed=1, size=32):
 def bytes_of_an_exchange():
     rows, two = {}, gradients(2)
     for way, amount in WAYS:
-        wire = compression.Here()
-        training.compressor(way, amount, wire, network)[0].mean(two)
+        wire = compression.LocalCommunicator()
+        training.compressor(way, amount, wire, network)[0].compressed_mean(two)
         name = f"largest 1/{1 / amount:,.0f}" if way == "memory" else f"{way}, {amount}" if amount > 1 else way
         rows[name] = wire.sent(2)
     return pd.Series(rows, name="bytes that a rank sends").round().astype(int)
@@ -185,9 +185,11 @@ def followed(reduce, rate, momentum, what):
 
 RATIO = 0.001
 runs = {
-    "dense": followed(compression.Dense(compression.Here()).mean, 0.1, 0, "dense"),
-    "yours": followed(own.Largest(send_largest, RATIO).mean, 0.1, 0, "yours"),
-    "nothing kept": followed(compression.TopK(compression.Here(), RATIO, memory=False).mean, 0.1, 0, "nothing kept"),
+    "dense": followed(compression.Dense(compression.LocalCommunicator()).compressed_mean, 0.1, 0, "dense"),
+    "yours": followed(own.Largest(send_largest, RATIO).compressed_mean, 0.1, 0, "yours"),
+    "nothing kept": followed(
+        compression.TopK(compression.LocalCommunicator(), RATIO, memory=False).compressed_mean, 0.1, 0, "nothing kept"
+    ),
 }
 measured(
     "nothing kept: share of the weights that ever moved",
@@ -275,7 +277,7 @@ def on_real_ranks(updates=10):
 
     with Filling("two real ranks"):
         (weights, sent), _ = launch.call(function, 2, env=launch.ONE_THREAD)
-    wire = compression.Here()
+    wire = compression.LocalCommunicator()
     twin = training.train("memory", 0.01, 0.05, 1, updates, wire)
     told = {"bytes in an update, real": sent / updates, "emulated": wire.sent(2) / updates}
     return {**told, "largest difference of the weights": float(np.abs(weights - twin.weights).max())}
@@ -600,7 +602,7 @@ predict("r = 1: hundredths that a memory brings", None)
 def low_rank_errors(updates=40 if FULL else 10):
     """In a training with r = 1: your error and the smallest one, over all kernels, by update."""
     mine, rows = own.LowRank(low_rank_mean, network, 1), []
-    run = training.Training(mine.mean, 0.02, 1, updates=updates)
+    run = training.Training(mine.compressed_mean, 0.02, 1, updates=updates)
     kernels = [number for number, shape in enumerate(network.shapes) if len(shape) == 2]
     with Filling("a training with r = 1") as line:
         for _ in range(updates):

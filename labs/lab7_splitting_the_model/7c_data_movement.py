@@ -22,10 +22,9 @@ import pandas as pd
 from IPython.display import Image
 from scipy.optimize import linprog
 
-from course_lib import movement
 from course_lib.notebook import plots, predictions, widgets
 from course_lib.notebook.predictions import measured, predict
-from labs.lab7_splitting_the_model.lessons import energy, machine, systolic
+from labs.lab7_splitting_the_model.lessons import energy, machine, movement, systolic
 from labs.lab7_splitting_the_model.lessons import figures_7c as moving
 from labs.lab7_splitting_the_model.lessons.checks_7c import check, points
 

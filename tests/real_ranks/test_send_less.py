@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.compression import Here
+from course_lib.compression import LocalCommunicator
 from course_lib.ranks import launch
 from labs.lab6_beyond_synchronous.lessons import dense_training
 
@@ -33,7 +33,7 @@ def emulated():
     """In a process of its own: in this one the numbers of threads, and with them last bits, were settled before."""
 
     def function():
-        wires = {way: Here() for way in WAYS}
+        wires = {way: LocalCommunicator() for way in WAYS}
         found = {way: dense_training.train(*way, RATE, SEED, UPDATES, wire) for way, wire in wires.items()}
         return {way: (twin.weights, twin.network.draw(SEED), wires[way].sent(2)) for way, twin in found.items()}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.asynchronous import Arrivals, arrivals, descend
+from course_lib.asynchronous import Arrivals, arrivals, async_sgd
 from course_lib.cost import stragglers
 
 RANDOM, EVEN = stragglers.exponential(1.0), stragglers.lognormal(0.01)
@@ -19,7 +19,7 @@ def test_one_worker_is_plain_descent():
     arrived = arrivals(RANDOM, 1, 5)
     assert not arrived.staleness.any()
     start = np.array([1.0, -2.0])
-    assert descend(slope, start, arrived, 0.1) == pytest.approx(start * 0.8**5)
+    assert async_sgd(slope, start, arrived, 0.1) == pytest.approx(start * 0.8**5)
     assert start.tolist() == [1.0, -2.0]
 
 
@@ -28,7 +28,7 @@ def test_one_worker_with_momentum_is_the_heavy_ball():
     for _ in range(6):
         v = 0.5 * v + 0.1 * 2 * w
         w -= v
-    assert descend(slope, np.ones(1), arrivals(RANDOM, 1, 6), 0.1, 0.5) == pytest.approx([w])
+    assert async_sgd(slope, np.ones(1), arrivals(RANDOM, 1, 6), 0.1, 0.5) == pytest.approx([w])
 
 
 def test_staleness_is_counted_from_the_reading():
@@ -45,14 +45,14 @@ def test_gradients_are_taken_at_the_weights_that_were_read():
 
     path = {}
     order = Arrivals(2, np.array([0, 0, 1, 0]), np.arange(4.0))
-    descend(gradient, np.zeros(1), order, 1.0, look=lambda update, weights: path.update({update: weights[0]}))
+    async_sgd(gradient, np.zeros(1), order, 1.0, after_update=lambda update, weights: path.update({update: weights[0]}))
     assert path == {0: 0, 1: -1, 2: -2, 3: -3, 4: -4}
     assert seen == [path[update - stale] for update, stale in enumerate(order.staleness)] == [0, -1, 0, -2]
 
 
 def test_a_rate_may_depend_on_staleness():
     order = Arrivals(2, np.array([0, 1, 0, 1]), np.arange(4.0))  # staleness 0, 1, 1, 1
-    end = descend(lambda *_: np.ones(1), np.zeros(1), order, lambda stale: 1.0 if stale == 0 else 0.25)
+    end = async_sgd(lambda *_: np.ones(1), np.zeros(1), order, lambda stale: 1.0 if stale == 0 else 0.25)
     assert end == pytest.approx([-1.75])
 
 
@@ -89,9 +89,9 @@ def test_the_mean_path_is_that_of_momentum_1_minus_1_over_n():
     found = []
     for seed in range(4_000):
         path = []
-        descend(
+        async_sgd(
             lambda w, _: w, np.ones(1), arrivals(RANDOM, workers, updates, seed), eta,
-            look=lambda _, w, path=path: path.append(w[0]),
+            after_update=lambda _, w, path=path: path.append(w[0]),
         )  # fmt: skip
         found.append(path)
     w, v, theory = 1.0, eta, [1.0, 1 - eta]

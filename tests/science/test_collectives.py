@@ -7,6 +7,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from course_lib.collectives import (
     chunks,
@@ -34,39 +36,21 @@ ALGORITHMS = {
     "hierarchical by 5": partial(hierarchical, group=5),
     "hybrid": partial(hybrid, group=4, threshold=20),
 }
-each_algorithm = pytest.mark.parametrize("name", ALGORITHMS)
+DTYPES = st.sampled_from([np.float64, np.float16, np.int64])
 
 
-@each_algorithm
-@pytest.mark.parametrize("dtype", [np.float64, np.float16, np.int64])
-def test_every_rank_holds_the_sum(name, dtype):
-    random = np.random.default_rng(0)
-    for ranks in (*range(1, 10), 16, 31, 32, 33):
-        for length in (*range(10), 31, 32, 33, 64, 200):
-            # Whole numbers: their sums are exact in each of the types, in any order.
-            values = random.integers(-9, 10, (ranks, length)).astype(dtype)
-            before = values.copy()
-            result = run(ALGORITHMS[name](ranks, length), values)
-            assert result.dtype == dtype
-            np.testing.assert_array_equal(result, np.broadcast_to(values.sum(0), values.shape), f"{ranks} {length}")
-            np.testing.assert_array_equal(values, before)
-
-
-@pytest.mark.slow
-@each_algorithm
-def test_every_rank_holds_the_sum_for_all_small_cases(name):
-    """Every number of ranks up to 33 with every length up to two elements a rank, and one more."""
-    for ranks in range(1, 34):
-        values = np.random.default_rng(ranks).integers(-9, 10, (ranks, 2 * ranks + 1))
-        for length in range(2 * ranks + 2):
-            result = run(ALGORITHMS[name](ranks, length), values[:, :length])
-            assert (result == values[:, :length].sum(0)).all(), (ranks, length)
-
-
-@each_algorithm
-@pytest.mark.parametrize("ranks", [1, 2, 7, 12, 33])
-def test_no_rank_sends_or_receives_twice_in_a_round_or_talks_to_itself(name, ranks):
-    messages = trace(ALGORITHMS[name](ranks, 50))
+@pytest.mark.parametrize("name", ALGORITHMS)
+@given(ranks=st.integers(1, 33), length=st.integers(0, 200), dtype=DTYPES, seed=st.integers(0, 99))
+def test_every_rank_holds_the_sum_and_none_sends_or_receives_twice_in_a_round(name, ranks, length, dtype, seed):
+    # Whole numbers: their sums are exact in each of the types, in any order.
+    values = np.random.default_rng(seed).integers(-9, 10, (ranks, length)).astype(dtype)
+    before = values.copy()
+    plan = list(ALGORITHMS[name](ranks, length))
+    result = run(plan, values)
+    assert result.dtype == dtype
+    np.testing.assert_array_equal(result, np.broadcast_to(values.sum(0), values.shape))
+    np.testing.assert_array_equal(values, before)
+    messages = trace(plan)
     for end in (messages.source, messages.target):
         assert len({*zip(messages.round, end)}) == len(end)
     assert (messages.source != messages.target).all()
@@ -143,9 +127,8 @@ def test_hybrid_takes_the_ring_for_long_tensors_only():
         assert trace(hybrid(8, length, 4, 100)).rounds == trace(plan).rounds
 
 
-def test_chunks_cover_everything_with_lengths_that_differ_by_one_at_most():
-    for length in range(20):
-        for parts in range(1, 9):
-            ends = chunks(length, parts)
-            assert (ends[0], ends[-1]) == (0, length)
-            assert set(np.diff(ends)) <= {length // parts, length // parts + 1}
+@given(length=st.integers(0, 1000), parts=st.integers(1, 40))
+def test_chunks_cover_everything_with_lengths_that_differ_by_one_at_most(length, parts):
+    ends = chunks(length, parts)
+    assert (ends[0], ends[-1]) == (0, length)
+    assert set(np.diff(ends)) <= {length // parts, length // parts + 1}

@@ -15,11 +15,10 @@ from unittest import mock
 
 import numpy as np
 
-from course_lib.cost import failures
 from course_lib.notebook.answers import array, case, compare, function, name_mistake, number, returned, shown, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
-from course_lib.notebook.judging import Criterion, Wrong, said
-from labs.lab2_horovod.lessons import fault_injection
+from course_lib.notebook.judging import Criterion, Wrong, described
+from labs.lab2_horovod.lessons import failures, fault_injection
 
 # examples_at
 
@@ -191,7 +190,7 @@ def _put_back_whole() -> Iterator[None]:
         yield
     except Exception as error:
         raise Wrong(
-            f"after `put_back` a training can't go on ({said(error)}): put back what `take` was given."
+            f"after `put_back` a training can't go on ({described(error)}): put back what `take` was given."
         ) from error
 
 

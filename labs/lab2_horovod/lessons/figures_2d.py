@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 from matplotlib.lines import Line2D
 
-from course_lib.cost import failures
 from course_lib.notebook.plots.style import (
     FAINT,
     INK,
@@ -20,6 +19,7 @@ from course_lib.notebook.plots.style import (
     style,
     subplots,
 )
+from labs.lab2_horovod.lessons import failures
 from labs.lab2_horovod.lessons.elastic_run import ElasticRun
 
 ZERO_POSITION = 1e-9  # where a difference of exactly 0 is drawn on a logarithmic axis
@@ -79,7 +79,7 @@ def lost_time(
 
     Args:
         lost_share: (interval, write, restart, mtbf, ranks) → the share; seconds.
-        ranks, write, mtbf, restart: see `course_lib.cost.failures`; mtbf of one rank.
+        ranks, write, mtbf, restart: see `failures`; mtbf of one rank.
     """
     height = 390
     best = float(failures.young(write, mtbf, ranks))

@@ -31,7 +31,7 @@ def fashion(images: int = IMAGES, side: int = 14) -> Problem:
     Args:
         side: 28, 14 or 7: neighbouring pixels are averaged.
     """
-    return Problem.fashion(images).shrunk(side)
+    return Problem.fashion(images).downsampled(side)
 
 
 class Network:

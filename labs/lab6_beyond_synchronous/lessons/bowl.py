@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from course_lib.asynchronous import arrivals, descend
+from course_lib.asynchronous import arrivals, async_sgd
 from course_lib.cost import stragglers
 
 CURVATURES = np.geomspace(0.02, 1, 40)
@@ -20,7 +20,7 @@ def losses(rate: float | Callable[[int], float], workers: Sequence[int]) -> np.n
     """The loss after UPDATES noisy gradients by number of workers, a mean over SEEDS; at the start it is 1.
 
     Args:
-        rate: as in `descend`; DIVERGED is the most that a run counts.
+        rate: as in `async_sgd`; DIVERGED is the most that a run counts.
     """
     return np.array([np.mean([_loss(rate, number, seed) for seed in range(SEEDS)]) for number in workers])
 
@@ -29,9 +29,9 @@ def paths(workers: int, rate: float, updates: int, runs: int, curvature: float =
     """Paths of one weight on L = a w² / 2 from w = 1, [runs, updates + 1]; only the order of the workers is random."""
     found = np.empty((runs, updates + 1))
     for run, path in enumerate(found):
-        descend(
+        async_sgd(
             lambda w, _: curvature * w, np.ones(1), arrivals(TIME, workers, updates, run), rate,
-            look=lambda update, w, path=path: path.__setitem__(update, w[0]),
+            after_update=lambda update, w, path=path: path.__setitem__(update, w[0]),
         )  # fmt: skip
     return found
 
@@ -56,6 +56,6 @@ def _loss(rate: float | Callable[[int], float], workers: int, seed: int) -> floa
         return CURVATURES * weights + np.sqrt(CURVATURES) * noise[update]
 
     with np.errstate(all="ignore"):
-        end = descend(gradient, np.ones(len(CURVATURES)), arrivals(TIME, workers, UPDATES, seed), rate)
+        end = async_sgd(gradient, np.ones(len(CURVATURES)), arrivals(TIME, workers, UPDATES, seed), rate)
         loss = float((CURVATURES * end**2).sum() / CURVATURES.sum())
     return min(loss, DIVERGED) if np.isfinite(loss) else DIVERGED

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from course_lib import compression
-from course_lib.compression import Dense, PowerSGD, Sign, TopK, Wire
+from course_lib.compression import Communicator, Dense, PowerSGD, Sign, TopK
 from course_lib.data.splits import Part
 from labs.lab6_beyond_synchronous.lessons import small_network
 
@@ -146,7 +146,7 @@ LADDER = {
 }
 
 
-def compressor(way: str, amount: float, wire: Wire, network: Network, updates: int = UPDATES) -> tuple:
+def compressor(way: str, amount: float, wire: Communicator, network: Network, updates: int = UPDATES) -> tuple:
     """What compresses by `way`, and the momentum that is left for whoever takes its mean.
 
     Args:
@@ -169,8 +169,8 @@ def compressor(way: str, amount: float, wire: Wire, network: Network, updates: i
 
 
 def train(
-    way: str, amount: float, rate: float, seed: int, updates: int = UPDATES, wire: Wire | None = None
+    way: str, amount: float, rate: float, seed: int, updates: int = UPDATES, wire: Communicator | None = None
 ) -> Training:
     """A whole training by a way of `compressor`, on emulated ranks."""
-    compressed, momentum = compressor(way, amount, wire or compression.Here(), Network(), updates)
-    return Training(compressed.mean, rate, seed, momentum=momentum, updates=updates).run()
+    compressed, momentum = compressor(way, amount, wire or compression.LocalCommunicator(), Network(), updates)
+    return Training(compressed.compressed_mean, rate, seed, momentum=momentum, updates=updates).run()

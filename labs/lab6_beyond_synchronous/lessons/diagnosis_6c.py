@@ -35,13 +35,13 @@ class _Mistaken:
     """As `compression.TopK` on emulated ranks, with a mistake of MISTAKES; 0 makes none. Notes what it does."""
 
     def __init__(self, mistake: int) -> None:
-        self.mistake, self.kept, self.last = mistake, np.float32(0), np.zeros(0, int)
+        self.mistake, self.residual, self.last = mistake, np.float32(0), np.zeros(0, int)
         self.random = np.random.default_rng(SEED)
         self.again, self.positive, self.strength, self.waiting = [], [], [], []
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [N, L] → the mean of what is sent, [L]."""
-        waiting = self.kept + gradients
+        waiting = self.residual + gradients
         count = max(1, round(RATIO * waiting.shape[1]))
         at = self._positions(waiting, count)
         values = np.take_along_axis(waiting, at, 1)
@@ -52,14 +52,14 @@ class _Mistaken:
         self.last = at[0]
         if self.mistake != 2:
             np.put_along_axis(waiting, at, 0, 1)
-        self.kept = np.float32(0) if self.mistake == 1 else waiting
-        return compression.added(at, values, waiting.shape[1])
+        self.residual = np.float32(0) if self.mistake == 1 else waiting
+        return compression.scatter_mean(at, values, waiting.shape[1])
 
     def _positions(self, waiting: np.ndarray, count: int) -> np.ndarray:
         if self.mistake == 3:
             return np.argsort(-waiting, axis=1)[:, :count]
         if self.mistake == 4:
-            return compression.largest(self.kept + np.zeros_like(waiting), count)
+            return compression.largest(self.residual + np.zeros_like(waiting), count)
         if self.mistake == 5:
             return np.stack([self.random.choice(waiting.shape[1], count, replace=False) for _ in waiting])
         if self.mistake == 6:
@@ -71,7 +71,7 @@ class _Mistaken:
 def observe(mistake: int, updates: int) -> Seen:
     """Train with a mistake of MISTAKES, and note what can be seen of it; 0 makes none."""
     reduce, moved, losses = _Mistaken(mistake), np.zeros(0, bool), []
-    run = dense_training.Training(reduce.mean, RATE, SEED, momentum=0.0, updates=updates)
+    run = dense_training.Training(reduce.compressed_mean, RATE, SEED, momentum=0.0, updates=updates)
     moved = np.zeros(len(run.weights), bool)
     with np.errstate(all="ignore"):
         while run.update < updates and np.isfinite(run.weights).all():
@@ -137,7 +137,7 @@ _EXERCISE = diagnosis.exercise(
     _AGAINST,
     _FOR,
     lambda name, number: f"In {name} {MISTAKES[number]}.",
-    patient="training",
+    case="training",
     mistake="mistake",
     example='{"A": 1, "B": 2, …}',
 )

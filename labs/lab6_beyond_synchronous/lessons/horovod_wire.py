@@ -1,4 +1,4 @@
-"""Compressed gradients between real ranks: Horovod's all-reduce and all-gather as a `Wire`, and timed steps."""
+"""Compressed gradients between real ranks: Horovod's all-reduce and all-gather as a `Communicator`, and timed steps."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from course_lib.compression import Wire
+from course_lib.compression import Communicator
 from labs.lab6_beyond_synchronous.lessons import dense_training
 from labs.lab6_beyond_synchronous.lessons.dense_training import Network, Training
 
@@ -23,7 +23,7 @@ WAYS = {  # name → (way, amount)
 }
 
 
-class Horovod(Wire):
+class Horovod(Communicator):
     """Each rank is a process, after `hvd.init()`. `waited` is the seconds spent in exchanges."""
 
     def __init__(self) -> None:
@@ -61,7 +61,7 @@ def train(way: str, amount: float, rate: float, seed: int, updates: int) -> tupl
     compressed, momentum = dense_training.compressor(way, amount, wire, Network(), updates)
     own = slice(hvd.rank(), hvd.rank() + 1)
     run = Training(
-        compressed.mean, rate, seed, momentum=momentum, updates=updates, ranks=hvd.size(), own=own
+        compressed.compressed_mean, rate, seed, momentum=momentum, updates=updates, ranks=hvd.size(), own=own
     )  # fmt: skip
     return run.run().weights, wire.sent(hvd.size())
 
@@ -92,7 +92,7 @@ def time_steps(ways: Sequence[str], steps: int, widths: Sequence[int] = WIDTHS, 
             began = time.perf_counter()
             _, gradient = network.gradient(weights, images, labels)
             computed = time.perf_counter()
-            made[name].mean(gradient[None])
+            made[name].compressed_mean(gradient[None])
             seconds = {"step": time.perf_counter() - began, "computing": computed - began, "exchanging": wire.waited}
             if step >= 0:
                 rows.append({"name": name, **seconds, "bytes": round(wire.sent(hvd.size()))})

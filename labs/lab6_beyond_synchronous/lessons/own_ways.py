@@ -16,15 +16,15 @@ class Largest:
 
     def __init__(self, send: Callable, ratio: float) -> None:
         self._send, self._ratio = send, ratio
-        self.kept = np.zeros((0, 0), np.float32)
+        self.residual = np.zeros((0, 0), np.float32)
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [N, L] → the mean of what is sent, [L]."""
-        if not len(self.kept):
-            self.kept = np.zeros_like(gradients)
+        if not len(self.residual):
+            self.residual = np.zeros_like(gradients)
         k = max(1, round(self._ratio * gradients.shape[1]))
-        sent = [self._send(gradient, kept, k) for gradient, kept in zip(gradients, self.kept)]
-        self.kept = np.stack([np.asarray(kept, np.float32) for *_, kept in sent])
+        sent = [self._send(gradient, kept, k) for gradient, kept in zip(gradients, self.residual)]
+        self.residual = np.stack([np.asarray(kept, np.float32) for *_, kept in sent])
         return _added(sent, gradients)
 
 
@@ -33,19 +33,19 @@ class Corrected:
 
     def __init__(self, send: Callable, ratio: float, momentum: float = MOMENTUM) -> None:
         self._send, self._ratio, self._momentum = send, ratio, momentum
-        self.kept = self.velocity = np.zeros((0, 0), np.float32)
+        self.residual = self.velocity = np.zeros((0, 0), np.float32)
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [N, L] → the mean of what is sent, [L]."""
-        if not len(self.kept):
-            self.kept = self.velocity = np.zeros_like(gradients)
+        if not len(self.residual):
+            self.residual = self.velocity = np.zeros_like(gradients)
         k = max(1, round(self._ratio * gradients.shape[1]))
         sent = [
             self._send(gradient, velocity, kept, k, np.float32(self._momentum))
-            for gradient, velocity, kept in zip(gradients, self.velocity, self.kept)
+            for gradient, velocity, kept in zip(gradients, self.velocity, self.residual)
         ]
         self.velocity = np.stack([np.asarray(velocity, np.float32) for _, _, velocity, _ in sent])
-        self.kept = np.stack([np.asarray(kept, np.float32) for *_, kept in sent])
+        self.residual = np.stack([np.asarray(kept, np.float32) for *_, kept in sent])
         return _added(sent, gradients)
 
 
@@ -54,9 +54,9 @@ class LowRank:
 
     def __init__(self, step: Callable, network: Network, rank: int) -> None:
         self._step, self._shapes = step, network.shapes
-        self.right = compression.PowerSGD(compression.Here(), network.shapes, rank).right
+        self.right = compression.PowerSGD(compression.LocalCommunicator(), network.shapes, rank).right
 
-    def mean(self, gradients: np.ndarray) -> np.ndarray:
+    def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [N, L] → the mean of the approximations, [L]; vectors as they are."""
         tensors, made, used = compression.split(gradients, self._shapes), [], 0
         for tensor in tensors:
@@ -73,4 +73,4 @@ class LowRank:
 
 def _added(sent: list, gradients: np.ndarray) -> np.ndarray:
     positions, values = (np.stack([np.asarray(message[part]) for message in sent]) for part in (0, 1))
-    return compression.added(positions, values.astype(np.float32), gradients.shape[1])
+    return compression.scatter_mean(positions, values.astype(np.float32), gradients.shape[1])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_lib.asynchronous import arrivals, descend
+from course_lib.asynchronous import arrivals, async_sgd
 from course_lib.cost import stragglers
 from labs.lab6_beyond_synchronous.lessons import small_network
 
@@ -32,7 +32,7 @@ def train(
     arrived = arrivals(EVEN if way == "even" else RANDOM, workers, updates, seed)
     of_staleness = (lambda stale: eta / (stale + 1)) if way == "aware" else eta
     with np.errstate(all="ignore"):  # rates that are too large are tried, too
-        return descend(gradient, small_network.start(seed), arrived, of_staleness, momentum)
+        return async_sgd(gradient, small_network.start(seed), arrived, of_staleness, momentum)
 
 
 def explicit(workers: float, alone: float) -> float:

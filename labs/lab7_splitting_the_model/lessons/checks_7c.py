@@ -6,10 +6,10 @@ import copy
 import math
 from collections.abc import Callable, Mapping
 
-from course_lib import movement
 from course_lib.notebook.answers import case, compare, items, number, returned, several, whole
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
+from labs.lab7_splitting_the_model.lessons import movement
 
 # --- enough
 

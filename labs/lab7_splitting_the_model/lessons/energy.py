@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from course_lib import movement
+from labs.lab7_splitting_the_model.lessons import movement
 
 PICOJOULES = pd.DataFrame(  # by bits of a number
     {16: [0.18, 0.62, 0.12, 0.23, 8.0, 11.0, 640.0], 64: [5.0, 20.0, 0.34, 0.42, 26.0, 47.0, 2560.0]},

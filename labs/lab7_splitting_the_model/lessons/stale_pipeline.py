@@ -24,7 +24,7 @@ STAGES = (1, 2, 4, 8)
 @lru_cache(maxsize=1)
 def fashion() -> Problem:
     """The first IMAGES of Fashion-MNIST, averaged to 14 × 14, as float32 [n, 196] of mean 0 and variance 1."""
-    return Problem.fashion(IMAGES).shrunk(14)
+    return Problem.fashion(IMAGES).downsampled(14)
 
 
 def batches(part: Part, seed: int, epochs: int = EPOCHS) -> list[Part]:

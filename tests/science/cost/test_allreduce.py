@@ -8,6 +8,8 @@ from functools import partial
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from course_lib import collectives
 from course_lib.cost import allreduce
@@ -43,8 +45,7 @@ def test_the_closed_forms_are_those_of_the_traces(ranks):
         assert seconds == pytest.approx(collectives.trace(plan).seconds(LINK.alpha, LINK.beta), rel=1e-5)
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 6, 13, 33])
-@pytest.mark.parametrize("length", [0, 1, 5, 100, 1001])
+@given(ranks=st.integers(2, 33), length=st.integers(0, 1001))
 def test_with_uneven_chunks_each_round_is_at_most_a_number_longer(ranks, length):
     hierarchical = allreduce.hierarchical(ranks, 4 * length, LINK, 4), collectives.hierarchical(ranks, length, 4)
     for seconds, plan in (*pairs(ranks, length), hierarchical):
@@ -53,14 +54,14 @@ def test_with_uneven_chunks_each_round_is_at_most_a_number_longer(ranks, length)
         assert abs(late) <= trace.rounds * 4 * LINK.beta + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("ranks", "group"), [(4, 4), (8, 2), (16, 4), (64, 8), (8, 16), (6, 8), (12, 4), (40, 8), (9, 8)]
-)
-def test_on_hosts_the_closed_forms_are_those_of_the_messages_that_leave_them(ranks, group):
+@settings(max_examples=30)
+@given(hosts=st.integers(1, 9), group=st.sampled_from([2, 4, 8, 16]), some=st.integers(0, 15))
+def test_on_hosts_the_closed_forms_are_those_of_the_messages_that_leave_them(hosts, group, some):
+    ranks = hosts * group if hosts > 1 else max(1, group - some)  # full hosts, or one that need not be full
     length = 3 * 5 * 7 * 64 * ranks
     for seconds, plan in pairs(ranks, length, group, INNER):
         counted = allreduce.counted(collectives.trace(plan), LINK, group, INNER)
-        assert seconds == pytest.approx(counted, rel=1e-9)
+        assert seconds == pytest.approx(counted, rel=1e-6)
 
 
 def test_counted_without_hosts_is_the_traces_own_sum():
@@ -152,7 +153,6 @@ def test_a_fit_is_never_negative():
     assert allreduce.fit(2, np.array([1e3, 1e6]), np.array([1e-2, 1e-3])).beta == 0
 
 
-def test_it_needs_nothing_of_the_course():
-    code = "import sys, course_lib.cost.allreduce; print(sorted(m for m in sys.modules if m.startswith('course_lib')))"
-    answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert answer.stdout.strip() == "['course_lib', 'course_lib.cost', 'course_lib.cost.allreduce']"
+def test_it_needs_no_tensorflow():
+    code = "import sys, course_lib.cost.allreduce; sys.exit('tensorflow' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

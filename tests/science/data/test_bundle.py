@@ -45,7 +45,7 @@ def drawn(name, images, seed):
 
 @BOTH
 @pytest.mark.parametrize("offline", [False, True])
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(images=st.integers(5, 40), seed=st.integers(0, 99))
 def test_load_gets_exactly_these_images(name, offline, images, seed):
     def find(*_, **__):

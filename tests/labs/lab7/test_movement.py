@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from course_lib import movement
+from labs.lab7_splitting_the_model.lessons import movement
 
 PLAIN = [("i", 1), ("j", 1), ("p", 1)]
 

@@ -1,0 +1,148 @@
+"""Loading the course's data sets.
+
+`load` takes a set from the first place that has it (see sources.py). Offline and with no files it returns the
+stand-in `shapes` (see shapes.py) and says so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from course_lib.data import shapes, sources, stand_in
+from course_lib.data.download import DownloadError
+from course_lib.data.published import PUBLISHED, Arrays, Damaged, Published, find
+from course_lib.system import variables
+from course_lib.system.errors import CourseError
+from course_lib.system.notices import notify
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Images uint8 [n, h, w, c], labels int64 [n], and the names of the classes.
+
+    `name` is "shapes" where the stand-in has replaced the set; `source` is "directory", "cache", "download"
+    or "stand-in".
+    """
+
+    name: str
+    source: str
+    x_train: np.ndarray = field(repr=False)
+    y_train: np.ndarray = field(repr=False)
+    x_test: np.ndarray = field(repr=False)
+    y_test: np.ndarray = field(repr=False)
+    classes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Fetched:
+    """One line of the report of `fetch`: where a set is, and how many images it has."""
+
+    name: str
+    source: str
+    folder: Path
+    train_images: int
+    test_images: int
+
+
+def load(name: str, *, test: bool = True) -> Dataset:
+    """Load "fashion_mnist" or "cifar10", or the stand-in of the same shape where the set is not to be had.
+
+    With `test` False the test images are neither needed nor read: x_test and y_test are empty.
+
+    With COURSE_SLICE=N in the environment, return the first N training and N // 4 test images only. Raises CourseError
+    for an unknown name, a bad setting, or a file that is missing or damaged.
+    """
+    published, limit, wanted = find(name), images_limit(), name
+    try:
+        folder, source = sources.find(published, test=test)
+    except DownloadError as error:
+        sources.say(
+            f"{name} is not on this machine and can't be downloaded ({error}): "
+            "this run uses the stand-in `shapes`, drawn by the course."
+        )
+        arrays, name, source, classes = stand_in.load(published, limit), "shapes", "stand-in", shapes.CLASSES
+        if not test:
+            arrays = *arrays[:2], *(array[:0] for array in arrays[2:])
+    else:
+        arrays, classes = _read(published, folder, source, test), published.classes
+    if limit:
+        # Copies, so that the rest of the set does not stay in memory.
+        arrays = tuple(a[:n].copy() for a, n in zip(arrays, (limit, limit, limit // 4, limit // 4)))
+    notify("data", name=wanted, loaded=name, images=f"{len(arrays[0]):,}")  # all ranks must have the same
+    return Dataset(name, source, *arrays, classes)
+
+
+def locate(name: str) -> str:
+    """Where `load(name)` would take the set from, without reading it: the `source` of a Dataset.
+
+    Raises CourseError for an unknown name, or when the set's folder in COURSE_DATA_DIR lacks a file.
+    """
+    return sources.locate(find(name))
+
+
+def fetch(names: Iterable[str] | None = None) -> list[Fetched]:
+    """Make sure that the sets (all, if none is named) are on this machine and whole; download what is not.
+
+    Raises CourseError for an unknown name, a damaged file in COURSE_DATA_DIR, or a failed download.
+    """
+    report = []
+    for published in [find(name) for name in names or PUBLISHED]:
+        try:
+            folder, source, arrays = _fetch(published)
+        except DownloadError as error:
+            raise CourseError(
+                f"{published.name} can't be downloaded ({error}): the lessons run on the stand-in `shapes` "
+                f"until it can, or until COURSE_DATA_DIR holds its files in a folder {published.folder}."
+            ) from error
+        report.append(Fetched(published.name, source, folder, len(arrays[0]), len(arrays[2])))
+    return report
+
+
+def show(report: Sequence[Fetched]) -> None:
+    """Print the report of `fetch` as a table."""
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table("data set", "from", "training images", "test images", box=None)
+    table.add_column("folder", overflow="fold")
+    for row in report:
+        table.add_row(row.name, row.source, f"{row.train_images:,}", f"{row.test_images:,}", str(row.folder))
+    Console().print(table)
+
+
+def images_limit() -> int | None:
+    """The number of images in COURSE_SLICE; None where it is not set. Raises CourseError for a bad setting."""
+    setting = os.environ.get(variables.SLICE)
+    if not setting:
+        return None
+    if not (setting.isascii() and setting.isdigit() and int(setting) >= 4):
+        raise CourseError(f"COURSE_SLICE is {setting!r}: set it to a number of images, at least 4, or unset it.")
+    return int(setting)
+
+
+def _read(published: Published, folder: Path, source: str, test: bool = True) -> Arrays:
+    try:
+        return published.read(folder, test)
+    except Damaged as error:
+        path, fault = error.args
+    except OSError as error:
+        path, fault = error.filename or folder, f"can't be read ({error.strerror})"
+    if source == "directory":
+        raise CourseError(f"{path} {fault}: copy the published file there again or unset COURSE_DATA_DIR.")
+    raise CourseError(f"{path} {fault}: `course data {published.name}` downloads it again.")
+
+
+def _fetch(published: Published) -> tuple[Path, str, Arrays]:
+    try:
+        folder, source = sources.find(published, patient=True)
+        return folder, source, _read(published, folder, source)
+    except CourseError:
+        if sources.in_directory(published):
+            raise  # the user's own files are not ours to replace
+        folder, source = sources.fetch(published, patient=True, replace=True)
+        return folder, source, _read(published, folder, source)
