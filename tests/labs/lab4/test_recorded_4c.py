@@ -6,9 +6,8 @@ import re
 
 import pytest
 
-from course_lib.cost import stragglers
+from course_lib.cost import published, stragglers, systems
 from course_lib.notebook import experiments
-from labs.lab4_communication.lessons import published, systems
 from tests.labs.notebooks import recorded, text
 
 TEXT = text("4c")
