@@ -161,8 +161,8 @@ class TestRuns:
         ]
 
     def test_a_failing_rank_is_named_with_its_code_and_last_lines(self, script):
-        path = script("print('rank', rank)\nif rank == 1: os._exit(7)\ntime.sleep(60)")
-        result = launch.start(path, timeout=40).wait()
+        path = script("print('rank', rank)\nif rank == 1: os._exit(7)\ntime.sleep(600)")
+        result = launch.start(path).wait()
         assert (result.code, result.failed_rank) == (7, 1)
         assert result.message == "Rank 1 failed with exit code 7."
         assert "rank 1" in result.tail

@@ -49,7 +49,7 @@ def test_one_that_ignores_signals_has_its_grace(tmp_path):
         began = time.monotonic()
         process.end()
         process.wait()
-    assert 0.3 <= time.monotonic() - began < 10
+    assert time.monotonic() - began >= 0.3
 
 
 def test_each_process_is_asked_once_also_one_that_appears_later():
