@@ -19,67 +19,21 @@ from labs.lab2_horovod.lessons.checks_2b import check_partition, partition_point
 from labs.lab2_horovod.lessons.diagnosis_2b import check_diagnosis, diagnosis_points
 
 
+def shuffled(images, *seed):
+    return np.random.default_rng(seed).permutation(images)
+
+
+def share(order, rank, size):
+    """The part of an order that belongs to a rank, where all have equal ones."""
+    return order[rank * (len(order) // size) : (rank + 1) * (len(order) // size)]
+
+
 def option_1(images, rank, size, epoch):
-    order = np.random.default_rng(epoch).permutation(images)
-    return order[rank * (images // size) : (rank + 1) * (images // size)]
+    return share(shuffled(images, epoch), rank, size)
 
 
 def option_2(images, rank, size, epoch):
-    return np.random.default_rng([epoch, rank]).permutation(images)[: images // size]
-
-
-def unequal(images, rank, size, epoch):
-    return np.random.default_rng(epoch).permutation(images)[rank::size]
-
-
-def own_shuffles(images, rank, size, epoch):
-    order = np.random.default_rng([epoch, rank]).permutation(images)
-    return order[rank * (images // size) : (rank + 1) * (images // size)]
-
-
-def never_reshuffled(images, rank, size, epoch):
-    return option_1(images, rank, size, 0)
-
-
-def kept_parts(images, rank, size, epoch):
-    return np.random.default_rng(epoch).permutation(images // size) + rank * (images // size)
-
-
-def with_replacement(images, rank, size, epoch):
-    return np.random.default_rng([epoch, rank]).integers(0, images, images // size)
-
-
-def unseeded(images, rank, size, epoch):
-    return np.random.permutation(images)[: images // size]
-
-
-def nothing(images, rank, size, epoch):
-    option_1(images, rank, size, epoch)
-
-
-def beyond(images, rank, size, epoch):
-    return option_1(images + size, rank, size, epoch)
-
-
-def too_few(images, rank, size, epoch):
-    return option_1(images, rank, size, epoch)[1:]
-
-
-def shuffled_later(images, rank, size, epoch):
-    part = option_1(images, rank, size, epoch)
-    return part if epoch else np.arange(rank * len(part), (rank + 1) * len(part))
-
-
-def broken(images, rank, size, epoch):
-    return images[rank]
-
-
-def seeded_by_the_sum(images, rank, size, epoch):
-    return np.random.default_rng(rank + epoch).permutation(images)[: images // size]
-
-
-def one_shuffle_for_all(images, rank, size, epoch):
-    return option_2(images, 0, size, epoch)
+    return shuffled(images, epoch, rank)[: images // size]
 
 
 @pytest.mark.parametrize("function, option", [(option_1, 1), (option_2, 2)])
@@ -89,24 +43,26 @@ def test_right_partitions_get_all_points(function, option):
 
 
 @pytest.mark.parametrize(
-    "function, option, points, reason",
+    ("function", "option", "points", "reason"),
     [
-        (unequal, 1, 0, "unequal parts end in a deadlock"),
-        (own_shuffles, 1, 1, "read by two ranks"),
-        (never_reshuffled, 1, 1, "shuffle anew in each epoch"),
-        (kept_parts, 1, 1, "shuffle before you cut"),
-        (with_replacement, 2, 0, "without replacement"),
-        (unseeded, 2, 0, "answers differently"),
-        (nothing, 1, 0, "is a `return` missing?"),
-        (beyond, 1, 0, "but the last one is 95"),
-        (too_few, 1, 0, "each rank reads 95 images in place of 96"),
-        (shuffled_later, 1, 1, "stored order"),
-        (broken, 1, 0, "raised TypeError"),
-        (one_shuffle_for_all, 2, 1, "same images in the same order"),
+        (lambda n, rank, size, epoch: shuffled(n, epoch)[rank::size], 1, 0, "unequal parts end in a deadlock"),
+        (lambda n, rank, size, epoch: share(shuffled(n, epoch, rank), rank, size), 1, 1, "read by two ranks"),
+        (lambda n, rank, size, epoch: option_1(n, rank, size, 0), 1, 1, "shuffle anew in each epoch"),
+        (lambda n, rank, size, epoch: shuffled(n // size, epoch) + rank * (n // size), 1, 1, "shuffle before you cut"),
+        (lambda n, rank, size, epoch: np.random.default_rng([epoch, rank]).integers(0, n, n // size), 2, 0,
+         "without replacement"),
+        (lambda n, rank, size, epoch: np.random.permutation(n)[: n // size], 2, 0, "answers differently"),
+        (lambda n, rank, size, epoch: None, 1, 0, "is a `return` missing?"),
+        (lambda n, rank, size, epoch: option_1(n + size, rank, size, epoch), 1, 0, "but the last one is 95"),
+        (lambda n, rank, size, epoch: option_1(n, rank, size, epoch)[1:], 1, 0, "each rank reads 95 images in place"),
+        (lambda n, rank, size, epoch: share(shuffled(n, epoch) if epoch else np.arange(n), rank, size), 1, 1,
+         "stored order"),
+        (lambda n, rank, size, epoch: n[rank], 1, 0, "raised TypeError"),
+        (lambda n, rank, size, epoch: option_2(n, 0, size, epoch), 2, 1, "same images in the same order"),
         (option_1, 2, 1, "that is option 1"),
-        (seeded_by_the_sum, 2, 1, "not their sum"),
+        (lambda n, rank, size, epoch: shuffled(n, rank + epoch)[: n // size], 2, 1, "not their sum"),
     ],
-)
+)  # fmt: skip
 def test_wrong_partitions_get_their_reason(function, option, points, reason, capsys):
     assert partition_points(function, option, 2) == points
     assert reason in capsys.readouterr().out
