@@ -1,1 +1,1 @@
-"""The classroom: masters → notebooks, the learner's lab, grading a class."""
+"""The learner's lab: its workspace, JupyterLab on it, and what images hand out."""
