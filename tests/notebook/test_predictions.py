@@ -20,12 +20,13 @@ def test_a_guess_is_echoed_beside_the_measurement(capsys):
         "steps: guessed 20, measured 40: 2 times too small.",
         "    Half? Count both rounds.",
     ]
-
-
-def test_a_right_guess_needs_no_sentence(capsys):
     predict("first", " Adam")
-    measured("first", "adam", "The others wait.")
-    assert capsys.readouterr().out.splitlines()[1:] == ["first: guessed  Adam, measured adam: right."]
+    measured("first", "adam", "The others wait.")  # right: no sentence
+    measured("never asked", 0.25)
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "first: guessed  Adam, measured adam: right.",
+        "never asked: measured 0.25.",
+    ]
 
 
 @pytest.mark.parametrize("guess", [None, ..., "", []])
@@ -51,11 +52,6 @@ def test_an_odd_guess_is_another_answer(guess, capsys):
     predict("steps", guess)
     assert capsys.readouterr().out.splitlines()[-1].startswith("steps: your guess is ")
     assert predictions.table().loc["steps", "off by"] == "another answer"
-
-
-def test_a_skipped_cell_is_no_mistake(capsys):
-    measured("never asked", 0.25)
-    assert capsys.readouterr().out == "never asked: measured 0.25.\n"
 
 
 def test_a_guess_stays_as_it_was_before_the_measurement(capsys):
@@ -115,17 +111,16 @@ def test_exponents_are_off_by_a_difference(guess, value, off, capsys):
 
 @pytest.mark.parametrize(
     ("guess", "sentence"),
-    [(9, "    Count the rounds once. Each has two.\n"), (1, "    Count both. Each has two.\n")],
+    [
+        (9, "    Count the rounds once. Each has two.\n"),
+        (1, "    Count both. Each has two.\n"),
+        (None, "rounds: measured 4.\n    Each has two.\n"),  # without a guess no side is taken
+    ],
 )
 def test_each_side_may_have_its_sentence(guess, sentence, capsys):
     predict("rounds", guess)
     measured("rounds", 4, "Each has two.", too_large="Count the rounds once.", too_small="Count both.")
     assert capsys.readouterr().out.endswith(sentence)
-
-
-def test_without_a_guess_no_side_is_taken(capsys):
-    measured("rounds", 4, "Each has two.", too_large="Count the rounds once.", too_small="Count both.")
-    assert capsys.readouterr().out == "rounds: measured 4.\n    Each has two.\n"
 
 
 def test_the_table_has_what_is_not_measured_yet():

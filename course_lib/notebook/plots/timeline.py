@@ -32,7 +32,7 @@ def rows(
     if omitted > 0:
         caption = f"{caption} · {omitted} more row{'s' * (omitted > 1)}".removeprefix(" · ")
     colours = dict(zip(pd.unique(table["activity"]), itertools.cycle(PALETTE)))
-    end = table["start"] + table["seconds"]
+    end = (table["start"] + table["seconds"]).to_numpy(float)
     if width is None:
         width = max(np.nanmax(end, initial=start) - start, 1e-6)
     in_window = table[(end >= start) & (table["start"] <= start + width)]

@@ -40,17 +40,13 @@ def after(*events, ranks=2):
 
 def test_progress_pace_and_time_left_follow_the_batches():
     state = after(fit(0), batch(0, 10, 0, 0, 64), batch(0, 14, 0, 4, 320))
+    first = after(fit(0), batch(0, 10, 0, 0, 64)).progress[0]
+    assert first.seconds_left is None and first.images_per_second() is None  # before there is a pace
     progress = state.progress[0]
     assert progress.fraction == pytest.approx(5 / 20)
     assert progress.images_per_second() == pytest.approx(64)
     # Four steps took 4 s; the ten seconds before the first batch are start-up and come once.
     assert progress.seconds_left == pytest.approx(15)
-
-
-def test_no_estimate_before_there_is_a_pace():
-    state = after(fit(0), batch(0, 10, 0, 0, 64))
-    assert state.progress[0].seconds_left is None
-    assert state.progress[0].images_per_second() is None
 
 
 def test_pace_of_the_last_seconds_and_of_the_whole_run():
@@ -78,7 +74,7 @@ def test_epochs_have_a_row_for_each_rank_and_epoch():
 
 
 def test_tables_have_their_columns_before_anything_happened():
-    state = after()
+    state = after(Event("weather", 0, 1.0, {}))  # unknown, and passed over
     assert list(state.epochs.columns) == ["rank", "epoch", "seconds", "images", *METRICS]
     assert list(state.batches.columns) == ["rank", "epoch", "images", "loss", "accuracy"]
     assert state.epochs.empty and state.batches.empty
@@ -110,28 +106,20 @@ def test_unknown_number_of_steps_moves_on_with_the_epochs():
     assert state.progress[0].fraction == 0.5
 
 
-def test_a_second_fit_goes_on_where_the_first_ended():
-    state = after(fit(0), epoch(0, 1, 0, 10), epoch(0, 2, 1, 20), fit(0, 3.0, epochs=3), epoch(0, 4, 0, 10))
+@pytest.mark.parametrize(
+    ("second", "first_epoch", "total"), [({"epochs": 3}, 0, 5), ({"epochs": 4, "initial_epoch": 2}, 2, 4)]
+)
+def test_a_second_fit_goes_on_where_the_first_ended(second, first_epoch, total):
+    state = after(fit(0), epoch(0, 1, 0, 10), epoch(0, 2, 1, 20), fit(0, 3.0, **second), epoch(0, 4, first_epoch, 10))
     assert state.epochs["epoch"].tolist() == [1, 2, 3]
-    assert state.progress[0].fraction == pytest.approx(3 / 5)
-
-
-def test_a_fit_that_counts_on_by_itself_is_not_shifted():
-    state = after(fit(0), epoch(0, 1, 0, 10), epoch(0, 2, 1, 20), fit(0, 3.0, epochs=4, initial_epoch=2))
-    state.update(epoch(0, 4, 2, 10))
-    assert state.epochs["epoch"].tolist() == [1, 2, 3]
-    assert state.progress[0].fraction == pytest.approx(3 / 4)
+    assert state.progress[0].fraction == pytest.approx(3 / total)
 
 
 def test_output_is_what_a_terminal_would_show_at_last():
     state = after(line(0, "1/2 \b\b\b\b2/2 done\r"), line(1, "\x1b[31mred\x1b[0m"), line(None, "a\rb"))
     assert list(state.lines) == [(0, "2/2 done"), (1, "red"), (None, "b")]
-
-
-def test_only_the_last_lines_are_kept():
     state = after(*(line(0, str(number)) for number in range(MAX_LINES + 5)))
-    assert len(state.lines) == MAX_LINES
-    assert state.lines[-1] == (0, str(MAX_LINES + 4))
+    assert len(state.lines) == MAX_LINES and state.lines[-1] == (0, str(MAX_LINES + 4))
 
 
 def test_a_loop_that_is_not_keras_has_a_pace_too():
@@ -139,10 +127,6 @@ def test_a_loop_that_is_not_keras_has_a_pace_too():
     assert state.progress[0].images_per_second() == pytest.approx(100)
     assert live.verdict(state) == ("running", "Training") and "100 images/s" in live.bars(state)
     assert live.figure(state) is None
-
-
-def test_unknown_events_are_passed_over():
-    assert after(Event("weather", 0, 1.0, {})).epochs.empty
 
 
 # What is made of it
@@ -170,6 +154,8 @@ def test_a_stopped_run_has_stopped_whatever_its_ranks_said():
     state.stopped = True
     assert live.verdict(state) == ("stopped", "Stopped after 1 min 15 s.")
     assert "Rank 0" not in live.summary(state)
+    ended(state)  # well, and stop was pressed too late
+    assert live.verdict(state)[0] == "finished"
 
 
 CAUSE = "Rank 0 waits in an allreduce for rank 1, which has ended."
@@ -191,12 +177,6 @@ def test_a_failed_run_says_its_cause_and_what_to_do_about_a_known_error():
     assert "Rank 1 failed" in shown and CAUSE in shown and advice in shown
     state.stopped = True
     assert live.causes(state) == [CAUSE]
-
-
-def test_stop_pressed_too_late_changes_nothing():
-    state = ended(after())
-    state.stopped = True
-    assert live.verdict(state)[0] == "finished"
 
 
 def test_bars_show_each_rank_and_both_together():
@@ -222,11 +202,7 @@ def test_bars_of_an_ended_run_show_the_pace_of_all_of_it():
     assert "100 images/s" in live.bars(state)
     assert "75 images/s" in live.bars(ended(state))
     assert "left" not in live.bars(state)
-
-
-def test_one_rank_needs_no_total():
-    state = after(fit(0), batch(0, 1, 0, 0, 0), batch(0, 2, 0, 4, 50), ranks=1)
-    assert live.bars(state).count("images/s") == 1
+    assert live.bars(state).count("images/s") == 1  # one rank needs no total
 
 
 def test_text_of_the_run_cannot_become_markup():
@@ -285,11 +261,8 @@ def test_watching_returns_the_record_and_leaves_plain_html(shown):
     top, bottom = (output["text/html"] for output in shown)
     assert "Finished in 9 s." in top and "commandlinker" not in top
     assert "data:image/png;base64," in bottom and "hello" in bottom
-
-
-def test_a_run_without_fit_has_no_curves_and_shows_its_output(shown):
-    live.watch(FakeRun(line(0, "hello")), LiveState("hello.py", 1))
-    assert "hello" in shown[1]["text/html"] and "<img" not in shown[1]["text/html"]
+    live.watch(FakeRun(line(0, "alone")), LiveState("hello.py", 1))  # without fit: no curves
+    assert "alone" in shown[3]["text/html"] and "<img" not in shown[3]["text/html"]
 
 
 def test_interrupting_ends_the_run_and_keeps_what_there_was(shown, monkeypatch):
