@@ -177,7 +177,7 @@ def similarities(scripts: Mapping[str, str]) -> dict[tuple[str, str], Found]:
     raw = {name: text.encode() for name, text in scripts.items()}
     with tempfile.TemporaryDirectory() as folder:
         listed = {(pair.first.name, pair.second.name) for pair in copies.write(Path(folder), raw, {})}
-        with mock.patch.multiple(copies, THRESHOLD=0.0, LEAST=1):
+        with mock.patch.multiple(copies, THRESHOLD=0.0, MIN_MATCH=1):
             pairs = copies.write(Path(folder), raw, {})
     names = ((pair.first.name, pair.second.name) for pair in pairs)
     return defaultdict(Found, {name: Found(pair.similarity, name in listed) for name, pair in zip(names, pairs)})

@@ -1,1 +1,1 @@
-"""The grader: it runs learners' scripts and exercises, and says what they are worth."""
+"""The grader: it runs learners' scripts and exercises, and gives them points."""

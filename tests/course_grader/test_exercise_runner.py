@@ -190,7 +190,7 @@ def test_no_line_of_a_learners_sets_a_mark(linear, learner):
 
 def test_what_reaches_for_the_tests_is_no_mark_and_listed_for_a_person(linear):
     assert all(
-        score is None and "It changes `Exercise.judge`, on which the tests stand" in reason
+        score is None and "It changes `Exercise.judge`, which the tests use" in reason
         for score, reason in linear["reaches"].values()
     )
 

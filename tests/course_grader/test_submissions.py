@@ -285,12 +285,12 @@ class TestFolder:
     def test_none(self, tmp_path, known):
         with pytest.raises(CourseError, match="is no folder"):
             submissions.find(tmp_path / "missing", known, {})
-        with pytest.raises(CourseError, match="holds no notebook of this course"):
+        with pytest.raises(CourseError, match="has no notebook of this course"):
             submissions.find(tmp_path, known, {})
 
     def test_of_one_learner_is_not_a_class(self, tmp_path, known):
         put(tmp_path, {f"{LAB}.ipynb": WORK})
-        with pytest.raises(CourseError, match="is one learner's folder; give the folder above it"):
+        with pytest.raises(CourseError, match="is one learner's folder: give the folder above it"):
             submissions.find(tmp_path, known, {})
 
     def test_that_is_a_link_is_not_followed(self, find, tmp_path):

@@ -1,0 +1,1 @@
+"""Grading a class: submissions, exercises in notebooks, gradebook, leaderboard, similar scripts."""

@@ -1,10 +1,10 @@
-"""Finds one script handed in twice: pairs of assessment.py that are too similar, for the instructor to read.
+"""Find scripts that were handed in twice: pairs of assessment.py that are too similar, for the instructor to read.
 
-copydetect compares fingerprints: all runs of `LENGTH` characters of the code, in which each name is V and each string
-is S. So names, comments, blank lines and the order of functions don't count. The starter and what the course teaches
-are left out, and between learners also what the published reference has, and what many scripts of the class share.
-Exercises in notebooks are not compared: right answers to a few lines are alike. No mark depends on any of this.
-docs/copies.md has the measurements from which the numbers below come.
+copydetect compares fingerprints: all sequences of `LENGTH` characters of the code, in which each name is V and each
+string is S. So names, comments, blank lines and the order of functions do not count. The starter and what the course
+teaches are left out; between learners, so are the published reference and what many scripts of the class share.
+Exercises in notebooks are not compared, because right answers of a few lines are alike. No mark depends on this.
+docs/copies.md has the measurements behind the numbers below.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ TABLE, PAGE = "similar.csv", "similar.html"
 DEPTH = 4  # of folders in which an earlier class's scripts are searched for
 
 LENGTH = 25  # characters of a fingerprint
-THRESHOLD = 0.5  # a pair is listed from this similarity on
-LEAST = 100  # characters that must match: fewer occur by chance
-SHARED = (3, 0.2)  # code of more scripts than this, and than this part of the class, is nobody's own
-ONE_SOURCE = 0.8  # scripts so similar count as one there: what a group copied from each other stays in
-LARGEST = 100_000  # bytes of a script that is compared
-# Steps of the reference that show where a script is from. Lab 2 teaches the others as they stand there.
+THRESHOLD = 0.5  # least similarity of a listed pair
+MIN_MATCH = 100  # characters that must match: shorter matches occur by chance
+SHARED = (3, 0.2)  # code in more scripts than this number, and than this share of the class, is common code
+ONE_SOURCE = 0.8  # scripts of this similarity count once for SHARED, so that copies in a group are still found
+MAX_BYTES = 100_000  # a larger script is not compared
+# Steps of the reference that lab 2 does not teach in the same words: they show that code is from the reference.
 REFERENCE_ALONE = ("rate", "metrics")
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """The pairs, most similar first, and for each script that was not compared the reason."""
+    """The pairs, most similar first, and the scripts that were not compared: name → reason."""
 
     pairs: list[Pair]
     left_out: dict[str, str]
@@ -59,11 +59,14 @@ def write(results: Path, scripts: Mapping[str, bytes], against: Mapping[str, byt
 
     Args:
         scripts: learner → assessment.py.
-        against: the same of earlier classes, as `collect` finds them.
+        against: the same for earlier classes, from `collect`.
+
+    Returns:
+        The pairs, most similar first.
     """
     folder = conversions.ASSESSMENT
     recipe = {name: edits for name, edits in conversions.steps(folder).items() if name not in REFERENCE_ALONE}
-    found = compare(
+    comparison = compare(
         scripts,
         against,
         starter=conversions.script(folder).read_bytes(),
@@ -73,31 +76,32 @@ def write(results: Path, scripts: Mapping[str, bytes], against: Mapping[str, byt
             *(edit["new"] for edits in recipe.values() for edit in edits),
         ],
     )
-    write_file(results / TABLE, similar.to_csv(found.pairs).encode("utf-8", "backslashreplace"))
-    page = similar.page(found.pairs, found.left_out, len(scripts), len(against), THRESHOLD)
+    write_file(results / TABLE, similar.to_csv(comparison.pairs).encode("utf-8", "backslashreplace"))
+    page = similar.page(comparison.pairs, comparison.left_out, len(scripts), len(against), THRESHOLD)
     write_file(results / PAGE, page.encode("utf-8", "backslashreplace"))
-    return found.pairs
+    return comparison.pairs
 
 
 def collect(directory: Path) -> dict[str, bytes]:
-    """The scripts of an earlier class: CLASS/LEARNER → assessment.py.
+    """Return the scripts of an earlier class: CLASS/LEARNER → assessment.py.
 
-    `directory` holds a folder for each learner. CourseError where it has no script, or one can't be read.
+    `directory` has a folder for each learner. Raises CourseError (code 2) if it has no script, or one that cannot be
+    read.
     """
     scripts = {}
-    for place, folders, files in os.walk(directory):
-        parts = Path(place).relative_to(directory).parts
+    for parent, folders, files in os.walk(directory):
+        parts = Path(parent).relative_to(directory).parts
         folders[:] = [] if len(parts) == DEPTH else sorted(name for name in folders if not name.startswith("."))
-        path = Path(place, SCRIPT)
+        path = Path(parent, SCRIPT)
         if parts and SCRIPT in files and not path.is_symlink():
             try:
                 with path.open("rb") as file:
-                    scripts["/".join((directory.resolve().name, *parts))] = file.read(LARGEST + 1)
+                    scripts["/".join((directory.resolve().name, *parts))] = file.read(MAX_BYTES + 1)
             except OSError as error:
                 raise CourseError(f"{path} can't be read ({error.strerror}): fix its permissions.", code=2) from None
     if not scripts:
-        who = "give the folder of a class, which holds one folder for each learner."
-        raise CourseError(f"{directory} has no {SCRIPT} to compare with: {who}", code=2)
+        advice = "give the folder of a class, which holds one folder for each learner."
+        raise CourseError(f"{directory} has no {SCRIPT} to compare with: {advice}", code=2)
     return scripts
 
 
@@ -108,73 +112,75 @@ def compare(
     reference: Mapping[str, bytes],
     taught: Sequence[str],
 ) -> Comparison:
-    """Pairs of a script with another one, with one of `against`, or with the reference, from `THRESHOLD` on.
+    """Compare scripts with each other, with those of `against`, and with the reference.
 
     Args:
-        scripts, against, reference: name → bytes.
-        starter: the script that all began with.
-        taught: pieces of code that the course gives.
+        scripts, against, reference: name → content.
+        starter: the script with which all learners began.
+        taught: pieces of code from the course.
     """
     start = _text(starter)
-    mine, theirs, published = (
-        {name: _text(raw) for name, raw in some.items()} for some in (scripts, against, reference)
+    class_texts, earlier_texts, reference_texts = (
+        {name: _text(raw) for name, raw in group.items()} for group in (scripts, against, reference)
     )
-    left_out = {name: why for name, text in mine.items() if (why := _unfit(text, len(scripts[name]), start))}
-    mine = {name: text for name, text in mine.items() if name not in left_out}
-    theirs = {name: text for name, text in theirs.items() if not _unfit(text, len(against[name]), start)}
+    left_out = {
+        name: reason for name, text in class_texts.items() if (reason := _unfit(text, len(scripts[name]), start))
+    }
+    class_texts = {name: text for name, text in class_texts.items() if name not in left_out}
+    earlier_texts = {name: text for name, text in earlier_texts.items() if not _unfit(text, len(against[name]), start)}
 
-    course = _hashes([_print(text) for text in (start, *taught)]) | _long_strings()
-    references = {name: _without(_print(text), course) for name, text in published.items()}
-    with_reference = {name: _without(_print(text), course) for name, text in mine.items()}
+    course = _hashes([_fingerprint(text) for text in (start, *taught)]) | _long_strings()
+    references = {name: _without(_fingerprint(text), course) for name, text in reference_texts.items()}
+    with_reference = {name: _without(_fingerprint(text), course) for name, text in class_texts.items()}
     common = _hashes(references.values())
-    own = {name: _without(one, common) for name, one in with_reference.items()}
+    own = {name: _without(fingerprint, common) for name, fingerprint in with_reference.items()}
     shared = _shared(list(own.values()))
-    own = {name: _without(one, shared) for name, one in own.items()}
-    earlier = {name: _without(_print(text), course | common | shared) for name, text in theirs.items()}
+    own = {name: _without(fingerprint, shared) for name, fingerprint in own.items()}
+    earlier = {name: _without(_fingerprint(text), course | common | shared) for name, text in earlier_texts.items()}
 
     candidates = [
-        *(((a, with_reference[a]), other) for a, other in itertools.product(mine, references.items())),
+        *(((a, with_reference[a]), other) for a, other in itertools.product(class_texts, references.items())),
         *itertools.combinations(own.items(), 2),
         *itertools.product(own.items(), earlier.items()),
     ]
     pairs = [pair for first, second in candidates if (pair := _pair(*first, *second))]
     paired = {side.name for pair in pairs for side in (pair.first, pair.second)}
-    for name, one in own.items():
-        if one.token_coverage < LEAST and name not in paired:
+    for name, fingerprint in own.items():
+        if fingerprint.token_coverage < MIN_MATCH and name not in paired:
             left_out[name] = "It has too little code of its own beside the starter and what the course teaches."
     return Comparison(sorted(pairs, key=lambda pair: -pair.similarity), left_out)
 
 
 def _text(raw: bytes) -> str:
-    """The script's text; bytes that are not UTF-8 are replaced."""
-    text = raw[: LARGEST + 1].decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
-    # pygments takes a minute for 80 KB of lines with nothing but a tab.
+    """Return a script's text; bytes that are not UTF-8 are replaced."""
+    text = raw[: MAX_BYTES + 1].decode("utf-8-sig", "replace").replace("\r\n", "\n").replace("\r", "\n")
+    # pygments takes a minute for 80 KB of lines that have a tab only.
     return "\n".join(line.rstrip() for line in text.split("\n"))
 
 
 def _unfit(text: str, size: int, starter: str) -> str:
-    """Why a script is not compared, as a sentence; "" where it is."""
-    if size > LARGEST:
-        return f"It is larger than {LARGEST // 1000} KB."
+    """Return a sentence that says why a script is not compared; "" if it is."""
+    if size > MAX_BYTES:
+        return f"It is larger than {MAX_BYTES // 1000} KB."
     if not text.strip():
         return "It is empty."
     return "It is the starter, unchanged." if text.strip() == starter.strip() else ""
 
 
-def _print(text: str) -> CodeFingerprint:
-    """All fingerprints of a text."""
-    # Loads matplotlib, which takes a second.
+def _fingerprint(text: str) -> CodeFingerprint:
+    """Return all fingerprints of a text."""
+    # This import loads matplotlib, which takes a second.
     from copydetect import CodeFingerprint
 
-    # A window of 1 takes every fingerprint. A larger one would take those of the smallest hash values, and Python draws
-    # these anew for each process.
+    # A window of 1 selects every fingerprint. A larger window selects those with the smallest hashes, which Python
+    # randomises for each process.
     return CodeFingerprint(SCRIPT, LENGTH, 1, language="python", fp=io.StringIO(text))
 
 
 def _without(one: CodeFingerprint, hashes: set[int]) -> CodeFingerprint:
-    """The same script without these fingerprints.
+    """Return the same script without these fingerprints.
 
-    copydetect's own way to leave out boilerplate also drops what a script repeats, see docs/copies.md.
+    copydetect's own option for boilerplate also drops what a script repeats, see docs/copies.md.
     """
     from copydetect.utils import get_token_coverage
 
@@ -191,11 +197,11 @@ def _hashes(some: Iterable[CodeFingerprint]) -> set[int]:
 
 def _long_strings() -> set[int]:
     """The fingerprint of a string with many escapes, such as weights in bytes: S for each of them."""
-    return _print('"' + r"\0" * 2 * LENGTH + '"').hashes
+    return _fingerprint('"' + r"\0" * 2 * LENGTH + '"').hashes
 
 
 def _shared(scripts: Sequence[CodeFingerprint]) -> set[int]:
-    """The fingerprints that many of a class share. Scripts from one source count as one."""
+    """Return the fingerprints that many scripts of a class share. Scripts from one source count once."""
     from copydetect import compare_files
     from scipy.sparse.csgraph import connected_components
 
@@ -212,12 +218,12 @@ def _shared(scripts: Sequence[CodeFingerprint]) -> set[int]:
 
 
 def _pair(first: str, one: CodeFingerprint, second: str, other: CodeFingerprint) -> Pair | None:
-    """The two as a pair; None where they are not similar enough, or too little matches."""
+    """Return two scripts as a pair; None if they are not similar enough, or if the match is too short."""
     from copydetect import compare_files
 
     same = one.raw_code.strip() == other.raw_code.strip()
     overlap, similarities, _ = compare_files(one, other)
-    if not same and (overlap < LEAST or max(similarities) < THRESHOLD):
+    if not same and (overlap < MIN_MATCH or max(similarities) < THRESHOLD):
         return None
     if same:
         similarities = 1.0, 1.0
@@ -231,12 +237,12 @@ def _pair(first: str, one: CodeFingerprint, second: str, other: CodeFingerprint)
 
 
 def _first_line(text: str) -> int:
-    """The number of empty lines at the start, which pygments drops."""
+    """Return the number of empty lines at the start, which pygments drops."""
     return len(text) - len(text.lstrip("\n"))
 
 
 def _matching_lines(one: CodeFingerprint, other: CodeFingerprint) -> dict[int, int]:
-    """Lines of `one` of whose code at least half matches → the line of `other` with which they share most of it."""
+    """Return the lines of `one` of which at least half matches → the line of `other` that they match best."""
     lines, theirs = _line_of_each(one), _line_of_each(other)
     starts = np.array(
         [
@@ -246,7 +252,7 @@ def _matching_lines(one: CodeFingerprint, other: CodeFingerprint) -> dict[int, i
         ]
     )
     here, there = (starts[:, :, None] + np.arange(LENGTH)).transpose(1, 0, 2).reshape(2, -1)
-    # Each character that matches is a vote for its line and the other's, together one number.
+    # Each matching character is a vote for a pair of lines, which is encoded as one number.
     base = theirs.max() + 1
     votes, counts = np.unique(lines[here] * base + theirs[there], return_counts=True)
     best = dict(divmod(int(vote), base) for vote in votes[np.argsort(counts)])  # the last one of a line stays
@@ -255,11 +261,11 @@ def _matching_lines(one: CodeFingerprint, other: CodeFingerprint) -> dict[int, i
 
 
 def _line_of_each(one: CodeFingerprint) -> np.ndarray:
-    """For each character of the filtered code, the number of its line in the script."""
-    # copydetect enters a wrong, smaller offset behind the name of a class.
+    """Return for each character of the filtered code the number of its line in the script."""
+    # copydetect stores a wrong, smaller offset after the name of a class.
     places, offsets = one.offsets[:, 0], np.maximum.accumulate(one.offsets[:, 1])
     filtered = np.arange(len(one.filtered_code))
-    found = np.searchsorted(places, filtered).clip(max=len(places) - 1)
+    indices = np.searchsorted(places, filtered).clip(max=len(places) - 1)
     empty = _first_line(one.raw_code)
     breaks = [place for place, character in enumerate(one.raw_code[empty:]) if character == "\n"]
-    return empty + 1 + np.searchsorted(breaks, filtered + offsets[found])
+    return empty + 1 + np.searchsorted(breaks, filtered + offsets[indices])

@@ -18,9 +18,9 @@ STUB = "raise NotImplementedError()"
 
 
 class Unusable(Exception):
-    """One submission that cannot be graded; the message is the sentence for the instructor.
+    """A submission cannot be graded; the message is a sentence for the instructor.
 
-    `fault` is the traceback, where the course itself failed.
+    `fault` is the traceback if the course itself failed.
     """
 
     def __init__(self, sentence: str, fault: str = "") -> None:
@@ -30,13 +30,13 @@ class Unusable(Exception):
 
 @dataclass(frozen=True)
 class LearnersNotebook:
-    """What counts of a notebook.
+    """The graded parts of a notebook.
 
     Attributes:
-        cells: (id, text) of each cell of code, and of each exercise whatever its cell has become, in their order. The
-            id is nbgrader's, else the cell's own.
-        digests: id of an exercise → digest of what it asked, where the notebook has one (see `masters.digests`).
-        edition: see `masters.edition`; empty in a notebook that was handed out before there were editions.
+        cells: (id, text) of each code cell, and of each exercise, even if the learner changed its cell type. The id is
+            nbgrader's, else the cell's own.
+        digests: id of an exercise → digest of its task, if the notebook has one (see `masters.digests`).
+        edition: see `masters.edition`; "" in a notebook that was handed out before there were editions.
     """
 
     cells: tuple[tuple[str, str], ...]
@@ -44,46 +44,49 @@ class LearnersNotebook:
     edition: str
 
     def refusals(self, master: Master) -> dict[str, str]:
-        """Which tests cannot be run, as their exercises were others when the notebook was handed out: id → sentence."""
+        """Return the tests whose exercises have changed since the notebook was handed out: id → sentence."""
         today, edition = masters.digests(master), masters.edition(master)
         refused = {}
         for exercise, test in tested(master):
-            asked = self.digests.get(exercise.id)
-            lacking = not any(name == exercise.id for name, _ in self.cells)
-            if (asked or today[exercise.id]) != today[exercise.id] or (lacking and self.edition not in ("", edition)):
+            current = today[exercise.id]
+            missing = not any(name == exercise.id for name, _ in self.cells)
+            changed = self.digests.get(exercise.id, current) != current
+            if changed or (missing and self.edition not in ("", edition)):
                 refused[test.id] = (
-                    f"the notebook is of edition {self.edition or 'unknown'}, and this exercise "
-                    f"another one in today's, {edition}. Grade it with the version of the course that handed it out, "
-                    "or ask for the exercise in today's notebook."
+                    f"the notebook is of edition {self.edition or 'unknown'}, and this exercise is another one in "
+                    f"today's edition, {edition}. Grade it with the version of the course that handed it out, or ask "
+                    "for the exercise in today's notebook."
                 )
         return refused
 
     def page(self, master: Master) -> NotebookNode:
-        """The notebook that nbgrader marks: its source, with the learner's exercises in it."""
+        """Return the notebook that nbgrader marks: the master's source with the learner's exercises in it."""
         notebook = masters.source(master)
-        for exercise, cell in ((one, new) for one in master.cells for new in notebook.cells if new.id == one.id):
-            if exercise.kind == "exercise":
+        cells = {cell.id: cell for cell in notebook.cells}
+        for exercise in master.cells:
+            if exercise.kind == "exercise" and exercise.id in cells:
                 own = [source for name, source in self.cells if name == exercise.id]
                 elsewhere = [source for _, source in self.cells if _defines(source, exercise)]
-                cell.source = "\n\n".join(dict.fromkeys(own or elsewhere)) or "# The notebook has no such cell."
+                text = "\n\n".join(dict.fromkeys(own or elsewhere))
+                cells[exercise.id].source = text or "# The notebook has no such cell."
         return notebook
 
 
 def read(content: bytes, name: str) -> LearnersNotebook:
-    """Read a notebook file. Unusable where it is none; `name` is what it is called."""
+    """Read a notebook file; `name` is its name in messages. Raises Unusable if it is not a notebook."""
     try:
         notebook = json.loads(content)
-        found = [(_id(cell), "".join(cell["source"]).encode().decode(), cell) for cell in notebook["cells"]]
-        digests = {name: text for name, _, cell in found if (text := _of_the_course(cell, "exercise"))}
-        exercises = {name for name, _, cell in found if name in digests or _nbgrader(cell).get("solution")}
-        cells = [(name, source) for name, source, cell in found if cell.get("cell_type") == "code" or name in exercises]
-        return LearnersNotebook(tuple(cells), digests, _of_the_course(notebook, "edition"))
+        rows = [(_id(cell), "".join(cell["source"]).encode().decode(), cell) for cell in notebook["cells"]]
+        digests = {name: text for name, _, cell in rows if (text := _course_metadata(cell, "exercise"))}
+        exercises = {name for name, _, cell in rows if name in digests or _nbgrader(cell).get("solution")}
+        cells = [(name, source) for name, source, cell in rows if cell.get("cell_type") == "code" or name in exercises]
+        return LearnersNotebook(tuple(cells), digests, _course_metadata(notebook, "edition"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         raise Unusable(f"{name} is no readable notebook; ask for it to be handed in again.") from None
 
 
 def untouched(content: bytes, given: bytes) -> bool:
-    """Whether a notebook holds no work: it is as it was given, all its exercises are stubs, or it is none."""
+    """Return whether a notebook has no work in it: it is unchanged, or has stubs only, or is not a notebook."""
     try:
         notebook, handed_out = read(content, ""), read(given, "")
     except Unusable:
@@ -96,13 +99,13 @@ def untouched(content: bytes, given: bytes) -> bool:
 
 
 def tested(master: Master) -> list[tuple[Cell, Cell]]:
-    """Each exercise with its test; they have the same name."""
+    """Return each exercise with its test, which has the same name."""
     tests = {cell.name: cell for cell in master.cells if cell.kind == "hidden"}
     return [(cell, tests[cell.name]) for cell in master.cells if cell.kind == "exercise" and cell.name in tests]
 
 
 def _defines(source: str, exercise: Cell) -> bool:
-    """Whether a text defines what an exercise does, as far as that can be seen without running it."""
+    """Return whether a cell defines a function, class or variable with the name of one of the exercise's."""
     names = re.findall(r"(?m)^(?:def|class) (\w+)", exercise.source)
     return any(re.search(rf"(?m)^\s*((async )?def|class) {name}\b|^\s*{name}\s*=", source) for name in names)
 
@@ -115,7 +118,7 @@ def _nbgrader(cell: dict[str, Any]) -> dict[str, Any]:
     return cell["metadata"].get("nbgrader", {})
 
 
-def _of_the_course(part: dict[str, Any], key: str) -> str:
-    about = part.get("metadata", {}).get("course")
-    text = about.get(key) if isinstance(about, dict) else None
+def _course_metadata(part: dict[str, Any], key: str) -> str:
+    metadata = part.get("metadata", {}).get("course")
+    text = metadata.get(key) if isinstance(metadata, dict) else None
     return text if isinstance(text, str) else ""

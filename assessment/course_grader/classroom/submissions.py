@@ -1,4 +1,4 @@
-"""What learners hand in, found: in folders and zip archives, under the names that browsers and systems give."""
+"""Find what learners handed in, in folders and zip archives, also under names that browsers and systems change."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from course_lib.authoring.master_format import Master
 from course_lib.system.errors import CourseError
 
 MAX_BYTES = 50_000_000  # a larger file is not read
-MAX_DEPTH = 4  # of folders in a learner's
-MAX_MODULES = 50  # of a learner's own, beside a notebook
-MAX_MEMBERS = 10_000  # of an archive
-_KINDS = (".ipynb", ".py")
-_NOT_THEIRS = ("reference", "master")  # folders of the course itself, for those who hand in all of it
-_COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # what makes of a name that of a copy
+MAX_DEPTH = 4  # of folders in a learner's folder
+MAX_MODULES = 50  # Python files beside a notebook
+MAX_MEMBERS = 10_000  # files in an archive
+_EXTENSIONS = (".ipynb", ".py")
+_COURSE_FOLDERS = ("reference", "master")  # left out if a learner hands in all files of the course
+_COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # what systems add to the name of a copy
 
 
 @dataclass(frozen=True)
@@ -28,9 +28,9 @@ class File:
     """A file that a learner handed in.
 
     Attributes:
-        path: where it is; `member`: within this zip archive.
-        shown: its place in the learner's folder.
-        name: without what a system has added (`.txt`), with its extension in small letters.
+        path: path of the file, or of its zip archive; `member`: its name in this archive, else "".
+        shown: its path in the learner's folder.
+        name: its name without what a system has added (`.txt`), with its extension in small letters.
     """
 
     path: Path
@@ -40,11 +40,11 @@ class File:
 
     @property
     def folder(self) -> str:
-        """The place of what lies beside it."""
+        """Its folder in the learner's folder."""
         return self.shown.rpartition("/")[0]
 
     def read(self) -> bytes:
-        """Its content. Unusable where it cannot be read."""
+        """Return its content. Raises Unusable if it cannot be read."""
         too_large = Unusable(f"{self.shown} is a link or larger than {MAX_BYTES // 1_000_000} MB.")
         try:
             if not self.member:
@@ -64,13 +64,14 @@ class File:
 
 @dataclass(frozen=True)
 class Submission:
-    """What a learner handed in for one notebook, or for one script.
+    """What a learner handed in for one notebook or one script.
 
     Attributes:
         path: of the notebook or the script, in the learner's folder.
-        master: None where `problem` says why it cannot be graded; with a master, it is what an instructor should know.
-        file: the notebook; the script where that alone is graded, None where it is missing.
-        files: all that the learner handed in.
+        master: None if it cannot be graded.
+        problem: without a master, why it cannot be graded; with a master, a remark for the instructor; or "".
+        file: the notebook, or the script if only that is graded; None if it is missing.
+        files: all notebooks and Python files that the learner handed in.
     """
 
     learner: str
@@ -82,39 +83,39 @@ class Submission:
 
     @property
     def assignment(self) -> str:
-        """The lab's folder, which is what nbgrader calls an assignment."""
+        """The lab's folder, nbgrader's assignment; "" without a master."""
         return self.master.assignment if self.master else ""
 
     @property
     def notebook(self) -> str:
-        """The notebook's name without extension, as it can be written."""
+        """The notebook's name without extension, in valid Unicode."""
         return self.master.path.stem if self.master else _plain(self.path.stem)
 
 
 def find(directory: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> list[Submission]:
-    """Every submission in `directory`: it holds a folder, or a zip archive, for each learner.
+    """Return every submission in `directory`, which has a folder or a zip archive for each learner.
 
-    `known` maps notebook names to masters; `given` is what the course handed out (`released.course_files`).
-    CourseError where `directory` as a whole is not like that.
+    `known` maps notebook names to masters, `given` the names of the course's files to their contents
+    (`released.course_files`). Raises CourseError if `directory` has no such folders.
     """
     if not directory.is_dir():
-        raise CourseError(f"{directory} is no folder; give the folder that holds one folder for each learner.")
+        raise CourseError(f"{directory} is no folder: give the folder that has one folder for each learner.")
     learners = [path for path in _listed(directory) if path.is_dir() or _is_archive(path)]
     assignments = {master.assignment for master in known.values()}
     if assignments.intersection(path.name for path in learners):
-        raise CourseError(f"{directory} is one learner's folder; give the folder above it.")
-    found = [submission for learner in learners for submission in _of_learner(learner, known, given)]
-    if not any(submission.master for submission in found):
-        raise CourseError(f"{directory} holds no notebook of this course, in no folder of a learner's.")
-    return found
+        raise CourseError(f"{directory} is one learner's folder: give the folder above it.")
+    submissions = [submission for learner in learners for submission in _of_learner(learner, known, given)]
+    if not any(submission.master for submission in submissions):
+        raise CourseError(f"{directory} has no notebook of this course in any learner's folder.")
+    return submissions
 
 
 def scripts(submission: Submission, text: str, names: Sequence[str], given: Mapping[str, bytes]) -> dict[str, bytes]:
-    """The learner's scripts among `names` that a notebook speaks of, which is its `text`; `given` as for `find`.
+    """Return the learner's scripts among `names` that a notebook's `text` mentions; `given` is as for `find`.
 
-    Unusable where one is missing.
+    Raises Unusable if one is missing.
     """
-    found = {}
+    contents = {}
     for name in (name for name in names if name in text):
         beside = [file for file in submission.files if submission.file and file.folder == submission.file.folder]
         content = given.get(f"{submission.assignment}/{name}")
@@ -123,28 +124,28 @@ def scripts(submission: Submission, text: str, names: Sequence[str], given: Mapp
             chosen, problem = _choose(submission.files, name, content, _same_script)
         if not chosen:
             raise Unusable(problem or f"{name} was not handed in with the notebook.")
-        found[name] = chosen.read()
-    return found
+        contents[name] = chosen.read()
+    return contents
 
 
 def modules(submission: Submission) -> dict[str, bytes]:
-    """The learner's Python files beside the notebook, which it may import. Unusable where one cannot be read."""
+    """Return the learner's Python files beside the notebook, which it may import. Raises Unusable as `File.read`."""
     beside = [file for file in submission.files if file.folder == submission.file.folder and file.name.endswith(".py")]
     return {file.name: file.read() for file in beside[:MAX_MODULES]}
 
 
-def _of_learner(place: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> Iterator[Submission]:
-    learner = place.stem if _is_archive(place) else place.name
+def _of_learner(path: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> Iterator[Submission]:
+    learner = path.stem if _is_archive(path) else path.name
     if _plain(learner) != learner:
-        yield Submission(_plain(learner), place, None, "The folder's name has bytes that are no characters: rename it.")
+        yield Submission(_plain(learner), path, None, "The folder's name has bytes that are no characters: rename it.")
         return
     problems: dict[str, None] = {}
-    found = tuple(_files(place, place.parent if _is_archive(place) else place, problems))
-    files = tuple(file for file in found if file.name.endswith(_KINDS))
+    all_files = tuple(_files(path, path.parent if _is_archive(path) else path, problems))
+    files = tuple(file for file in all_files if file.name.endswith(_EXTENSIONS))
     for problem in problems:
-        yield Submission(learner, place, None, problem)
+        yield Submission(learner, path, None, problem)
     handed_in = bool(problems)
-    taken: set[str] = set()
+    with_submission: set[str] = set()
     for master in known.values():
         wanted = master.script or master.notebook.name
         same = _same_script if master.script else untouched
@@ -152,29 +153,34 @@ def _of_learner(place: Path, known: Mapping[str, Master], given: Mapping[str, by
         notebook = next((file for file in files if _is_named(file, master.notebook.name)), None)
         if chosen or problem or notebook:
             handed_in = True
-            taken.add(master.path.stem)
-            path = Path(place, (chosen or notebook).shown if chosen or notebook else wanted)
-            yield Submission(learner, path, None if problem and not chosen else master, problem, chosen, files)
-    # A scratch notebook is nobody's business; a renamed one must not get lost.
+            with_submission.add(master.path.stem)
+            shown = (chosen or notebook).shown if chosen or notebook else wanted
+            usable = None if problem and not chosen else master
+            yield Submission(learner, Path(path, shown), usable, problem, chosen, files)
+    # A scratch notebook is not reported, but a renamed one must not get lost.
     for file in files:
         stem, kind = os.path.splitext(file.name)
-        lacking = [name for name, one in known.items() if name not in taken and (one.script or kind == ".ipynb")]
-        if stem not in known and (name := _like(stem, lacking)):
+        missing = [
+            name
+            for name, master in known.items()
+            if name not in with_submission and (master.script or kind == ".ipynb")
+        ]
+        if stem not in known and (name := _like(stem, missing)):
             handed_in = True
             problem = f"It seems to be {name}{kind}; give it that name."
-            yield Submission(learner, Path(place, file.shown), None, problem)
+            yield Submission(learner, Path(path, file.shown), None, problem)
     if not handed_in:
-        names = [file.shown for file in found if not file.name.endswith(".py")]
+        names = [file.shown for file in all_files if not file.name.endswith(".py")]
         only = f" of this course, only {', '.join(names[:5])}{' …' if names[5:] else ''}" if names else ""
-        yield Submission(learner, place, None, f"No notebook{only} was handed in.")
+        yield Submission(learner, path, None, f"No notebook{only} was handed in.")
 
 
 def _choose(
     files: Sequence[File], wanted: str, given: bytes | None, same: Callable[[bytes, bytes], bool]
 ) -> tuple[File | None, str]:
-    """The file that counts as `wanted`, and what an instructor should know of it; without a file, why none counts.
+    """Return the file that counts as `wanted`, and a remark for the instructor, or None and why no file counts.
 
-    `same` says whether a content holds nothing but what was `given`.
+    `same` returns whether a content is only what was `given`.
     """
     right = [file for file in files if _is_named(file, wanted)]
     stem, kind = os.path.splitext(wanted.casefold())
@@ -207,7 +213,8 @@ def _same_script(content: bytes, given: bytes) -> bool:
 
 
 def _files(folder: Path, top: Path, problems: dict[str, None], depth: int = MAX_DEPTH) -> Iterator[File]:
-    """The files below a folder, or in an archive, and those in archives there; what cannot be read is a problem."""
+    """Yield the files below a folder or in an archive, with those in nested archives; add to `problems` what cannot
+    be read."""
     if _is_archive(folder):
         yield from _members(folder, folder.relative_to(top), problems)
         return
@@ -227,9 +234,9 @@ def _files(folder: Path, top: Path, problems: dict[str, None], depth: int = MAX_
             yield File(path, "", shown, _name(shown))
 
 
-def _members(path: Path, place: Path, problems: dict[str, None]) -> Iterator[File]:
-    """The files in an archive. Nothing of it is unpacked."""
-    shown = _plain(place.as_posix())
+def _members(path: Path, path_in_folder: Path, problems: dict[str, None]) -> Iterator[File]:
+    """Yield the files in an archive, without unpacking it."""
+    shown = _plain(path_in_folder.as_posix())
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -246,12 +253,12 @@ def _members(path: Path, place: Path, problems: dict[str, None]) -> Iterator[Fil
 
 
 def _listed(folder: Path) -> list[Path]:
-    """What is in a folder, but for what systems keep there, and what is the course's."""
+    """Return the entries of a folder, without those of operating systems and of the course."""
     return sorted(path for path in folder.iterdir() if _counts(path.name))
 
 
 def _counts(name: str) -> bool:
-    return not name.startswith((".", "__MACOSX")) and name not in _NOT_THEIRS
+    return not name.startswith((".", "__MACOSX")) and name not in _COURSE_FOLDERS
 
 
 def _is_archive(path: Path) -> bool:
@@ -259,7 +266,7 @@ def _is_archive(path: Path) -> bool:
 
 
 def _name(shown: str) -> str:
-    """A file's name as it was meant: `assessment.py.txt` and `ASSESSMENT.PY` are `….py`."""
+    """Return a file's intended name: `assessment.py` for `assessment.py.txt`, `.py` for `.PY`."""
     name = _plain(shown).rpartition("/")[2]
     name = re.sub(r"(?i)(\.(py|ipynb))\.(txt|json)$", r"\1", name)
     stem, dot, kind = name.rpartition(".")
@@ -284,5 +291,5 @@ def _listing(files: Sequence[File]) -> str:
 
 
 def _plain(name: str) -> str:
-    """A file's name as it can be written and shown: bytes that are no characters are spelled out."""
+    """Return a file's name in valid Unicode: invalid bytes are escaped."""
     return os.fsencode(name).decode("utf-8", "backslashreplace")

@@ -1,7 +1,7 @@
-"""The attempts at the assessment, kept beside the script: `.attempts/0001/`, `.attempts/0002/`, …
+"""The attempts at the assessment, stored beside the script: `.attempts/0001/`, `.attempts/0002/`, …
 
-Each folder holds the script as it was when the attempt began, `assessment.py`, and what came of it,
-`outcome.json`. An attempt without an outcome is still running or was cut off.
+Each folder has a copy of the script from the start of the attempt, and its outcome, `outcome.json`. An attempt without
+an outcome is still running or was interrupted.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ FOLDER = ".attempts"
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt: its number, the script that was taken, when it began, and its outcome.
+    """One attempt: its number, the copy of the script, its start and its outcome.
 
-    `problem` is the sentence that says why there is no outcome.
+    `problem` is a sentence that says why there is no outcome.
     """
 
     number: int
@@ -41,34 +41,33 @@ class Attempts:
         self._folder = self._script.parent / FOLDER
 
     def begin(self) -> Attempt:
-        """Take the script as it is now. CourseError (code 2) where it is missing or cannot be kept."""
+        """Copy the present script into a new attempt. Raises CourseError (code 2) if it is missing or has no room."""
         try:
             text = self._script.read_bytes()
         except OSError:
             raise CourseError(f"There is no script {self._script.name} here: save it under this name.", 2) from None
         try:
             number = self._new_number()
-            kept = self._place(number) / self._script.name
-            write(kept, text)
+            copy = self._folder_of(number) / self._script.name
+            write(copy, text)
         except OSError as error:
             reason = error.strerror or error
             raise CourseError(f"The attempt cannot be kept in {self._folder} ({reason}): make room there.", 2) from None
-        return Attempt(number, kept, _began(kept))
+        return Attempt(number, copy, _began(copy))
 
     def finish(self, attempt: Attempt, outcome: Outcome | None = None, problem: str = "") -> None:
-        """Keep what came of an attempt: its outcome, or the sentence why there is none. OSError: it was not kept."""
+        """Store an attempt's outcome, or the sentence that says why there is none. Raises OSError if it cannot."""
         content = {"outcome": outcome.as_json() if outcome else None, "problem": problem}
         write(attempt.script.with_name("outcome.json"), json.dumps(content, indent=1).encode())
 
     def all(self) -> list[Attempt]:
-        """Every attempt, the newest first. What cannot be read is passed over."""
+        """Return every attempt, the newest first. Attempts that cannot be read are left out."""
         numbers = sorted((int(path.name) for path in self._folder.glob("[0-9]*") if path.name.isdigit()), reverse=True)
         return [attempt for number in numbers if (attempt := self._read(number))]
 
     def best(self, profile: str | None = None) -> Attempt | None:
-        """The attempt (under `profile`, if given) with the highest score, among equals that which passed, was the
-        fastest, came first."""
-        graded = [one for one in self.all() if one.outcome and profile in (None, one.outcome.profile)]
+        """Return the best attempt, of `profile` if given: by score, then by passing, then by time, then the first."""
+        graded = [each for each in self.all() if each.outcome and profile in (None, each.outcome.profile)]
         return max(graded, key=lambda attempt: (*_merit(attempt.outcome), -attempt.number), default=None)
 
     def _new_number(self) -> int:
@@ -76,15 +75,15 @@ class Attempts:
         number = 1 + max((int(path.name) for path in self._folder.glob("[0-9]*") if path.name.isdigit()), default=0)
         while True:
             with contextlib.suppress(FileExistsError):  # another notebook was faster
-                self._place(number).mkdir()
+                self._folder_of(number).mkdir()
                 return number
             number += 1
 
-    def _place(self, number: int) -> Path:
+    def _folder_of(self, number: int) -> Path:
         return self._folder / f"{number:04}"
 
     def _read(self, number: int) -> Attempt | None:
-        script = self._place(number) / self._script.name
+        script = self._folder_of(number) / self._script.name
         try:
             began = _began(script)
         except OSError:

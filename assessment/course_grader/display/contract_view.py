@@ -1,4 +1,4 @@
-"""The contract as learners read it: what is asked on this host, and what each criterion is worth."""
+"""The contract as learners see it: its targets and limits on this host, and the points of each criterion."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Terms:
     ranks: int
 
     @property
-    def asked(self) -> dict[str, str]:
-        """What is asked, by name."""
+    def requirements(self) -> dict[str, str]:
+        """The targets and limits: name → text."""
         contract, profile = self.contract, self.profile
         data = contract.data + (f", the first {profile.images:,} images" if profile.images else "")
-        most = sum(contract.points.values())
+        max_score = sum(contract.points.values())
         memory = contract.limits.gpu_memory if launch.visible_gpus() else contract.limits.memory
         return {
             "profile": profile.name,
@@ -36,26 +36,26 @@ class Terms:
             **({"updates": f"at most {profile.updates:,}"} if profile.updates else {}),
             "training accuracy": f"at least {profile.train_accuracy:g}",
             "test accuracy": f"at least {profile.test_accuracy:g}",
-            "to pass": f"{contract.pass_points:g} of {most:g} points, and all that is required",
+            "to pass": f"{contract.pass_points:g} of {max_score:g} points, and all required criteria",
             "script": f"at most {contract.max_script_kb:g} KB",
             "memory": f"at most {memory:g} GB for each rank",
         }
 
     @property
     def criteria(self) -> list[tuple[str, float, bool]]:
-        """(title, points, whether nobody passes without it) of each criterion."""
+        """(title, points, whether it is required to pass) for each criterion."""
         required = self.contract.required
-        return [(one.title, one.max_points, one.id in required) for one in assessed.with_points(self.contract.points)]
+        return [(c.title, c.max_points, c.id in required) for c in assessed.with_points(self.contract.points)]
 
     def __str__(self) -> str:
-        lines = [f"{name + ':':<19}{text}" for name, text in self.asked.items()]
+        lines = [f"{name + ':':<19}{text}" for name, text in self.requirements.items()]
         lines += [f"{points:3g} points  {title}{', required' * must}" for title, points, must in self.criteria]
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        facts = "".join(f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in self.asked.items())
+        facts = "".join(f"<dt>{name}</dt><dd>{html.escape(text)}</dd>" for name, text in self.requirements.items())
         rows = "".join(
             f"<li><b>·</b><span>{html.escape(title)}{', <b>required</b>' * must}</span><b>{points:g}</b></li>"
             for title, points, must in self.criteria
@@ -64,7 +64,7 @@ class Terms:
 
 
 def read(profile: str | None = None) -> Terms:
-    """The course's contract; `profile` as in `Contract.profile`. CourseError where it is wrong."""
-    agreed = contract.read()
-    chosen = agreed.profile(profile)
-    return Terms(agreed, chosen, chosen.ranks or launch.default_ranks())
+    """Return the course's contract; `profile` is as in `Contract.profile`. Raises CourseError if it is wrong."""
+    terms = contract.read()
+    chosen = terms.profile(profile)
+    return Terms(terms, chosen, chosen.ranks or launch.default_ranks())

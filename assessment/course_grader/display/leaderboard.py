@@ -1,8 +1,8 @@
-"""The class's leaderboard: who passed, by the time to the target, as far as the runs keep the closed division's rules.
+"""The class's leaderboard: learners who passed by the rules of the closed division, sorted by time.
 
-A time is calibrated: divided by the factor by which its host is slower than the reference host (see `calibration`).
-Where a script was run again, its place goes by the median of the further runs, and the run that was graded, which is
-why it was run again, does not count: the best of many single runs is a lucky one.
+A time is calibrated: it is divided by the factor by which its host is slower than the reference host (see
+`calibration`). A script that was run again is placed by the median of its further runs. Its graded run does not count,
+because the script was selected by this run: the best of many single runs is a lucky one.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from course_grader.script.outcome import Outcome
 from course_lib import statistics
 from course_lib.system.errors import CourseError
 
-FILE = "leaderboard.csv"  # beside a learner's script: where their own attempts stand in the class
+FILE = "leaderboard.csv"  # beside a learner's script, to show the places of the learner's attempts
 
 
 @dataclass(frozen=True)
 class Entry:
-    """A learner who passed: what came of the graded run, of further runs, and how many of their scripts were graded."""
+    """A learner who passed: the graded outcome, the number of graded scripts, and the outcomes of further runs."""
 
     learner: str
     outcome: Outcome
@@ -39,11 +39,11 @@ class Row:
     """A line of the leaderboard.
 
     Attributes:
-        place: None where a `rule` is broken, which then is a sentence.
-        seconds: calibrated; of several runs the median, which lies in `low` to `high` with 95 % confidence.
-        runs: those of which `seconds` tells.
-        measured: seconds on the clock, before calibration by `factor`; of several runs the median.
-        test_accuracy: from 0 to 1; of several runs the median.
+        place: None if a rule is broken; `rule` is then a sentence about it.
+        seconds: calibrated; the median of several runs, with the 95 % interval from `low` to `high`.
+        runs: number of these runs.
+        measured: seconds before calibration by `factor`; the median of several runs.
+        test_accuracy: from 0 to 1; the median of several runs.
     """
 
     place: int | None
@@ -65,10 +65,10 @@ COLUMNS = tuple(field.name for field in fields(Row))
 
 
 def broken(outcome: Outcome, contract: Contract) -> str:
-    """The first rule of the closed division that a run breaks, as a sentence; "" where it keeps them all.
+    """Return a sentence about the first rule of the closed division that a run breaks; "" if it breaks none.
 
-    The same data, number of ranks and sandbox for all, and each criterion met in full: who passes with a smaller
-    training has not done the same work. The same network is given: other weights can't be read.
+    All runs must have the same data, number of ranks and sandbox, and meet each criterion in full: a smaller training
+    is not the same work. The network is the same for all, because other weights cannot be read.
     """
     ranks = contract.profiles[outcome.profile].ranks
     if outcome.data != contract.data:
@@ -81,19 +81,19 @@ def broken(outcome: Outcome, contract: Contract) -> str:
 
 
 def ranked(entries: Sequence[Entry], contract: Contract) -> list[Row]:
-    """The rows of the leaderboard: places by time, equal times by accuracy; those that were run again come first.
+    """Return the rows: scripts that were run again first, then by time, equal times by accuracy.
 
-    Who breaks a rule stands at the end, without a place.
+    Rows that break a rule are at the end, without a place.
     """
     rows = [_row(entry, contract) for entry in entries]
-    kept = sorted((row for row in rows if not row.rule), key=_merit)
-    merits = [_merit(row) for row in kept]
-    placed = [replace(row, place=1 + merits.index(merit)) for row, merit in zip(kept, merits)]
+    valid = sorted((row for row in rows if not row.rule), key=_merit)
+    merits = [_merit(row) for row in valid]
+    placed = [replace(row, place=1 + merits.index(merit)) for row, merit in zip(valid, merits)]
     return placed + sorted((row for row in rows if row.rule), key=lambda row: row.learner)
 
 
 def standing(outcome: Outcome, rows: Sequence[Row], contract: Contract) -> str:
-    """Where a run would stand among `rows`, as a sentence."""
+    """Return a sentence about the place that a run would have among `rows`."""
     if not outcome.passed:
         return "It would not stand on the class's leaderboard: it did not pass."
     if rule := broken(outcome, contract):
@@ -107,9 +107,9 @@ def standing(outcome: Outcome, rows: Sequence[Row], contract: Contract) -> str:
 
 
 def standing_beside(script: Path, outcome: Outcome, contract: Contract) -> str:
-    """Where a run would stand on the leaderboard that lies beside `script`; "" where none does.
+    """Return `standing` for the leaderboard beside `script`; "" if there is none.
 
-    Of a damaged one it says so: what a run is worth does not hang on it.
+    For a damaged leaderboard, return a sentence that says so: no mark depends on it.
     """
     try:
         return standing(outcome, read(script.with_name(FILE)), contract)
@@ -120,7 +120,7 @@ def standing_beside(script: Path, outcome: Outcome, contract: Contract) -> str:
 
 
 def to_csv(rows: Sequence[Row]) -> str:
-    """The rows as text; what has no value is empty."""
+    """Return the rows as CSV; missing values are empty."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -131,7 +131,7 @@ def to_csv(rows: Sequence[Row]) -> str:
 
 
 def read(path: Path) -> list[Row]:
-    """The rows of which `to_csv` made a file. CourseError where it is none; OSError where it can't be read."""
+    """Read a file of `to_csv`. Raises CourseError if it is not one, OSError if it cannot be read."""
     kinds = {"learner": str, "profile": str, "rule": str, **dict.fromkeys(("place", "runs", "ranks", "attempts"), int)}
     try:
         header, *lines = csv.reader(io.StringIO(path.read_text(encoding="utf-8")))
@@ -149,27 +149,29 @@ _EMPTY = {**dict.fromkeys(COLUMNS, math.inf), "place": None, "learner": "", "pro
 
 
 def page(rows: Sequence[Row], setting: str) -> str:
-    """The leaderboard as a page of its own; `setting` says what was run, in a few words."""
+    """Return the leaderboard as an HTML page; `setting` is a short description of the runs."""
     body = "".join(_line(row) for row in rows if row.place) or '<tr><td colspan="7">Nobody yet.</td></tr>'
     names = ("place", "", "time", "on the clock ÷ factor", "ranks", "test accuracy", "scripts graded")
     head = "".join(f"<th>{name}</th>" for name in names)
-    out = "".join(f"<dt>{html.escape(row.learner)}</dt><dd>{html.escape(row.rule)}</dd>" for row in rows if row.rule)
+    excluded = "".join(
+        f"<dt>{html.escape(row.learner)}</dt><dd>{html.escape(row.rule)}</dd>" for row in rows if row.rule
+    )
     again = max((row.runs for row in rows), default=1)
     notes = [
         "Time: from the start of the ranks to their end, divided by how much slower the host is than the reference."
     ]
     if again > 1:
         notes.append(
-            f"Places by the median of further runs ({again} each), with its 95 % interval; intervals that overlap may "
-            "as well stand in the other order. Those below with a single run could have been lucky or unlucky."
+            f"Places by the median of further runs ({again} each), with its 95 % interval. If two intervals overlap, "
+            "the order may be chance. Scripts with a single run may have been lucky or unlucky."
         )
     else:
-        notes.append("One run each: neighbours may stand in the other order next time.")
+        notes.append("One run each: the order of neighbours may be chance.")
     return (
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Leaderboard</title>{CSS}{_STYLE}</head>'
         f'<body><div class="course-report"><h1>Leaderboard</h1><p>{html.escape(setting)}</p>'
         f'<table class="course-leaderboard"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        + (f"<h2>Passed, but not by the rules of the closed division</h2><dl>{out}</dl>" if out else "")
+        + (f"<h2>Passed, but not by the rules of the closed division</h2><dl>{excluded}</dl>" if excluded else "")
         + "".join(f"<small>{html.escape(note)}</small>" for note in notes)
         + "</div></body></html>"
     )
@@ -203,11 +205,11 @@ def _row(entry: Entry, contract: Contract) -> Row:
         seconds = low = high = _calibrated(first)
         measured, accuracy = first.seconds, first.test_accuracy
     else:
-        good = [one for one in entry.again if one.passed and not broken(one, contract)]
-        times = [_calibrated(one) for one in good] + [math.inf] * (len(entry.again) - len(good))
+        good = [rerun for rerun in entry.again if rerun.passed and not broken(rerun, contract)]
+        times = [_calibrated(rerun) for rerun in good] + [math.inf] * (len(entry.again) - len(good))
         seconds, low, high = statistics.median(times)
-        measured = statistics.median([one.seconds or 0.0 for one in entry.again])[0]
-        accuracy = statistics.median([one.test_accuracy or 0.0 for one in entry.again])[0]
+        measured = statistics.median([rerun.seconds or 0.0 for rerun in entry.again])[0]
+        accuracy = statistics.median([rerun.test_accuracy or 0.0 for rerun in entry.again])[0]
         if seconds == math.inf:
             rule = rule or f"Of {len(entry.again)} further runs {len(good)} passed by the rules: less than half count."
     return Row(

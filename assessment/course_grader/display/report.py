@@ -1,4 +1,4 @@
-"""The outcome of an assessment as people see it: `page` in notebooks and feedback, `show` in a terminal."""
+"""Show the outcome of an assessment: `page` in notebooks and feedback, `show` in a terminal."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = {"full": "✓", "part": "◐", "none": "✗"}
 
 
 def page(outcome: Outcome, title: str = "") -> str:
-    """An assessment's outcome as HTML, for notebooks and feedback pages."""
+    """Return an assessment's outcome as HTML, for notebooks and feedback pages."""
     facts = "".join(f"<dt>{html.escape(name)}</dt><dd>{html.escape(text)}</dd>" for name, text in facts_of(outcome))
     rows = []
     for verdict in outcome.verdicts:
@@ -32,10 +32,10 @@ def page(outcome: Outcome, title: str = "") -> str:
             f"{html.escape(verdict.reason)}{hint}</div>"
             f"<b>{_of(verdict.points, verdict.max_points)}</b></li>"
         )
-    look = ""
+    flags = ""
     if outcome.look:
-        found = "".join(f"<li>{html.escape(line)}</li>" for line in outcome.look)
-        look = f'<div class="course-report-found">{html.escape(LOOK)}<ul>{found}</ul></div>'
+        lines = "".join(f"<li>{html.escape(line)}</li>" for line in outcome.look)
+        flags = f'<div class="course-report-found">{html.escape(LOOK)}<ul>{lines}</ul></div>'
     error = f"<div>What went wrong:</div><pre>{html.escape(outcome.error)}</pre>" if outcome.error else ""
     notes = "".join(f"<small>{html.escape(note)}</small>" for note in outcome.weaknesses)
     beside = " · ".join([*([title] if title else []), setting(outcome)])
@@ -43,7 +43,7 @@ def page(outcome: Outcome, title: str = "") -> str:
         f'{CSS}<div class="course-report">'
         f'<div class="course-report-score course-report-{_colour(outcome)}">'
         f"<b>{headline(outcome)}</b><span>{html.escape(beside)}</span></div>"
-        f"<dl>{facts}</dl>{look}{error}<ul>{''.join(rows)}</ul>{notes}</div>"
+        f"<dl>{facts}</dl>{flags}{error}<ul>{''.join(rows)}</ul>{notes}</div>"
     )
 
 
@@ -88,7 +88,7 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
 
 
 def headline(outcome: Outcome) -> str:
-    """The outcome in a few words."""
+    """Return the outcome in a few words."""
     points = f"{_of(outcome.score, outcome.max_score)} points"
     if outcome.needs_a_look:
         return f"Needs a look: {points}"
@@ -100,13 +100,13 @@ def _colour(outcome: Outcome) -> str:
 
 
 def setting(outcome: Outcome) -> str:
-    """What was assessed under which conditions, in a few words."""
+    """Return the profile, the number of ranks and the data in a few words."""
     ranks = f"{outcome.ranks} rank" + ("" if outcome.ranks == 1 else "s")
     return f"profile {outcome.profile} · {ranks} · {outcome.data}"
 
 
 def facts_of(outcome: Outcome) -> list[tuple[str, str]]:
-    """What was measured and what was only claimed, as (name, text)."""
+    """Return (name, text) of what was measured, and of the accuracy that the script printed."""
     facts = []
     if outcome.seconds is not None:
         facts.append(("time", f"{outcome.seconds:.1f} s of {_limit(outcome)}"))

@@ -1,4 +1,4 @@
-"""Pairs of similar scripts, as a table in CSV and as a page: a list, then each pair side by side."""
+"""Pairs of similar scripts, as CSV and as an HTML page: a list, then each pair side by side."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 COLUMNS = ("first", "second", "similarity", "similarity_of_first", "similarity_of_second", "lines")
-SHOWN = 50  # pairs side by side; the others stand in the table only
-WIDEST = 200  # characters of a line that are shown
+SHOWN = 50  # pairs side by side; the others are in the list only
+MAX_LINE = 200  # characters of a line that are shown
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,8 @@ class Side:
     """One script of a pair.
 
     Attributes:
-        similarity: the part of what is the script's own that the other has, from 0 to 1.
-        lines: number of each matching line, from 1 → number of the line in the other script that it matches.
+        similarity: the share of the script's own code that the other has, from 0 to 1.
+        lines: number of each matching line, from 1 → number of the line that it matches in the other script.
     """
 
     name: str
@@ -37,12 +37,12 @@ class Pair:
 
     @property
     def similarity(self) -> float:
-        """The larger one of both sides: a copy may have grown or shrunk."""
+        """The larger similarity of both sides, because a copy may be longer or shorter."""
         return max(self.first.similarity, self.second.similarity)
 
 
 def to_csv(pairs: Iterable[Pair]) -> str:
-    """The pairs as text; `lines` is the number of lines of the first script that match."""
+    """Return the pairs as CSV; `lines` is the number of matching lines of the first script."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -54,13 +54,13 @@ def to_csv(pairs: Iterable[Pair]) -> str:
 
 
 def page(pairs: Sequence[Pair], left_out: Mapping[str, str], scripts: int, earlier: int, threshold: float) -> str:
-    """The page.
+    """Return the HTML page.
 
     Args:
         pairs: most similar first.
         left_out: script → why it was not compared.
-        scripts, earlier: how many scripts the class and earlier classes have.
-        threshold: the similarity from which on pairs are listed.
+        scripts, earlier: number of scripts of the class, and of earlier classes.
+        threshold: least similarity of a listed pair.
     """
     before = f", with {earlier} of earlier classes" if earlier else ""
     reasons = "".join(f"<dt>{_e(name)}</dt><dd>{_e(why)}</dd>" for name, why in sorted(left_out.items()))
@@ -113,7 +113,7 @@ def _code(side: Side, other: Side, here: str, there: str) -> str:
         if partner := side.lines.get(number):
             sign = f'<a href="#{there}-{partner}" title="matches line {partner} of the other script">= {partner}</a>'
             kind = ' class="match"'
-        shown = line if len(line) <= WIDEST else f"{line[:WIDEST]} … ({len(line):,} characters)"
+        shown = line if len(line) <= MAX_LINE else f"{line[:MAX_LINE]} … ({len(line):,} characters)"
         rows.append(f'<tr{kind} id="{here}-{number}"><td>{number}</td><td>{sign}</td><td>{_e(shown)}</td></tr>')
     caption = f"{side.name}: {side.similarity:.0%} of its own code is in {other.name} ({len(side.lines)} lines)"
     head = '<thead><tr><th scope="col">line</th><th scope="col">same as</th><th scope="col">code</th></tr></thead>'

@@ -10,12 +10,12 @@ from rich.console import Console
 
 from course_lib.ranks.launch import Event
 
-MAX_IMAGES = 10**12  # images that a rank may claim to have trained on: the number comes from the script's process
+MAX_IMAGES = 10**12  # a rank that reports more is ignored: the script's process can report any number
 
 
 @contextlib.contextmanager
 def stages() -> Iterator[Callable[[Event], None]]:
-    """One line on standard error that tells an assessment's stage, the time and what is left of its limit."""
+    """Show an assessment's stage, its time and its limit in one line on standard error; yield its event handler."""
     err = Console(stderr=True)
     began, stage, images = time.monotonic(), Event("stage", None, 0.0, {"text": "Starting", "limit": None}), {}
 

@@ -1,8 +1,8 @@
-"""The assessment in the notebook: a button, the run as it happens, the verdict, and the attempts so far.
+"""The assessment in the notebook: a button, the live view of the run, the verdict, and the attempts so far.
 
-The cell returns at once; a thread drives the grader, so that Stop and other cells work meanwhile. All that is shown
-is made by plain functions of a state and of the attempts on disk, and the widgets live in the kernel: who closes the
-page and comes back finds them as they are then.
+The cell returns at once; a thread runs the grader, so that Stop and other cells work meanwhile. Plain functions make
+all HTML from a state and from the attempts on disk. The widgets live in the kernel, so they are up to date when a
+learner closes the page and comes back.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ from course_lib.system.errors import CourseError
 __all__ = ["assess", "train"]  # what the assessment's notebook shows
 
 _STYLE = "<style>" + Path(__file__).with_name("widgets.css").read_text(encoding="utf-8") + "</style>"
-MAX_DRAWING_SHARE = 0.03  # of the time, at most: the ranks are under the clock
-SHUTDOWN_LIMIT_S = 4.0  # that a kernel waits for the end of a run before it ends itself; Jupyter gives it five
+MAX_DRAWING_SHARE = 0.03  # of the time, so that drawing hardly slows the ranks
+SHUTDOWN_LIMIT_S = 4.0  # for the end of a run when the kernel ends; Jupyter kills the kernel after 5 s
 
 
-# What an assessment has told so far
+# The state of an assessment
 
 
 class State:
-    """What the panel knows of the present assessment: a pure function of its clock and of the events it was given.
+    """The state of the present assessment, from its clock and its events.
 
     Attributes:
         attempt: the number of the attempt; 0 before there is one.
-        running: an assessment is under way.
-        stopping: the user has asked for its end.
-        seconds: since it began.
-        stage: what is being done; `limit`: the seconds that this may take, None where there is no limit.
-        live: the run on all ranks, as in any live view.
-        problem: why there is no verdict, where there is none.
+        running: whether an assessment is running.
+        stopping: whether the user has stopped it.
+        seconds: since its start.
+        stage: description of the stage; `limit`: its time limit in seconds, or None.
+        live: the state of the run on all ranks, as in any live view.
+        problem: why there is no verdict; "" if there is one.
     """
 
     def __init__(self, title: str, ranks: int) -> None:
@@ -60,18 +60,18 @@ class State:
         self.limit: float | None = None
 
     def update(self, event: launch.Event) -> None:
-        """Take in one event. What a rank tells may be anything; what makes no sense is passed over."""
+        """Update the state with one event. Invalid events are ignored, because a rank can send anything."""
         if event.kind == "stage":
             self.stage, self.limit = event.data["text"], event.data.get("limit")
             self._since = self.seconds
             if self.limit is not None:  # the run on all ranks begins, or begins anew
                 self.live = LiveState(self.live.title, self.live.ranks)
-        elif event.kind == "output" or _makes_sense(event, self.live.ranks):
+        elif event.kind == "output" or _is_valid(event, self.live.ranks):
             self.live.update(event)
 
     @property
     def left(self) -> float | None:
-        """Seconds until the time limit; None outside the run that has one."""
+        """Seconds until the time limit; None if the stage has none."""
         return None if self.limit is None else max(0.0, self.limit - (self.seconds - self._since))
 
 
@@ -83,8 +83,8 @@ _COUNTS = {
 }
 
 
-def _makes_sense(event: launch.Event, ranks: int) -> bool:
-    """Whether an event has the shape that the probe gives to its own."""
+def _is_valid(event: launch.Event, ranks: int) -> bool:
+    """Return whether an event has the fields and types of the events that the instrumentation sends."""
     data = event.data
     counts = [data.get(name) for name in _COUNTS.get(event.kind, ())]
     if event.kind == "fit" and data.get("steps") is not None:
@@ -99,11 +99,11 @@ def _makes_sense(event: launch.Event, ranks: int) -> bool:
     )
 
 
-# Text and pictures made of it
+# The HTML
 
 
 def headline(state: State) -> str:
-    """What is being done, and the time left, as HTML; why there is no verdict, where there is none."""
+    """Return the stage and the time left as HTML; after the end, why there is no verdict."""
     if not state.running:
         return live.first_line("stopped", state.problem, "") if state.problem else ""
     if state.stopping:
@@ -121,12 +121,12 @@ def headline(state: State) -> str:
 
 
 def result(attempt: Attempt | None) -> str:
-    """What came of an attempt as HTML."""
+    """Return an attempt's outcome as HTML."""
     return report.page(attempt.outcome, f"Attempt {attempt.number}") if attempt and attempt.outcome else ""
 
 
 def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
-    """The attempts, the newest first, as an HTML table in which the best is marked."""
+    """Return the attempts, the newest first, as an HTML table in which the best is marked."""
     if not attempts:
         return ""
     rows = []
@@ -134,14 +134,15 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
         marked = best is not None and attempt.number == best.number
         cells = [f"{attempt.number}{' ★' if marked else ''}", f"{attempt.began:%d %b %H:%M}"]
         if attempt.outcome:
-            out = attempt.outcome
+            outcome = attempt.outcome
             cells += [
-                "passed" if out.passed else "needs a look" if out.needs_a_look else "not passed",
-                f"{out.score:.4g} of {out.max_score:g}",
+                "passed" if outcome.passed else "needs a look" if outcome.needs_a_look else "not passed",
+                f"{outcome.score:.4g} of {outcome.max_score:g}",
+                "–" if outcome.seconds is None else f"{outcome.seconds:.1f} s",
             ]
-            cells += ["–" if out.seconds is None else f"{out.seconds:.1f} s"]
-            cells += ["–" if value is None else f"{value:.3f}" for value in (out.train_accuracy, out.test_accuracy)]
-            cells += [out.profile]
+            accuracies = (outcome.train_accuracy, outcome.test_accuracy)
+            cells += ["–" if value is None else f"{value:.3f}" for value in accuracies]
+            cells += [outcome.profile]
             rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
         else:
             rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells)
@@ -151,10 +152,10 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
     head = "".join(f"<th>{name}</th>" for name in names)
     note = ""
     if best:
-        kept = f"{FOLDER}/{best.script.parent.name}/{best.script.name}"
+        path = f"{FOLDER}/{best.script.parent.name}/{best.script.name}"
         note = (
             f"<small>★ the best so far. Every attempt's script is kept; in a terminal, "
-            f"<code>cp {html.escape(kept)} .</code> brings the best one back. {html.escape(standing(best))}</small>"
+            f"<code>cp {html.escape(path)} .</code> brings the best one back. {html.escape(standing(best))}</small>"
         )
     return (
         f'{_STYLE}<div class="course-assess-history"><b>Attempts</b>'
@@ -163,23 +164,23 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
 
 
 def standing(best: Attempt) -> str:
-    """Where the best attempt would stand on the class's leaderboard, if that lies beside the script."""
+    """Return a sentence about the best attempt's place on the class's leaderboard; "" if that is not beside it."""
     script = best.script.parents[2] / best.script.name
     return leaderboard.standing_beside(script, best.outcome, contract.read())
 
 
 def summary(attempts: Sequence[Attempt], best: Attempt | None) -> str:
-    """The last verdict and the attempts as HTML without widgets."""
+    """Return the last verdict and the attempts as HTML without widgets."""
     return result(_last(attempts)) + history(attempts, best) or "<p>No attempt yet.</p>"
 
 
 def sentence(attempts: Sequence[Attempt], best: Attempt | None) -> str:
-    """The same in one line of plain text."""
+    """Return the last verdict and the best attempt in one line of plain text."""
     if not attempts:
         return "No attempt yet."
     last = attempts[0]
-    told = f"Attempt {last.number}: {report.headline(last.outcome) if last.outcome else last.problem}"
-    return told + (f" Best so far: attempt {best.number}." if best and best.number != last.number else "")
+    verdict = f"Attempt {last.number}: {report.headline(last.outcome) if last.outcome else last.problem}"
+    return verdict + (f" Best so far: attempt {best.number}." if best and best.number != last.number else "")
 
 
 def _last(attempts: Sequence[Attempt]) -> Attempt | None:
@@ -193,14 +194,14 @@ _panels: dict[Path, Panel] = {}
 
 
 def assess(script: str | Path = "assessment.py", *, ranks: int | None = None, profile: str | None = None) -> None:
-    """Show a button that assesses `script`, as `course assess` does, and what came of the attempts so far.
+    """Show a button that assesses `script`, as `course assess` does, and the attempts so far.
 
-    Where an assessment of this script is running already, that one is shown. Kernel → Interrupt ends it.
+    If an assessment of this script is running, show that one. Kernel → Interrupt ends it.
 
     Args:
-        script: it is taken as it is saved when the button is pressed.
-        ranks: by default as many as the profile asks for.
-        profile: of the contract; see `Contract.profile`.
+        script: path of the script; it is copied when the button is pressed.
+        ranks: number of ranks; default: the profile's.
+        profile: name of a profile, see `Contract.profile`.
 
     Raises:
         CourseError: for a profile that is not in the contract.
@@ -219,9 +220,9 @@ class Panel:
     """Button, view and history of the assessments of one script."""
 
     def __init__(self, script: Path, ranks: int | None = None, profile: str | None = None) -> None:
-        asked = contract.read().profile(profile)
-        self._script, self._ranks, self._profile = script, ranks, asked.name
-        self._number = ranks or asked.ranks or launch.default_ranks()
+        chosen = contract.read().profile(profile)
+        self._script, self._ranks, self._profile = script, ranks, chosen.name
+        self._number = ranks or chosen.ranks or launch.default_ranks()
         self._attempts = Attempts(script)
         self._lock = threading.Lock()
         self._stopping = threading.Event()
@@ -238,14 +239,14 @@ class Panel:
         row = HBox([self._button, self._stop])
         self._box = VBox([row, self._panes.headline, self._result, self._panes.body, self._history])
         self._draw(at_once=True)
-        self._tell()
+        self._show_attempts()
 
     def show(self) -> None:
-        """Put the panel under the present cell."""
+        """Show the panel below the present cell."""
         self._handle = display(self._bundle(), raw=True, display_id=True)
 
     def start(self) -> None:
-        """Take the script as it is now and assess it; nothing where an assessment is running."""
+        """Copy the present script and assess it; do nothing if an assessment is running."""
         with self._lock:  # a click may come in a thread of its own
             if self.running:
                 return
@@ -268,12 +269,12 @@ class Panel:
         self._stopping.set()
 
     def join(self, seconds: float | None = None) -> None:
-        """Wait until the assessment has ended, at most so long."""
+        """Wait until the assessment has ended, at most `seconds`."""
         if self._thread:
             self._thread.join(seconds)
 
     def close(self) -> None:
-        """Take the panel off every page that shows it."""
+        """Remove the panel from every page that shows it."""
         self._panes.close()
         for widget in (self._button, self._stop, self._result, self._history, self._box.children[0], self._box):
             widget.close()
@@ -282,17 +283,17 @@ class Panel:
         try:
             self._button.disabled, self._stop.disabled = True, False
             self._draw(at_once=True)
-            self._tell()
+            self._show_attempts()
             self._watch(attempt)
             self._draw(at_once=True)
-            self._tell()
+            self._show_attempts()
             self._handle.update(self._bundle(), raw=True)
         finally:
             self.running = self.state.running = False
             self._button.disabled, self._stop.disabled = False, True
 
     def _watch(self, attempt: Attempt) -> None:
-        """Assess, and show how it goes on."""
+        """Assess the script, and show its progress."""
         began, ended = time.monotonic(), threading.Event()
 
         def work(put: Callable[[launch.Event], None]) -> None:
@@ -308,13 +309,13 @@ class Panel:
                     self.state.update(event)
                 self._draw()
         finally:
-            self._stopping.set()  # where the view is at fault, nothing shall go on unseen
+            self._stopping.set()  # an error of the view also ends the assessment
             ended.wait()
             self.state.running = False
             self.state.live.result = launch.Result(0, self.state.live.seconds)
 
     def _assess(self, attempt: Attempt, put: Callable[[launch.Event], None]) -> str:
-        """Assess, keep what came of it; return why there is no verdict, if there is none."""
+        """Assess the script and store the outcome; return why there is no verdict, or ""."""
         outcome, problem = None, ""
         try:
             outcome = grader.assess(
@@ -337,8 +338,8 @@ class Panel:
         self._panes.body.layout.display = "flex" if begun else "none"
         self._panes.redraw(self.state.live, lambda: headline(self.state), at_once)
 
-    def _tell(self) -> None:
-        """Show what is on disk."""
+    def _show_attempts(self) -> None:
+        """Show the attempts on disk."""
         attempts, best = self._attempts.all(), self._attempts.best(self._profile)
         if self.state.running:
             attempts = [attempt for attempt in attempts if attempt.number != self.state.attempt]
@@ -346,16 +347,16 @@ class Panel:
         self._result.value = "" if self.state.running else result(_last(attempts))
 
     def _bundle(self) -> dict:
-        # The page beside the widgets is for where there is no kernel: exported notebooks and feedback.
+        # The HTML beside the widgets is for pages without a kernel: exported notebooks and feedback.
         attempts, best = self._attempts.all(), self._attempts.best(self._profile)
         pages = {"text/html": summary(attempts, best), "text/plain": sentence(attempts, best)}
         return {**self._box._repr_mimebundle_(), **pages}
 
 
 def _stop_on_interrupts() -> None:
-    """Make Kernel → Interrupt end the assessments; between two cells a kernel would not listen to it."""
+    """Make Kernel → Interrupt end the assessments; between two cells a kernel ignores interrupts."""
     kernel = getattr(get_ipython(), "kernel", None)
-    if hasattr(kernel, "saved_sigint_handler"):  # what it goes back to when this cell has ended
+    if hasattr(kernel, "saved_sigint_handler"):  # the kernel restores this handler when the cell has ended
         kernel.saved_sigint_handler = lambda *_: _stop_all()
 
 
@@ -367,7 +368,7 @@ def _stop_all() -> None:
 
 @atexit.register
 def _stop_before_exit() -> None:
-    """A kernel that is shut down or restarted ends its assessment first."""
+    """End the assessments of a kernel that shuts down or restarts."""
     _stop_all()
     for panel in _panels.values():
         panel.join(SHUTDOWN_LIMIT_S)

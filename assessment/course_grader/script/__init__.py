@@ -1,0 +1,1 @@
+"""Assessing a script: contract, runs, measurements, criteria and outcome."""

@@ -11,6 +11,7 @@ import hashlib
 import json
 import os
 import platform
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
@@ -49,6 +50,22 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
     """
     # If the ranks train on GPUs, the CPU seconds of the cores say nothing.
     cores = [] if slots.count() else sorted(os.sched_getaffinity(0))
+    env = {**launch.ONE_THREAD, **(env or {})}
+    for _ in range(ATTEMPTS):
+        speeds, seconds, cpu, cores_cpu = zip(*launch.call(_training(cores), ranks, env=env, timeout=300))
+        others = (cores_cpu[0] - sum(cpu)) / (len(cores) * seconds[0]) if cores_cpu[0] is not None else 0.0
+        if others <= MAX_OTHERS_SHARE:
+            _cache(_key(ranks), min(speeds))
+            return min(speeds)
+    raise CourseError(
+        f"This host is too busy to be calibrated. Other programs used {others:.0%} of its cores' time: end them, then "
+        "assess again.",
+        code=2,
+    )
+
+
+def _training(cores: list[int]) -> Callable[[], tuple[float, float, float, float | None]]:
+    """Return the function that each rank runs to measure its speed."""
 
     def train() -> tuple[float, float, float, float | None]:
         """Return images per second, wall-clock seconds, CPU seconds of this rank, and CPU seconds of its cores."""
@@ -92,18 +109,7 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
         cores_cpu = None if cores_start is None else cores_cpu_seconds(cores) - cores_start
         return BATCH_SIZE * hvd.size() * steps / min(blocks), seconds, cpu, cores_cpu
 
-    env = {**launch.ONE_THREAD, **(env or {})}
-    for _ in range(ATTEMPTS):
-        speeds, seconds, cpu, cores_cpu = zip(*launch.call(train, ranks, env=env, timeout=300))
-        others = (cores_cpu[0] - sum(cpu)) / (len(cores) * seconds[0]) if cores_cpu[0] is not None else 0.0
-        if others <= MAX_OTHERS_SHARE:
-            _cache(_key(ranks), min(speeds))
-            return min(speeds)
-    raise CourseError(
-        f"This host is too busy to be calibrated. Other programs used {others:.0%} of its cores' time: end them, then "
-        "assess again.",
-        code=2,
-    )
+    return train
 
 
 def _cache(key: str, speed: float) -> None:
