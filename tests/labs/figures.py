@@ -59,7 +59,8 @@ def series(axis: Axes) -> Iterator[np.ndarray]:
         yield from (np.asarray(line.get_xdata(orig=False), float), np.asarray(line.get_ydata(orig=False), float))
     groups = [axis.patches, *(bars for bars in axis.containers if isinstance(bars, BarContainer))]
     for bars in groups:
-        yield from _ends([bar.get_bbox() for bar in bars if isinstance(bar, Rectangle)])
+        if boxes := [bar.get_bbox() for bar in bars if isinstance(bar, Rectangle)]:
+            yield from _ends(boxes)
     for group in axis.collections:
         if isinstance(group, PathCollection):
             yield from np.asarray(group.get_offsets(), float).T
