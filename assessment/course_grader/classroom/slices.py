@@ -28,7 +28,7 @@ from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
 
-MAX_SLICES = 6  # each takes a run of the test; more definitions of one exercise do not occur in practice
+MAX_SLICES = 6  # each takes a run of the test
 # Cell magics whose text is not Python for this notebook; the text of all others is, as with %%time.
 _FOREIGN = {
     *("bash", "cmd", "file", "html", "HTML", "javascript", "js", "latex", "markdown", "perl", "pypy", "python"),

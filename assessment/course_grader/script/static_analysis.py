@@ -44,23 +44,26 @@ def _find_flags(tree: ast.Module, aliases: dict[str, str]) -> Iterator[tuple[int
     for node in ast.walk(tree):
         if id(node) in inner:
             continue
+        table, names = _names(node, aliases)
+        for name in names:
+            if effect := _effect(name, flags[table]):
+                yield node.lineno, f"{effect} ({name.rstrip('.')})"
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             for prefix, effect in flags["files"].items():
                 if node.value.startswith(prefix):
                     yield node.lineno, f"{effect} ({node.value[:40]})"
-            continue
-        table, names = "names", []
-        if isinstance(node, (ast.Import, ast.ImportFrom)):
-            names = list(_imported(node).values())
-        elif isinstance(node, (ast.Name, ast.Attribute)) and (name := _full_name(node, aliases)):
-            names = [name]
-            if isinstance(node.ctx, ast.Store) and isinstance(node, ast.Attribute):
-                table = "patches"
-        elif isinstance(node, ast.Call) and _full_name(node.func, aliases) == "builtins.setattr" and node.args:
-            table, names = "patches", [f"{_full_name(node.args[0], aliases) or ''}."]
-        for name in names:
-            if effect := _effect(name, flags[table]):
-                yield node.lineno, f"{effect} ({name.rstrip('.')})"
+
+
+def _names(node: ast.AST, aliases: dict[str, str]) -> tuple[str, list[str]]:
+    """Return the table of flags.toml for a node, and the full names that the node uses."""
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return "names", list(_imported(node).values())
+    if isinstance(node, ast.Call) and _full_name(node.func, aliases) == "builtins.setattr" and node.args:
+        return "patches", [f"{_full_name(node.args[0], aliases) or ''}."]
+    if isinstance(node, (ast.Name, ast.Attribute)) and (name := _full_name(node, aliases)):
+        is_patch = isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+        return "patches" if is_patch else "names", [name]
+    return "names", []
 
 
 def _effect(name: str, table: dict[str, str]) -> str:
