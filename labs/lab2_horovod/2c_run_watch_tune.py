@@ -24,14 +24,15 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image, display
 
-from course_lib.notebook import plots, predictions, terminal, widgets
-from course_lib.notebook.plots import timeline as pictures
+from course_lib.notebook import plots, predictions, widgets
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from course_lib.ranks import launch, timeline
 from course_lib.system.cores import available_cores
 from labs.lab2_horovod.lessons import figures_2c as scaling
+from labs.lab2_horovod.lessons import figures_steps as pictures
 from labs.lab2_horovod.lessons import step_time as pace
+from labs.lab2_horovod.lessons import terminal
 from labs.lab2_horovod.lessons.checks_2c import GIVEN, SLOW, check, halved, points
 
 RANKS = 2
