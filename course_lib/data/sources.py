@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gzip
 import hashlib
 import os
@@ -106,13 +107,10 @@ def fetch(published: Published, *, patient: bool, replace: bool = False) -> tupl
         return _unpack(published, path) if published.archive else path.parent, "download"
 
 
-_said: set[str] = set()
-
-
+@functools.cache
 def say(line: str) -> None:
     """Write a line to stderr, once in a process and only on rank 0."""
-    if rank() == 0 and line not in _said:
-        _said.add(line)
+    if rank() == 0:
         print(line, file=sys.stderr, flush=True)
 
 
