@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import os
 import sys
 import tempfile
@@ -115,7 +116,7 @@ def trained(use: str, way: str, rate: float, seed: int) -> dict[str, float | Non
     model.build((None, *x.shape[1:]))
     run = short_runs.Run(model, makers[way](schedule), Part(x[:IMAGES], y[:IMAGES]), seed=seed)
     loss = run.train(UPDATES, BATCH)
-    lost = loss != loss
+    lost = math.isnan(loss)
     validation, test = Part(x[IMAGES:], y[IMAGES:]), Part(cifar.x_test, cifar.y_test)
     return {
         "validation": None if lost else round(run.score(validation).accuracy, 4),

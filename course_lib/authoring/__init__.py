@@ -1,0 +1,1 @@
+"""How notebooks are written: masters, the learners' notebooks made from them, what learners get."""

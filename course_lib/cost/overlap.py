@@ -30,6 +30,7 @@ class Message:
 
     @property
     def end(self) -> float:
+        """Seconds from the start of the step."""
         return self.start + self.seconds
 
 

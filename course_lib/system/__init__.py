@@ -1,0 +1,1 @@
+"""What all else stands on: errors, files, paths, processes, signals."""

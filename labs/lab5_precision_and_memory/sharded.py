@@ -47,6 +47,7 @@ class Sharded:
 
 
 def main() -> None:
+    """Train, and print what each rank holds."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--units", type=int, default=256, help="of each hidden layer")

@@ -13,13 +13,13 @@ import pandas
 import psutil
 import pytest
 
+from benchmarks.copies import renamed
 from course_grader.classroom import grading, runner
 from course_grader.display import leaderboard
 from course_grader.sandbox import bubblewrap
 from course_grader.script import contract, criteria
 from course_lib.authoring import conversions, masters
 from course_lib.system.paths import ROOT
-from benchmarks.copies import renamed
 from tests.grader.conftest import complete
 
 if sys.version_info >= (3, 11):

@@ -85,22 +85,27 @@ class FitReporter(FitCallback):
         progress.fitting += 1
 
     def on_train_begin(self, logs: object = None) -> None:
+        """Called by Keras."""
         epochs, steps = self.params.get("epochs"), self.params.get("steps")
         self._progress.report("fit", epochs=epochs, steps=steps, initial_epoch=self._initial_epoch)
 
     def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+        """Called by Keras."""
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        """Called by Keras."""
         if time.monotonic() - self._last_event >= INTERVAL_S:
             self._last_event = time.monotonic()
             values = numbers(logs)
             self._progress.report("batch", epoch=self._epoch, step=batch, images=self._images, **values)
 
     def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+        """Called by Keras."""
         self._progress.report("epoch", epoch=epoch, images=self._images, logs=numbers(logs))
 
     def close(self) -> None:
+        """End what is reported of this call of `fit`."""
         self._progress.fitting -= 1
         self._progress.flush()
 

@@ -166,13 +166,16 @@ class FitLog(events.FitCallback):
         self._rates: list[float] = []
 
     def on_train_begin(self, logs: object = None) -> None:
+        """Called by Keras."""
         self._rates.append(self._rate())
         self._log.note("fit", epochs=self.params.get("epochs"), steps=self.params.get("steps"))
 
     def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+        """Called by Keras."""
         self._batches, self._first = 0, self._training.steps
 
     def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+        """Called by Keras."""
         self._steps += 1
         self._batches += 1
         if self._steps == 1:  # only now has every model its weights: some are built by their first batch
@@ -182,12 +185,14 @@ class FitLog(events.FitCallback):
             self._rates.append(self._rate())
 
     def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+        """Called by Keras."""
         self._rates.append(self._rate())
         images = self._training.images - self._images_before
         logs = events.numbers(logs)
         self._log.note("epoch", epoch=epoch, images=images, logs=logs, first=self._first, steps=self._batches)
 
     def close(self) -> None:
+        """End what is reported of this call of `fit`."""
         if self._steps:
             self._training.flush()
             self._training.save_weights()

@@ -54,9 +54,11 @@ class Limit(keras.callbacks.Callback):
         self.limit, self.tell = seconds, tell
 
     def on_train_begin(self, logs: dict | None = None) -> None:
+        """Called by Keras."""
         self.end = time.monotonic() + self.limit
 
     def on_epoch_end(self, epoch: int, logs: dict | None = None) -> None:
+        """Called by Keras."""
         left = self.end - time.monotonic()
         self.model.stop_training |= left <= 0
         if self.tell:

@@ -39,9 +39,11 @@ class Sparse:
 
     @property
     def examples(self) -> int:
+        """How many examples there are."""
         return len(self.answers)
 
     def start(self) -> np.ndarray:
+        """The weights before the first step [size]."""
         return np.zeros(self.size)
 
     def step(self, weights: np.ndarray, count: np.ndarray, example: int) -> int:
@@ -74,6 +76,7 @@ class Ratings:
 
     @classmethod
     def drawn(cls, examples: int, users: int, items: int, seed: int = 0) -> Ratings:
+        """Examples drawn with a seed."""
         random = np.random.default_rng(seed)
         rank = cls.rank
         user, item = random.integers(users, size=examples), random.integers(items, size=examples)
@@ -82,13 +85,16 @@ class Ratings:
 
     @property
     def examples(self) -> int:
+        """How many examples there are."""
         return len(self.rating)
 
     @property
     def size(self) -> int:
+        """How many weights there are."""
         return (self.users + self.items) * self.rank
 
     def start(self) -> np.ndarray:
+        """The weights before the first step [size]."""
         return np.random.default_rng(1).normal(0, 0.3, self.size)
 
     def step(self, weights: np.ndarray, count: np.ndarray, example: int) -> int:
@@ -119,6 +125,7 @@ class Dense:
 
     @classmethod
     def drawn(cls, examples: int, size: int, seed: int = 0) -> Dense:
+        """Examples drawn with a seed."""
         random = np.random.default_rng(seed)
         inputs = random.normal(size=(examples, size))
         truth = random.normal(0, 3 / math.sqrt(size), size)
@@ -126,17 +133,21 @@ class Dense:
 
     @property
     def examples(self) -> int:
+        """How many examples there are."""
         return len(self.answers)
 
     @property
     def size(self) -> int:
+        """How many weights there are."""
         return self.inputs.shape[1]
 
     @property
     def rate(self) -> float:
+        """The learning rate η."""
         return 2 / self.size
 
     def start(self) -> np.ndarray:
+        """The weights before the first step [size]."""
         return np.zeros(self.size)
 
     def step(self, weights: np.ndarray, count: np.ndarray, example: int) -> int:

@@ -144,7 +144,6 @@ def serial(
 
 def apart(found: list[dict[str, Any]], whole: dict[str, Any]) -> dict[str, float]:
     """The largest differences between the ranks' run and the serial one: of losses, gradients and weights."""
-
     cut = ("g1", "g2", "w1", "w2")
 
     def off(name: str) -> float:
