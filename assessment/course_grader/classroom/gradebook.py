@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from course_grader.classroom.preprocessors import NOT_GRADED
+from course_grader.classroom.preprocessors import LOOK, NOT_GRADED
 from course_grader.classroom.submissions import Submission
+from course_grader.script import contract
 from course_lib.authoring import masters
 from course_lib.authoring.master_format import Master
 from course_lib.notebook import jupyter
@@ -20,6 +21,7 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import replacing, write
 
 GRADEBOOK = "gradebook.db"
+BY_HAND = "Set by hand."  # how the reason begins where an instructor has set the score
 VERSIONS = ("course_version", "contract", "host_factor")  # what gave a mark, in results and in grades.csv
 TEMPORARY_PREFIX = "course-grade-"  # of folders that a killed run may leave
 
@@ -83,23 +85,43 @@ def record(
             book.update_or_create_submission(one.assignment, one.learner)
             names = {cell.id: cell.name for cell in one.master.cells}
             versions = {name: result.get(name, "") for name in VERSIONS}
+            exercises = []
             for name, came in result["exercises"].items():
                 entry = book.find_grade(name, *place)
                 entry.auto_score = came["score"] if came["sound"] else None
                 entry.needs_manual_grade = entry.manual_score is not None or not came["sound"]
                 book.db.commit()
-                known = came["sound"] or entry.manual_score is not None
-                about = {"max_score": came["max_score"], "reason": came["reason"], **versions}
-                rows.append({**who, "exercise": names[name], "score": entry.score if known else None, **about})
+                by_hand = entry.manual_score is not None
+                reason = f"{BY_HAND} {came['reason']}".strip() if by_hand else came["reason"]
+                score = entry.score if came["sound"] or by_hand else None
+                about = {"max_score": came["max_score"], "reason": reason, "by_hand": by_hand, **versions}
+                exercises.append({**who, "exercise": names[name], "score": score, **about})
                 if not came["sound"]:  # of a script each criterion says the same
                     where = "" if one.master.script else f"Exercise {names[name]}: "
                     reason = where + came["reason"].removeprefix(NOT_GRADED)
                     problem = {**who, "reason": reason, "fault": came["fault"]}
                     problems += [problem] if problem not in problems else []
+            passed = _passed(result, exercises)
+            rows += [{**row, "passed": passed} for row in exercises]
             for name, text in result["comments"].items():
                 book.find_comment(name, *place).auto_comment = text
             book.db.commit()
     return rows, problems
+
+
+def _passed(result: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Whether a script has passed: "yes", "no" or "needs a look"; "" of a notebook. Scores set by hand count."""
+    outcome = result.get("outcome")
+    if not outcome:
+        return ""
+    if any(row["by_hand"] for row in rows):
+        terms = contract.read()
+        full = {row["exercise"] for row in rows if row["score"] == row["max_score"]}
+        enough = sum(row["score"] or 0 for row in rows) >= terms.pass_points
+        return "yes" if enough and full.issuperset(terms.required) else "no"
+    if outcome["needs_a_look"]:
+        return "yes" if result["accepted"] else LOOK.lower()
+    return "yes" if outcome["passed"] else "no"
 
 
 def _withdraw(book: Any, one: Submission) -> None:

@@ -31,6 +31,7 @@ from course_grader import notebook_points
 from course_grader.classroom import (
     class_leaderboard,
     copies,
+    feedback,
     gradebook,
     learners_notebook,
     runner,
@@ -40,11 +41,13 @@ from course_grader.classroom import (
 from course_grader.classroom.exercise_process import MODULES
 from course_grader.classroom.gradebook import TEMPORARY_PREFIX
 from course_grader.classroom.learners_notebook import Unusable
+from course_grader.classroom.preprocessors import LOOK
 from course_grader.classroom.runner import Graded, Work
 from course_grader.classroom.submissions import Submission
 from course_grader.classroom.summary import Summary, show, write_tables
 from course_grader.display import stages
 from course_grader.sandbox import bubblewrap
+from course_grader.script import contract
 from course_lib import data
 from course_lib.authoring import masters, released
 from course_lib.ranks import slurm as cluster
@@ -73,7 +76,7 @@ def grade(
     """Grade every submission in `directory`, `jobs` at a time; results go to the folder DIRECTORY-graded.
 
     With `slurm` each submission is a job of its own, and MAX_JOBS are submitted unless `jobs` says otherwise. What the
-    learners in `accept` have handed in by now has been looked at: it is run and counts, whatever was found in it.
+    learners in `accept` have handed in by now has been looked at: it counts, whatever was found in it.
     What was graded before and has not changed (submission, master, course library) is not run again.
     Those who pass by a script stand on the leaderboard, under `pseudonyms` if so wished; the best `rerun_top` of them
     are run again, `runs` times in all, on this host.
@@ -106,6 +109,7 @@ def grade(
         graded = _grade_all(found, starters, blank, results, jobs, slurm, accept)
         rows, problems = gradebook.record(graded, results)
         write_tables(results, rows, problems)
+        feedback.note_scores_by_hand(graded, rows, results)
         summary = Summary(results, rows, problems)
         show(summary)
         scripts = {one.learner: result["script"] for one, result in graded if "script" in result}
@@ -150,7 +154,7 @@ def _locked(results: Path, shared: bool = False) -> Iterator[Path]:
         results.mkdir(exist_ok=True)
         lock = (results / ".lock").open("a+")
     except OSError as error:
-        raise CourseError(f"{results} cannot be written ({error.strerror}); mend its permissions.") from None
+        raise CourseError(f"{results} cannot be written ({error.strerror}); make it writable.") from None
     with lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -214,8 +218,13 @@ def _grade_all(
         before = _remembered(_memory(one, results))
         if before and before["digest"] == work.digest:
             told[number] = before
-        else:
-            todo[number] = work
+            continue
+        if before and work.accepted and before["digest"] == replace(work, accepted=False).digest:
+            work = replace(work, outcome=before.get("outcome"))
+        todo[number] = work
+    if scripts and contract.read().profile().images:
+        name = contract.read().profile().name
+        print(f"The profile {name} is for trying things out: it trains on a slice of the data.", file=sys.stderr)
     write(results / ACCEPTED, json.dumps(sorted(accepted), indent=1).encode())
     waits = MAX_WAITS if scripts.keys() & todo.keys() else 0
     if slurm:
@@ -288,6 +297,8 @@ def _in_parallel(
     """What `run` gives for each, `jobs` at a time, with a progress bar. An interrupt ends what is running."""
     stopping = threading.Event()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft())
+    if not todo:
+        return {}
     pool = ThreadPoolExecutor(jobs)
     try:
         with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -316,8 +327,12 @@ def _grade_one(
         graded = perform_one(work, stopping)
     except Unusable as problem:
         return _refuse(one, results, problem)
+    waits = any(came["reason"].startswith(LOOK) for came in graded.result["exercises"].values())
     for page, content in graded.pages.items():
-        write(results / page, content)
+        if waits:  # the learner's page says what counts, once it does
+            (results / page).unlink(missing_ok=True)
+        else:
+            write(results / page, content)
     class_leaderboard.handed_in(memory, work.handed_in)
     result = {**graded.result, "digest": work.digest, "accepted": work.accepted}
     write(memory, json.dumps(result, indent=1).encode())

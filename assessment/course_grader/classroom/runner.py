@@ -34,6 +34,7 @@ TIME_LIMIT_S = 1500  # for a whole submission; its cells have less (see one_subm
 POLL_INTERVAL_S = 0.1
 LEARNER = "learner"  # the name of the only one in a submission's own course folder
 HANDED_IN = "handed_in.json"  # in that folder: the learner's notebook
+OUTCOME = "outcome.json"  # in that folder: what came of the assessment
 DIGITS = 8  # of a digest that is shown
 
 
@@ -45,6 +46,7 @@ class Work:
     notebook: LearnersNotebook | None
     files: dict[str, bytes]
     accepted: bool = False  # an instructor has looked at it
+    outcome: dict[str, Any] | None = None  # of an earlier run of the same script: it is not run again
 
     @functools.cached_property
     def handed_in(self) -> str:
@@ -133,6 +135,8 @@ def prepare(folder: Path, work: Work, blank: Path) -> None:
         write(place / name, content)
     if work.notebook:
         write(folder / HANDED_IN, json.dumps(asdict(work.notebook)).encode())
+    if work.outcome:
+        write(folder / OUTCOME, json.dumps(work.outcome).encode())
     shutil.copyfile(blank, folder / GRADEBOOK)
 
 
@@ -148,7 +152,7 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, 
     for name in [name for name in env if name.startswith("SLURM_")]:
         del env[name]  # in a job, mpirun would count Slurm's tasks, not the ranks that it is asked for
     env.update({environment.ACCEPTED: "1"} if accepted else {})
-    outcome = folder / "outcome.json"
+    outcome = folder / OUTCOME
     env[environment.OUTCOME] = str(outcome)
     if master.script:
         env.pop(environment.SLICE, None)  # the contract says how much it trains on

@@ -14,7 +14,7 @@ from course_grader.classroom.gradebook import VERSIONS
 from course_grader.classroom.preprocessors import LOOK
 from course_lib.system.files import write
 
-COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason", *VERSIONS]
+COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason", "passed", *VERSIONS]
 FAULTS = "faults.log"  # among the results: the tracebacks of what the course, not a learner, did wrong
 
 
@@ -53,22 +53,32 @@ def show(summary: Summary) -> None:
     """Print the scores, the problems, and where the results are."""
     console = Console()
     table = Table("learner", "notebook", "score")
-    totals: dict[tuple[str, str], list[float]] = {}
+    graded: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in summary.rows:
         if "max_score" in row:
-            total = totals.setdefault((row["learner"], row["notebook"]), [0.0, 0.0, 0.0])
-            total[0] += row["score"] or 0.0
-            total[1] += row["max_score"]
-            total[2] += row["max_score"] if row["score"] is None else 0.0
-    for (learner, notebook), (score, maximum, left) in totals.items():
-        rest = f", {left:g} not graded" if left else ""
-        table.add_row(escape(learner), notebook, f"{score:g} of {maximum:g}{rest}")
+            graded.setdefault((row["learner"], row["notebook"]), []).append(row)
+    for (learner, notebook), rows in graded.items():
+        table.add_row(escape(learner), notebook, _total(rows))
     console.print(table)
     looks = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
     for learner, reason in looks:
         what = f"{learner}: {reason} To let it count, course grade … --accept {learner}"
         console.print(what, markup=False, highlight=False)
     for problem in summary.problems:
+        if problem["reason"].startswith(LOOK):
+            continue
         what = f"{problem['learner']}, {problem['notebook']}"
         console.print(f"Could not be graded: {what}: {problem['reason']}", markup=False, highlight=False)
     console.print(f"Results: {summary.results}", markup=False)
+
+
+def _total(rows: list[dict[str, Any]]) -> str:
+    """The score of a notebook or script in a few words."""
+    passed = rows[0]["passed"]
+    if passed == LOOK.lower():
+        return passed
+    score, maximum = sum(row["score"] or 0.0 for row in rows), sum(row["max_score"] for row in rows)
+    left = sum(row["max_score"] for row in rows if row["score"] is None)
+    rest = f", {left:g} not graded" if left else ""
+    verdict = {"yes": ", passed", "no": ", not passed", "": ""}[passed]
+    return f"{score:g} of {maximum:g}{rest}{verdict}"

@@ -153,7 +153,9 @@ class _Assessment:
         folder = script.parent / "alone"
         folder.mkdir()
         bundle = data.bundle(self._contract.data, folder, test=False, limit=images)
-        return self._in_sandbox(script, folder, 1, images, limit, {**env, **bundle.env}, files=bundle.files)
+        run = self._in_sandbox(script, folder, 1, images, limit, {**env, **bundle.env}, files=bundle.files)
+        self._require_free_cores(run)
+        return run
 
     def _run_together(
         self, script: Path, alone: _Run, evaluator: Evaluator, env: Mapping[str, str], factor: float
