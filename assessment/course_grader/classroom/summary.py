@@ -62,7 +62,7 @@ def show(summary: Summary) -> None:
     console.print(table)
     looks = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
     for learner, reason in looks:
-        what = f"{learner}: {reason} To let it count, course grade … --accept {learner}"
+        what = f"{learner}: {reason} To let it count: ./course grade … --accept {learner}"
         console.print(what, markup=False, highlight=False)
     for problem in summary.problems:
         if problem["reason"].startswith(LOOK):
