@@ -56,10 +56,14 @@ def _outcome(script: Path) -> Outcome:
     except OSError as error:
         raise CannotGrade(f"{script.name} cannot be read ({error.strerror}).") from None
     if key not in _outcomes:
-        _outcomes[key] = _assess(script)
+        path = _grading().get("outcome")
+        if path and Path(path).exists():  # an instructor has accepted the script: it is not run again
+            _outcomes[key] = Outcome.from_json(json.loads(Path(path).read_text()))
+        else:
+            _outcomes[key] = _assess(script)
         if isinstance(_outcomes[key], Outcome):
             _show(_outcomes[key])
-            if path := _grading().get("outcome"):
+            if path:
                 write(Path(path), json.dumps(_outcomes[key].as_json()).encode())
     if isinstance(_outcomes[key], CannotGrade):
         raise _outcomes[key]
@@ -69,7 +73,8 @@ def _outcome(script: Path) -> Outcome:
 def _grading() -> dict[str, object]:
     """Return what `course grade` says of this submission; {} in a notebook that a person has opened.
 
-    `accepted`: whether an instructor has accepted the flags of the script; `outcome`: the file for the outcome.
+    `accepted`: whether an instructor has accepted the flags of the script; `outcome`: the file for the outcome,
+    which is there already if the script need not be run again.
     """
     path = os.environ.get(variables.GRADING)
     return json.loads(Path(path).read_text()) if path else {}

@@ -420,6 +420,13 @@ def test_a_network_that_guesses_has_learned_almost_nothing_and_accuses_nobody():
     assert found["test_accuracy"].hint == criteria.NOTHING_LEARNED
 
 
+def test_weights_that_a_crash_cut_off_are_not_said_to_have_learned_nothing():
+    locked = replace(CRASH, tail=("BlockingIOError: unable to lock file, errno = 11",))
+    found = verdicts(both(locked), weights=Weights(0.1, 0.1, values=VALUES, chance=0.1))
+    assert found["test_accuracy"].reason == "The saved weights reach 0.100 on test images; the target is 0.20."
+    assert found["test_accuracy"].hint == criteria.SAVE
+
+
 def test_a_budget_is_counted_by_the_log_and_by_bytes():
     whole = 2 * BATCH
 

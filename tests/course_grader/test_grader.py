@@ -139,6 +139,9 @@ class Run:
         return self._result
 
 
+ENDED = Result(0, 9.0)
+
+
 @pytest.fixture
 def graded(script, monkeypatch, tmp_path):
     """graded(result, *margins): the outcome, and how many runs on all ranks there were.
@@ -146,7 +149,7 @@ def graded(script, monkeypatch, tmp_path):
     All of them end with `result`; in one after the other the weights know the watermarks of the ranks by `margins`.
     """
 
-    def assess(result=DONE, *margins, others=0.0, text="print('never run')\n"):
+    def assess(result=DONE, *margins, alone=ENDED, others=0.0, text="print('never run')\n"):
         left = list(margins)
 
         class Box:
@@ -171,7 +174,7 @@ def graded(script, monkeypatch, tmp_path):
 
             def start(self, ranks, hosts, stall_timeout, fake_gpus):
                 said = launch.Event("output", 0, 1.0, {"text": "val_accuracy: 0.99", "stream": "stdout"})
-                return Run(result if ranks > 1 else Result(0, 9.0), [said])
+                return Run(result if ranks > 1 else alone, [said])
 
         class Weigher:
             folder, data = tmp_path, "cifar10"
@@ -242,6 +245,9 @@ def test_other_programs_are_to_blame_for_a_late_script(graded):
     assert not graded(late)[0].passed
     with pytest.raises(grader.CannotGrade, match="other programs used 40% of its cores' time"):
         graded(late, others=0.4)
+    assert not graded(alone=late)[0].verdicts[0].passed
+    with pytest.raises(grader.CannotGrade, match="other programs had 40% of the time of the cores"):
+        graded(alone=late, others=0.4)
 
 
 @pytest.mark.parametrize("owner", ["criteria.host_checks.silent", "judge", "run_record.read"])

@@ -270,16 +270,39 @@ class TestClass:
         self, graded, course, tmp_path, monkeypatch, capsys
     ):
         monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
-        found = []
+        scores, passed, pages = [], [], []
         for script, accept in (("look", []), ("look", ["anna"]), ("look", []), ("look again", [])):
             hand_in(tmp_path / "submitted", "anna", script)
             summary = grading.grade(tmp_path / "submitted", root=course, accept=accept)
-            found.append([row["score"] for row in summary.rows])
-        assert found == [[None] * 3, [5, 10, 10], [5, 10, 10], [None] * 3]
-        assert "anna: Needs a look: line 1 starts a program. To let it count" in " ".join(
-            capsys.readouterr().out.split()
-        )
-        assert len(runs(tmp_path)) == 3
+            scores.append([row["score"] for row in summary.rows])
+            passed.append({row["passed"] for row in summary.rows})
+            pages.append(list((summary.results / "feedback").rglob("*.html")))
+            assert not (summary.results / "faults.log").exists()
+        assert scores == [[None] * 3, [5, 10, 10], [5, 10, 10], [None] * 3]
+        assert passed == [{"needs a look"}, {"yes"}, {"yes"}, {"needs a look"}]
+        assert [len(of_anna) for of_anna in pages] == [0, 1, 1, 0]  # nothing that counts yet, no page
+        assert len(summary.problems) == 1
+        said = " ".join(capsys.readouterr().out.split())
+        assert "anna: Needs a look: line 1 starts a program. To let it count" in said
+        assert "Could not be graded" not in said and "25 of 25, passed" in said
+        # Who is accepted is not run again: what was looked at is what counts.
+        assert [line.split(" None")[0] for line in runs(tmp_path)] == ["look", "look again"]
+
+    def test_a_score_set_by_hand_stands_on_the_learners_page(self, course, tmp_path, monkeypatch):
+        from nbgrader.api import Gradebook
+
+        monkeypatch.setenv("RUNS", str(tmp_path / "runs"))
+        hand_in(tmp_path / "submitted", "anna", "0.5")
+        results = grading.grade(tmp_path / "submitted", root=course).results
+        (page,) = (results / "feedback").rglob("*.html")
+        for score, total in ((5, "15 of 25"), (4, "14 of 25")):
+            with Gradebook(f"sqlite:///{results / 'gradebook.db'}") as book:
+                book.find_grade("serial-test", NAME, "assessment", "anna").manual_score = score
+                book.db.commit()
+            (row, *_) = grading.grade(tmp_path / "submitted", root=course).rows
+            assert (row["score"], row["reason"]) == (score, "Set by hand. It is worth 0.5. See 2b.")
+            assert page.read_text().count("Your instructor has set by hand") == 1
+            assert f"serial {score} of 5. With that, you have {total} points." in page.read_text()
 
     def test_only_what_could_not_be_graded_is_run_again(self, graded, course, monkeypatch):
         folder, before = graded

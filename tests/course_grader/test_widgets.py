@@ -76,6 +76,13 @@ def test_the_page_tells_points_reasons_hints_and_what_was_measured():
     assert re.findall(r"course-report-(full|part|none)\"", shown) == ["full", "part", "none"]
 
 
+def test_who_has_the_points_and_no_pass_reads_why():
+    missed = Verdict("broadcast", "Starts from the same weights", 0, 10, "Nothing was broadcast.")
+    shown = report.page(outcome(90.0, passed=False, verdicts=(missed,)))
+    assert "A pass takes 80 points, and in full: Starts from the same weights." in shown
+    assert report.lacks(outcome(100.0, verdicts=())) == ""
+
+
 def test_the_page_of_a_run_that_never_was():
     failed = outcome(0.0, seconds=None, train_accuracy=None, test_accuracy=None, claimed=None, factor=1.0)
     assert [text for _, text in report.facts_of(failed)] == ["not measured", "not measured"]

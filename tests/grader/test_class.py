@@ -38,6 +38,7 @@ CHANGED = NOTEBOOK.replace("# In time: 10 points", "10.0")
 LINEAR = masters.read(next(ROOT.glob("labs/lab1*/1a_*.py")))
 CORPUS = tomllib.loads(Path(__file__).with_name("marks.toml").read_text())
 NOTHING, EVERYTHING = [0] * len(criteria.IDS), list(contract.read().points.values())
+NO_MARK = [None] * len(criteria.IDS)  # before a person has read the script
 CONVERSIONS = ROOT / "tests" / "course_grader" / "conversions"
 
 
@@ -96,7 +97,7 @@ GRADED = {
         f"too_large{number}": ({"assessment.py": converted() + "#" * 2**16 + str(number)}, NOTHING, "nothing was run")
         for number in range(1)
     },
-    "daemon": ({"assessment.py": complete("dishonest/leaves_a_daemon")}, NOTHING, "Needs a look"),
+    "daemon": ({"assessment.py": complete("dishonest/leaves_a_daemon")}, NO_MARK, ""),
     **{
         f"{name}_{who}": ({"assessment.py": script}, EVERYTHING, "Passed: 100 of 100")
         for name, text in COPIED.items()
@@ -241,7 +242,7 @@ def test_nothing_is_left_afterwards(thirty):
 def test_each_criterion_has_its_points(thirty):
     table = pandas.read_csv(thirty["results"] / "grades.csv", keep_default_na=False)
     told = {
-        learner: dict(zip(rows.exercise, rows.score.astype(float)))
+        learner: dict(zip(rows.exercise, (float(score) if score else None for score in rows.score)))
         for learner, rows in table[table.exercise != ""].groupby("learner")
     }
     for learner in HOSTILE:
@@ -257,7 +258,7 @@ def test_the_gradebook_says_the_same(thirty):
     with Gradebook(f"sqlite:///{thirty['results'] / 'gradebook.db'}") as book:
         scores = {one.student.id: one.score for one in book.assignment_submissions("assessment")}
         assert book.find_assignment("assessment").max_score == 100
-    assert scores == {learner: sum(points) for learner, (_, points, _) in GRADED.items()}
+    assert scores == {learner: sum(score or 0 for score in points) for learner, (_, points, _) in GRADED.items()}
 
 
 def test_who_could_not_be_graded_is_listed_with_a_sentence(thirty):
@@ -278,7 +279,7 @@ def test_both_pairs_of_copies_are_listed_and_no_other(thirty):
 
 def test_feedback_says_why_and_shows_no_test(thirty):
     pages = {path.parent.parent.name: path.read_text() for path in thirty["results"].glob("feedback/*/*/*.html")}
-    said = {learner: (MASTER, words) for learner, (_, _, words) in GRADED.items()}
+    said = {learner: (MASTER, words) for learner, (_, points, words) in GRADED.items() if points != NO_MARK}
     said |= {learner: (LINEAR, words) for learner, (_, words) in HOSTILE.items()}
     assert set(pages) == set(said)
     for learner, (master, words) in said.items():
@@ -289,7 +290,7 @@ def test_feedback_says_why_and_shows_no_test(thirty):
 def test_the_leaderboard_has_who_passed_and_the_rule_that_others_break(thirty):
     """Points are exact, times are not: how many stand on it, and why those without a place have none."""
     rows = {row.learner: row for row in leaderboard.read(thirty["results"] / leaderboard.FILE)}
-    full = {learner for learner, (_, points, _) in GRADED.items() if sum(points) == 100}
+    full = {learner for learner, (_, points, _) in GRADED.items() if points == EVERYTHING}
     assert {learner for learner, row in rows.items() if row.place} == full
     assert "reference" in full and "daemon" not in rows
     for learner, row in rows.items():

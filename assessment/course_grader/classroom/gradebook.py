@@ -11,8 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from course_grader.classroom.preprocessors import NOT_GRADED
+from course_grader.classroom.preprocessors import LOOK, NOT_GRADED
 from course_grader.classroom.submissions import Submission
+from course_grader.script import contract
 from course_lib.authoring import masters
 from course_lib.authoring.master_format import Master
 from course_lib.notebook import jupyter
@@ -20,6 +21,7 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import replacing, write
 
 GRADEBOOK = "gradebook.db"
+BY_HAND = "Set by hand."  # start of the reason for a score that an instructor has set
 VERSIONS = ("course_version", "contract", "host_factor")  # columns of grades.csv: what a mark depends on
 TEMPORARY_PREFIX = "course-grade-"  # of folders that a killed run may leave
 
@@ -90,23 +92,43 @@ def record(
             book.update_or_create_submission(submission.assignment, submission.learner)
             names = {cell.id: cell.name for cell in submission.master.cells}
             versions = {name: result.get(name, "") for name in VERSIONS}
+            exercises = []
             for cell, exercise in result["exercises"].items():
                 entry = book.find_grade(cell, *key)
                 entry.auto_score = exercise["score"] if exercise["sound"] else None
                 entry.needs_manual_grade = entry.manual_score is not None or not exercise["sound"]
                 book.db.commit()
-                score = entry.score if exercise["sound"] or entry.manual_score is not None else None
-                columns = {"max_score": exercise["max_score"], "reason": exercise["reason"], **versions}
-                rows.append({**who, "exercise": names[cell], "score": score, **columns})
+                by_hand = entry.manual_score is not None
+                reason = f"{BY_HAND} {exercise['reason']}".strip() if by_hand else exercise["reason"]
+                score = entry.score if exercise["sound"] or by_hand else None
+                columns = {"max_score": exercise["max_score"], "reason": reason, "by_hand": by_hand, **versions}
+                exercises.append({**who, "exercise": names[cell], "score": score, **columns})
                 if not exercise["sound"]:  # the criteria of a script all have the same problem
                     where = "" if submission.master.script else f"Exercise {names[cell]}: "
                     reason = where + exercise["reason"].removeprefix(NOT_GRADED)
                     problem = {**who, "reason": reason, "fault": exercise["fault"]}
                     problems += [problem] if problem not in problems else []
+            passed = _passed(result, exercises)
+            rows += [{**row, "passed": passed} for row in exercises]
             for cell, text in result["comments"].items():
                 book.find_comment(cell, *key).auto_comment = text
             book.db.commit()
     return rows, problems
+
+
+def _passed(result: dict[str, Any], rows: list[dict[str, Any]]) -> str:
+    """Return "yes", "no" or "needs a look" for a script, "" for a notebook. Scores set by hand count."""
+    outcome = result.get("outcome")
+    if not outcome:
+        return ""
+    if any(row["by_hand"] for row in rows):
+        terms = contract.read()
+        full = {row["exercise"] for row in rows if row["score"] == row["max_score"]}
+        enough = sum(row["score"] or 0 for row in rows) >= terms.pass_points
+        return "yes" if enough and full.issuperset(terms.required) else "no"
+    if outcome["needs_a_look"]:
+        return "yes" if result["accepted"] else LOOK.lower()
+    return "yes" if outcome["passed"] else "no"
 
 
 def _withdraw(book: Any, submission: Submission) -> None:

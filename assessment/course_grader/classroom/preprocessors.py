@@ -71,7 +71,7 @@ class StrictScores(NbGraderPreprocessor):
             if self._script and errors and not reason.startswith(LOOK):
                 failed = f"The grader failed ({errors[0].ename}: {errors[0].evalue})."
                 score, reason = None, errors[0].evalue if errors[0].ename in _SENTENCES else failed
-            lines = errors[0].traceback if errors and score is None else []
+            lines = errors[0].traceback if errors and score is None and not reason.startswith(LOOK) else []
             fault = _COLOUR.sub("", "\n".join(line.rstrip("\n") for line in lines))
             cell.metadata["course"] = {"sound": score is not None, "reason": reason, "fault": fault}
             types = ("error", "display_data") if self._script else ("error",)
@@ -109,6 +109,12 @@ class HideHiddenTests(ClearHiddenTests):
     def __init__(self, master: masters.Master) -> None:
         super().__init__()
         self._master = master
+
+    def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
+        """Called by nbconvert for every notebook. Where a script is graded, the page has its report alone."""
+        if self._master.script:
+            nb.cells = [cell for cell in nb.cells if is_grade(cell)]
+        return super().preprocess(nb, resources)
 
     def preprocess_cell(
         self, cell: NotebookNode, resources: ResourcesDict, index: int

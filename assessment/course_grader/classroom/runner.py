@@ -34,6 +34,7 @@ TIME_LIMIT_S = 1500  # for a submission; the limits of its cells are below this 
 POLL_INTERVAL_S = 0.1
 LEARNER = "learner"  # name of the only learner in a submission's course folder
 HANDED_IN = "handed_in.json"  # in that folder: the learner's notebook
+OUTCOME = "outcome.json"  # in that folder: the outcome of the assessment
 DIGITS = 8  # shown of a digest
 
 
@@ -45,12 +46,14 @@ class Work:
         notebook: None if only a script is graded.
         files: name → content of the files that are run.
         accepted: whether an instructor has accepted the flags of the script.
+        outcome: of an earlier run of the same script, which is then not run again; None: run it.
     """
 
     submission: Submission
     notebook: LearnersNotebook | None
     files: dict[str, bytes]
     accepted: bool = False
+    outcome: dict[str, Any] | None = None
 
     @functools.cached_property
     def handed_in(self) -> str:
@@ -151,6 +154,8 @@ def prepare(folder: Path, work: Work, blank: Path) -> None:
         write(submitted / name, content)
     if work.notebook:
         write(folder / HANDED_IN, json.dumps(asdict(work.notebook)).encode())
+    if work.outcome:
+        write(folder / OUTCOME, json.dumps(work.outcome).encode())
     shutil.copyfile(blank, folder / GRADEBOOK)
 
 
@@ -165,7 +170,7 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, 
     env = {**jupyter.environment(folder / "jupyter"), "TMPDIR": str(folder / "tmp")}
     for name in [name for name in env if name.startswith("SLURM_")]:
         del env[name]  # in a job, mpirun would start as many ranks as Slurm has tasks
-    outcome, grading = folder / "outcome.json", folder / "grading.json"
+    outcome, grading = folder / OUTCOME, folder / "grading.json"
     grading.write_text(json.dumps({"accepted": accepted, "outcome": str(outcome)}))
     env[variables.GRADING] = str(grading)
     if master.script:

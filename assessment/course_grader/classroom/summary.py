@@ -14,7 +14,7 @@ from course_grader.classroom.gradebook import VERSIONS
 from course_grader.classroom.preprocessors import LOOK
 from course_lib.system.files import write
 
-COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason", *VERSIONS]
+COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason", "passed", *VERSIONS]
 FAULTS = "faults.log"  # among the results: tracebacks of errors of the course, not of learners
 
 
@@ -53,20 +53,29 @@ def show(summary: Summary) -> None:
     """Print the scores, the problems, and the folder of results."""
     console = Console()
     table = Table("learner", "notebook", "score")
-    totals: dict[tuple[str, str], list[float]] = {}
+    graded: dict[tuple[str, str], list[dict[str, Any]]] = {}
     for row in summary.rows:
         if "max_score" in row:
-            total = totals.setdefault((row["learner"], row["notebook"]), [0.0, 0.0, 0.0])
-            total[0] += row["score"] or 0.0
-            total[1] += row["max_score"]
-            total[2] += row["max_score"] if row["score"] is None else 0.0
-    for (learner, notebook), (score, maximum, not_graded) in totals.items():
-        rest = f", {not_graded:g} not graded" if not_graded else ""
-        table.add_row(escape(learner), notebook, f"{score:g} of {maximum:g}{rest}")
+            graded.setdefault((row["learner"], row["notebook"]), []).append(row)
+    for (learner, notebook), rows in graded.items():
+        table.add_row(escape(learner), notebook, _total(rows))
     console.print(table)
+    problems = [problem for problem in summary.problems if not problem["reason"].startswith(LOOK)]
     flagged = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
-    lines = [f"{name}: {reason} To let it count: course grade … --accept {name}" for name, reason in flagged]
-    lines += [f"Could not be graded: {row['learner']}, {row['notebook']}: {row['reason']}" for row in summary.problems]
+    lines = [f"{name}: {reason} To let it count: ./course grade … --accept {name}" for name, reason in flagged]
+    lines += [f"Could not be graded: {row['learner']}, {row['notebook']}: {row['reason']}" for row in problems]
     for line in lines:
         console.print(line, markup=False, highlight=False)
     console.print(f"Results: {summary.results}", markup=False)
+
+
+def _total(rows: list[dict[str, Any]]) -> str:
+    """Return the score of a notebook or script in a few words."""
+    passed = rows[0]["passed"]
+    if passed == LOOK.lower():
+        return passed
+    score, maximum = sum(row["score"] or 0.0 for row in rows), sum(row["max_score"] for row in rows)
+    not_graded = sum(row["max_score"] for row in rows if row["score"] is None)
+    rest = f", {not_graded:g} not graded" if not_graded else ""
+    verdict = {"yes": ", passed", "no": ", not passed", "": ""}[passed]
+    return f"{score:g} of {maximum:g}{rest}{verdict}"

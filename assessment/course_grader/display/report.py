@@ -6,6 +6,7 @@ import html
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from course_grader.script import contract
 from course_lib.notebook.judging import Verdict
 
 if TYPE_CHECKING:
@@ -38,12 +39,13 @@ def page(outcome: Outcome, title: str = "") -> str:
         flags = f'<div class="course-report-found">{html.escape(LOOK)}<ul>{lines}</ul></div>'
     error = f"<div>What went wrong:</div><pre>{html.escape(outcome.error)}</pre>" if outcome.error else ""
     notes = "".join(f"<small>{html.escape(note)}</small>" for note in outcome.weaknesses)
+    missing = f"<p>{html.escape(why)}</p>" if (why := lacks(outcome)) else ""
     beside = " · ".join([*([title] if title else []), setting(outcome)])
     return (
         f'{CSS}<div class="course-report">'
         f'<div class="course-report-score course-report-{_colour(outcome)}">'
         f"<b>{headline(outcome)}</b><span>{html.escape(beside)}</span></div>"
-        f"<dl>{facts}</dl>{flags}{error}<ul>{''.join(rows)}</ul>{notes}</div>"
+        f"{missing}<dl>{facts}</dl>{flags}{error}<ul>{''.join(rows)}</ul>{notes}</div>"
     )
 
 
@@ -85,6 +87,8 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
         console.print(Text(note, style="yellow"))
     style = {"passed": "bold green", "look": "bold yellow", "failed": "bold red"}[_colour(outcome)]
     console.print(Text.assemble((headline(outcome), style), f"   {setting(outcome)}"))
+    if why := lacks(outcome):
+        console.print(Text(why))
 
 
 def headline(outcome: Outcome) -> str:
@@ -93,6 +97,15 @@ def headline(outcome: Outcome) -> str:
     if outcome.needs_a_look:
         return f"Needs a look: {points}"
     return f"Passed: {points}" if outcome.passed else f"Not passed: {points}"
+
+
+def lacks(outcome: Outcome) -> str:
+    """Return which required criteria a script has not met in full, as a sentence; "" if there are none."""
+    terms = contract.read()
+    names = [verdict.title for verdict in outcome.verdicts if verdict.id in terms.required and not verdict.passed]
+    if not names:
+        return ""
+    return f"A pass takes {terms.pass_points:g} points, and in full: {'; '.join(names)}."
 
 
 def _colour(outcome: Outcome) -> str:

@@ -155,7 +155,9 @@ class _Assessment:
         bundle = data.bundle(self._contract.data, folder, test=False, limit=images)
         env = {**env, **bundle.env, variables.SLICE: str(images)}
         box = Sandbox(script, self._contract.limits, 1, files=bundle.files, env=env, seconds=limit)
-        return self._run_in(box, folder, 1)
+        run = self._run_in(box, folder, 1)
+        self._require_free_cores(run)
+        return run
 
     def _run_together(
         self, script: Path, alone: _Run, evaluator: Evaluator, env: Mapping[str, str], factor: float
