@@ -221,24 +221,29 @@ def _grade_all(
         name = contract.read().profile().name
         print(f"The profile {name} is for trying things out: it trains on a slice of the data.", file=sys.stderr)
     write(results / ACCEPTED, json.dumps(sorted(accepted), indent=1).encode())
-    waits = MAX_WAITS if scripts.keys() & todo.keys() else 0
-    if slurm:
-        jobs = jobs or max(1, min(len(todo), MAX_JOBS))
-        performing = slurm_jobs.Jobs(blank, results, waits * notebook_points.longest() if waits else 0)
-    else:
-        if todo and (weakness := bubblewrap.available()):
-            print(f"Learners' code runs without a sandbox here: {weakness}", file=sys.stderr)
-        jobs = jobs or 1
-        # An assessment may wait for cores or GPUs until all other jobs have used them.
-        extra = jobs * notebook_points.longest() if waits else 0
-        perform = functools.partial(runner.perform, blank=blank, extra=extra, below=blank.parent)
-        performing = contextlib.nullcontext(perform)
-    with performing as perform_one:
+    jobs = jobs or (max(1, min(len(todo), MAX_JOBS)) if slurm else 1)
+    wait = jobs if scripts.keys() & todo.keys() else 0
+    with _performing(blank, results, wait, slurm) as perform_one:
         run = functools.partial(_grade_one, perform_one=perform_one, results=results)
         result_of.update(_in_parallel(run, todo, jobs))
     for number, script in scripts.items():
         result_of[number]["script"] = script
     return [(submission, result_of[number]) for number, submission in enumerate(submitted)]
+
+
+def _performing(
+    blank: Path, results: Path, wait: int, slurm: bool
+) -> contextlib.AbstractContextManager[Callable[[Work, threading.Event], Graded]]:
+    """Return what grades a submission, here or as a job of Slurm.
+
+    An assessment may wait for cores or GPUs until `wait` others have used them; 0: no script is graded.
+    """
+    if slurm:
+        return slurm_jobs.Jobs(blank, results, MAX_WAITS * notebook_points.longest() if wait else 0)
+    if weakness := bubblewrap.available():
+        print(f"Learners' code runs without a sandbox here: {weakness}", file=sys.stderr)
+    extra = wait * notebook_points.longest() if wait else 0
+    return contextlib.nullcontext(functools.partial(runner.perform, blank=blank, extra=extra, below=blank.parent))
 
 
 def _accepted(results: Path) -> set[str]:

@@ -329,7 +329,7 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
     reached = f"The saved weights reach {accuracy:.3f} on {kind} images; the target is {target:.2f}."
     result = measured.together.result
     if result.code and accuracy < target:  # what the script saved may be half a file
-        raise Wrong(reached, hint=_hint_at_the_end(result), rests_on=HOST)
+        raise Wrong(reached, hint=_hint_for_failure(result), rests_on=HOST)
     if measured.near_chance:
         almost_nothing = f"Guessing gets {measured.weights.chance:.2f}: the network has learned almost nothing."
         raise Wrong(f"{reached} {almost_nothing}", hint=NOTHING_LEARNED, rests_on=HOST)
