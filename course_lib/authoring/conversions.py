@@ -48,7 +48,7 @@ def converted(done: Iterable[str] | None = None, folder: Path = LAB2) -> str:
         for edit in known[name]:
             if text.count(edit["old"]) != 1:
                 raise CourseError(
-                    f"Step '{name}' of {folder.name} does not fit {path.name}: mend reference/steps.toml."
+                    f"Step '{name}' of {folder.name} does not fit {path.name}: fix reference/steps.toml."
                 )
             text = text.replace(edit["old"], edit["new"])
     return text

@@ -203,7 +203,7 @@ def _check_markers(path: Path, kind: str, markdown: bool, lines: list[tuple[int,
                 path,
                 number,
                 f"`{text.strip()}` does not belong into a cell of kind {kind}; "
-                "mend the cell's `# %%` line or remove the marker",
+                "fix the cell's `# %%` line or remove the marker",
             )
         if (edge == "BEGIN") == bool(opened):
             fix = f"line {opened} is still open" if opened else "nothing is open"
@@ -231,7 +231,7 @@ def _check_score(path: Path, line: int, source: str) -> None:
     try:
         body = ast.parse(source).body
     except SyntaxError as error:
-        raise _error(path, line + (error.lineno or 0), f"this does not parse ({error.msg}); mend it") from None
+        raise _error(path, line + (error.lineno or 0), f"this does not parse ({error.msg}); fix it") from None
     last = body[-1] if body else None
     if not isinstance(last, ast.Expr) or ";" in source.split("\n")[last.end_lineno - 1][last.end_col_offset :]:
         raise _error(path, line, "the hidden test must end with its score; make its last line an expression")

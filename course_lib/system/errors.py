@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class CourseError(Exception):
-    """A problem that the user can mend: one sentence that says what to do, and the exit code of the command."""
+    """A problem that the user can fix: one sentence that says what to do, and the exit code of the command."""
 
     def __init__(self, sentence: str, code: int = 1) -> None:
         super().__init__(sentence)

@@ -624,7 +624,7 @@ pd.DataFrame({batch: compared(batch) for batch in (1, 4, 16, 64)}).T.rename_axis
 
 # %% [markdown]
 # The tree takes away most of the wave, but not the loading: 16 of its 21 cycles with a batch of 1, which uses each
-# weight once. A larger batch mends that, or weights that stay where they are, in an array for each layer, as the
+# weight once. A larger batch fixes that, or weights that stay where they are, in an array for each layer, as the
 # stages in 7b keep theirs.
 #
 # ### TPU2

@@ -325,5 +325,5 @@ def test_another_profile_is_another_grade(course, master, tmp_path, monkeypatch)
     digests = set()
     for profile in ("cpu", "short"):
         monkeypatch.setenv("COURSE_PROFILE", profile)
-        digests.add(grading._taken(one, {f"assessment/{NAME}.py": b""}).digest)
+        digests.add(grading._prepared(one, {f"assessment/{NAME}.py": b""}).digest)
     assert len(digests) == 2

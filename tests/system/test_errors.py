@@ -1,4 +1,4 @@
-"""A problem that the user can mend is one sentence, in a notebook too."""
+"""A problem that the user can fix is one sentence, in a notebook too."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def works(host):
     yield passed("Two", "too")
 
 def fails(host):
-    yield failed("It", "is broken: mend it.")
+    yield failed("It", "is broken: fix it.")
 
 def raises(host):
     raise CourseError("The data are damaged: copy them again.")
