@@ -6,9 +6,9 @@ And a median, which takes no distribution for granted: the interval between two 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import bdtr, stdtrit
 
 
@@ -23,7 +23,7 @@ def student(runs: int) -> float:
     return float(stdtrit(runs - 1, 0.975))
 
 
-def mean(values: Sequence[float]) -> tuple[float, float]:
+def mean(values: ArrayLike) -> tuple[float, float]:
     """The mean of independent runs, and half the width of its 95 % interval.
 
     Raises:
@@ -33,12 +33,12 @@ def mean(values: Sequence[float]) -> tuple[float, float]:
     return float(values.mean()), student(len(values)) * float(values.std(ddof=1)) / math.sqrt(len(values))
 
 
-def paired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+def paired(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
     """The mean of ours − theirs, run by run (the same seed, say), and half the width of its 95 % interval."""
     return mean(np.subtract(ours, theirs))
 
 
-def unpaired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+def unpaired(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
     """Mean of ours − mean of theirs, of runs that have nothing in common, and half the width of its 95 % interval.
 
     Both are taken to scatter alike: their variances are pooled.
@@ -53,7 +53,7 @@ def unpaired(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, flo
     return float(ours.mean() - theirs.mean()), half
 
 
-def welch(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]:
+def welch(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
     """As `unpaired`, where one side may scatter more than the other (Welch 1947, doi:10.1093/biomet/34.1-2.28).
 
     Raises:
@@ -67,20 +67,22 @@ def welch(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, float]
     return float(ours.mean() - theirs.mean()), float(stdtrit(free, 0.975)) * math.sqrt(sum(errors))
 
 
-def _sides(ours: Sequence[float], theirs: Sequence[float]) -> tuple[np.ndarray, np.ndarray]:
+def _sides(ours: ArrayLike, theirs: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    ours, theirs = np.asarray(ours, float), np.asarray(theirs, float)
     if min(len(ours), len(theirs)) < 2:
         raise ValueError("An interval needs two runs or more on each side.")
-    return np.asarray(ours, float), np.asarray(theirs, float)
+    return ours, theirs
 
 
-def band(values: Sequence[float]) -> tuple[float, float]:
+def band(values: ArrayLike) -> tuple[float, float]:
     """Between which two values 95 % of further runs like these fall (the prediction interval of one more run)."""
+    values = np.asarray(values, float)
     middle, _ = mean(values)
     half = student(len(values)) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / len(values))
     return middle - half, middle + half
 
 
-def median(values: Sequence[float]) -> tuple[float, float, float]:
+def median(values: ArrayLike) -> tuple[float, float, float]:
     """The median of independent runs, and an interval that holds the true one with at least 95 %: (median, low, high).
 
     A run that never came to its end may be infinite. With n values the interval from the k-th smallest to the k-th
@@ -89,7 +91,7 @@ def median(values: Sequence[float]) -> tuple[float, float, float]:
     Raises:
         ValueError: for fewer than six runs, of which not even smallest and largest are that sure.
     """
-    values = sorted(values)
+    values = np.sort(values)
     most = [k for k in range(len(values) // 2) if 2 * bdtr(k, len(values), 0.5) <= 0.05]
     if not most:
         raise ValueError(f"An interval for a median needs six runs or more, not {len(values)}.")
