@@ -94,7 +94,7 @@ class TopK:
     ) -> None:
         self.communicator, self.ratio, self.memory, self.momentum = communicator, ratio, memory, np.float32(momentum)
         self.masking, self.clip, self.warm_up, self.updates = masking, clip, warm_up, 0
-        self.residual = self.velocity = np.float32(0)  # [n, L] from the first update on
+        self.residual = self.velocity = np.zeros((), np.float32)  # [n, L] from the first update on
 
     def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [n, L] → what all ranks together send, divided by their number, [L]."""
@@ -151,7 +151,7 @@ class Sign:
     ) -> None:
         self.communicator, self.ends = communicator, np.asarray(ends)
         self.memory, self.momentum = memory, np.float32(momentum)
-        self.residual = self.velocity = np.float32(0)
+        self.residual = self.velocity = np.zeros((), np.float32)
 
     def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
         """Gradients [n, L] → the mean over all ranks of their signs times their sizes, [L]."""
@@ -198,7 +198,7 @@ class PowerSGD:
         if other := next((tuple(shape) for shape in shapes if len(shape) not in (1, 2)), None):
             raise ValueError(f"PowerSGD takes matrices and vectors; one tensor has the shape {other}.")
         self.communicator, self.shapes = communicator, [tuple(shape) for shape in shapes]
-        self.memory, self.residual = memory, np.float32(0)
+        self.memory, self.residual = memory, np.zeros((), np.float32)
         random = np.random.default_rng(seed)
         kernels = [shape for shape in self.shapes if len(shape) == 2]
         self.right = [random.normal(size=(s[1], min(rank, *s))).astype(np.float32) for s in kernels]

@@ -11,7 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from course_lib.cost import networks, systems
-from course_lib.cost.cluster import Link, System, predict
+from course_lib.cost.allreduce import Link
+from course_lib.cost.cluster import System, predict
 from course_lib.cost.networks import Tensor
 from course_lib.cost.scaling import fit, training_seconds
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from course_lib.cost.cluster import MIB, Link, System, predict
+from course_lib.cost.allreduce import Link
+from course_lib.cost.cluster import MIB, System, predict
 
 # Seconds of a ring's step and bytes/s in each direction, by NCCL: all NVLinks of a GPU together, PCIe 3 × 16.
 NVLINK_P100 = Link(3.4e-6, 4 * 18e9)
