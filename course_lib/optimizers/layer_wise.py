@@ -9,15 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import tensorflow as tf
 from tensorflow import keras
 
 from course_lib.optimizers import rules
-
-if TYPE_CHECKING:
-    from course_lib.optimizers.schedules import Rate
+from course_lib.optimizers.schedules import Rate
 
 
 class _LayerWise(keras.optimizers.Optimizer):

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Union
 
 import tensorflow as tf
 from tensorflow import keras
 
-if TYPE_CHECKING:
-    Rate = float | keras.optimizers.schedules.LearningRateSchedule
+Rate = Union[float, keras.optimizers.schedules.LearningRateSchedule]
 
 
 def linear_scaling(eta: float, batch: int, base: int) -> float:
