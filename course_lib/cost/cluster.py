@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 import numpy as np
 
 from course_lib.cost import allreduce, networks, overlap, stragglers
-from course_lib.cost.allreduce import Link
+from course_lib.cost.allreduce import Link, Numbers
 from course_lib.cost.networks import Tensor
 
 MIB = 2**20
@@ -125,25 +125,27 @@ def predict(network: str | Sequence[Tensor], system: System, ranks: int, batch_p
     slowest = compute * _lateness(system.straggler_spread, ranks)
     backward = system.backward * slowest
     ready, nbytes = overlap.ready_times(flops, backward), elements * float(system.itemsize)
-    fused = {"threshold": system.fusion_bytes, "cycle": system.cycle_seconds, "at_least": system.at_least}
     phases = PHASES if system.cycle_seconds and not system.at_least else 1
     seconds = partial(all_reduce, system, ranks)
     steps = [
-        overlap.step(ready, nbytes, seconds, first=(phase + 0.5) / phases * system.cycle_seconds, **fused)
+        overlap.step(
+            ready, nbytes, seconds, system.fusion_bytes, system.cycle_seconds,
+            first=(phase + 0.5) / phases * system.cycle_seconds, at_least=system.at_least,
+        )
         for phase in range(phases if ranks > 1 else 0)
-    ]
+    ]  # fmt: skip
     exposed = float(np.mean([step.exposed for step in steps])) if steps else 0.0
     communication = float(np.mean([step.communication for step in steps])) if steps else 0.0
     whole = slowest + exposed
     return Prediction(ranks * batch_per_rank / whole, compute / whole, whole, exposed, compute, communication)
 
 
-def all_reduce(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+def all_reduce(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """Seconds of all-reduces of `nbytes` on the first `ranks` ranks of a system, by its algorithm."""
     return ALGORITHMS[system.algorithm](system, ranks, np.asarray(nbytes, float))
 
 
-def _ring(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+def _ring(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """A chunk meets each hop's latency, and all chunks the narrowest link. No rank waits for all of a round."""
     near = min(ranks, system.ranks_per_host)
     hosts = -(-ranks // near)
@@ -153,7 +155,7 @@ def _ring(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
     return 2 * (ranks - 1) / ranks * (hops + nbytes * max(betas))
 
 
-def _in_hosts_first(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+def _in_hosts_first(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """Horovod's hierarchical all-reduce: reduce-scatter in the host, across, all-gather in the host.
 
     Across the hosts the quicker of a ring and recursive halving and doubling, where each host sends all its bytes.
@@ -168,20 +170,20 @@ def _in_hosts_first(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarra
     )
 
 
-def _in_groups(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+def _in_groups(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """The hierarchical all-reduce of Jia et al.: groups, a ring of their leaders, groups."""
     group = system.group or system.ranks_per_host
     return allreduce.hierarchical(ranks, nbytes, system.outer, group, system.inner)
 
 
 def _quicker(*ways: Callable) -> Callable:
-    def quickest(system: System, ranks: int, nbytes: np.ndarray) -> np.ndarray:
+    def quickest(system: System, ranks: int, nbytes: Numbers) -> Numbers:
         return np.minimum.reduce([way(system, ranks, nbytes) for way in ways])
 
     return quickest
 
 
-ALGORITHMS: dict[str, Callable[[System, int, np.ndarray], np.ndarray]] = {
+ALGORITHMS: dict[str, Callable[[System, int, Numbers], Numbers]] = {
     "ring": _ring,
     "two levels": _in_hosts_first,
     "hierarchical": _in_groups,

@@ -23,6 +23,7 @@ from course_lib.cost import networks
 from course_lib.cost.networks import Image, Layer
 
 NUMBER = 4  # bytes of a number in single precision
+Cuts = tuple[int, int, tuple[int, ...]]  # work of the busiest device, numbers that cross, where to cut
 OPTIMIZERS = {"SGD": 0, "momentum": 1, "Adam": 2}  # numbers that it keeps for each weight, beside the gradient
 
 
@@ -63,8 +64,8 @@ def split(network: Network, devices: int) -> tuple[tuple[Layer, ...], ...]:
     """
     layers = network.layers
     used = min(devices, len(layers))
-    # best[k]: for the first k layers on so many devices, (work of the busiest, numbers that cross, where to cut)
-    best = {end: (_work(layers[:end]), 0, ()) for end in range(1, len(layers) + 1)}
+    # best[k]: for the first k layers on so many devices
+    best: dict[int, Cuts] = {end: (_work(layers[:end]), 0, ()) for end in range(1, len(layers) + 1)}
     for count in range(2, used + 1):
         best = {
             end: min(

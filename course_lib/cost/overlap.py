@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 TOLERANCE = 1e-9  # seconds: what rounding may add to the time of a gradient that a cycle just catches
 
@@ -63,7 +64,7 @@ class Step:
         return self.seconds - self.backward
 
 
-def ready_times(flops: Sequence[float], backward: float) -> np.ndarray:
+def ready_times(flops: ArrayLike, backward: float) -> np.ndarray:
     """When each tensor's gradient is ready, [T], in seconds from the start of the backward pass.
 
     Args:
@@ -75,7 +76,7 @@ def ready_times(flops: Sequence[float], backward: float) -> np.ndarray:
 
 
 def step(
-    ready: Sequence[float], nbytes: Sequence[float], all_reduce: Callable, threshold: float, cycle: float, *,
+    ready: ArrayLike, nbytes: ArrayLike, all_reduce: Callable, threshold: float, cycle: float, *,
     first: float = 0.0, copy: float = 0.0, negotiation: float = 0.0, blocking: bool = False, at_least: bool = False,
 ) -> Step:  # fmt: skip
     """Simulate a backward pass with its all-reduces.
@@ -94,45 +95,44 @@ def step(
             waits for it. With NCCL the GPU does it, and cycles go on.
         at_least: the rule of Jia et al.: a message leaves when it has `threshold` bytes; cycles play no part.
     """
-    ready = np.asarray(ready, float)
-    order = np.argsort(ready, kind="stable").tolist()
-    ready, nbytes = ready.tolist(), np.asarray(nbytes, float).tolist()
+    ready_at, sizes = np.asarray(ready, float).tolist(), np.asarray(nbytes, float).tolist()
+    order = np.argsort(ready_at, kind="stable").tolist()
     messages: list[Message] = []
     packed: list[tuple[float, list[int]]] = []  # not yet sent: (when, tensors)
     clock, free = first, -math.inf
 
     def send() -> None:
         nonlocal free
-        sizes = [sum(nbytes[tensor] for tensor in group) for _, group in packed]
-        for (moment, group), size, seconds in zip(packed, sizes, np.asarray(all_reduce(np.array(sizes))).tolist()):
+        totals = [sum(sizes[tensor] for tensor in group) for _, group in packed]
+        for (moment, group), total, seconds in zip(packed, totals, np.asarray(all_reduce(np.array(totals))).tolist()):
             start = max(free, moment + negotiation)
-            seconds += copy * size * (len(group) > 1)
-            messages.append(Message(start, seconds, size, tuple(group)))
+            seconds += copy * total * (len(group) > 1)
+            messages.append(Message(start, seconds, total, tuple(group)))
             free = start + seconds
         packed.clear()
 
     if at_least:
-        packed += _when_full(order, ready, nbytes, threshold)
+        packed += _when_full(order, ready_at, sizes, threshold)
     done = len(order) if at_least else 0
     while done < len(order):
-        wait = ready[order[done]] - clock
+        wait = ready_at[order[done]] - clock
         if wait > TOLERANCE:
             clock = clock + math.ceil((wait - TOLERANCE) / cycle) * cycle if cycle else clock + wait
         size = None  # of the message that is being packed
-        while done < len(order) and ready[order[done]] <= clock + TOLERANCE:
+        while done < len(order) and ready_at[order[done]] <= clock + TOLERANCE:
             tensor = order[done]
-            if size is None or size + nbytes[tensor] > threshold:
+            if size is None or size + sizes[tensor] > threshold:
                 packed.append((clock, []))
                 size = 0.0
             packed[-1][1].append(tensor)
-            size += nbytes[tensor]
+            size += sizes[tensor]
             done += 1
         if blocking:
             send()
         clock = max(clock + cycle, free) if blocking else clock + cycle
     if packed:
         send()
-    return Step(max(ready, default=0.0), tuple(messages), clock)
+    return Step(max(ready_at, default=0.0), tuple(messages), clock)
 
 
 def _when_full(

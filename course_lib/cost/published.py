@@ -27,27 +27,26 @@ THRESHOLD = 0.4e6  # bytes; chosen on SPEEDUP, see notebook 4c
 ALEXNET_RATE = 790.0  # images/s of one P40: what 95 epochs in 5 minutes on 512 of them need at least
 
 
-def rings(alpha: float, **others: object) -> System:
+def rings(alpha: float, fusion_bytes: float = THRESHOLD, itemsize: int = 4) -> System:
     """A cluster in which each message costs `alpha` seconds, wherever it goes, and 100 Gbit/s carry it.
 
     In a ring one message of a round leaves each server, so that a rank has the link to itself: ranks are drawn as
     hosts of one. Groups of 16 have the fewest rounds for 1,024 ranks.
     """
     link = Link(alpha, BANDWIDTH)
-    system = System(
-        65536, 1, link, link, THROUGHPUT["mixed"], cycle_seconds=0.0, fusion_bytes=THRESHOLD, at_least=True,
-        straggler_spread=0.0, algorithm="hybrid", group=16,
+    return System(
+        65536, 1, link, link, THROUGHPUT["mixed"], cycle_seconds=0.0, fusion_bytes=fusion_bytes, at_least=True,
+        straggler_spread=0.0, algorithm="hybrid", group=16, itemsize=itemsize,
     )  # fmt: skip
-    return replace(system, **others)
 
 
-def tencent(threshold: float = THRESHOLD, **others: object) -> System:
+def tencent(threshold: float = THRESHOLD, itemsize: int = 4) -> System:
     """The system that predicts 87.9 % with 32 images per GPU: α is fitted to that figure, and to no other."""
 
     def efficiency(alpha: float) -> float:
-        return predict("ResNet-50", rings(alpha, fusion_bytes=threshold, **others), 1024, 32).efficiency
+        return predict("ResNet-50", rings(alpha, threshold, itemsize), 1024, 32).efficiency
 
-    return rings(fit(efficiency, EFFICIENCY[32], 0.0, 1e-3), fusion_bytes=threshold, **others)
+    return rings(fit(efficiency, EFFICIENCY[32], 0.0, 1e-3), threshold, itemsize)
 
 
 @dataclass(frozen=True)
