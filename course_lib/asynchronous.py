@@ -78,13 +78,12 @@ def async_sgd(
         momentum: β, which the server applies.
         after_update: called with the number of updates and the weights, first with 0 and then after each update.
     """
-    constant = float(rate) if not callable(rate) else None
     weights, velocity = start, np.zeros_like(start)
     held = [start] * arrived.workers
     if after_update:
         after_update(0, weights)
     for update, (worker, staleness) in enumerate(zip(arrived.worker, arrived.staleness)):
-        eta = rate(int(staleness)) if constant is None else constant
+        eta = rate(int(staleness)) if callable(rate) else float(rate)
         velocity = momentum * velocity + eta * gradient(held[worker], update)
         weights = held[worker] = weights - velocity
         if after_update:

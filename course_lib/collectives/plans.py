@@ -123,8 +123,8 @@ def double_tree(ranks: int, length: int, segments: int) -> Iterator[Round]:
                 waits[part // segments, part % segments, target] -= 1
             else:
                 whole.add((part // segments, part % segments, target))
-        source, target, part, add = map(np.array, zip(*chosen))
-        yield Round(source, target, ends[part], ends[part + 1], add)
+        sources, targets, parts, adds = map(np.array, zip(*chosen))
+        yield Round(sources, targets, ends[parts], ends[parts + 1], adds)
 
 
 def hierarchical(ranks: int, length: int, group: int) -> Iterator[Round]:
@@ -266,9 +266,10 @@ def _beside(plans: Iterable[Plan]) -> Iterator[Round]:
     """Plans of separate ranks, carried out at the same time."""
     for together in itertools.zip_longest(*plans):
         rounds = [messages for messages in together if messages is not None]
-        parts = (_joined(getattr(r, name) for r in rounds) for name in ("source", "target", "first", "last"))
+        names = "source", "target", "first", "last"
+        source, target, first, last = (_joined(getattr(r, name) for r in rounds) for name in names)
         add = np.concatenate([np.broadcast_to(r.add, r.source.shape) for r in rounds])
-        yield Round(*parts, add)
+        yield Round(source, target, first, last, add)
 
 
 def _power_of_two(ranks: int) -> int:
@@ -303,8 +304,7 @@ def _two_trees(ranks: int) -> list[np.ndarray]:
         join(middle + 1, last, middle)
 
     join(0, ranks, -1)
+    moved = (np.arange(ranks) + 1) % ranks if ranks % 2 else np.arange(ranks)[::-1]  # where each rank stands in it
     other = np.full(ranks, -1)
-    for rank, above in enumerate(parent):
-        moved = (lambda r: ranks - 1 - r) if ranks % 2 == 0 else (lambda r: (r + 1) % ranks)
-        other[moved(rank)] = moved(above) if above >= 0 else -1
+    other[moved] = np.where(parent >= 0, moved[parent], -1)
     return [parent, other]

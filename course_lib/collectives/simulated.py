@@ -81,7 +81,7 @@ class Rank:
         for rank in others:
             self.send(array, rank)
         arrived = {self.rank: np.array(array), **{rank: self.receive(rank) for rank in reversed(others)}}
-        return sum(arrived[rank] for rank in range(self.size))  # in the same order everywhere
+        return sum((arrived[rank] for rank in range(self.size)), start=np.array(0))  # in the same order everywhere
 
 
 def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:

@@ -124,7 +124,8 @@ def run(table: Table, forward: Seconds = 1.0, backward: Seconds = 2.0, message: 
     stages = len(table)
     lasts = {"F": np.broadcast_to(forward, stages), "B": np.broadcast_to(backward, stages)}
     done: dict[tuple[int, str, int], float] = {}
-    at, free, spans = [0] * stages, [0.0] * stages, []
+    at, free = [0] * stages, [0.0] * stages
+    spans: list[Span] = []
     while any(place < len(row) for place, row in zip(at, table)):
         before = len(spans)
         for stage, row in enumerate(table):
@@ -171,9 +172,9 @@ def name(task: Task) -> str:
 def _waits(table: Table, at: Sequence[int]) -> str:
     waits = []
     for stage, (row, place) in enumerate(zip(table, at)):
-        if place < len(row):
-            other, *task = needs(stage, row[place], len(table))
-            what = "the activations" if task[0] == "F" else "the gradient"
-            waits.append(f"stage {stage} waits for {what} of {name(tuple(task))} from stage {other}")
+        if place < len(row) and (needed := needs(stage, row[place], len(table))):
+            other, kind, micro = needed
+            what = "the activations" if kind == "F" else "the gradient"
+            waits.append(f"stage {stage} waits for {what} of {name((kind, micro))} from stage {other}")
     more = f", and {len(waits) - 3} more wait" if len(waits) > 3 else ""
     return f"Deadlock: {', '.join(waits[:3])}{more}."
