@@ -84,7 +84,8 @@ def _open(url: str, timeout: float, method: str = "GET") -> HTTPResponse:
     The thread is there because a socket's time-out does not cover the look-up of the name, which can take
     half a minute offline.
     """
-    host, answers = urlsplit(url).hostname, queue.SimpleQueue()
+    host = urlsplit(url).hostname
+    answers: queue.SimpleQueue[HTTPResponse | Exception] = queue.SimpleQueue()
 
     def ask() -> None:
         try:

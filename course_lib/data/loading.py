@@ -58,6 +58,7 @@ def load(name: str, *, test: bool = True) -> Dataset:
     for an unknown name, a bad setting, or a file that is missing or damaged.
     """
     published, limit, wanted = find(name), images_limit(), name
+    classes = published.classes
     try:
         folder, source = sources.find(published, test=test)
     except DownloadError as error:
@@ -65,16 +66,18 @@ def load(name: str, *, test: bool = True) -> Dataset:
             f"{name} is not on this machine and can't be downloaded ({error}): "
             "this run uses the stand-in `shapes`, drawn by the course."
         )
-        arrays, name, source, classes = stand_in.load(published, limit), "shapes", "stand-in", shapes.CLASSES
+        name, source, classes = "shapes", "stand-in", shapes.CLASSES
+        x_train, y_train, x_test, y_test = stand_in.load(published, limit)
         if not test:
-            arrays = *arrays[:2], *(array[:0] for array in arrays[2:])
+            x_test, y_test = x_test[:0], y_test[:0]
     else:
-        arrays, classes = _read(published, folder, source, test), published.classes
+        x_train, y_train, x_test, y_test = _read(published, folder, source, test)
     if limit:
         # Copies, so that the rest of the set does not stay in memory.
-        arrays = tuple(a[:n].copy() for a, n in zip(arrays, (limit, limit, limit // 4, limit // 4)))
-    notify("data", name=wanted, loaded=name, images=f"{len(arrays[0]):,}")  # all ranks must have the same
-    return Dataset(name, source, *arrays, classes)
+        x_train, y_train = x_train[:limit].copy(), y_train[:limit].copy()
+        x_test, y_test = x_test[: limit // 4].copy(), y_test[: limit // 4].copy()
+    notify("data", name=wanted, loaded=name, images=f"{len(x_train):,}")  # all ranks must have the same
+    return Dataset(name, source, x_train, y_train, x_test, y_test, classes)
 
 
 def locate(name: str) -> str:

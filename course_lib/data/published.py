@@ -47,15 +47,19 @@ class Damaged(Exception):
 
 
 def _read_fashion_mnist(folder: Path, test: bool) -> Arrays:
-    arrays = []
-    for part in ("train", "t10k") if test else ("train",):
-        labels = _read_idx(folder / f"{part}-labels-idx1-ubyte.gz", ())
-        path = folder / f"{part}-images-idx3-ubyte.gz"
-        images = _read_idx(path, (28, 28))
-        if len(images) != len(labels):
-            raise Damaged(path, f"holds {len(images)} images for {len(labels)} labels")
-        arrays += [images[..., None], labels.astype(np.int64)]
-    return tuple(arrays) if test else (*arrays, arrays[0][:0], arrays[1][:0])
+    x_train, y_train = _read_pair(folder, "train")
+    x_test, y_test = _read_pair(folder, "t10k") if test else (x_train[:0], y_train[:0])
+    return x_train, y_train, x_test, y_test
+
+
+def _read_pair(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
+    """A file of Fashion-MNIST's images and that of their labels: uint8 [n, 28, 28, 1], int64 [n]."""
+    labels = _read_idx(folder / f"{part}-labels-idx1-ubyte.gz", ())
+    path = folder / f"{part}-images-idx3-ubyte.gz"
+    images = _read_idx(path, (28, 28))
+    if len(images) != len(labels):
+        raise Damaged(path, f"holds {len(images)} images for {len(labels)} labels")
+    return images[..., None], labels.astype(np.int64)
 
 
 def _read_idx(path: Path, item_shape: tuple[int, ...]) -> np.ndarray:
@@ -127,6 +131,7 @@ class _Python2Pickler(pickle._Pickler):
     """Writes bytes as Python 2 did, in whose format CIFAR-10 is published: so any `encoding` reads them."""
 
     dispatch: ClassVar[dict] = dict(pickle._Pickler.dispatch)
+    write: Callable[[bytes], object]  # set by pickle, which does not document it
 
     def save_bytes(self, raw: bytes) -> None:
         self.write(pickle.BINSTRING + len(raw).to_bytes(4, "little") + raw)

@@ -150,8 +150,8 @@ def _unpack(published: Published, archive: Path) -> Path:
         with tarfile.open(archive) as tar:
             for member in tar:  # in the archive's order: going back would unpack from the start again
                 file = member.name.rpartition("/")[2]
-                if member.isfile() and file in published.files:
-                    (part / file).write_bytes(tar.extractfile(member).read())
+                if member.isfile() and file in published.files and (content := tar.extractfile(member)):
+                    (part / file).write_bytes(content.read())
         if missing := sorted(set(published.files) - {path.name for path in part.iterdir()}):
             raise tarfile.ReadError(f"no {missing[0]}")
         shutil.rmtree(folder, ignore_errors=True)

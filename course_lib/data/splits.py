@@ -46,8 +46,8 @@ class Problem:
         parts = self.train, self.validation, self.test
         small = [_means(part.images, side) for part in parts]
         mean, deviation = small[0].mean(), small[0].std()
-        parts = (Part((x - mean) / deviation, part.labels) for x, part in zip(small, parts))
-        return Problem(self.name, self.classes, *parts)
+        standardised = (Part((x - mean) / deviation, part.labels) for x, part in zip(small, parts))
+        return Problem(self.name, self.classes, *standardised)
 
 
 def _means(images: np.ndarray, side: int) -> np.ndarray:
