@@ -41,7 +41,7 @@ def watch(log: Log, patches: Patches) -> None:
         for name, replacement in replacements.items():
             # hvd_keras has functions of its own for arrays, which call these.
             if hasattr(module, name) and (name == "init" or module is not hvd_keras):
-                patches.replace(module, name, lambda _, replacement=replacement: replacement)
+                patches.put(module, name, replacement)
 
 
 def _logged_init(original: Callable, log: Log) -> Callable:
@@ -75,7 +75,7 @@ def _logged_collective(original: Callable, operation: str, log: Log) -> Callable
     return collective
 
 
-def _sizes(tensors: Iterable[object]) -> dict[str, int]:
+def _sizes(tensors: Iterable[tf.Tensor]) -> dict[str, int]:
     """How many numbers the tensors hold, how many of them are of floating point, and how many bytes they take."""
     values = floating = octets = 0
     for tensor in tensors:

@@ -33,9 +33,9 @@ class Devices:
         devices = list(self._get_visible(device_type))
         return devices + self._visible if device_type in (None, "GPU") else devices
 
-    def set_visible_devices(self, devices: object, device_type: str | None = None) -> None:
+    def set_visible_devices(self, devices: list | tf.config.PhysicalDevice, device_type: str | None = None) -> None:
         """Log the choice of GPUs, and make it; with fakes, real GPUs stay as they are."""
-        chosen = [devices] if hasattr(devices, "device_type") else list(devices)
+        chosen: list[tf.config.PhysicalDevice] = [devices] if hasattr(devices, "device_type") else list(devices)
         if device_type in (None, "GPU"):
             late = {"late": True} if context.context()._initialized else {}  # real GPUs could no longer be hidden
             self._log.note("gpus", visible=[device.name for device in chosen if device.device_type == "GPU"], **late)
@@ -57,7 +57,7 @@ def watch(log: Log, patches: Patches, fakes: int) -> None:
     for name in ("list_physical_devices", "get_visible_devices", "set_visible_devices", "set_memory_growth"):
         for module in (tf.config, tf.config.experimental):
             if hasattr(module, name):
-                patches.replace(module, name, lambda _, name=name: getattr(devices, name))
+                patches.put(module, name, getattr(devices, name))
 
 
 def note_cuda_choice(log: Log) -> None:

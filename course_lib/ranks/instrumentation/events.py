@@ -12,7 +12,8 @@ import contextlib
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -84,23 +85,23 @@ class FitReporter(FitCallback):
         self._last_event = 0.0
         progress.fitting += 1
 
-    def on_train_begin(self, logs: object = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         epochs, steps = self.params.get("epochs"), self.params.get("steps")
         self._progress.report("fit", epochs=epochs, steps=steps, initial_epoch=self._initial_epoch)
 
-    def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         self._epoch = epoch
 
-    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         if time.monotonic() - self._last_event >= INTERVAL_S:
             self._last_event = time.monotonic()
             values = numbers(logs)
             self._progress.report("batch", epoch=self._epoch, step=batch, images=self._images, **values)
 
-    def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         self._progress.report("epoch", epoch=epoch, images=self._images, logs=numbers(logs))
 
@@ -130,9 +131,9 @@ def in_each_fit(patches: Patches, callback: Callable[[int], FitCallback]) -> Non
 
     def with_callback(original: Callable) -> Callable:
         @functools.wraps(original)
-        def fit(self: object, *args: object, callbacks: object = None, **kwargs: object) -> object:
+        def fit(self: tf.keras.Model, *given: Any, callbacks: Any = None, **kwargs: Any) -> tf.keras.callbacks.History:
             added = callback(kwargs.get("initial_epoch", 0))
-            args = list(args)
+            args = list(given)
             if len(args) > CALLBACKS_POSITION:
                 callbacks, args[CALLBACKS_POSITION] = args[CALLBACKS_POSITION], None
             if isinstance(callbacks, tf.keras.callbacks.CallbackList):
@@ -140,8 +141,8 @@ def in_each_fit(patches: Patches, callback: Callable[[int], FitCallback]) -> Non
                 added.set_model(self)
                 added.set_params(getattr(callbacks, "params", None) or {})
             else:
-                given = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks] if callbacks else []
-                callbacks = [*given, added]
+                others = callbacks if isinstance(callbacks, (list, tuple)) else [callbacks] if callbacks else []
+                callbacks = [*others, added]
             if len(args) > CALLBACKS_POSITION:
                 args[CALLBACKS_POSITION] = callbacks
             else:
@@ -156,6 +157,6 @@ def in_each_fit(patches: Patches, callback: Callable[[int], FitCallback]) -> Non
     patches.replace(tf.keras.Model, "fit", with_callback)
 
 
-def numbers(logs: object) -> dict[str, float]:
+def numbers(logs: Mapping[str, Any] | None) -> dict[str, float]:
     """Of what Keras tells a callback, the metrics that are single numbers."""
     return {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}

@@ -15,9 +15,12 @@ class Patches:
 
     def replace(self, owner: object, name: str, wrap: Wrap) -> None:
         """Put what `wrap` makes of `owner.name` in its place."""
-        original = getattr(owner, name)
-        self._originals.append((owner, name, original))
-        setattr(owner, name, wrap(original))
+        self.put(owner, name, wrap(getattr(owner, name)))
+
+    def put(self, owner: object, name: str, replacement: Callable) -> None:
+        """Put `replacement` in the place of `owner.name`."""
+        self._originals.append((owner, name, getattr(owner, name)))
+        setattr(owner, name, replacement)
 
     def undo(self) -> None:
         """Put all originals back, the last one first."""

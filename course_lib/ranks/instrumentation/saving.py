@@ -23,10 +23,9 @@ class Saving:
 
     def note(self, path: object) -> None:
         """Log a save to `path`, unless it is none: an open file, a group of another HDF5 file."""
-        try:
-            place = os.path.abspath(os.fsdecode(path))
-        except TypeError:
+        if not isinstance(path, (str, bytes, os.PathLike)):
             return
+        place = os.path.abspath(os.fsdecode(path))
         if place not in self._saved:
             self._saved.add(place)
             self._log.note("save", path=place)

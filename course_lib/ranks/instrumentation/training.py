@@ -7,7 +7,8 @@ import functools
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 import tensorflow as tf
@@ -30,13 +31,13 @@ class Training(events.Progress):
         super().__init__(report)
         self.log = log
         self.updates = self.values = 0  # values: numbers that all updates together have changed
-        self.model: object = None  # that was trained last
+        self.model: tf.keras.Model | None = None  # that was trained last
         self._unwritten: list[np.ndarray] = []
         self._last = np.zeros(0, np.float32)  # brightness of the examples of the last step
         self._written = self._saved = 0  # steps and updates by then
         self._writing = threading.Lock()
 
-    def step(self, model: object, brightness: np.ndarray) -> None:
+    def step(self, model: tf.keras.Model, brightness: np.ndarray) -> None:
         """A training step begins, on examples of this brightness.
 
         A second gradient of the same examples, as of sharpness-aware minimisation, is no further step.
@@ -102,7 +103,7 @@ def watch(log: Log, patches: Patches, report: events.Report) -> None:
     training.flush_periodically()
 
 
-def brightness(examples: object) -> object:
+def brightness(examples: tf.Tensor) -> tf.Tensor:
     """A number for each example that does not change in a mirror: images [n, h, w, c] or any [n, …] → float32 [n]."""
     examples = tf.cast(examples, tf.float32)
     number = tf.shape(examples)[0]
@@ -116,7 +117,7 @@ def brightness(examples: object) -> object:
     return (across + down) / 2
 
 
-def _window(length: object) -> object:
+def _window(length: tf.Tensor) -> tf.Tensor:
     """Weights of rows or columns, in the mean 1, the same from either end: a mirrored image stays as bright."""
     half = tf.sin(np.pi * (tf.range(length, dtype=tf.float32) + 0.5) / tf.cast(length, tf.float32))
     return (half + half[::-1]) / tf.reduce_sum(2 * half) * tf.cast(length, tf.float32)
@@ -141,7 +142,7 @@ def _watch_updates(patches: Patches, training: Training) -> None:
             due = tf.numpy_function(functools.partial(training.update, values), [], tf.bool, stateful=True)
             due.set_shape([])
 
-            def note() -> object:
+            def note() -> tf.Tensor:
                 with tf.control_dependencies([tf.numpy_function(training.digest, [digest(variables)], [])]):
                     return tf.constant(True)
 
@@ -165,16 +166,16 @@ class FitLog(events.FitCallback):
         self._last_rate = 0.0  # when it was read
         self._rates: list[float] = []
 
-    def on_train_begin(self, logs: object = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         self._rates.append(self._rate())
         self._log.note("fit", epochs=self.params.get("epochs"), steps=self.params.get("steps"))
 
-    def on_epoch_begin(self, epoch: int, logs: object = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         self._batches, self._first = 0, self._training.steps
 
-    def on_train_batch_end(self, batch: int, logs: object = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         self._steps += 1
         self._batches += 1
@@ -184,12 +185,12 @@ class FitLog(events.FitCallback):
             self._last_rate = time.monotonic()
             self._rates.append(self._rate())
 
-    def on_epoch_end(self, epoch: int, logs: object = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, Any] | None = None) -> None:
         """Called by Keras."""
         self._rates.append(self._rate())
         images = self._training.images - self._images_before
-        logs = events.numbers(logs)
-        self._log.note("epoch", epoch=epoch, images=images, logs=logs, first=self._first, steps=self._batches)
+        metrics = events.numbers(logs)
+        self._log.note("epoch", epoch=epoch, images=images, logs=metrics, first=self._first, steps=self._batches)
 
     def close(self) -> None:
         """End what is reported of this call of `fit`."""
@@ -203,7 +204,7 @@ class FitLog(events.FitCallback):
         return float(tf.convert_to_tensor(rate))
 
 
-def digest(tensors: Iterable) -> object:
+def digest(tensors: Iterable) -> tf.Tensor:
     """The length of all tensors as one vector, and four projections of it: float32 [5].
 
     The projections of two vectors differ by about as much as the vectors do.
