@@ -115,7 +115,7 @@ def start(
     _check_numbers(ranks, timeout)
     used = remote.first(named, ranks) if named else ()
     elastic = options.min_ranks is not None
-    if elastic:
+    if options.min_ranks is not None:
         _check_elastic(ranks, options.min_ranks)
         used = named  # it may move to the others
     controller = _choose("gloo" if elastic else controller)
@@ -221,7 +221,7 @@ def controllers() -> tuple[str, ...]:
     Raises CourseError where Horovod is missing or cannot be loaded.
     """
     spec = find_spec("horovod")
-    if spec is None:
+    if spec is None or not spec.origin:
         raise CourseError("Horovod is not installed in this environment: run `course setup`.", code=2)
     build = next(Path(spec.origin).parent.glob("tensorflow/mpi_lib*.so"), Path(spec.origin))
     key = f"{build}:{build.stat().st_mtime_ns}"

@@ -209,6 +209,9 @@ def _namespace(kinds: Sequence[str], script: str, *arguments: str) -> Iterator[i
         env=_environment(),
         start_new_session=True,  # Ctrl-C is for the commands that run on the hosts
     )
+    assert keeper.stdin
+    assert keeper.stdout
+    assert keeper.stderr
     try:
         if keeper.stdout.readline() != "ready\n":
             keeper.stdin.close()

@@ -9,6 +9,7 @@ task names a folder for it, the rank logs its training there (see `instrumentati
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import runpy
 import select
@@ -34,7 +35,8 @@ def prepare() -> Channel:
     channel = open_channel()
     end_with_the_launcher()
     for stream in (sys.stdout, sys.stderr):  # a line at a time: mpirun would cut it to pieces
-        stream.reconfigure(line_buffering=True, write_through=False)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(line_buffering=True, write_through=False)
     return channel
 
 

@@ -57,7 +57,7 @@ def parse(text: str) -> tuple[Host, ...]:
     matches = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
     if not all(matches):
         raise CourseError(f"Hosts are written host:slots,host:slots, not '{text}'.", code=2)
-    return _checked([Host(name, int(slots)) for name, slots in (match.groups() for match in matches)])
+    return _checked([Host(name, int(slots)) for name, slots in (match.groups() for match in matches if match)])
 
 
 def read(path: Path) -> tuple[Host, ...]:
@@ -176,7 +176,7 @@ def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
     running: dict[str, subprocess.Popen] = {}
     try:
         for host in hosts:
-            running[host] = _open_on(host, command, stdin=subprocess.DEVNULL)
+            running[host] = _open_on(host, command)
         deadline = time.monotonic() + ANSWER_TIMEOUT_S
         return {host: _answer(host, process, deadline) for host, process in running.items()}
     finally:
@@ -186,12 +186,19 @@ def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
             process.communicate()
 
 
-def _open_on(host: str, command: Sequence[str], **options: object) -> subprocess.Popen:
-    """Start `command` on `host`; `options` as for subprocess.Popen. Raises CourseError without a remote shell."""
+def _open_on(host: str, command: Sequence[str]) -> subprocess.Popen[str]:
+    """Start `command`, which reads nothing, on `host`. Raises CourseError without a remote shell."""
     command_line = [*shell(host), shlex.join(command)]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "errors": "replace"}
     try:
-        return subprocess.Popen(command_line, start_new_session=True, **{**pipes, **options})
+        return subprocess.Popen(
+            command_line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            start_new_session=True,
+        )
     except OSError as error:
         raise CourseError(
             f"{command_line[0]}, which reaches the other hosts, cannot be run here ({error.strerror}): install it, on "

@@ -261,7 +261,7 @@ class Run:
                 self._take(line)
 
     def _take(self, line: output.Line) -> None:
-        if line.record:
+        if line.record and line.rank is not None:
             self._record(line.rank, line.text)
             return
         self._tails.setdefault(line.rank, deque(maxlen=TAIL_LINES)).append(line.text)

@@ -57,8 +57,8 @@ if __name__ == "__main__":
 
     horovodrun.patch_launcher()
     patch_launcher()
-    folder, ranks, controller, *hosts = sys.argv[1:]
-    folder = Path(folder)
+    folder = Path(sys.argv[1])
+    ranks, controller, *hosts = sys.argv[2:]
     function = cloudpickle.loads((folder / "function.pkl").read_bytes())
     results = horovod.run(
         tied(function),

@@ -166,7 +166,7 @@ def collect(
         options = replace(options or launch.Options(), record=Path(folder))
         with launch.start(script, args, ranks, options=options, **settings) as run:
             for event in run:
-                if event.kind == "output" and event.data["stream"] == "stdout":
+                if event.kind == "output" and event.rank is not None and event.data["stream"] == "stdout":
                     printed.setdefault(event.rank, []).append(event.data["text"])
                 if on_event:
                     on_event(event)
@@ -204,11 +204,11 @@ def _bytes(path: Path) -> bytes:
 
 
 def _steps(sizes: bytes, examples: bytes) -> tuple[np.ndarray, ...]:
-    sizes = np.frombuffer(sizes[: len(sizes) // 4 * 4], "<i4")
-    examples = np.frombuffer(examples[: len(examples) // 4 * 4], "<f4")
-    ends = np.cumsum(np.maximum(sizes, 0), dtype=np.int64)
-    ends = ends[ends <= len(examples)]
-    return tuple(np.split(examples[: ends[-1]], ends[:-1])) if len(ends) else ()
+    counts = np.frombuffer(sizes[: len(sizes) // 4 * 4], "<i4")
+    brightness = np.frombuffer(examples[: len(examples) // 4 * 4], "<f4")
+    ends = np.cumsum(np.maximum(counts, 0), dtype=np.int64)
+    ends = ends[ends <= len(brightness)]
+    return tuple(np.split(brightness[: ends[-1]], ends[:-1])) if len(ends) else ()
 
 
 def _weights(path: Path) -> tuple[tuple[np.ndarray, ...], tuple[bool, ...]]:

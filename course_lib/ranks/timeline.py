@@ -38,9 +38,9 @@ def read(path: str | Path) -> pd.DataFrame:
     `start` counts from the first one; `seconds` is NaN where the file ends before the activity does.
     Raises OSError where there is no file.
     """
-    names: dict[int, str] = {}
+    names: dict[int | None, str] = {}
     rows: list[list] = []
-    unfinished: dict[int, list[list]] = {}
+    unfinished: dict[int | None, list[list]] = {}
     for event in events(path):
         kind, row = event.get("ph"), event.get("pid")
         if kind == "M" and "name" in event.get("args", {}):

@@ -44,5 +44,6 @@ class Supervised(subprocess.Popen):
 
     def end(self) -> None:
         """Have the whole tree ended; return at once (`wait` for the end). Any thread may call it."""
+        assert self.stdin
         with contextlib.suppress(OSError):
             self.stdin.close()  # the lease

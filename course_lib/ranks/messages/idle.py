@@ -22,10 +22,11 @@ _KERAS = {"fit": "a training step of fit", "evaluate": "evaluate", "predict": "p
 def watch(report: Callable[..., None]) -> None:
     """Start a thread that calls `report("place", call=…, script=…, line=…)` once this rank waits, with the values of
     `place`, and `report("place")` once it computes again."""
-    sleep, cpu_seconds, main = time.sleep, time.process_time, threading.main_thread().ident
+    sleep, cpu_seconds, main = time.sleep, time.process_time, threading.main_thread().ident or 0
 
     def follow() -> None:
-        idle, before, reported = 0, cpu_seconds(), {}
+        idle, before = 0, cpu_seconds()
+        reported: dict[str, str | int] = {}
         while True:
             sleep(INTERVAL_S)
             now = cpu_seconds()
