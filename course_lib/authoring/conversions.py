@@ -47,9 +47,7 @@ def converted(done: Iterable[str] | None = None, folder: Path = LAB2) -> str:
             raise CourseError(f"There is no step '{name}' in {folder.name}: it is one of {', '.join(known)}.")
         for edit in known[name]:
             if text.count(edit["old"]) != 1:
-                raise CourseError(
-                    f"Step '{name}' of {folder.name} does not fit {path.name}: fix reference/steps.toml."
-                )
+                raise CourseError(f"Step '{name}' of {folder.name} does not fit {path.name}: fix reference/steps.toml.")
             text = text.replace(edit["old"], edit["new"])
     return text
 
