@@ -16,7 +16,7 @@ from tensorflow import keras
 
 from course_lib import models, optimizers
 from course_lib.data.splits import Part
-from course_lib.optimizers import schedules
+from course_lib.optimizers import rules, schedules
 from course_lib.precision import LossScale
 from labs.lab5_precision_and_memory.lessons.formats_5a import BATCH, CLEAN_STEPS, EPOCHS, FIRST_SCALE
 
@@ -63,20 +63,28 @@ def norm_in_float16(x: tf.Tensor) -> tf.Tensor:
     return tf.sqrt(cast(tf.reduce_sum(cast(x * x))))
 
 
+def lars_with_narrow_norms(
+    weights: tf.Tensor, gradient: tf.Tensor, state: rules.State, rate: tf.Tensor, optimizer: NarrowNorms, scaled: bool
+) -> tuple[rules.State, tf.Tensor, tf.Tensor]:
+    """As `rules.lars`, with the norms in float16: of the weights, and of the gradient times the loss's scale."""
+    if not scaled:
+        return state, rate, gradient
+    above = optimizer.trust_coefficient * norm_in_float16(weights)
+    below = norm_in_float16(gradient * optimizer.scale) / optimizer.scale
+    return state, rate * rules.trust_ratio(above, below), rules.decayed(weights, gradient, optimizer.decay)
+
+
 class NarrowNorms(optimizers.LARS):
-    """LARS that takes its norms in float16: of the weights, and of the gradients as they come, times the loss's scale.
+    """LARS that takes its norms in float16.
 
     Like LARS it counts a ratio with a zero in it as 1.
     """
 
+    rule = lars_with_narrow_norms
+
     def __init__(self, scale: tf.Variable, *args: object, **options: object) -> None:
         super().__init__(*args, **options)
         self.scale = scale
-
-    def _trust(self, gradient: tf.Tensor, variable: tf.Variable, unit: tf.Tensor | float = 1.0) -> tf.Tensor:
-        above = self.trust_coefficient * norm_in_float16(variable)
-        below = unit * norm_in_float16(gradient * self.scale) / self.scale
-        return tf.where((above > 0) & (below > 0), above / below, 1.0)
 
 
 class State(NamedTuple):
