@@ -18,6 +18,7 @@ from course_lib.notebook.judging import Verdict
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
+pytestmark = pytest.mark.slow
 FULL = tuple(Verdict(name, name, points, points, "Right.") for name, points in contract.read().points.items())
 
 

@@ -17,6 +17,8 @@ from course_lib.system.paths import ROOT
 NOTEBOOKS = ("1a", "1d", "4b", "6a", "7a", "8a")  # that need no TensorFlow; in 7a exercises are classes too
 HABITS = {}
 
+pytestmark = pytest.mark.slow  # some hundred gradings in sandboxes
+
 
 class Book:
     """A solved notebook: its cells as [id, source], and one exercise of it."""

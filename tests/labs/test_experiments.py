@@ -16,6 +16,8 @@ import pytest
 
 from course_lib.notebook import experiments, sweep
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass
 class Small:
