@@ -19,7 +19,7 @@ import pytest
 from course_lib.authoring import master_format
 from course_lib.system.paths import ROOT
 
-SLOW = {"1c", "2d"}  # checks that train
+SLOW = {"1c", "2d", "4a"}  # checks that train
 
 
 def marks(notebook: str) -> list[pytest.MarkDecorator]:
