@@ -124,7 +124,13 @@ def linear(line):
 # learner → files of a lab that want marks for nothing, or what is not theirs; words of the feedback page
 HOSTILE = {
     "sets_marks": (linear("points = check = lambda *_: 11.0"), "still a stub"),
-    "reads": (linear(f"open({str(LINEAR.path)!r}).read()"), "still a stub"),  # what no exercise uses is not run
+    "reads": (
+        {
+            name: text.replace("raise NotImplementedError()", f"open({str(LINEAR.path)!r}).read()")
+            for name, text in linear("").items()
+        },
+        "FileNotFoundError",
+    ),
     "forks": (linear("import os\nwhile True:\n    os.fork()"), ""),
 }
 

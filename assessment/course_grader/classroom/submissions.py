@@ -19,7 +19,7 @@ MAX_DEPTH = 4  # of folders in a learner's
 MAX_MODULES = 50  # of a learner's own, beside a notebook
 MAX_MEMBERS = 10_000  # of an archive
 _KINDS = (".ipynb", ".py")
-_SYSTEMS = (".", "__MACOSX")  # how names begin that systems put into folders and archives
+_HIDDEN = (".", "__MACOSX")  # prefixes of what operating systems put into folders and archives
 _NOT_THEIRS = ("reference", "master")  # folders of the course itself, for those who hand in all of it
 _COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # what makes of a name that of a copy
 
@@ -100,7 +100,7 @@ def find(directory: Path, known: Mapping[str, Master], given: Mapping[str, bytes
     """
     if not directory.is_dir():
         raise CourseError(f"{directory} is no folder; give the folder that holds one folder for each learner.")
-    entries = sorted(path for path in directory.iterdir() if not path.name.startswith(_SYSTEMS))
+    entries = sorted(path for path in directory.iterdir() if not path.name.startswith(_HIDDEN))
     learners = [path for path in entries if path.is_dir() or _is_archive(path)]
     assignments = {master.assignment for master in known.values()}
     if assignments.intersection(path.name for path in learners):
@@ -253,7 +253,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _counts(name: str) -> bool:
-    return not name.startswith(_SYSTEMS) and name not in _NOT_THEIRS
+    return not name.startswith(_HIDDEN) and name not in _NOT_THEIRS
 
 
 def _is_archive(path: Path) -> bool:

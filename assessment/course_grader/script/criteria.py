@@ -106,9 +106,13 @@ class Measured:
 
     @property
     def near_chance(self) -> bool:
-        """Whether the test accuracy has not come a third of the way from guessing to the target."""
+        """Whether a run that ended well has not come a third of the way from guessing to the target on test images.
+
+        A run that failed may have failed while it saved: its weights say nothing about what it learned.
+        """
         chance = self.weights.chance
-        return self.weights.test_accuracy < chance + (self.test_target - chance) / 3
+        below = self.weights.test_accuracy < chance + (self.test_target - chance) / 3
+        return below and not self.together.result.code
 
     @property
     def exchanges(self) -> int:
@@ -317,15 +321,15 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
     if accuracy is None:
         raise Wrong(measured.weights.problem, hint=_hint_for_weights(measured), rests_on=HOST)
     reached = f"The saved weights reach {accuracy:.3f} on {kind} images; the target is {target:.2f}."
-    result = measured.together.result
-    if result.code and accuracy < target:  # what the script saved may be half a file
-        raise Wrong(reached, hint=_hint_at_the_end(result), rests_on=HOST)
-    if measured.near_chance:
+    if accuracy < target and measured.near_chance:
         almost_nothing = f"Guessing gets {measured.weights.chance:.2f}: the network has learned almost nothing."
         raise Wrong(f"{reached} {almost_nothing}", hint=NOTHING_LEARNED, rests_on=HOST)
     _require_together(measured, reached)
     if accuracy < target:
-        raise Wrong(reached, hint=FOR_LARGE_BATCHES if measured.batch else None, rests_on=HOST)
+        result = measured.together.result
+        failed = result.code and not _late(result)
+        hint = _hint_at_the_end(result) if failed else FOR_LARGE_BATCHES if measured.batch else None
+        raise Wrong(reached, hint=hint, rests_on=HOST)
     return reached, HOST
 
 
@@ -333,7 +337,7 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
 def time(measured: Measured) -> tuple[str, str]:
     result = measured.together.result
     if result.code:
-        late = "time limit" in result.message
+        late = _late(result)
         end = f"It was not done after {measured.limit:.0f} s, the time limit."
         raise Wrong(
             end if late else training_rules.early_end(result),
@@ -390,6 +394,11 @@ def _within_budget(measured: Measured) -> str:
     return f"{made}."
 
 
+def _late(result: object) -> bool:
+    """Whether a run was stopped at its time limit."""
+    return "time limit" in result.message
+
+
 def _hint_at_the_end(result: object) -> str:
     """What to read where a run did not come to its end, and it was not for lack of time."""
     if training_rules.deadlocked(result) or result.cause:
@@ -405,4 +414,4 @@ def _hint_for_weights(measured: Measured) -> str | None:
     result = measured.together.result
     if not result.code or not measured.weights.missing:
         return SAVE
-    return "Save earlier, or train fewer epochs." if "time limit" in result.message else _hint_at_the_end(result)
+    return "Save earlier, or train fewer epochs." if _late(result) else _hint_at_the_end(result)
