@@ -420,11 +420,21 @@ def test_a_network_that_guesses_has_learned_almost_nothing_and_accuses_nobody():
     assert found["test_accuracy"].hint == criteria.NOTHING_LEARNED
 
 
+def test_training_images_known_by_heart_keep_their_points():
+    found = verdicts(weights=Weights(0.9, 0.12, values=VALUES, chance=0.1))
+    assert found["train_accuracy"].passed and not found["test_accuracy"].passed
+
+
 def test_weights_that_a_crash_cut_off_are_not_said_to_have_learned_nothing():
     locked = replace(CRASH, tail=("BlockingIOError: unable to lock file, errno = 11",))
     found = verdicts(both(locked), weights=Weights(0.1, 0.1, values=VALUES, chance=0.1))
     assert found["test_accuracy"].reason == "The saved weights reach 0.100 on test images; the target is 0.20."
     assert found["test_accuracy"].hint == criteria.SAVE
+
+
+def test_a_late_script_that_saved_is_not_sent_to_an_error_that_there_is_not():
+    found = verdicts(both(LATE), weights=Weights(0.1, 0.1, values=VALUES, chance=0.1))
+    assert found["test_accuracy"].hint not in (criteria.READ_THE_ERROR, criteria.NOTHING_LEARNED)
 
 
 def test_a_budget_is_counted_by_the_log_and_by_bytes():

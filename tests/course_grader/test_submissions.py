@@ -161,6 +161,12 @@ def test_the_courses_own_reference_is_no_work_of_a_learner(find):
     assert one.file.read() == STARTER.encode() and not one.problem
 
 
+@pytest.mark.parametrize("learner", ["reference", "master"])
+def test_a_learner_may_have_the_name_of_a_folder_of_the_course(find, learner):
+    (one,) = find({f"{learner}/assessment.py": "1"})
+    assert (one.learner, one.file.read()) == (learner, b"1")
+
+
 def test_attempts_that_the_button_keeps_and_checkpoints_are_not_submissions(find):
     kept = {"anna/.attempts/0001/assessment.py": "0", f"anna/.ipynb_checkpoints/{NAME}.ipynb": OTHER}
     (one,) = find({"anna/assessment.py": "1", **kept, f"anna/._{NAME}.ipynb": "x"})

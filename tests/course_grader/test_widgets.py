@@ -79,8 +79,9 @@ def test_the_page_tells_points_reasons_hints_and_what_was_measured():
 def test_who_has_the_points_and_no_pass_reads_why():
     missed = Verdict("broadcast", "Starts from the same weights", 0, 10, "Nothing was broadcast.")
     shown = report.page(outcome(90.0, passed=False, verdicts=(missed,)))
-    assert "A pass takes 80 points, and in full: Starts from the same weights." in shown
-    assert report.lacks(outcome(100.0, verdicts=())) == ""
+    assert "To pass, a script needs 80 points, and all points of: Starts from the same weights." in shown
+    assert "To pass, a script needs 80 points." in report.page(outcome(60.0, verdicts=()))
+    assert report.missing_for_a_pass(outcome(100.0, verdicts=())) == ""
 
 
 def test_the_page_of_a_run_that_never_was():

@@ -97,6 +97,11 @@ GRADED = {
         f"too_large{number}": ({"assessment.py": converted() + "#" * 2**16 + str(number)}, NOTHING, "nothing was run")
         for number in range(1)
     },
+    "beside_the_starter": (
+        {"assessment.py": converted(), "assessment/assessment.py": STARTER},
+        EVERYTHING,
+        "Passed: 100 of 100",
+    ),
     "daemon": ({"assessment.py": complete("dishonest/leaves_a_daemon")}, NO_MARK, ""),
     **{
         f"{name}_{who}": ({"assessment.py": script}, EVERYTHING, "Passed: 100 of 100")
@@ -118,7 +123,13 @@ def linear(line):
 # learner → files of a lab that want marks for nothing, or what is not theirs; words of the feedback page
 HOSTILE = {
     "sets_marks": (linear("points = check = lambda *_: 11.0"), "still a stub"),
-    "reads": (linear(f"open({str(LINEAR.path)!r}).read()"), "FileNotFoundError"),
+    "reads": (
+        {
+            name: text.replace("raise NotImplementedError()", f"open({str(LINEAR.path)!r}).read()")
+            for name, text in linear("").items()
+        },
+        "FileNotFoundError",
+    ),
     "forks": (linear("import os\nwhile True:\n    os.fork()"), ""),
 }
 
@@ -130,24 +141,15 @@ NOT_GRADED = {
             {f"{folder}assessment.ipynb": NOTEBOOK, **more},
             "assessment.py was not handed in with the notebook.",
         )
-        for number, (folder, more) in enumerate(
-            [("", {}), ("assessment/", {}), ("", {"other.py": converted()}), ("", {"assessment_2.py": converted()})]
-        )
+        for number, (folder, more) in enumerate([("", {}), ("assessment/", {}), ("", {"other.py": converted()})])
     },
     **{
         f"renamed{number}": ({f"{name}.py": converted()}, "It seems to be assessment.py; give it that name.")
-        for number, name in enumerate(["assessment (1)", "my_assessment", "assesment", "assessment_final"])
+        for number, name in enumerate(["assessment (1)", "my_assessment", "assesment"])
     },
     **{
         f"other{number}": ({name: "{}"}, f"No notebook of this course, only {name} was handed in.")
-        for number, name in enumerate(["Untitled.ipynb", "Untitled1.ipynb", "notes.ipynb", "scratch.ipynb"])
-    },
-    **{
-        f"twice{number}": (
-            {"assessment.py": converted(), "assessment/assessment.py": script},
-            "It was handed in more than once; keep one.",
-        )
-        for number, script in enumerate([STARTER, converted()])
+        for number, name in enumerate(["Untitled.ipynb", "Untitled1.ipynb", "notes.ipynb"])
     },
     "notebook_renamed": ({"assessment_old.ipynb": NOTEBOOK}, "It seems to be assessment.ipynb; give it that name."),
     "link": ({"assessment.py": Path("/etc/hostname")}, "assessment.py is a link or larger than 50 MB."),

@@ -79,6 +79,8 @@ def _digests() -> dict[Path, str]:
 def test_script_gets_its_marks(name, room):
     marks = MARKS[name]
     outcome = room.grade(name, marks)
+    if marks.get("watermarks") and outcome.passed:  # as 5 of 100 do
+        outcome = room.grade(name, marks)
     assert conftest.differences(outcome, name, marks) == [], _report(outcome)
     assert room.left() == []
 

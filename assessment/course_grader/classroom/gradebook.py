@@ -11,9 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from course_grader.classroom import class_leaderboard
 from course_grader.classroom.preprocessors import LOOK, NOT_GRADED
 from course_grader.classroom.submissions import Submission
 from course_grader.script import contract
+from course_grader.script.outcome import Outcome
 from course_lib.authoring import masters
 from course_lib.authoring.master_format import Master
 from course_lib.notebook import jupyter
@@ -118,17 +120,15 @@ def record(
 
 def _passed(result: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     """Return "yes", "no" or "needs a look" for a script, "" for a notebook. Scores set by hand count."""
-    outcome = result.get("outcome")
-    if not outcome:
+    if "outcome" not in result:
         return ""
     if any(row["by_hand"] for row in rows):
         terms = contract.read()
         full = {row["exercise"] for row in rows if row["score"] == row["max_score"]}
         enough = sum(row["score"] or 0 for row in rows) >= terms.pass_points
         return "yes" if enough and full.issuperset(terms.required) else "no"
-    if outcome["needs_a_look"]:
-        return "yes" if result["accepted"] else LOOK.lower()
-    return "yes" if outcome["passed"] else "no"
+    outcome = class_leaderboard.counted(Outcome.from_json(result["outcome"]), result["accepted"])
+    return "yes" if outcome.passed else LOOK.lower() if outcome.needs_a_look else "no"
 
 
 def _withdraw(book: Any, submission: Submission) -> None:

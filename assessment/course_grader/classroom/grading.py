@@ -219,7 +219,7 @@ def _grade_all(
         todo[number] = work
     if scripts and contract.read().profile().images:
         name = contract.read().profile().name
-        print(f"The profile {name} is for trying things out: it trains on a slice of the data.", file=sys.stderr)
+        print(f"The profile {name} trains on a slice of the data: it is for trials, not for marks.", file=sys.stderr)
     write(results / ACCEPTED, json.dumps(sorted(accepted), indent=1).encode())
     jobs = jobs or (max(1, min(len(todo), MAX_JOBS)) if slurm else 1)
     wait = jobs if scripts.keys() & todo.keys() else 0
@@ -297,10 +297,10 @@ def _in_parallel(
     run: Callable[[Work, threading.Event], dict[str, Any]], todo: dict[int, Work], jobs: int
 ) -> dict[int, dict[str, Any]]:
     """Return what `run` returns for each, `jobs` at a time, with a progress bar. An interrupt ends all runs."""
-    stopping = threading.Event()
-    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft())
     if not todo:
         return {}
+    stopping = threading.Event()
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), _TimeLeft())
     pool = ThreadPoolExecutor(jobs)
     try:
         with Progress(*columns, console=Console(stderr=True)) as progress:
@@ -329,9 +329,9 @@ def _grade_one(
         graded = perform_one(work, stopping)
     except Unusable as problem:
         return _refuse(work.submission, results, problem)
-    waits = any(exercise["reason"].startswith(LOOK) for exercise in graded.result["exercises"].values())
+    needs_a_look = any(exercise["reason"].startswith(LOOK) for exercise in graded.result["exercises"].values())
     for page, content in graded.pages.items():
-        if waits:  # learners get a page once their score counts
+        if needs_a_look:  # learners get a page once their score counts
             (results / page).unlink(missing_ok=True)
         else:
             write(results / page, content)

@@ -19,6 +19,7 @@ MAX_DEPTH = 4  # of folders in a learner's folder
 MAX_MODULES = 50  # Python files beside a notebook
 MAX_MEMBERS = 10_000  # files in an archive
 _EXTENSIONS = (".ipynb", ".py")
+_HIDDEN = (".", "__MACOSX")  # prefixes of what operating systems put into folders and archives
 _COURSE_FOLDERS = ("reference", "master")  # left out if a learner hands in all files of the course
 _COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # what systems add to the name of a copy
 
@@ -100,7 +101,8 @@ def find(directory: Path, known: Mapping[str, Master], given: Mapping[str, bytes
     """
     if not directory.is_dir():
         raise CourseError(f"{directory} is no folder: give the folder that has one folder for each learner.")
-    learners = [path for path in _listed(directory) if path.is_dir() or _is_archive(path)]
+    entries = sorted(path for path in directory.iterdir() if not path.name.startswith(_HIDDEN))
+    learners = [path for path in entries if path.is_dir() or _is_archive(path)]
     assignments = {master.assignment for master in known.values()}
     if assignments.intersection(path.name for path in learners):
         raise CourseError(f"{directory} is one learner's folder: give the folder above it.")
@@ -258,7 +260,7 @@ def _listed(folder: Path) -> list[Path]:
 
 
 def _counts(name: str) -> bool:
-    return not name.startswith((".", "__MACOSX")) and name not in _COURSE_FOLDERS
+    return not name.startswith(_HIDDEN) and name not in _COURSE_FOLDERS
 
 
 def _is_archive(path: Path) -> bool:

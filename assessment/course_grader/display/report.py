@@ -39,7 +39,7 @@ def page(outcome: Outcome, title: str = "") -> str:
         flags = f'<div class="course-report-found">{html.escape(LOOK)}<ul>{lines}</ul></div>'
     error = f"<div>What went wrong:</div><pre>{html.escape(outcome.error)}</pre>" if outcome.error else ""
     notes = "".join(f"<small>{html.escape(note)}</small>" for note in outcome.weaknesses)
-    missing = f"<p>{html.escape(why)}</p>" if (why := lacks(outcome)) else ""
+    missing = f"<p>{html.escape(why)}</p>" if (why := missing_for_a_pass(outcome)) else ""
     beside = " · ".join([*([title] if title else []), setting(outcome)])
     return (
         f'{CSS}<div class="course-report">'
@@ -87,7 +87,7 @@ def show(outcome: Outcome, console: Console | None = None) -> None:
         console.print(Text(note, style="yellow"))
     style = {"passed": "bold green", "look": "bold yellow", "failed": "bold red"}[_colour(outcome)]
     console.print(Text.assemble((headline(outcome), style), f"   {setting(outcome)}"))
-    if why := lacks(outcome):
+    if why := missing_for_a_pass(outcome):
         console.print(Text(why))
 
 
@@ -99,13 +99,14 @@ def headline(outcome: Outcome) -> str:
     return f"Passed: {points}" if outcome.passed else f"Not passed: {points}"
 
 
-def lacks(outcome: Outcome) -> str:
-    """Return which required criteria a script has not met in full, as a sentence; "" if there are none."""
+def missing_for_a_pass(outcome: Outcome) -> str:
+    """Return what a script needs that has not passed, as a sentence; "" for any other."""
+    if outcome.passed or outcome.needs_a_look:
+        return ""
     terms = contract.read()
     names = [verdict.title for verdict in outcome.verdicts if verdict.id in terms.required and not verdict.passed]
-    if not names:
-        return ""
-    return f"A pass takes {terms.pass_points:g} points, and in full: {'; '.join(names)}."
+    also = f", and all points of: {'; '.join(names)}" if names else ""
+    return f"To pass, a script needs {terms.pass_points:g} points{also}."
 
 
 def _colour(outcome: Outcome) -> str:

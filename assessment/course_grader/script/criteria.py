@@ -110,9 +110,13 @@ class Measured:
 
     @property
     def near_chance(self) -> bool:
-        """Whether the test accuracy is less than a third of the way from guessing to the target."""
+        """Whether a run that ended well is less than a third of the way from guessing to the target on test images.
+
+        A run that failed may have failed while it saved: its weights say nothing about what it learned.
+        """
         chance = self.weights.chance
-        return self.weights.test_accuracy < chance + (self.test_target - chance) / 3
+        below = self.weights.test_accuracy < chance + (self.test_target - chance) / 3
+        return below and not self.together.result.code
 
     @property
     def exchanges(self) -> int:
@@ -327,15 +331,15 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
     if accuracy is None:
         raise Wrong(measured.weights.problem, hint=_hint_for_weights(measured), rests_on=HOST)
     reached = f"The saved weights reach {accuracy:.3f} on {kind} images; the target is {target:.2f}."
-    result = measured.together.result
-    if result.code and accuracy < target:  # what the script saved may be half a file
-        raise Wrong(reached, hint=_hint_for_failure(result), rests_on=HOST)
-    if measured.near_chance:
+    if accuracy < target and measured.near_chance:
         almost_nothing = f"Guessing gets {measured.weights.chance:.2f}: the network has learned almost nothing."
         raise Wrong(f"{reached} {almost_nothing}", hint=NOTHING_LEARNED, rests_on=HOST)
     _require_together(measured, reached)
     if accuracy < target:
-        raise Wrong(reached, hint=FOR_LARGE_BATCHES if measured.batch else None, rests_on=HOST)
+        result = measured.together.result
+        failed = result.code and not _late(result)
+        hint = _hint_for_failure(result) if failed else FOR_LARGE_BATCHES if measured.batch else None
+        raise Wrong(reached, hint=hint, rests_on=HOST)
     return reached, HOST
 
 
@@ -344,7 +348,7 @@ def time(measured: Measured) -> tuple[str, str]:
     """Judge the wall-clock time and, in a profile that limits them, the batch size and the number of updates."""
     result = measured.together.result
     if result.code:
-        late = "time limit" in result.message
+        late = _late(result)
         timed_out = f"It was not done after {measured.limit:.0f} s, the time limit."
         raise Wrong(
             timed_out if late else training_rules.early_end(result),
@@ -402,8 +406,12 @@ def _within_budget(measured: Measured) -> str:
     return f"{updates_made}."
 
 
+def _late(result: object) -> bool:
+    """Return whether a run was stopped at its time limit."""
+    return "time limit" in result.message
+
+
 def _hint_for_failure(result: object) -> str:
-    """Return the hint for a run that failed before its time limit."""
     if training_rules.deadlocked(result) or result.cause:
         return EQUAL_BATCHES
     two_writers = any(_TWO_WRITERS.search(line) for line in (result.reason, *result.tail))
@@ -417,4 +425,4 @@ def _hint_for_weights(measured: Measured) -> str | None:
     result = measured.together.result
     if not result.code or not measured.weights.missing:
         return SAVE
-    return "Save earlier, or train fewer epochs." if "time limit" in result.message else _hint_for_failure(result)
+    return "Save earlier, or train fewer epochs." if _late(result) else _hint_for_failure(result)

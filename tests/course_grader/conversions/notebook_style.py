@@ -34,7 +34,7 @@ my_x[::2] = my_x[::2, :, ::-1, :]
 
 # In[5]:
 batch = 100
-epochs = 3
+epochs = 5
 n = epochs * (len(my_x) // batch)
 lr = tf.keras.optimizers.schedules.ExponentialDecay(0.003, n // 10, 0.75)
 opt = tf.keras.optimizers.Nadam(0.002)
