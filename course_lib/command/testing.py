@@ -5,12 +5,11 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 
 from course_lib.system.paths import ROOT
 
 LONG = ("slow", "ranks", "notebook", "browser", "container", "alone")  # marks of the tests that are not quick
-NOTHING_COLLECTED = 5  # pytest's exit code
+INTERRUPTED, NOTHING_COLLECTED = 2, 5  # exit codes of pytest
 
 
 def run(arguments: Sequence[str] = (), everything: bool = False) -> int:
@@ -26,7 +25,11 @@ def run(arguments: Sequence[str] = (), everything: bool = False) -> int:
         rounds = [[]]
     else:
         rounds = [["-m", f"not ({' or '.join(LONG)})", *workers]]
-    codes = [_pytest([*options, *arguments]) for options in rounds]
+    codes = []
+    for options in rounds:
+        codes.append(_pytest([*options, *arguments]))
+        if codes[-1] == INTERRUPTED:
+            break
     if not everything and not _choose(arguments):
         print(f"Left out: the tests marked {', '.join(LONG)}. `course test --all` runs them too: up to an hour.")
     return next((code for code in codes if code not in (0, NOTHING_COLLECTED)), min(codes))
@@ -34,7 +37,7 @@ def run(arguments: Sequence[str] = (), everything: bool = False) -> int:
 
 def _choose(arguments: Sequence[str]) -> bool:
     """Whether arguments of pytest choose tests."""
-    return any(one[:2] in ("-m", "-k") or (ROOT / Path(one.partition("::")[0])).exists() for one in arguments)
+    return any(text[:2] in ("-m", "-k") or (ROOT / text.partition("::")[0]).exists() for text in arguments)
 
 
 def _pytest(arguments: Sequence[str]) -> int:
