@@ -7,7 +7,7 @@ other programs of this machine compute meanwhile is measured too, for it makes e
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import pandas as pd
@@ -124,97 +124,112 @@ def quiet(table: pd.DataFrame) -> pd.DataFrame:
 def disturbance(table: pd.DataFrame) -> str:
     """One sentence on what other programs did during these blocks."""
     share = (table["others"] <= MAX_OTHER_CORES).mean()
-    told = f"Other programs used {table['others'].median():.1f} cores meanwhile; {share:.0%} of the blocks had peace."
-    return told if share > 0.5 else f"{told} Better close them and measure again."
+    used = f"Other programs used {table['others'].median():.1f} cores meanwhile; {share:.0%} of the blocks were quiet."
+    return used if share > 0.5 else f"{used} Close them and measure again."
 
 
 def _train(settings: Mapping[str, Setting], depth: int, blocks: int, steps: int, began: float) -> list[dict]:
-    """On a rank: the readings of all blocks."""
+    """Return this rank's readings of all blocks."""
     import horovod.tensorflow.keras as hvd
-    import numpy as np
-    import psutil
     import tensorflow as tf
-
-    from course_lib import models
 
     hvd.init()
     if gpus := tf.config.list_physical_devices("GPU"):
         tf.config.set_visible_devices(gpus[hvd.local_rank() % len(gpus)], "GPU")
-
-    def together() -> None:
-        hvd.allreduce(np.zeros(1, np.float32), name="together")
-
-    def sent() -> int:
-        counters = psutil.net_io_counters(pernic=True)
-        return sum(counter.bytes_sent for name, counter in counters.items() if name.startswith("lo"))
-
-    def busy() -> float:
-        times = psutil.cpu_times()
-        return times.user + times.nice + times.system
-
-    compiled: dict[tuple, tuple] = {}
-
-    def step(setting: Setting) -> tuple:
-        """A compiled training step and the model's weights, one for all batch sizes."""
-        kind = (setting.exchange, setting.fp16, setting.passes)
-        if kind not in compiled:
-            model = models.wide_resnet(IMAGE, CLASSES, depth=depth)
-            optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
-            if setting.exchange:
-                compression = hvd.Compression.fp16 if setting.fp16 else hvd.Compression.none
-                optimizer = hvd.DistributedOptimizer(
-                    optimizer, compression=compression, backward_passes_per_step=setting.passes
-                )
-            model.compile(optimizer, "sparse_categorical_crossentropy")
-            compiled[kind] = model.make_train_function(), model.trainable_variables
-        return compiled[kind]
-
-    def images(batch: int) -> object:
-        rng = np.random.default_rng(hvd.rank())
-        x = rng.integers(0, 256, (batch, *IMAGE)).astype(np.float32)
-        endless = tf.data.Dataset.from_tensor_slices((x, rng.integers(0, CLASSES, batch))).repeat()
-        options = tf.data.Options()
-        options.autotune.enabled = False
-        return iter(endless.batch(batch).with_options(options))
-
-    first = next(iter(settings))
-    feeds = {name: images(setting.batch) for name, setting in settings.items()}
+    images = {name: _images(setting.batch, seed=hvd.rank()) for name, setting in settings.items()}
+    compiled: dict[tuple, tuple[Callable, list]] = {}
+    startup = 0.0
     for name, setting in settings.items():
-        for warmup in range(max(2, setting.passes)):  # the first compiles
-            step(setting)[0](feeds[name])
-            if name == first and warmup == 0:
-                startup = time.time() - began
+        kind = _kind(setting)
+        compiled[kind] = compiled.get(kind) or _compile(setting, depth)
+        step, _ = compiled[kind]
+        for _ in range(max(2, setting.passes)):  # the first compiles
+            step(images[name])
+            startup = startup or time.time() - began
     readings = []
     undisturbed = dict.fromkeys(settings, 0)
     for block in range(MAX_REPEATS * blocks):
         for name in [name for name in settings if undisturbed[name] < blocks]:
-            run, weights = step(settings[name])
-            together()
-            before = sent(), busy(), time.process_time()
-            start = time.perf_counter()
-            for _ in range(steps):
-                run(feeds[name])
-            seconds = time.perf_counter() - start
-            own = time.process_time() - before[2]
-            together()
-            bytes_sent, work = sent() - before[0], busy() - before[1]
-            # The mean over the ranks, so that all of them decide the same.
-            spare, length = hvd.allreduce(np.array([work / hvd.size() - own, seconds]), name="others").numpy()
-            undisturbed[name] += hvd.size() * spare <= MAX_OTHER_CORES * length
-            readings.append(
-                {
-                    "setting": name,
-                    "ranks": hvd.size(),
-                    "batch": settings[name].batch,
-                    "block": block,
-                    "steps": steps,
-                    "seconds": seconds,
-                    "bytes": bytes_sent,
-                    "busy": work,
-                    "own": own,
-                    "tensors": len(weights),
-                    "elements": sum(int(np.prod(weight.shape)) for weight in weights),
-                    "startup": startup,
-                }
-            )
+            step, weights = compiled[_kind(settings[name])]
+            reading, quiet_on_all = _time_block(step, images[name], steps)
+            undisturbed[name] += quiet_on_all
+            counts = {"tensors": len(weights), "elements": sum(weight.shape.num_elements() for weight in weights)}
+            which = {"setting": name, "ranks": hvd.size(), "batch": settings[name].batch, "block": block}
+            readings.append({**which, **reading, **counts, "startup": startup})
     return readings
+
+
+def _kind(setting: Setting) -> tuple[bool, bool, int]:
+    """Return what a training step is compiled for; one compiled step serves all batch sizes."""
+    return setting.exchange, setting.fp16, setting.passes
+
+
+def _compile(setting: Setting, depth: int) -> tuple[Callable, list]:
+    """Return a training step and the weights that it updates."""
+    import horovod.tensorflow.keras as hvd
+    import tensorflow as tf
+
+    from course_lib import models
+
+    model = models.wide_resnet(IMAGE, CLASSES, depth=depth)
+    optimizer = tf.keras.optimizers.SGD(0.01, momentum=0.9)
+    if setting.exchange:
+        compression = hvd.Compression.fp16 if setting.fp16 else hvd.Compression.none
+        optimizer = hvd.DistributedOptimizer(
+            optimizer, compression=compression, backward_passes_per_step=setting.passes
+        )
+    model.compile(optimizer, "sparse_categorical_crossentropy")
+    return model.make_train_function(), model.trainable_variables
+
+
+def _images(batch: int, seed: int) -> Iterator:
+    """Return batches of drawn images and labels, without end."""
+    import numpy as np
+    import tensorflow as tf
+
+    rng = np.random.default_rng(seed)
+    x = rng.integers(0, 256, (batch, *IMAGE)).astype(np.float32)
+    endless = tf.data.Dataset.from_tensor_slices((x, rng.integers(0, CLASSES, batch))).repeat()
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    return iter(endless.batch(batch).with_options(options))
+
+
+def _time_block(step: Callable, images: Iterator, steps: int) -> tuple[dict, bool]:
+    """Time `steps` training steps; return this rank's reading, and whether no rank was disturbed.
+
+    The disturbance is a mean over the ranks, so that all of them decide the same.
+    """
+    import horovod.tensorflow.keras as hvd
+    import numpy as np
+
+    def wait_for_all() -> None:
+        hvd.allreduce(np.zeros(1, np.float32), name="together")
+
+    wait_for_all()
+    sent, busy, own = _bytes_sent(), _busy_seconds(), time.process_time()
+    start = time.perf_counter()
+    for _ in range(steps):
+        step(images)
+    seconds, own = time.perf_counter() - start, time.process_time() - own
+    wait_for_all()
+    sent, busy = _bytes_sent() - sent, _busy_seconds() - busy
+    others, length = hvd.allreduce(np.array([busy / hvd.size() - own, seconds]), name="others").numpy()
+    reading = {"steps": steps, "seconds": seconds, "bytes": sent, "busy": busy, "own": own}
+    return reading, bool(hvd.size() * others <= MAX_OTHER_CORES * length)
+
+
+def _bytes_sent() -> int:
+    """Return the bytes that went through the loopback interface since the machine started."""
+    import psutil
+
+    counters = psutil.net_io_counters(pernic=True)
+    return sum(counter.bytes_sent for name, counter in counters.items() if name.startswith("lo"))
+
+
+def _busy_seconds() -> float:
+    """Return the seconds that all programs of this machine have computed since it started."""
+    import psutil
+
+    times = psutil.cpu_times()
+    return times.user + times.nice + times.system
