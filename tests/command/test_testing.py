@@ -27,7 +27,7 @@ def test_all_tests_are_two_rounds(one_test, capfd):
 
 
 def test_ctrl_c_ends_all_rounds(one_test, capfd):
-    to_pytest = "import os, time\ndef test_one():\n    os.kill(os.getppid(), 2)\n    time.sleep(60)\n"
+    interrupts = "import os, time\ndef test_one():\n    os.kill(os.getppid(), 2)\n    time.sleep(60)\n"
     one_test.write_text(interrupts)
     assert testing.run([str(one_test)], everything=True) == 2
     assert capfd.readouterr().out.count(ROUND) == 1
