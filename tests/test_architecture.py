@@ -14,7 +14,7 @@ from course_lib.system.paths import ROOT
 LAYERS = (
     ("course_lib.system",),
     *[("course_lib.data", "course_lib.models", "course_lib.optimizers", "course_lib.collectives", "course_lib.cost",
-       "course_lib.precision", "course_lib.compression", "course_lib.asynchronous", "course_lib.parallel",
+       "course_lib.precision", "course_lib.compression", "course_lib.parallel",
        "course_lib.statistics")],
     ("course_lib.ranks",),
     ("course_lib.notebook", "course_lib.authoring"),

@@ -25,8 +25,8 @@ PHASES = 4  # of a cycle that are averaged: at which of them a backward pass beg
 class System:
     """A cluster with its software.
 
-    Bandwidths are those that software reaches; `systems` has what NCCL counts on for usual links. Who knows nothing of
-    the software leaves the rest as it is: Horovod's defaults, and the spread that published systems have in common.
+    Bandwidths are those that software reaches, as `published.PCIE` and `published.network`. Who knows nothing of the
+    software leaves the rest as it is: Horovod's defaults, and the spread that published systems have in common.
 
     Args:
         hosts, ranks_per_host: as many as there are; a prediction fills one host after the other.

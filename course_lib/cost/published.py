@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from course_lib.cost import networks, systems
+from course_lib.cost import networks
 from course_lib.cost.allreduce import Link
 from course_lib.cost.cluster import System, predict
 from course_lib.cost.networks import Tensor
@@ -19,12 +19,18 @@ from course_lib.cost.scaling import fit, training_seconds
 IMAGES = 1_281_167  # in ImageNet's training set (ILSVRC 2012)
 THROUGHPUT = {"single": 172.0, "mixed": 218.0}  # images/s of one Tesla P40, ResNet-50, 64 images (table 9)
 EFFICIENCY = {64: 0.992, 32: 0.879}  # of 1,024 Tesla P40, ResNet-50, by images per GPU (figures 11 and 12)
+K80_RATE = 29.7  # images/s of one K80, Inception V3, 64 images (TensorFlow's benchmarks, May 2017)
 SPEEDUP = {"AlexNet": 3.0, "ResNet-50": 11.0}  # over NCCL's rings on 1,024 GPUs, "up to" (abstract)
-
 
 BANDWIDTH = 12.5e9  # bytes/s of a server's link, 100 Gbit/s
 THRESHOLD = 0.4e6  # bytes; chosen on SPEEDUP, see notebook 4c
 ALEXNET_RATE = 790.0  # images/s of one P40: what 95 epochs in 5 minutes on 512 of them need at least
+PCIE = Link(5.7e-6, 12e9)  # PCIe 3 × 16: seconds of a ring's step and bytes/s in each direction, as NCCL reckons
+
+
+def network(gigabits: float) -> Link:
+    """Between hosts: NCCL counts on 12 GB/s of 100 Gbit/s (its src/graph/topo.h and tuning.cc, version 2)."""
+    return Link(14e-6, 0.96 * gigabits * 1e9 / 8)
 
 
 def rings(alpha: float, fusion_bytes: float = THRESHOLD, itemsize: int = 4) -> System:
@@ -123,23 +129,8 @@ def lines(system: System, seconds: Callable = training_seconds) -> list[Line]:
         images = batch / devices
         time = seconds(IMAGES, epochs, devices, images, images / rate / efficiency) / 60
         predicted = None if source.startswith("input") else time
-        made.append(
-            Line(
-                table,
-                team,
-                network,
-                devices,
-                hardware,
-                batch,
-                epochs,
-                minutes,
-                rate,
-                efficiency,
-                source,
-                predicted,
-                accuracy,
-            )
-        )
+        what = table, team, network, devices, hardware, batch, epochs, minutes
+        made.append(Line(*what, rate, efficiency, source, predicted, accuracy))
     return made
 
 
@@ -165,8 +156,7 @@ class Run:
 
 def runs() -> list[Run]:
     """Runs of other networks, other devices or other schedules than those of tables 4 and 5."""
-    k80 = systems.EC2_K80_RATE
-    amazon = System(8, 16, systems.PCIE, systems.network(25), k80)
+    amazon = System(8, 16, PCIE, network(25), K80_RATE)
     amazon_rate = predict("Inception V3", amazon, 128, 32).images_per_second
     return [
         Run(2015, "FireCaffe", "GoogLeNet", "128 K20", 1024, 10.5 * 60, 68.3, "arXiv:1511.00175, abstract: 47 times",

@@ -1,4 +1,4 @@
-"""Optimizers for large batches: LARS, LARC, LAMB and NovoGrad; see also `schedules` and `noise`."""
+"""Optimizers for large batches: LARS, LARC, LAMB and NovoGrad; see also `schedules`."""
 
 from course_lib.optimizers.layer_wise import LAMB, LARC, LARS, NovoGrad
 

@@ -25,9 +25,10 @@ from course_lib.models import landscape, layers
 from course_lib.notebook import plots, predictions
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
-from course_lib.optimizers import noise, schedules
+from course_lib.optimizers import schedules
 from course_lib.ranks import launch
 from labs.lab3_large_batch.lessons import figures_3c as normalisation
+from labs.lab3_large_batch.lessons import gradient_noise as noise
 from labs.lab3_large_batch.lessons import short_runs as trial
 from labs.lab3_large_batch.lessons.checks_3c import check, points
 

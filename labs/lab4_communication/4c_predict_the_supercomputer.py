@@ -681,7 +681,7 @@ for row in sorted(set(my_comparable_rows or ()) & set(range(len(published.runs()
 # for a step between hosts. All else is as Horovod had it by default at the time. One constant is left that nobody
 # publishes, how uneven ranks are: the spread of their step times. It is fitted on six of the systems and predicts the
 # seventh, each in its turn. (`course reproduce leave_one_out` makes it again; the lines and their sources stand in
-# `cost/systems.py`.)
+# `lessons/published_systems.py`.)
 #
 # ### Predict
 #

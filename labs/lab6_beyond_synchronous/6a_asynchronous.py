@@ -19,13 +19,13 @@ import numpy as np
 import pandas as pd
 from IPython.display import Image
 
-from course_lib.asynchronous import arrivals
 from course_lib.cost import stragglers
 from course_lib.notebook import plots, predictions
 from course_lib.notebook.predictions import measured, predict
 from course_lib.notebook.widgets.growing_figure import Filling
 from labs.lab6_beyond_synchronous.lessons import bowl, hogwild, parameter_server, ratings, small_network
 from labs.lab6_beyond_synchronous.lessons import figures_6a as figures
+from labs.lab6_beyond_synchronous.lessons.asynchronous import arrivals
 from labs.lab6_beyond_synchronous.lessons.checks_6a import check, points
 
 problem = small_network.fashion()
@@ -244,7 +244,7 @@ figures.paths(mean_paths, yours, "eight asynchronous workers, η = .1", caption=
 #
 # The recorded experiment: a network with one hidden layer sees the same 64,000 examples of Fashion-MNIST, 4,000
 # batches of 16, whether one worker calculates their gradients or 128. The workers are simulated: who hands in when is
-# drawn, and the updates are then made exactly (`course_lib.asynchronous`). Each number of workers chose its learning
+# drawn, and the updates are then made exactly (`lessons/asynchronous.py`). Each number of workers chose its learning
 # rate out of seven. Five seeds; `course reproduce staleness`, typed in a terminal, takes about 11 minutes on one core.
 #
 # Pedram, Lynch and Lauterbach's tutorial says that asynchronous training loses accuracy beyond 32 workers (after

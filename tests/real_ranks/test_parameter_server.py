@@ -8,9 +8,9 @@ import cloudpickle
 import numpy as np
 import pytest
 
-from course_lib.asynchronous import Arrivals
 from course_lib.system.errors import CourseError
 from labs.lab6_beyond_synchronous.lessons import parameter_server, small_network
+from labs.lab6_beyond_synchronous.lessons.asynchronous import Arrivals
 
 cloudpickle.register_pickle_by_value(sys.modules[__name__])  # the server can't import a test
 pytestmark = [pytest.mark.slow, pytest.mark.ranks, pytest.mark.alone]  # who comes first depends on free cores

@@ -18,8 +18,7 @@ import pandas as pd
 
 from course_lib import data
 from course_lib.notebook import experiments, plots, sweep
-from course_lib.optimizers import noise
-from labs.lab3_large_batch.lessons import figures_3c
+from labs.lab3_large_batch.lessons import figures_3c, gradient_noise
 
 REGIMES = {"few updates": (12_800, 1_280, 8), "overfitting": (3_200, 640, 20)}  # images, batch, epochs
 SMALL_BATCH = 64
@@ -46,7 +45,7 @@ def run(regime: str, batch: int, base: int, rate: float, seed: int, use: str) ->
     optimizer = keras.optimizers.SGD(schedules.cosine(rate, updates, warm_up=updates // 4), momentum=0.9)
 
     def weigh(size: int, random: np.random.Generator) -> np.ndarray:
-        return noise.multiplicative(size, base, random)
+        return gradient_noise.multiplicative(size, base, random)
 
     training = short_runs.Run(problem.model(seed), optimizer, problem.train, seed=seed, weigh=weigh)
     training.train(updates, batch)
@@ -69,10 +68,10 @@ def variances(statistics: str) -> pd.DataFrame:
     random = np.random.default_rng(1)
     if statistics == STATISTICS[0]:
         part = short_runs.Part(*(values[:EXAMPLES] for values in problem.train))
-        each = noise.of_examples(training.model, part.images, part.labels)
+        each = gradient_noise.of_examples(training.model, part.images, part.labels)
 
         def gradients(weights: np.ndarray, rows: np.ndarray) -> np.ndarray:
-            return noise.of_batches(each, rows, weights)
+            return gradient_noise.of_batches(each, rows, weights)
     else:
         images, labels = (tf.constant(values) for values in problem.train)
 
@@ -94,7 +93,7 @@ def variances(statistics: str) -> pd.DataFrame:
     for size in SIZES:
         rows = random.integers(examples, size=(DRAWS, size))
         for noisy in (False, True):
-            z = [noise.multiplicative(size, BASE if noisy else size, random) for _ in rows]
+            z = [gradient_noise.multiplicative(size, BASE if noisy else size, random) for _ in rows]
             drawn = gradients(np.stack(z), rows)
             found.append({"batch": size, "noise": noisy, "variance": float(drawn.var(0, ddof=1).sum())})
     return pd.DataFrame(found).assign(statistics=statistics)

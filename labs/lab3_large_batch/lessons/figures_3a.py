@@ -13,6 +13,7 @@ from matplotlib.axes import Axes
 
 from course_lib.notebook.plots.style import FAINT, INK, MARKERS, PALETTE, PAPER, WIDTH, Figure, style, subplots
 from labs.lab3_large_batch.lessons import critical_batch
+from labs.lab3_large_batch.lessons.gradient_noise import noise_scale
 from labs.lab3_large_batch.lessons.log_axes import batch_ticks, log_ticks, ticks_at
 
 Fit = Callable[[Sequence[float], Sequence[float]], "tuple[float, float]"]
@@ -28,8 +29,6 @@ def noise_scales(squares: pd.DataFrame) -> pd.DataFrame:
         squares: with two columns `|g|² of m`: the mean squared norm of gradients of m examples, for a small and a
             large m.
     """
-    from course_lib.optimizers.noise import noise_scale  # and TensorFlow with it
-
     columns = [name for name in squares if name.startswith("|g|² of ")]
     sizes = [int(name.split()[-1]) for name in columns]
 

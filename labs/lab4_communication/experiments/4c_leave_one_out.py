@@ -1,8 +1,8 @@
 """Scaling efficiencies of published systems, each predicted by a constant that was fitted on the other systems.
 
-What links carry is taken from NCCL (`cost.systems`); fitted is how uneven ranks are. Each system is left out in turn.
-The mean efficiency of the others, one number for all lines of a system, is what a prediction has to beat.
-Nothing is drawn and nothing is measured here: the whole is a computation.
+What links carry is taken from NCCL (`lessons/published_systems.py`); fitted is how uneven ranks are. Each system is
+left out in turn. The mean efficiency of the others, one number for all lines of a system, is what a prediction has to
+beat. Nothing is drawn and nothing is measured here: the whole is a computation.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from course_lib.cost import systems
 from course_lib.notebook import experiments
 from labs.lab4_communication.lessons import figures_4c
+from labs.lab4_communication.lessons import published_systems as systems
 
 
 def main() -> experiments.Recording:
@@ -27,7 +27,7 @@ def main() -> experiments.Recording:
     return experiments.Recording(
         recorded,
         figures_4c.left_out(recorded),
-        data="published efficiencies, with sources in course_lib/cost/systems.py",
+        data="published efficiencies, with sources in lessons/published_systems.py",
         seeds="none: nothing is drawn",
         fitted_on_all=f"a spread of {on_all:g}",
     )

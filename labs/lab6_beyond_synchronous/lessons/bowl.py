@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from course_lib.asynchronous import arrivals, async_sgd
 from course_lib.cost import stragglers
+from labs.lab6_beyond_synchronous.lessons.asynchronous import arrivals, async_sgd
 
 CURVATURES = np.geomspace(0.02, 1, 40)
 NOISE, UPDATES, SEEDS = 0.1, 400, 4

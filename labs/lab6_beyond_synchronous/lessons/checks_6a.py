@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from course_lib.asynchronous import Arrivals
 from course_lib.notebook.answers import array, case, compare, name_mistake, number, returned, same, several, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab6_beyond_synchronous.lessons import bowl, ratings
+from labs.lab6_beyond_synchronous.lessons.asynchronous import Arrivals
 from labs.lab6_beyond_synchronous.lessons.parameter_server import Server
 
 # --- arrived

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from course_lib.asynchronous import arrivals, async_sgd
 from course_lib.cost import stragglers
 from labs.lab6_beyond_synchronous.lessons import small_network
+from labs.lab6_beyond_synchronous.lessons.asynchronous import arrivals, async_sgd
 
 RANDOM, EVEN = stragglers.exponential(1.0), stragglers.lognormal(0.2)  # a worker's time for a gradient
 

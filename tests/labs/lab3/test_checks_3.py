@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 
 from course_lib import statistics
-from course_lib.optimizers import noise, schedules
-from labs.lab3_large_batch.lessons import checks_3c, checks_3e, checks_3f, critical_batch, tuning_budget
+from course_lib.optimizers import schedules
+from labs.lab3_large_batch.lessons import checks_3c, checks_3e, checks_3f, critical_batch, gradient_noise, tuning_budget
 
 
 def test_the_noise_and_the_floor_are_those_of_the_library(answer):
     random = np.random.default_rng(3)
     small, large = random.normal(1, 2, (30, 4)), random.normal(1, 0.5, (20, 4))
     squares = [np.mean(np.sum(g**2, axis=1)) for g in (small, large)]
-    assert answer("3a", "noise_scale")(small, large, 4, 64) == pytest.approx(noise.noise_scale(squares, (4, 64)))
+    assert answer("3a", "noise_scale")(small, large, 4, 64) == pytest.approx(
+        gradient_noise.noise_scale(squares, (4, 64))
+    )
     batches, updates = np.array([4.0, 16, 256]), np.array([900.0, 300, 40])
     assert answer("3a", "floor_and_bend")(batches, updates) == pytest.approx(critical_batch.fit(batches, updates))
 
@@ -59,7 +61,7 @@ def test_other_right_answers_are_right():
         return mean, me.all_reduce(((x - mean) ** 2).mean(axes)) / me.size
 
     def noise_weights(batch, base, rng):
-        return noise.multiplicative(batch, base, rng)
+        return gradient_noise.multiplicative(batch, base, rng)
 
     assert checks_3c.points(synchronised_statistics, 3) == 3.0
     assert checks_3c.points(noise_weights, 3) == 3.0

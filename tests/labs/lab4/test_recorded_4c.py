@@ -6,8 +6,9 @@ import re
 
 import pytest
 
-from course_lib.cost import published, stragglers, systems
+from course_lib.cost import published, stragglers
 from course_lib.notebook import experiments
+from labs.lab4_communication.lessons import published_systems as systems
 from tests.labs.notebooks import recorded, text
 
 TEXT = text("4c")

@@ -19,18 +19,12 @@ import numpy as np
 
 from course_lib.cost.allreduce import Link
 from course_lib.cost.cluster import MIB, System, predict
+from course_lib.cost.published import K80_RATE, PCIE, network
 
-# Seconds of a ring's step and bytes/s in each direction, by NCCL: all NVLinks of a GPU together, PCIe 3 × 16.
+# Seconds of a ring's step and bytes/s in each direction, by NCCL: all NVLinks of a GPU together.
 NVLINK_P100 = Link(3.4e-6, 4 * 18e9)
 NVLINK_V100 = Link(3.4e-6, 6 * 20e9)
-PCIE = Link(5.7e-6, 12e9)
-EC2_K80_RATE = 29.7  # images/s of one K80, Inception V3, 64 images
 SPREADS = np.arange(0, 0.1001, 0.002)
-
-
-def network(gigabits: float) -> Link:
-    """Between hosts: NCCL counts on 12 GB/s of 100 Gbit/s."""
-    return Link(14e-6, 0.96 * gigabits * 1e9 / 8)
 
 
 @dataclass(frozen=True)
@@ -105,7 +99,7 @@ LINES: tuple[Measured, ...] = (
     ),
     Measured(_GOYAL, "ResNet-50", 256, 32, 138, 0.90, "abstract; rate: 29 h on 8 P100 (Jia et al., table 5)", base=8),
     # TensorFlow's page, whole: every line with synthetic data on 8 GPUs or more.
-    *_table(_EC2, "Inception V3", 64, EC2_K80_RATE, {8: 229, 16: 459, 32: 902, 64: 1783}),
+    *_table(_EC2, "Inception V3", 64, K80_RATE, {8: 229, 16: 459, 32: 902, 64: 1783}),
     *_table(_EC2, "ResNet-50", 64, 52.4, {8: 378, 16: 751, 32: 1388, 64: 2744}),
     *_table(_EC2, "ResNet-152", 32, 19.4, {8: 146, 16: 291, 32: 565, 64: 981}),
     *_table(_EC2, "Inception V3", 32, 29.2, {8: 219, 16: 427, 32: 820, 64: 1608}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.optimizers.noise import multiplicative, noise_scale, of_batches, of_examples
+from labs.lab3_large_batch.lessons.gradient_noise import multiplicative, noise_scale, of_batches, of_examples
 
 
 @pytest.fixture

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.asynchronous import Arrivals, arrivals, async_sgd
 from course_lib.cost import stragglers
+from labs.lab6_beyond_synchronous.lessons.asynchronous import Arrivals, arrivals, async_sgd
 
 RANDOM, EVEN = stragglers.exponential(1.0), stragglers.lognormal(0.01)
 
