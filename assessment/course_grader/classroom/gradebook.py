@@ -127,7 +127,7 @@ def _passed(result: dict[str, Any], rows: list[dict[str, Any]]) -> str:
         full = {row["exercise"] for row in rows if row["score"] == row["max_score"]}
         enough = sum(row["score"] or 0 for row in rows) >= terms.pass_points
         return "yes" if enough and full.issuperset(terms.required) else "no"
-    outcome = class_leaderboard.counted(Outcome.from_json(result["outcome"]), result["accepted"])
+    outcome = class_leaderboard.accept(Outcome.from_json(result["outcome"]), result["accepted"])
     return "yes" if outcome.passed else LOOK.lower() if outcome.needs_a_look else "no"
 
 
