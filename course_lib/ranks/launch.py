@@ -22,7 +22,6 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -31,56 +30,22 @@ import cloudpickle
 
 from course_lib.ranks import environment, remote
 from course_lib.ranks.environment import ONE_THREAD
-from course_lib.ranks.rank_task import RankTask
-from course_lib.ranks.run import PROGRAM_FOLDER, STOPPED, Event, RankCommand, Result, Run, RunLimits
+from course_lib.ranks.rank import RankTask
+from course_lib.ranks.run import PROGRAM_FOLDER, STOPPED, Confine, Event, Options, RankCommand, Result, Run
 from course_lib.system import paths, supervise
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.files import write
 from course_lib.system.gpus import names as gpus
 from course_lib.system.gpus import visible
-from course_lib.system.supervise import GRACE_S, TIMED_OUT
+from course_lib.system.supervise import TIMED_OUT
 
 __all__ = ["ONE_THREAD", "STOPPED", "TIMED_OUT", "Confine", "Event", "Options", "RankCommand", "Result", "Run"]
 __all__ += ["call", "controllers", "default_ranks", "gpus", "start", "visible_gpus"]
 
-Confine = Callable[[RankCommand], RankCommand]
+Hosts = tuple[remote.Host, ...]
 
 GLOO_TIMEOUT_S = 5  # of silence, after which ranks of an elastic run take another for lost; Horovod's default is 30
 LOADING_LIMIT_S = 120.0  # for TensorFlow and Horovod, on a busy host
-CONFINED_GRACE_S = 8.0  # for what is confined to hand out what it has, at the end
-
-
-@dataclass(frozen=True)
-class Options:
-    """How `start` runs a script, where the defaults won't do.
-
-    Attributes:
-        hosts: Horovod's `host:slots,…` (default: this host), of which the first slots are taken, all where no number of
-            ranks is given.
-        min_ranks: makes the run elastic: it goes on while so many ranks are left, and succeeds if they reach the end.
-        cwd: the folder that the script runs in; default: this process's.
-        stall_timeout: seconds without a training step on any rank after which the ranks count as deadlocked and are
-            ended. It needs a `record` or `training_events`.
-        record: a folder for what each rank records of its training (see `course_lib.ranks.instrumentation`).
-        training_events: whether the ranks report how their training goes on (see `instrumentation.events`).
-        output_limit: bytes that the ranks may print, where each line counts LINE_OVERHEAD_BYTES more than it has.
-        cores: the core of each rank (see `RankTask`).
-        fake_gpus: how many GPUs that do not exist each rank sees (see `RankTask`).
-        confine: makes of the command what is run in its place.
-        confined: whether each rank is then shut in alone, so that nothing that it starts outlives it.
-    """
-
-    hosts: str | None = None
-    min_ranks: int | None = None
-    cwd: str | Path | None = None
-    stall_timeout: float = float("inf")
-    record: Path | None = None
-    training_events: bool = False
-    output_limit: int | None = None
-    cores: tuple[int, ...] = ()
-    fake_gpus: tuple[int, ...] = ()
-    confine: Confine | None = None
-    confined: bool = False
 
 
 def start(
@@ -109,19 +74,17 @@ def start(
     """
     options = options or Options()
     path = Path(script).absolute()
-    ranks, named = _ranks(ranks, options.hosts)
     if not path.is_file():
         raise CourseError(f"There is no script {script}: give the path of a Python file.", code=2)
-    _check_numbers(ranks, timeout)
-    used = remote.first(named, ranks) if named else ()
-    elastic = options.min_ranks is not None
+    ranks, named, used = _placed(ranks, options.hosts, timeout)
     if options.min_ranks is not None:
         _check_elastic(ranks, options.min_ranks)
+        controller = "gloo"
         used = named  # it may move to the others
-    controller = _choose("gloo" if elastic else controller)
+    controller = _choose(controller)
     hosts = remote.written(used) or None
-    variables = environment.of_ranks(_local_ranks(ranks, hosts), env)
-    if elastic:
+    variables = environment.of_ranks(_local_ranks(ranks, used), env)
+    if options.min_ranks is not None:
         hosts = hosts or _one_rank_each(ranks)
         variables.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(GLOO_TIMEOUT_S))
     task = _task(path, args, options)
@@ -133,15 +96,7 @@ def start(
         # On another host nobody else ends what a rank leaves; the lease is the connection that reads its errors.
         wrapper = supervise.command_line([], lease=supervise.STDERR)
     command = RankCommand(_launcher(controller, ranks, hosts, options.min_ranks), variables, task, tuple(wrapper))
-    limits = RunLimits(
-        timeout=timeout or 0,
-        stall_timeout=options.stall_timeout,
-        max_failures=ranks - (options.min_ranks or ranks),
-        output_limit=options.output_limit,
-        grace=CONFINED_GRACE_S if options.confine else GRACE_S,
-        confined=options.confined,
-    )
-    return Run(options.confine(command) if options.confine else command, ranks, limits)
+    return Run(options.confine(command) if options.confine else command, ranks, timeout=timeout, options=options)
 
 
 def _task(script: Path, args: Sequence[object], options: Options) -> RankTask:
@@ -181,9 +136,7 @@ def call(
 
     Raises CourseError for bad input as `start` does, and with a rank's last words where one fails.
     """
-    ranks, named = _ranks(ranks, hosts)
-    _check_numbers(ranks, timeout)
-    used = remote.first(named, ranks) if named else ()
+    ranks, _, used = _placed(ranks, hosts, timeout)
     hosts = remote.written(used) or None
     controller = _choose(controller)
     remote.check(used, gloo=controller == "gloo")
@@ -191,8 +144,8 @@ def call(
         (Path(folder) / "function.pkl").write_bytes(cloudpickle.dumps(function))
         launcher = [sys.executable, str(PROGRAM_FOLDER / "run_function.py"), folder, str(ranks), controller]
         launcher += [hosts] if hosts else []
-        variables = environment.of_ranks(_local_ranks(ranks, hosts), env)
-        with Run(RankCommand(tuple(launcher), variables), ranks, RunLimits(timeout=timeout or 0)) as run:
+        variables = environment.of_ranks(_local_ranks(ranks, used), env)
+        with Run(RankCommand(tuple(launcher), variables), ranks, timeout=timeout) as run:
             for event in run:
                 if event.kind == "output" and event.data["stream"] == "stdout":
                     print(f"[{event.rank}] {event.data['text']}", flush=True)
@@ -263,13 +216,6 @@ def _choose(controller: str | None) -> str:
     return controller
 
 
-def _check_numbers(ranks: int, timeout: float | None) -> None:
-    if ranks < 1:
-        raise CourseError(f"A run needs at least one rank, not {ranks}: give -np 1 or more.", code=2)
-    if timeout is not None and timeout <= 0:
-        raise CourseError(f"The time limit must be more than 0 seconds, not {timeout:g}.", code=2)
-
-
 def _check_elastic(ranks: int, min_ranks: int) -> None:
     if not 1 <= min_ranks <= ranks or ranks < 2:
         raise CourseError(
@@ -279,15 +225,23 @@ def _check_elastic(ranks: int, min_ranks: int) -> None:
         raise CourseError("Elastic runs need Gloo, and Horovod was built without it here.", code=2)
 
 
-def _ranks(ranks: int | None, hosts: str | None) -> tuple[int, tuple[remote.Host, ...]]:
-    """How many ranks there are to be, and the hosts that are named for them."""
+def _placed(ranks: int | None, hosts: str | None, timeout: float | None) -> tuple[int, Hosts, Hosts]:
+    """How many ranks there are to be, the hosts that are named for them, and their slots that are used.
+
+    Raises CourseError where one of the arguments makes no sense.
+    """
     named = () if hosts is None else remote.parse(hosts)
-    return ranks if ranks is not None else sum(host.slots for host in named) or default_ranks(), named
+    ranks = ranks if ranks is not None else sum(host.slots for host in named) or default_ranks()
+    if ranks < 1:
+        raise CourseError(f"A run needs at least one rank, not {ranks}: give -np 1 or more.", code=2)
+    if timeout is not None and timeout <= 0:
+        raise CourseError(f"The time limit must be more than 0 seconds, not {timeout:g}.", code=2)
+    return ranks, named, remote.first(named, ranks) if named else ()
 
 
-def _local_ranks(ranks: int, hosts: str | None) -> int:
+def _local_ranks(ranks: int, hosts: Hosts) -> int:
     """How many of the ranks are on the first of the hosts, which the others are taken to be like."""
-    return min(ranks, remote.parse(hosts)[0].slots) if hosts else ranks
+    return min(ranks, hosts[0].slots) if hosts else ranks
 
 
 def _one_rank_each(ranks: int) -> str:

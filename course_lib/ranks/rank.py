@@ -1,43 +1,93 @@
 """What runs around a learner's script in each rank: `python rank.py TASK`, where TASK is a `RankTask` in JSON.
 
 The script runs as `python SCRIPT` would run it, with the arguments and in the folder of the task. Beside it, the rank
-reports to the launcher in JSON lines how the script ended and, where the task asks for it, how it trains (see
-`events`). The lines travel through the rank's standard error, so they cross hosts wherever the output does. Where the
-task names a folder for it, the rank logs its training there (see `instrumentation`).
+reports to the launcher in JSON lines how the script ended, where it waits (see `idle`) and, where the task asks for it,
+how it trains (see `events`). The lines travel through the rank's standard error, so they cross hosts wherever the
+output does. Where the task names a folder for it, the rank logs its training there (see `instrumentation`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import runpy
 import select
 import signal
 import sys
 import threading
+import time
 import traceback
 from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from course_lib.ranks.channel import Channel, open_channel
-from course_lib.ranks.rank_task import RankTask
+from course_lib.ranks.messages import idle
+from course_lib.system import notices
 from course_lib.system.errors import CourseError
 from course_lib.system.rank import rank
 from course_lib.system.supervise import end_tree
 
 NVIDIA_DRIVER = Path("/proc/driver/nvidia")  # there where the kernel drives a GPU of theirs
+MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader
+
+Report = Callable[..., None]  # report(kind, **data)
 
 
-def prepare() -> Channel:
-    """Make a rank of this process: scheduled as one, ended with its launcher, printing whole lines. Its channel."""
+@dataclass(frozen=True)
+class RankTask:
+    """What each rank of a run does.
+
+    Attributes:
+        script: path of the script that it runs.
+        args: the script's arguments.
+        folder: the folder that the script runs in.
+        record: the folder for the record of its training (see `instrumentation`); None: there is none.
+        training_events: whether it reports how its training goes on (see `events`), as it does for a `record`, too.
+        cores: where all ranks are on this host, the core that each of them keeps to, by the number of the rank.
+        fake_gpus: with a `record`, how many GPUs that do not exist the script sees, by the number of the rank, so that
+            its choice of one can be checked on a host without. Both lists start again from the front for more ranks.
+    """
+
+    script: str
+    args: tuple[str, ...] = ()
+    folder: str = "."
+    record: str | None = None
+    training_events: bool = False
+    cores: tuple[int, ...] = ()
+    fake_gpus: tuple[int, ...] = ()
+
+    def command(self) -> tuple[str, ...]:
+        """What a rank runs. The task is one word, since horovodrun would take `--hosts` for an option of its own."""
+        return sys.executable, __file__, json.dumps(asdict(self))
+
+
+def prepare() -> Report:
+    """Make a rank of this process: scheduled as one, ended with its launcher, printing whole lines.
+
+    Returns the function that reports to the launcher. It also gets what modules notify, and where this rank waits.
+    """
     compute_first()
-    channel = open_channel()
+    report = _reporter()
+    notices.listeners.append(report)
+    idle.watch(report)
     end_with_the_launcher()
     for stream in (sys.stdout, sys.stderr):  # a line at a time: mpirun would cut it to pieces
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
-    return channel
+    return report
+
+
+def _reporter() -> Report:
+    """A function that sends one record to the launcher. Any thread may call it."""
+    errors = os.dup(2)  # a private copy: the script may redirect its own
+
+    def report(kind: str, **data: object) -> None:
+        line = MARK + json.dumps({"kind": kind, "time": time.time(), **data}) + "\n"
+        os.write(errors, line.encode())  # one write below PIPE_BUF: never mixed with another rank's line
+
+    return report
 
 
 def end_with_the_launcher() -> None:
@@ -74,7 +124,7 @@ def compute_first() -> None:
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
-def run(script: str, args: Sequence[str], report: Callable[..., None]) -> int:
+def run(script: str, args: Sequence[str], report: Report) -> int:
     """Run `script` as `__main__` with `args`; return its exit code after a `report` of it."""
     sys.argv = [script, *args]
     sys.path[0] = str(Path(script).resolve().parent)
@@ -117,19 +167,19 @@ def _print_traceback(error: BaseException, script: str) -> None:
 
 def main() -> int:
     """Entry point of a rank."""
-    task = RankTask.parse(sys.argv[1])
+    task = RankTask(**json.loads(sys.argv[1]))
     os.chdir(task.folder)
     keep_to_one_core(task.cores)
-    channel = prepare()
+    report = prepare()
     if task.record:
         from course_lib.ranks.instrumentation.install import install
 
-        install(Path(task.record), channel.report, task.fake_gpus)
+        install(Path(task.record), report, task.fake_gpus)
     elif task.training_events:
         from course_lib.ranks.instrumentation import events
 
-        events.install(channel.report)
-    return run(task.script, task.args, channel.report)
+        events.install(report)
+    return run(task.script, task.args, report)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import subprocess
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO
@@ -16,7 +16,7 @@ from typing import IO
 from course_lib.ranks.messages import output
 from course_lib.ranks.messages.output import signal_name
 from course_lib.ranks.messages.waiting import Waiting
-from course_lib.ranks.rank_task import RankTask
+from course_lib.ranks.rank import RankTask
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import GRACE_S, LEFT, TIMED_OUT
 
@@ -26,6 +26,7 @@ TAIL_LINES = 200  # kept of each rank: TensorFlow's tracebacks are long
 LINE_OVERHEAD_BYTES = 100  # that a line counts beside its own: so much it takes in memory, however short it is
 FAILURE_GRACE_S = 4.0  # for the other ranks to end by themselves, once one has failed
 SHUTDOWN_LIMIT_S = 10.0  # for the launcher to end after the last script; what is left then is ended
+CONFINED_GRACE_S = 8.0  # for what is confined to hand out what it has, at the end
 MAX_EXIT_CODE = 255
 SIGNAL_BASE = 128  # the exit code of what a signal has ended is so much more than its number
 SILENCE_S = 20.0  # without output and steps, after which a run whose ranks wait for each other is called stalled
@@ -56,24 +57,40 @@ class RankCommand:
         return [*self.launcher, *self.wrapper, *(self.task.command() if self.task else ())]
 
 
+Confine = Callable[[RankCommand], RankCommand]
+
+
 @dataclass(frozen=True)
-class RunLimits:
-    """When a run is ended, and what counts as its end.
+class Options:
+    """How `launch.start` runs a script, where the defaults won't do.
 
     Attributes:
-        timeout: seconds; 0: there is no limit.
-        stall_timeout: seconds without a training step on any rank; it counts from the first step on.
-        max_failures: how many ranks may fail.
-        output_limit: bytes that the ranks may print; None: there is no limit.
-        grace: seconds that processes have to end by themselves when they are asked to.
-        confined: whether nothing that a rank starts outlives it, so that a rank that goes on has not ended.
+        hosts: Horovod's `host:slots,…` (default: this host), of which the first slots are taken, all where no number of
+            ranks is given.
+        min_ranks: makes the run elastic: it goes on while so many ranks are left, and succeeds if they reach the end.
+        cwd: the folder that the script runs in; default: this process's.
+        stall_timeout: seconds without a training step on any rank after which the ranks count as deadlocked and are
+            ended; it counts from the first step on. It needs a `record` or `training_events`.
+        record: a folder for what each rank records of its training (see `course_lib.ranks.instrumentation`).
+        training_events: whether the ranks report how their training goes on (see `instrumentation.events`).
+        output_limit: bytes that the ranks may print, where each line counts LINE_OVERHEAD_BYTES more than it has.
+        cores: the core of each rank (see `RankTask`).
+        fake_gpus: how many GPUs that do not exist each rank sees (see `RankTask`).
+        confine: makes of the command what is run in its place.
+        confined: whether each rank is then shut in alone, so that nothing that it starts outlives it, and a rank that
+            goes on has not ended.
     """
 
-    timeout: float = 0.0
+    hosts: str | None = None
+    min_ranks: int | None = None
+    cwd: str | Path | None = None
     stall_timeout: float = float("inf")
-    max_failures: int = 0
+    record: Path | None = None
+    training_events: bool = False
     output_limit: int | None = None
-    grace: float = GRACE_S
+    cores: tuple[int, ...] = ()
+    fake_gpus: tuple[int, ...] = ()
+    confine: Confine | None = None
     confined: bool = False
 
 
@@ -153,11 +170,15 @@ class Run:
     Events that nobody reads wait in memory; several readers share them.
     """
 
-    def __init__(self, command: RankCommand, ranks: int, limits: RunLimits | None = None) -> None:
-        """Start `command`, which starts so many `ranks`."""
+    def __init__(
+        self, command: RankCommand, ranks: int, *, timeout: float | None = None, options: Options | None = None
+    ) -> None:
+        """Start `command`, which starts so many `ranks`; end it after `timeout` seconds."""
         self._started = time.time()
         self._ranks = ranks
-        self._limits = limits = limits or RunLimits()
+        self._timeout = timeout
+        self._options = options = options or Options()
+        self._max_failures = ranks - (options.min_ranks or ranks)
         self._unfinished = set(range(ranks))
         self._last_step: float | None = None
         self._last_sign = time.monotonic()  # of any rank's going on
@@ -175,8 +196,8 @@ class Run:
         self._result: Result | None = None
         self._process = Supervised(
             command.command_line(),
-            timeout=limits.timeout,
-            grace=limits.grace,
+            timeout=timeout or 0,
+            grace=CONFINED_GRACE_S if options.confine else GRACE_S,
             temporary=command.temporary,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -254,8 +275,9 @@ class Run:
     def _read(self, stream: IO[bytes]) -> None:
         for printed in output.lines(stream):
             self._printed += len(printed) + LINE_OVERHEAD_BYTES
-            if self._limits.output_limit is not None and self._printed > self._limits.output_limit:
-                self.stop(f"It printed more than {self._limits.output_limit / 2**20:g} MB.")
+            limit = self._options.output_limit
+            if limit is not None and self._printed > limit:
+                self.stop(f"It printed more than {limit / 2**20:g} MB.")
                 continue  # read on, so that what prints can end
             for line in output.parse(printed, self._ranks):
                 self._take(line)
@@ -332,7 +354,7 @@ class Run:
 
     @property
     def _failed(self) -> bool:
-        return self._failures.count() > self._limits.max_failures
+        return self._failures.count() > self._max_failures
 
     def _end_if_failed(self) -> None:
         if self._failed:
@@ -351,7 +373,7 @@ class Run:
                 break
             except subprocess.TimeoutExpired:
                 now = time.monotonic()
-                if self._last_step and now - self._last_step > self._limits.stall_timeout:
+                if self._last_step and now - self._last_step > self._options.stall_timeout:
                     self._end("stalled")
                 if not self._stall_reported and now - self._last_sign > SILENCE_S and (cause := self._waiting.stall()):
                     self._stall_reported = True
@@ -367,8 +389,8 @@ class Run:
 
     def _outcome(self, code: int, seconds: float) -> Result:
         """How the run ended, whose launcher ended with `code`."""
-        if code == TIMED_OUT and self._limits.timeout:
-            late = f"Stopped at the time limit of {self._limits.timeout:g} s."
+        if code == TIMED_OUT and self._timeout:
+            late = f"Stopped at the time limit of {self._timeout:g} s."
             return Result(TIMED_OUT, seconds, message=late, cause=self._waiting.stall())
         if self._ending == "data":
             return Result(2, seconds, message=self._stop_reason)
@@ -376,10 +398,10 @@ class Run:
         if first and (self._failed or (code and self._ending != "late")):
             return self._failure(*first, seconds)
         if self._ending in ("stalled", "stopped"):
-            stalled = f"No rank made a step for {self._limits.stall_timeout:g} s: the ranks wait for each other."
+            stalled = f"No rank made a step for {self._options.stall_timeout:g} s: the ranks wait for each other."
             code, message = (STOPPED, self._stop_reason) if self._ending == "stopped" else (TIMED_OUT, stalled)
             return Result(code, seconds, message=message, cause=self._waiting.stall())
-        if self._ending == "late" and self._limits.confined:
+        if self._ending == "late" and self._options.confined:
             went_on = f"All ranks said that they had ended, and went on for {SHUTDOWN_LIMIT_S:g} s more."
             return Result(TIMED_OUT, seconds, message=went_on)
         return Result(0, seconds) if code == 0 or self._ending == "late" else self._launcher_failure(code, seconds)

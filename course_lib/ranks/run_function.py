@@ -23,13 +23,13 @@ def tied(function: Callable[[], Any]) -> Callable[[], Any]:
     def call() -> Any:
         from course_lib.ranks import rank
 
-        channel = rank.prepare()
+        report = rank.prepare()
         try:
             return function()
         except Exception as error:
             # Now: the other ranks fail too when this one leaves, and may be gone first.
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:MAX_REASON_LENGTH]
-            channel.report("rank-exit", code=1, reason=reason)
+            report("rank-exit", code=1, reason=reason)
             raise
 
     return call

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from course_lib.ranks import environment, launch
+from course_lib.ranks import environment, launch, remote
 
 
 def test_threads_are_shared_among_the_ranks_of_this_host(monkeypatch):
@@ -12,7 +12,7 @@ def test_threads_are_shared_among_the_ranks_of_this_host(monkeypatch):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     assert environment.of_ranks(2)["OMP_NUM_THREADS"] == "4"
-    assert environment.of_ranks(launch._local_ranks(4, "here:1,there:3"))["TF_NUM_INTRAOP_THREADS"] == "8"
+    assert environment.of_ranks(launch._local_ranks(4, remote.parse("here:1,there:3")))["TF_NUM_INTRAOP_THREADS"] == "8"
     assert environment.of_ranks(16)["TF_NUM_INTEROP_THREADS"] == "1"
     assert environment.of_ranks(2, extra={"OMP_NUM_THREADS": "3"})["OMP_NUM_THREADS"] == "3"
 

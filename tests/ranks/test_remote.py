@@ -85,8 +85,8 @@ class TestWritten:
         assert "7 ranks do not fit into the 6 slots of a:2,b:2,c:2" in refused(remote.first, hosts, 7)
 
     def test_all_slots_are_used_where_no_number_is_given(self):
-        assert launch._ranks(None, "a:2,b:3")[0] == 5
-        assert launch._ranks(1, "a:2,b:3")[0] == 1
+        assert launch._placed(None, "a:2,b:3", None)[0] == 5
+        assert launch._placed(1, "a:2,b:3", None)[0] == 1
 
 
 class TestReached:

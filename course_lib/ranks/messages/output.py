@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from course_lib.ranks.channel import MARK
+from course_lib.ranks.rank import MARK
 
 MAX_LINE_LENGTH = 2**16  # characters; the rest of a line is dropped
 EXCERPT_LINES = 9
