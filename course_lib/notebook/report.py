@@ -7,12 +7,15 @@ import re
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from course_lib.notebook.judging import Verdict
 
 if TYPE_CHECKING:
     from course_lib.ranks.launch import Event
+
+INTERVAL_S = 0.5  # between two changes of a line
+Self = TypeVar("Self", bound="Ticker")
 
 _STYLE = "border:1px solid var(--jp-border-color2,#ccc);border-radius:6px;padding:.6em 1em;max-width:52em"
 
@@ -72,23 +75,27 @@ class Ticker:
     """One line in a notebook that says how far a run is; nothing where there is no notebook."""
 
     def __init__(self, what: str) -> None:
-        self._what = what
+        self._what = html.escape(what)
         self._handle = None
         self._shown = 0.0
         self._stage = "starting"
 
-    def __enter__(self) -> Ticker:
+    def __enter__(self: Self) -> Self:
         from IPython import get_ipython
-        from IPython.display import HTML, display
+        from IPython.display import display
 
         if get_ipython() is not None:
-            self._html = HTML
-            self._handle = display(HTML(self._line()), display_id=True)
+            self._handle = display({"text/html": f"<i>⏳ {self._what} …</i>"}, raw=True, display_id=True)
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._handle:
-            self._handle.update(self._html(""))
+        self.write("", at_once=True)
+
+    def write(self, line: str, at_once: bool = False) -> None:
+        """Put this HTML in the place of the line, twice a second at most, or `at_once`."""
+        if self._handle and (at_once or time.monotonic() - self._shown > INTERVAL_S):
+            self._shown = time.monotonic()
+            self._handle.update({"text/html": line}, raw=True)
 
     def follow(self, event: Event) -> None:
         """Note what an event says of the run's progress."""
@@ -98,9 +105,4 @@ class Ticker:
             self._stage = f"step {event.data['step']}"
         elif event.kind == "epoch":
             self._stage = f"epoch {event.data['epoch'] + 1} done"
-        if self._handle and time.monotonic() - self._shown > 0.5:
-            self._shown = time.monotonic()
-            self._handle.update(self._html(self._line(event.time)))
-
-    def _line(self, seconds: float = 0.0) -> str:
-        return f"<i>⏳ {html.escape(self._what)}: {self._stage}, {seconds:.0f} s …</i>"
+        self.write(f"<i>⏳ {self._what}: {self._stage}, {event.time:.0f} s …</i>")

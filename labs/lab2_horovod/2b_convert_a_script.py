@@ -24,6 +24,7 @@ from course_lib.notebook.predictions import measured, predict
 from course_lib.ranks import launch
 from labs.lab2_horovod.lessons.checks_2b import check, check_partition, partition_points, points
 from labs.lab2_horovod.lessons.diagnosis_2b import check_diagnosis, diagnosis_points, examine
+from labs.lab2_horovod.lessons.figures_2b import partition
 
 fashion = data.load("fashion_mnist")
 print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} training images")
@@ -275,7 +276,7 @@ partition_points(option_2, option=2, maximum=2)
 # read by more than one rank, empty ones by none. The 96 images of an epoch stand in three rows of 32.
 
 # %%
-plots.partition({"option 1": option_1, "option 2": option_2}, images=96, ranks=4, epochs=3)
+partition({"option 1": option_1, "option 2": option_2}, images=96, ranks=4, epochs=3)
 
 # %% [markdown]
 # Now the script. `tf.data` can do option 1 in one word: `dataset.shard(size, rank)` keeps every size-th image,

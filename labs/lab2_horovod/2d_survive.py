@@ -38,6 +38,7 @@ from labs.lab2_horovod.lessons import elastic_run as elastic
 from labs.lab2_horovod.lessons import fault_injection as crash
 from labs.lab2_horovod.lessons import figures_2d as survival
 from labs.lab2_horovod.lessons.checks_2d import check, points
+from labs.lab2_horovod.lessons.figures_2b import partition
 
 RANKS, K = 2, 40
 fashion = data.load("fashion_mnist")
@@ -115,7 +116,7 @@ def part_of_an_epoch(images, rank, size, epoch):
     return np.concatenate([examples_at(epoch * steps + step, rank, size, 5, images) for step in range(steps)])
 
 
-plots.partition({"your examples_at": part_of_an_epoch}, images=48, ranks=3, epochs=3)
+partition({"your examples_at": part_of_an_epoch}, images=48, ranks=3, epochs=3)
 
 # %% [markdown]
 # ## What belongs to a checkpoint?

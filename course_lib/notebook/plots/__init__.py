@@ -1,6 +1,5 @@
 """The course's figures: one style, and a module for each subject that is drawn."""
 
-from course_lib.notebook.plots.partitions import partition
 from course_lib.notebook.plots.style import (
     FAINT,
     INK,
@@ -26,7 +25,6 @@ __all__ = [
     "Figure",
     "colour",
     "curves",
-    "partition",
     "provenance",
     "style",
     "subplots",

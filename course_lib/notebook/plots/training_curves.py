@@ -12,20 +12,19 @@ from matplotlib.lines import Line2D
 from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, Figure, colour, style, subplots
 
 
-def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption: str = "") -> Figure:
+def curves(epochs: pd.DataFrame, batches: pd.DataFrame, *, caption: str = "") -> Figure:
     """Loss and accuracy of every rank, training as lines and validation as marks.
 
     Args:
         epochs: one row for each rank and epoch, with the columns rank, epoch (1 is the first), and any of loss,
             accuracy, val_loss, val_accuracy.
-        batches: one row for each measured batch: rank, epoch (2.5 is half-way through the third), loss, accuracy. With
-            it the training lines are drawn from the batches, which Keras averages since the epoch began: hence the new
-            start with every epoch.
+        batches: one row for each measured batch: rank, epoch (2.5 is half-way through the third), loss, accuracy. The
+            training lines are drawn from the batches, which Keras averages since the epoch began: hence the new start
+            with every epoch.
         caption: what the figure was made with, see `provenance`.
     """
-    training = epochs if batches is None else batches
-    ranks = sorted({*epochs["rank"], *training["rank"]})
-    metrics = [metric for metric in ("loss", "accuracy") if _has(training, metric)] or ["loss"]
+    ranks = sorted({*epochs["rank"], *batches["rank"]})
+    metrics = [metric for metric in ("loss", "accuracy") if _has(batches, metric)] or ["loss"]
     validated = any(_has(epochs, f"val_{metric}") for metric in metrics)
     with style():
         figure, axes = subplots(columns=len(metrics), caption=caption)
@@ -33,8 +32,8 @@ def curves(epochs: pd.DataFrame, batches: pd.DataFrame | None = None, *, caption
             for place, rank in enumerate(ranks):
                 # Thin lines over thick ones, open marks: ranks that agree stay visible, all of them.
                 options = {"color": colour(rank), "linewidth": 1.3 + 1.7 * (1 - (place + 1) / len(ranks))}
-                rows = _thinned(training[training["rank"] == rank], 1200 // len(ranks))
-                axis.plot(*_line(rows, metric, broken=batches is not None), **options)
+                rows = _thinned(batches[batches["rank"] == rank], 1200 // len(ranks))
+                axis.plot(*_line(rows, metric), **options)
                 ends = epochs[epochs["rank"] == rank]
                 if _has(ends, f"val_{metric}"):
                     options = _validation(rank)
@@ -108,11 +107,11 @@ def _thinned(rows: pd.DataFrame, points: int) -> pd.DataFrame:
     return rows.iloc[:: -max(1, len(rows) // points)][::-1]
 
 
-def _line(rows: pd.DataFrame, metric: str, broken: bool) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a line; a broken line begins anew with every epoch, if that leaves it enough points."""
+def _line(rows: pd.DataFrame, metric: str) -> tuple[np.ndarray, np.ndarray]:
+    """The points of a line, which begins anew with every epoch, if that leaves it enough points."""
     # The batch that ends at 2.0 is the last of epoch 2: the epoch of a batch is the ceiling.
     starts = np.flatnonzero(np.diff(np.ceil(rows["epoch"].to_numpy(float)))) + 1
-    if not broken or len(rows) < 4 * len(starts):
+    if len(rows) < 4 * len(starts):
         starts = starts[:0]
     return tuple(np.insert(rows[column].to_numpy(float), starts, np.nan) for column in ("epoch", metric))
 

@@ -39,17 +39,12 @@ def slider(
         low, high, value: the ends and the first value; with `log` the ends are exponents of ten.
         step: of the value, or of the exponent; by default a hundredth of the way, or 1.
     """
-    options = {"description": label, "style": _WIDE, "layout": _LAYOUT}
-    if log:
-        made = ipywidgets.FloatLogSlider(
-            value=value, min=low, max=high, step=step or (high - low) / 100, readout_format=".3g", **options
-        )
-    elif all(isinstance(number, int) for number in (low, high, value, step or 1)):
-        made = ipywidgets.IntSlider(value=value, min=low, max=high, step=step or 1, **options)
+    options = {"description": label, "style": _WIDE, "layout": _LAYOUT, "value": value, "min": low, "max": high}
+    if not log and all(isinstance(number, int) for number in (low, high, value, step or 1)):
+        made = ipywidgets.IntSlider(step=step or 1, **options)
     else:
-        made = ipywidgets.FloatSlider(
-            value=value, min=low, max=high, step=step or (high - low) / 100, readout_format=".3g", **options
-        )
+        kind = ipywidgets.FloatLogSlider if log else ipywidgets.FloatSlider
+        made = kind(step=step or (high - low) / 100, readout_format=".3g", **options)
     return Control(made, made)
 
 

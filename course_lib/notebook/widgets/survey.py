@@ -1,17 +1,13 @@
-"""Five sliders on how a lab went, kept as a table in the learner's workspace and nowhere else.
-
-Behind the button stands `Survey.save`.
-"""
+"""Five sliders on how a lab went, kept as a table in the learner's workspace and nowhere else."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-import ipywidgets
-from IPython.display import display
+from ipywidgets import HTML, Button, HBox, IntSlider, Label, VBox
 
 from course_lib.system import files
 
@@ -25,47 +21,38 @@ STATEMENTS = (
 LOW, MIDDLE, HIGH = 1, 3, 5  # not at all … entirely
 
 
-class Survey:
-    """Statements with a slider each; a cell that ends with the survey shows it.
+class Survey(VBox):
+    """Statements with a slider each, and a button; a cell that ends with the survey shows it.
 
     Args:
-        path: the table that "Save" writes: statement, answer from 1 (not at all) to 5 (entirely).
+        path: the table that the button writes: statement, answer from 1 (not at all) to 5 (entirely).
     """
 
-    def __init__(self, path: str | Path = "survey.csv", statements: Sequence[str] = STATEMENTS) -> None:
-        self.path, self.statements = Path(path), tuple(statements)
+    def __init__(self, path: str | Path = "survey.csv") -> None:
+        self._path = Path(path)
+        self._sliders = [IntSlider(value=MIDDLE, min=LOW, max=HIGH) for _ in STATEMENTS]
+        self._message = HTML()
+        button = Button(description="Save")
+        button.on_click(self._save)
+        labels = [Label(statement, layout={"width": "330px"}) for statement in STATEMENTS]
+        super().__init__([*map(HBox, zip(labels, self._sliders)), button, self._message])
 
-    def save(self, answers: Sequence[int]) -> str:
-        """Write the answers, in the order of the statements, over those of before; say where, in a sentence."""
+    def _save(self, _: Button) -> None:
+        """Write the answers over those of before; say where, in a sentence."""
         table = io.StringIO()
-        csv.writer(table).writerows([("statement", "answer"), *zip(self.statements, answers)])
-        files.write(self.path, table.getvalue().encode())
-        return f"Saved in {self.path.name}, in the folder of this notebook. Nobody else gets it unless you hand it on."
+        answers = [slider.value for slider in self._sliders]
+        csv.writer(table).writerows([("statement", "answer"), *zip(STATEMENTS, answers)])
+        name = self._path.name
+        try:
+            files.write(self._path, table.getvalue().encode())
+        except OSError as error:  # of a callback it would end in a log that nobody reads
+            self._message.value = f"Not saved: {name} can't be written ({error.strerror})."
+            return
+        self._message.value = (
+            f"Saved in {name}, in the folder of this notebook. Nobody else gets it unless you hand it on."
+        )
 
-    def __str__(self) -> str:
-        return "\n".join(f"{number}. {statement}" for number, statement in enumerate(self.statements, 1))
-
-    __repr__ = __str__
-
-    def _ipython_display_(self) -> None:
+    def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
         # The text beside the widget is for pages without a kernel.
-        display({**self._box()._repr_mimebundle_(), "text/plain": str(self)}, raw=True)
-
-    def _box(self) -> ipywidgets.VBox:
-        """The sliders, the button, and the place for what was saved."""
-        sliders = [ipywidgets.IntSlider(value=MIDDLE, min=LOW, max=HIGH) for _ in self.statements]
-        message = ipywidgets.HTML()
-        button = ipywidgets.Button(description="Save")
-
-        def save(_: ipywidgets.Button) -> None:
-            try:
-                message.value = self.save([slider.value for slider in sliders])
-            except OSError as error:  # of a callback it would end in a log that nobody reads
-                message.value = f"Not saved: {self.path.name} can't be written ({error.strerror})."
-
-        button.on_click(save)
-        rows = [
-            ipywidgets.HBox([ipywidgets.Label(statement, layout={"width": "330px"}), slider])
-            for statement, slider in zip(self.statements, sliders)
-        ]
-        return ipywidgets.VBox([*rows, button, message])
+        text = "\n".join(f"{number}. {statement}" for number, statement in enumerate(STATEMENTS, 1))
+        return {**super()._repr_mimebundle_(**options), "text/plain": text}

@@ -32,11 +32,6 @@ MANY_BARS = pd.DataFrame(
     {"row": [f"tensor {i % 30} with a name that is much too long" for i in range(1000)],
      "activity": [f"activity {i % 5}" for i in range(1000)], "start": np.linspace(0, 1, 1000), "seconds": 0.01}
 )  # fmt: skip
-READERS = {
-    "every other": lambda images, rank, size, epoch: np.arange(rank, images, size),
-    "all": lambda images, rank, size, epoch: np.arange(images),
-    "nothing": lambda images, rank, size, epoch: np.arange(0),
-}
 START, WALKED = [1.0, 0.5], np.linspace([1.0, 0.5], [0, 0], 11)
 
 
@@ -48,12 +43,12 @@ GROUND = descent_paths.ground(bowl, (-2, 2), (-1, 1), points=50)
 
 FIGURES = {
     "curves": (
-        lambda: plots.curves(EPOCHS, caption="here"),
+        lambda: plots.curves(EPOCHS, EPOCHS, caption="here"),
         ("loss", "accuracy", "epoch", "rank 0", "rank 1", "training", "here"),
         {0: [[1, 2, 3], [1, 1 / 2, 1 / 3], [2, 1, 2 / 3]], 1: [[0.2, 0.4, 0.6]]},
         ("validation",),
     ),
-    "validation": (lambda: plots.curves(EPOCHS.assign(val_loss=0.5)), ("validation",), {0: [[0.5, 0.5, 0.5]]}),
+    "validation": (lambda: plots.curves(EPOCHS.assign(val_loss=0.5), EPOCHS), ("validation",), {0: [[0.5, 0.5, 0.5]]}),
     "batches begin anew with every epoch": (
         lambda: plots.curves(EPOCHS[EPOCHS["rank"] == 0], BATCHES),
         ("loss",),
@@ -80,12 +75,6 @@ FIGURES = {
     ),
     "no rows": (lambda: timeline.rows(BARS[:0], title="t"), ("t", "time (ms)"), {}),
     "bars of unknown length": (lambda: timeline.rows(BARS.assign(seconds=np.nan)), ("conv",), {}),
-    "partition": (
-        lambda: plots.partition(READERS, images=6, ranks=2, epochs=2),
-        (*READERS, "epoch 0\nepoch 1", "rank 1", "several ranks"),
-        {0: [[[1, 2], [1, 2], [1, 2], [0, 0]] * 1 + [[1, 2], [1, 2], [1, 2]]],
-         1: [[[3, 3]] * 3 + [[0, 0]] + [[3, 3]] * 3], 2: [np.zeros((7, 2))]},
-    ),
     "path": (
         lambda: descent_paths.path(GROUND, {"rule": np.array([START, [0.5, 0.2], [9.0, 9.0]])}, bowl),
         ("the path", "loss above the minimum", "rule"),
@@ -121,7 +110,7 @@ def test_style_ends_with_its_block():
 def test_a_rank_keeps_its_colour_and_neighbours_differ():
     assert plots.colour(1) == plots.colour(1 + 8)
     assert len({plots.colour(rank) for rank in range(8)}) == 8
-    loss, _ = plots.curves(EPOCHS).axes
+    loss, _ = plots.curves(EPOCHS, EPOCHS).axes
     assert {to_hex(line.get_color()).upper() for line in loss.lines} == {plots.colour(0), plots.colour(1)}
 
 

@@ -2,65 +2,81 @@ from __future__ import annotations
 
 import pytest
 
-from course_lib.notebook import plots
+from course_lib.notebook import plots, report
+from course_lib.notebook.report import Ticker
 from course_lib.notebook.widgets import growing_figure
+from course_lib.notebook.widgets.growing_figure import Filling
+from course_lib.ranks.launch import Event
 
 
-class Shown:
-    """Takes the place of IPython's display, keeps what was shown."""
+@pytest.fixture
+def shown(monkeypatch):
+    """For each thing on the page all that has stood in its place."""
+    shown = []
 
-    def __init__(self, monkeypatch):
-        self.handles = []
-        monkeypatch.setattr(growing_figure, "get_ipython", lambda: object())
-        monkeypatch.setattr(growing_figure, "display", self)
-
-    def __call__(self, what, display_id):
+    def display(what, display_id, raw=False):
         assert display_id is True
-        self.handles.append([what])
-        handle = self.handles[-1]
-        return type("Handle", (), {"update": lambda _, new: handle.append(new)})()
+        shown.append([what["text/html"] if raw else what])
+        place = shown[-1]
+        update = lambda _, new, raw=False: place.append(new["text/html"] if raw else new)  # noqa: E731
+        return type("Handle", (), {"update": update})()
 
-    def line(self):
-        return self.handles[0][-1].data
+    monkeypatch.setattr("IPython.get_ipython", object)
+    monkeypatch.setattr("IPython.display.display", display)
+    monkeypatch.setattr(growing_figure, "display", display)
+    return shown
 
 
 @pytest.fixture
 def clock(monkeypatch):
     now = [100.0]
-    monkeypatch.setattr(growing_figure.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(report.time, "monotonic", lambda: now[0])
     return now
 
 
-def test_a_figure_is_shown_once_and_then_updated(monkeypatch):
-    shown = Shown(monkeypatch)
-    cards = [plots.subplots()[0] for _ in range(3)]
-    with growing_figure.Filling("runs") as chart:
-        for card in cards:
-            chart.show(card)
-    assert shown.handles[1] == cards
+def test_a_figure_is_shown_once_and_then_updated(shown):
+    figures = [plots.subplots()[0] for _ in range(3)]
+    with Filling("runs") as chart:
+        for figure in figures:
+            chart.show(figure)
+    assert shown[1] == figures
 
 
-def test_the_line_says_how_long_it_will_take_and_in_the_end_how_long_it_took(monkeypatch, clock):
-    shown = Shown(monkeypatch)
-    with growing_figure.Filling("runs") as chart:
+def test_the_line_says_how_long_it_will_take_and_in_the_end_how_long_it_took(shown, clock):
+    with Filling("runs < 9") as chart:
+        (line,) = shown
         chart.at(0, "B = 8")
-        assert "runs: B = 8<" in shown.line()
+        assert line[-1] == "<i>⏳ runs &lt; 9: B = 8</i>"
         clock[0] += 1
         chart.at(0.01, "B = 8, first steps")  # these are slow, and say little about the rest
-        assert "first steps<" in shown.line()
+        assert "first steps<" in line[-1]
         clock[0] += 9
         chart.at(0.25, "B = 16")
-        assert "B = 16, about 30 s left" in shown.line()
+        assert "B = 16, about 30 s left" in line[-1]
         clock[0] += 0.1
         chart.at(0.5, "B = 32")
-        assert "B = 16" in shown.line()  # twice a second at most
+        assert "B = 16" in line[-1]  # twice a second at most
         clock[0] += 2
-    assert shown.line() == "<i>runs: 12 s</i>"
+    assert line[-1] == "<i>runs &lt; 9: 12 s</i>"
+
+
+def test_a_ticker_follows_the_events_of_a_run_and_goes_away(shown, clock):
+    with Ticker("two ranks") as ticker:
+        for event in (
+            Event("fit", 0, 2.0, {}), Event("epoch", 0, 4.0, {"epoch": 0}), Event("output", 1, 7.0, {}),
+            Event("step", 0, 9.0, {"step": 3}),
+        ):  # fmt: skip
+            clock[0] += 1
+            ticker.follow(event)
+    assert shown == [
+        ["<i>⏳ two ranks …</i>", *(f"<i>⏳ two ranks: {stage} s …</i>" for stage in
+         ("training, 2", "epoch 1 done, 4", "epoch 1 done, 7", "step 3, 9")), ""]
+    ]  # fmt: skip
 
 
 def test_where_there_is_no_notebook_nothing_is_shown(monkeypatch, capsys):
-    monkeypatch.setattr(growing_figure, "get_ipython", lambda: None)
-    with growing_figure.Filling("runs") as chart:
+    monkeypatch.setattr("IPython.get_ipython", lambda: None)
+    with Filling("runs") as chart:
         chart.at(0.5)
         chart.show(plots.subplots()[0])
     assert capsys.readouterr() == ("", "")
