@@ -16,6 +16,7 @@ import numpy as np
 
 from course_lib.notebook.judging import Wrong
 from course_lib.ranks.launch import Result
+from course_lib.ranks.messages import waiting
 from course_lib.ranks.run_record import RankRecord, RunRecord
 from course_lib.system.supervise import TIMED_OUT
 
@@ -71,8 +72,7 @@ def deadlocked(result: Result) -> bool:
 
 def named(numbers: Sequence[int]) -> str:
     """Ranks by their numbers, at the beginning of a sentence."""
-    *most, last = map(str, numbers)
-    return f"Ranks {', '.join(most)} and {last}" if most else f"Rank {last}"
+    return waiting.named(numbers).capitalize()
 
 
 # The rules

@@ -123,14 +123,11 @@ class RunRecord:
         common = sorted(updates for updates in first if updates > 1 and all(updates in other for other in others))
         return [(updates, all(_equal(first[updates], other[updates]) for other in others)) for updates in common]
 
-    def weights_differ(self, trainable: bool = False) -> float | None:
-        """Largest difference of any (with `trainable`: trainable) weight between ranks after training; None where a
-        rank has no weights."""
+    def weights_differ(self) -> float | None:
+        """Largest difference of any weight between ranks after training; None where a rank has no weights."""
         if any(not rank.weights for rank in self.ranks):
             return None
-        first, *others = (
-            [w for w, trained in zip(rank.weights, rank.trainable) if trained or not trainable] for rank in self.ranks
-        )
+        first, *others = (rank.weights for rank in self.ranks)
         if any([w.shape for w in other] != [w.shape for w in first] for other in others):
             return float("inf")
         # NaN on every rank alike is no disagreement, NaN on one is.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import h5py
 import numpy as np
 import pytest
@@ -107,8 +109,8 @@ class TestTraining:
 
         for start in (0, 4, 8):
             step(tf.constant(IMAGES[start : start + 4]), tf.ones(4))
-        found = np.concatenate(trained().examples)
-        np.testing.assert_allclose(found, training.brightness(IMAGES[:12]), rtol=1e-6)
+        logged = np.concatenate(trained().examples)
+        np.testing.assert_allclose(logged, training.brightness(IMAGES[:12]), rtol=1e-6)
 
     def test_gpus_that_cuda_was_told_of_are_logged_with_the_first_step(self, trained, monkeypatch):
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1,3")
@@ -185,9 +187,9 @@ class TestSteps:
 def test_brightness_is_that_of_an_image_and_of_its_mirror():
     images = np.random.default_rng(0).normal(0, 1, (512, 8, 6, 3)).astype(np.float32)
     images = (images - images.mean((1, 2, 3), keepdims=True)) / images.std((1, 2, 3), keepdims=True)
-    found = training.brightness(images).numpy()
-    assert found.std() > 0.01 and len(np.unique(found)) == len(images)  # though each has the mean 0
-    np.testing.assert_allclose(training.brightness(images[:, :, ::-1]), found, atol=1e-6)
+    brightness = training.brightness(images).numpy()
+    assert brightness.std() > 0.01 and len(np.unique(brightness)) == len(images)  # though each has the mean 0
+    np.testing.assert_allclose(training.brightness(images[:, :, ::-1]), brightness, atol=1e-6)
     np.testing.assert_allclose(training.brightness(np.full((2, 8, 6, 3), 7, np.uint8)), 7, rtol=1e-5)
     np.testing.assert_allclose(training.brightness(images[:, 0, 0]), images[:, 0, 0].mean(axis=1), atol=1e-6)
 
@@ -264,3 +266,22 @@ def test_a_rank_sees_gpus_that_are_not_there_and_its_choice_is_logged(log, patch
 def test_the_size_of_a_collective(tensor, values, floating, octets):
     several = collectives._sizes([tensor, tf.zeros(1)])
     assert several == {"values": values + 1, "floating": floating + 1, "bytes": octets + 4}
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "values"),
+    [((tf.zeros(3), 0), {}, 3), ((), {"root_rank": 0, "tensor": tf.zeros(2)}, 2), (([tf.zeros(1)] * 4,), {}, 4)],
+)
+def test_a_collective_is_logged_and_called_as_the_script_calls_it(log, tmp_path, args, kwargs, values):
+    calls = []
+    note = functools.partial(collectives._note_collective, log, "broadcast")
+    collectives._logged(lambda *args, **kwargs: calls.append((args, kwargs)), note)(*args, **kwargs)
+    assert len(calls) == 1 and len(calls[0][0]) == len(args) and calls[0][1].keys() == kwargs.keys()
+    (record,) = run_record.read(tmp_path / "record", 1, Result(0, 1.0)).ranks[0].all("collective")
+    assert record == {
+        "operation": "broadcast",
+        "graph": False,
+        "values": values,
+        "floating": values,
+        "bytes": 4 * values,
+    }

@@ -46,7 +46,7 @@ def test_what_a_rank_logs_is_read(tmp_path, monkeypatch):
     assert {updates: digest.tolist() for updates, digest in one.digests.items()} == {1: [1.0] * 5, 2: [2.0] * 5}
     assert (one.values, one.weights[1].dtype, one.trainable) == (6, np.float16, (True, False))
     assert record.joined and record.trained and record.agreement() == [(2, False)]
-    assert record.weights_differ() == record.weights_differ(trainable=True) == 1.0
+    assert record.weights_differ() == 1.0
     assert not {path.name for path in tmp_path.iterdir()} - {
         f"rank-{rank}.{end}" for rank in range(2) for end in ("jsonl", "steps", "examples", "npz")
     }
@@ -69,9 +69,8 @@ def test_epochs_end_where_the_next_one_begins():
 
 
 def test_weights_are_compared_bit_for_bit():
-    def differ(*weights, **how):
-        ranks = tuple(RankRecord(i, weights=w, trainable=(True, False)) for i, w in enumerate(weights))
-        return RunRecord(DONE, ranks).weights_differ(**how)
+    def differ(*weights):
+        return RunRecord(DONE, tuple(RankRecord(i, weights=w) for i, w in enumerate(weights))).weights_differ()
 
     one, other, nan = np.array([1.0, 2.0]), np.array([1.0, np.nextafter(2.0, 3.0)]), np.array([np.nan, 2.0])
     assert differ((one,), (one.copy(),)) == differ((nan,), (nan.copy(),)) == 0.0
@@ -79,7 +78,7 @@ def test_weights_are_compared_bit_for_bit():
     assert differ((one,), ()) is None
     assert differ((one,), (one[:1],)) == differ((one,), (one, one)) == float("inf")
     assert differ((one,), (nan,)) > 1
-    assert differ((one, one), (one, other)) > differ((one, one), (one, other), trainable=True) == 0.0
+    assert differ((one, one), (one, other)) == differ((one,), (other,))
 
 
 def test_what_a_kill_cut_short_is_read_as_far_as_it_goes(tmp_path):
@@ -90,10 +89,10 @@ def test_what_a_kill_cut_short_is_read_as_far_as_it_goes(tmp_path):
     (tmp_path / "rank-0.examples").write_bytes(np.arange(3, dtype="<f4").tobytes() + b"x")
     (tmp_path / "rank-0.npz").mkdir()
     (tmp_path / "rank-1.jsonl").mkdir()
-    found = read(tmp_path)
-    assert found.ranks[0].records == {"init": [{"size": 2}]}
-    assert [list(step) for step in found.ranks[0].examples] == [[0, 1], []]
-    assert found.ranks[0].weights == () and found.ranks[1] == RankRecord(1)
+    record = read(tmp_path)
+    assert record.ranks[0].records == {"init": [{"size": 2}]}
+    assert [list(step) for step in record.ranks[0].examples] == [[0, 1], []]
+    assert record.ranks[0].weights == () and record.ranks[1] == RankRecord(1)
 
 
 def archive(**arrays):
@@ -173,7 +172,7 @@ def test_whatever_the_files_hold_nothing_is_raised(tmp_path, files):
             (tmp_path / f"rank-{rank}.{end}").write_bytes(content)
     record = read(tmp_path)
     assert record.size == len(record.ranks)
-    record.agreement(), record.weights_differ(), record.weights_differ(True), record.trained, record.joined
+    record.agreement(), record.weights_differ(), record.trained, record.joined
     for rank in record.ranks:
         rank.epochs, rank.digests, rank.values, rank.epoch_examples(0), rank.epoch_examples(10**20)
         rank.number("progress", "updates"), rank.total("collective", "values", operation="broadcast")

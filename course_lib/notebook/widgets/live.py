@@ -225,25 +225,35 @@ def train(
 
 
 def watch(run: launch.Run, state: LiveState) -> Record:
-    """Show a run until it ends. The Stop button and Kernel → Interrupt end it."""
+    """Show a run until it ends: a Stop button over widgets. The button and Kernel → Interrupt end it."""
 
     def events(put: Callable[[launch.Event], None]) -> None:
         for event in run:
             put(event)
 
+    began = time.monotonic()
+    panes = Panes()
     try:
-        view = View(state)
+        top = display(_html(stop_button(state), f"{state.title} is running."), raw=True, display_id=True)
+        panes.redraw(state, lambda: headline(state))
+        box = VBox([panes.headline, panes.body])
+        bottom = display(box, display_id=True)
         try:
             for event in ticking(events):
                 if event is not None:
                     state.update(event)
-                view.redraw()
+                state.seconds = time.monotonic() - began
+                panes.redraw(state, lambda: headline(state))
         except KeyboardInterrupt:
             state.stopped = True
     finally:
         state.result = _end(run)
     state.seconds = state.result.seconds
-    view.close()
+    # Plain HTML takes the place of button and widgets: it is saved with the notebook.
+    top.update(_html(summary(state), " ".join([verdict(state)[1], *causes(state)])), raw=True)
+    bottom.update(_html(details(state)), raw=True)
+    panes.close()
+    box.close()
     return Record(state.title, state.result, state.epochs, state.batches)
 
 
@@ -309,29 +319,3 @@ class Panes:
         """Take the widgets off the page and out of the kernel."""
         for widget in (self.headline, self._output, *self.body.children, self.body):
             widget.close()
-
-
-class View:
-    """A run in progress: a Stop button over widgets; plain HTML takes their place when the run has ended."""
-
-    def __init__(self, state: LiveState) -> None:
-        self._state = state
-        self._began = time.monotonic()
-        self._panes = Panes()
-        self._top = display(_html(stop_button(state), f"{state.title} is running."), raw=True, display_id=True)
-        self.redraw()
-        self._box = VBox([self._panes.headline, self._panes.body])
-        self._bottom = display(self._box, display_id=True)
-
-    def redraw(self) -> None:
-        """Show the state, not too often."""
-        self._state.seconds = time.monotonic() - self._began
-        self._panes.redraw(self._state, lambda: headline(self._state))
-
-    def close(self) -> None:
-        """Put plain HTML in the place of button and widgets: it is saved with the notebook."""
-        text = " ".join([verdict(self._state)[1], *causes(self._state)])
-        self._top.update(_html(summary(self._state), text), raw=True)
-        self._bottom.update(_html(details(self._state)), raw=True)
-        self._panes.close()
-        self._box.close()

@@ -11,6 +11,7 @@ from course_lib.ranks.instrumentation.log import Log
 from course_lib.ranks.instrumentation.patches import Patches
 
 NUMBERS = ("rank", "size", "local_rank", "local_size")
+TENSORS = ("tensor", "tensors", "variables")  # what Horovod calls the first argument of a collective
 OPERATIONS = {  # function of `mpi_ops` → the collective that it enters
     "_allreduce": "allreduce",
     "_grouped_allreduce": "allreduce",
@@ -34,9 +35,9 @@ def watch(log: Log, patches: Patches) -> None:
     import horovod.tensorflow.keras as hvd_keras
     from horovod.tensorflow import functions, mpi_ops
 
-    replacements = {"init": _logged_init(hvd.init, log), "join": _logged_join(mpi_ops.join, log)}
+    replacements = {"init": _logged_init(hvd.init, log), "join": _logged(mpi_ops.join, lambda: log.note("join"))}
     for name, operation in OPERATIONS.items():
-        replacements[name] = _logged_collective(getattr(mpi_ops, name), operation, log)
+        replacements[name] = _logged(getattr(mpi_ops, name), functools.partial(_note_collective, log, operation))
     for module in (hvd, hvd_keras, mpi_ops, functions):
         for name, replacement in replacements.items():
             # hvd_keras has functions of its own for arrays, which call these.
@@ -56,23 +57,22 @@ def _logged_init(original: Callable, log: Log) -> Callable:
     return init
 
 
-def _logged_join(original: Callable, log: Log) -> Callable:
+def _logged(original: Callable, note: Callable) -> Callable:
+    """`original`, before which `note` is called with the same arguments."""
+
     @functools.wraps(original)
-    def join(*args: object, **kwargs: object) -> object:
-        log.note("join")
+    def logged(*args: object, **kwargs: object) -> object:
+        note(*args, **kwargs)
         return original(*args, **kwargs)
 
-    return join
+    return logged
 
 
-def _logged_collective(original: Callable, operation: str, log: Log) -> Callable:
-    @functools.wraps(original)
-    def collective(tensors: object, *args: object, **kwargs: object) -> object:
-        several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
-        log.note("collective", operation=operation, graph=not tf.executing_eagerly(), **_sizes(several))
-        return original(tensors, *args, **kwargs)
-
-    return collective
+def _note_collective(log: Log, operation: str, *args: object, **kwargs: object) -> None:
+    """Log a collective, whose tensors are its first argument."""
+    tensors = args[0] if args else next((kwargs[name] for name in TENSORS if name in kwargs), ())
+    several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
+    log.note("collective", operation=operation, graph=not tf.executing_eagerly(), **_sizes(several))
 
 
 def _sizes(tensors: Iterable[tf.Tensor]) -> dict[str, int]:
