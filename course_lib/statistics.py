@@ -95,6 +95,5 @@ def median(values: ArrayLike) -> tuple[float, float, float]:
     most = [k for k in range(len(values) // 2) if 2 * bdtr(k, len(values), 0.5) <= 0.05]
     if not most:
         raise ValueError(f"An interval for a median needs six runs or more, not {len(values)}.")
-    k, half = most[-1], len(values) // 2
-    middle = values[half] if len(values) % 2 else (values[half - 1] + values[half]) / 2
-    return float(middle), float(values[k]), float(values[-1 - k])
+    k = most[-1]
+    return float(np.median(values)), float(values[k]), float(values[-1 - k])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import queue
 import sys
@@ -62,20 +60,6 @@ def _receive(url: str, part: Path, name: str, sha256: str, timeout: float) -> No
 def probe(url: str, *, timeout: float) -> None:
     """Ask whether `url` is there, without fetching it. Raises DownloadError when it is not."""
     _open(url, timeout, method="HEAD").close()
-
-
-@contextlib.contextmanager
-def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time through; `path` is the lock's file, and a lock ends with its process.
-
-    Where no lock is to be had (a read-only folder, some network file systems), everyone is let through.
-    """
-    with contextlib.ExitStack() as stack:
-        with contextlib.suppress(OSError):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            file = stack.enter_context(path.open("a"))
-            fcntl.flock(file, fcntl.LOCK_EX)
-        yield
 
 
 def _open(url: str, timeout: float, method: str = "GET") -> HTTPResponse:

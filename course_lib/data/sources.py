@@ -15,11 +15,11 @@ import uuid
 import zlib
 from pathlib import Path
 
-from course_lib.data.download import DownloadError, download, locked, probe
+from course_lib.data.download import DownloadError, download, probe
 from course_lib.data.published import Published
 from course_lib.system import paths, variables
 from course_lib.system.errors import CourseError
-from course_lib.system.files import write
+from course_lib.system.files import locked, write
 from course_lib.system.rank import rank
 
 TIMEOUT_S = 4  # seconds to wait for a server before going on with the stand-in

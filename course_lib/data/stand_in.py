@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 
 from course_lib.data import shapes
-from course_lib.data.download import locked
 from course_lib.data.published import Arrays, Published
 from course_lib.system import paths
-from course_lib.system.files import replacing
+from course_lib.system.files import locked, replacing
 
 _NAMES = "x_train", "y_train", "x_test", "y_test"
 

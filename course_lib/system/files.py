@@ -1,8 +1,9 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and files as locks."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import uuid
 from collections.abc import Iterator
@@ -42,3 +43,17 @@ def require_place(path: Path) -> None:
             path.unlink()
     except OSError as error:
         raise CourseError(f"{path} can't be written ({error.strerror}): name another file.", code=2) from None
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Let one process at a time through; `path` is the lock's file, and a lock ends with its process.
+
+    Where no lock is to be had (a read-only folder, some network file systems), everyone is let through.
+    """
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            file = stack.enter_context(path.open("a"))
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -10,19 +10,18 @@ a second. Exit code 0, or 1 with a sentence for each problem.
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 
 from course_lib.command.doctor.diagnosis import CONTROLLERS, training
 from course_lib.system import gpus, paths
 from course_lib.system.errors import CourseError
-from course_lib.system.files import write
+from course_lib.system.files import locked, write
 
 
 def main() -> int:
@@ -38,7 +37,8 @@ def main() -> int:
 
 def check() -> list[str]:
     """What is wrong, in sentences; from the last good result where that still holds."""
-    with _alone():
+    # Images' start and their health check begin at the same time.
+    with locked(_file().with_suffix(".lock")):
         last, basis, container = _last_good(), _basis(), _container()
         if last.get("basis") == basis:
             return []
@@ -108,17 +108,6 @@ def _last_good() -> dict:
         return json.loads(_file().read_text())
     except (OSError, ValueError):
         return {}
-
-
-@contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Wait while another process examines: the images' start and their health check begin at the same time."""
-    with contextlib.ExitStack() as held:
-        with contextlib.suppress(OSError):  # the cache can't be written, or a network file system has no locks
-            _file().parent.mkdir(parents=True, exist_ok=True)
-            lock = held.enter_context(_file().with_suffix(".lock").open("w"))
-            fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
 
 
 if __name__ == "__main__":
