@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Union
+from types import MappingProxyType
+from typing import Any, NamedTuple, Union
 
 import numpy as np
+import pytest
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PathCollection, PolyCollection
 from matplotlib.container import BarContainer
@@ -17,28 +19,75 @@ from course_lib.notebook.plots import WIDTH, Figure
 Drawn = Union[Figure, Axes]
 
 
-def check(
-    draw: Callable[[], Figure], texts: Sequence[str], panels: Mapping[int, Sequence], missing: Sequence[str] = ()
-) -> None:
-    """Draw a figure; it has these texts, and its panels these series of numbers, in any order.
+class Case(NamedTuple):
+    """A figure, and what is asked of it.
 
-    Args:
-        draw: makes the figure.
-        texts: what is written somewhere on it.
-        panels: number of a panel → series that it shows.
-        missing: what is not written.
+    draw: makes it; says: texts that are written somewhere; shows: number of a panel → series of numbers that it
+    shows, in any order; hides: texts that are not written.
     """
+
+    draw: Callable[[], Figure]
+    says: Sequence[str]
+    shows: Mapping[int, Sequence]
+    hides: Sequence[str]
+
+
+def case(
+    draw: Callable[..., Figure],
+    *given: Any,
+    shows: Mapping[int, Sequence] = MappingProxyType({}),
+    says: Sequence[str] = (),
+    hides: Sequence[str] = (),
+    **named: Any,
+) -> Case:
+    """A figure of these arguments. Keys of mappings, `title` and `caption` name something: it says them all."""
+    names = [key for value in given if isinstance(value, Mapping) for key in value if isinstance(key, str)]
+    names += [value for key, value in named.items() if key in ("title", "caption")]
+    return Case(lambda: draw(*given, **named), [*names, *says], shows, hides)
+
+
+def suite(cases: Mapping[str, Case]) -> Callable[[str], None]:
+    """A test of each of these figures."""
+
+    @pytest.mark.parametrize("name", cases)
+    def test(name: str) -> None:
+        check(*cases[name])
+
+    return test
+
+
+def check(
+    draw: Callable[[], Figure], says: Sequence[str], panels: Mapping[int, Sequence], hides: Sequence[str] = ()
+) -> None:
+    """Draw a figure as wide as a notebook's page: axes have labels, and it says and shows what it should."""
     figure = draw()
     assert 100 * figure.get_figwidth() == WIDTH
     figure.draw_without_rendering()
+    if any(map(_has_scale, figure.axes)):
+        assert any(axis.get_xlabel() or axis.get_ylabel() or axis.get_title(loc="left") for axis in figure.axes)
     written = said(figure)
-    for text in texts:
+    for text in says:
         assert text in written, f"{text!r} is not written; there are:\n{written}"
-    for text in missing:
+    for text in hides:
         assert text not in written
     for panel, expected in panels.items():
         for values in expected:
             assert shows(figure.axes[panel], values), f"panel {panel} does not show {values}"
+
+
+def numbers(cases: Mapping[str, tuple[Callable[[], Any], Any]], rtol: float = 1e-3, atol: float = 1e-6) -> Callable:
+    """A test of what is computed for figures: name → how, and the numbers that are expected."""
+
+    @pytest.mark.parametrize("name", cases)
+    def test(name: str) -> None:
+        compute, expected = cases[name]
+        np.testing.assert_allclose(np.asarray(compute(), float), expected, rtol=rtol, atol=atol)
+
+    return test
+
+
+def _has_scale(axis: Axes) -> bool:
+    return axis.axison and any(label.get_text() for label in axis.get_xticklabels() + axis.get_yticklabels())
 
 
 def said(drawn: Drawn) -> str:

@@ -17,6 +17,7 @@ from labs.lab1_gradient_descent.lessons import (
     figures_surfaces,
 )
 from tests.labs import figures
+from tests.labs.figures import case, numbers, suite
 
 STEEPEST, FLATTEST, BEST = 8.0, 0.5, (1.0, -2.0)
 
@@ -113,210 +114,97 @@ def twice(examples, size, epoch):
     return [np.array([0, 1]), np.array([1, 2])]
 
 
-# name → how to draw it, what is written on it, what its panels show
 FIGURES = {
-    "1a rate": (
-        lambda: rate(0.2),
-        ("η = 0.2 = 1.60/λₘₐₓ", "converged after 40 steps", "crawl", "converge", "oscillate", "diverge", "c", "2/λₘₐₓ"),
-        {0: [path(0.2).w, path(0.2).b], 1: [path(0.2).losses]},
-    ),
-    "1a fit": (
-        lambda: figures_1a.fit(np.array([0.0, 1, 2]), np.array([1.0, 0, 4]), 2.0, 0.5, loss=1.25, over=OVER),
-        ("w = 2.00, b = 0.50: L = 1.25",),
-        {0: [[[1.0, 0.5], [0.0, 2.5], [4.0, 4.5]], [0.5, 4.5]], 1: [[2.0], [0.5]]},
-    ),
-    "1a steps": (
-        steps,
-        ("converged", "did not arrive", "diverged", "crawl", "oscillate"),
-        {0: [[20, 30], [40], [2 / STEEPEST] * 2, [2 / (STEEPEST + FLATTEST)] * 2]},
-    ),
-    "1a side by side": (
-        lambda: figures_1a.side_by_side({"one": (OVER, path(0.05)), "two": (OVER, path(0.2))}, lowest=-1.0, equal=True),
-        ("one", "two"),
-        {2: [path(0.05).losses + 1, path(0.2).losses + 1]},
-    ),
-    "1a differences": (
-        lambda: figures_1a.differences(np.array([0.1, 1.0]), {"central": np.array([0.0, 1e-3])}),
-        ("central",),
-        {0: [[np.finfo(float).eps, 1e-3]]},  # an exact one is still drawn
-    ),
-    "1a trends": (
-        lambda: figures_1a.trends({"mine": 2e11, "yours": 5e15}, "c"),
-        ("mine", "yours", "image classification, 0.31", "c"),
-        {},
-    ),
-    "1b batches": (
-        lambda: figures_1b.batches(twice, examples=4, batch_size=2, epochs=1),
-        ("4 examples, batches of 2", "batch 0", "batch 1"),
-        {0: [[1]]},  # drawn twice
-    ),
-    "1b variance": (
-        lambda: figures_1b.variance([{**GRADIENTS, "fit": True}]),
-        ("some: N = 100 · slope −1.000",),
-        {0: [5 / SIZES]},
-    ),
-    "1b variance without a fit": (lambda: figures_1b.variance([GRADIENTS]), ("some",), {}, ("slope",)),
-    "1b ball sizes": (
-        lambda: figures_1b.ball_sizes(BALL, line=2.0),
-        ("m = 1", "m = 4"),
-        {0: [[0.1, 0.2], [0.1], [0.05]]},
-    ),
-    "1b epochs": (
-        lambda: figures_1b.epochs({1: [2, 1], 1024: [2, 1.5]}, eta=0.01),
-        ("the same η = 0.01 for all", "m = 1", "m = 1,024"),
-        {0: [[2, 1], [2, 1.5]]},
-    ),
-    "1b to target": (
-        lambda: figures_1b.to_target(TO_TARGET, title="To a loss of 1"),
-        ("To a loss of 1", "steps to target · best m = 8", "examples to target · best m = 1"),
-        {0: [[8], [11]], 1: [[1], [85]], 2: [[8], [1.5]]},  # rings around the winners
-    ),
-    "1b roofline": (
-        lambda: figures_1b.roofline(ROOF, 230e9, 50e9),
-        ("peak 230 GFLOP/s", "memory 50 GB/s"),
-        {0: [[1e3, 1e4]]},
-    ),
-    "1c examples": (
-        lambda: figures_1c.examples(IMAGES, np.array([0, 1, 0, 0, 0]), ("shoe", "hat"), caption="c"),
-        ("shoe", "hat", "c"),
-        {0: [IMAGES[0, ..., 0]], 1: [IMAGES[1, ..., 0]]},
-    ),
-    "1c epoch times": (
-        lambda: figures_1c.epoch_times([3.0, 2.0], [1.0, 0.5], caption="c"),
-        ("c",),
-        {0: [[2.0, 1.5], [3.0, 2.0]]},
-    ),
-    "1c race": (
-        lambda: figures_1c.race(CURVES, target=0.85, planned=[16, 64, 256], caption="c"),
-        ("B = 16", "B = 64", "256", "not in 3 s", "c"),
-        {1: [[2.0]]},
-    ),
-    "1c race before the first run": (
-        lambda: figures_1c.race({}, target=0.85, planned=[16, 64]),
-        ("16", "64", "target 85 %"),
-        {},
-    ),
-    "1c to target": (
-        lambda: figures_1c.to_target(ARRIVALS, target=0.85),
-        ("epochs to 85 %", "steps to 85 %", "seconds to 85 %", "ended before it arrived"),
-        {0: [[1, 2, 4, 8], [9, 9], [2]], 1: [[800, 200]]},  # the last: perfect scaling
-    ),
-    "1c fits": (
-        lambda: figures_1c.fits({"one": HISTORY, "two": HISTORY}),
-        ("one", "two"),
-        {0: [[0.5, 0.8, 1.0], [0.5, 0.7, 0.7]], 2: [[20], [0.6]]},  # the lowest validation loss
-    ),
-    "1c slices": (
-        lambda: figures_1c.slices_by_rate(SLICES, caption="c"),
-        ("depth 16, with skips", "depth 40, no skips"),
-        {1: [[10, 20], [30, 40]]},
-    ),
-    "1d lanes": (lambda: figures_1d.lanes(PLACES), ("✓ every step stands where it happens", "2 →"), {}, ("✗",)),
-    "1d wrong lanes": (
-        lambda: figures_1d.lanes({**PLACES, "wire": [2, 14], "device": [5, *range(6, 14)]}, {5, 14}),
-        ("✗ in the wrong lane: 5, 14", "5 ✗", "14 ✗"),
-        {},
-    ),
-    "1d few lanes": (lambda: figures_1d.lanes({"device": [6]}), ("nowhere: 1, 2, 3, 4, 5, 7",), {}),
-    "1d shares": (lambda: figures_1d.shares(set(range(1, 13)), 12), ("device 3",), {}, ("✗",)),
-    "1d wrong shares": (
-        lambda: figures_1d.shares({6, 7}, 3, {5, 0}, devices=3),
-        ("5 ✗", "all-reduce: average of the gradients ✗"),
-        {},
-        ("device 3",),
-    ),
-    "1d data parallelism": (
-        lambda: exchange("ResNet-50", "data", 4, 256),
-        (
-            "data parallelism: every device has all layers, and 1/4 of the 256 images",
-            "device 3",
-            "153 MB from each device, 613 MB in all",
-            "Wires: equal at a batch of about 95",
-            "Memory: 5.43 GB on the fullest device",
-        ),
-        {2: [[256], [4 * ring(NETWORKS["ResNet-50"].weights, 4)]]},
-    ),
-    "1d model parallelism": (
-        lambda: exchange("ResNet-50", "model", 4, 256),
-        (
-            "the layers are dealt out",
-            figures_1d.size(4 * 401_408 * 256),
-            f"{figures_1d.size(chain(cuts(NETWORKS['ResNet-50'], 4), 256))} in all",
-        ),
-        {2: [[chain(cuts(NETWORKS["ResNet-50"], 4), 256)]]},
-    ),
-    "1d devices without layers": (lambda: exchange("small CNN", "model", 8, 64), ("4 have none", "device 7"), {}),
-    "1d bytes that forget the batch": (
-        lambda: exchange("AlexNet", "model", 4, 64, lambda crossing, _: 8 * sum(crossing)),
-        ("Wires: no batch makes them equal",),
-        {},
-    ),
-    "1d memory": (
-        lambda: figures_1d.memory(NETWORKS["ResNet-50"], 256, parts=parts, state=1),
-        ("weights: 102 MB", "optimizer state: 102 MB", "activations: 20.5 GB", "16 GB (P100): 195"),
-        {1: [[256]]},
-    ),
-    "1d memory for no image": (
-        lambda: figures_1d.memory(NETWORKS["AlexNet"], 1, parts=lambda *_: {"weights": 0, "activations": 90e9 * _[2]}),
-        ("80 GB (A100): not one image",),
-        {},
-    ),
-    "1d memory that forgets the batch": (
-        lambda: figures_1d.memory(NETWORKS["AlexNet"], 64, parts=lambda *_: {"weights": 1e6}),
-        ("16 GB (P100): any",),
-        {},
-    ),
-    "1d measured": (
-        lambda: figures_1d.measured([{"batch": 1, "peak": 5e8}, {"batch": 64, "peak": 6e8}], {"kept": 1e6}),
-        ("predicted: kept", "measured"),
-        {0: [[0, 63], [0, 100]]},
-    ),
-    "1e rates": (
-        lambda: figures_1e.rates(RATES, caption="c"),
-        ("with batch norm", "without batch norm"),
-        {0: [[0.5], [0.2]]},
-    ),
-    "1e percentiles": (
-        lambda: figures_1e.percentiles({"with": [(-1, 0, 2), (-2, 1, 3)]}, [1, 5]),
-        ("with",),
-        {0: [[-1, -2], [0, 1], [2, 3]]},
-    ),
-    "1e data size": (
-        lambda: figures_1e.data_size(LAW, fitted=400),
-        ("width 1: exponent 0.50",),
-        {0: [4.0 * IMAGE_COUNTS**-0.5, 4.0 * IMAGE_COUNTS**-0.5 * [1, 1, 1, 1.5]]},  # the law, and the measurement
-    ),
-    "1e starts": (
-        lambda: figures_1e.starts(
-            pd.DataFrame({"training loss": [0.3, 0.4], "validation accuracy": [0.8, 0.81]}),
-            pd.DataFrame({"updates": [0, 10], "largest": [5.0, 20.0], "smallest": [-3.0, -0.5]}),
-        ),
-        ("largest", "smallest"),
-        {0: [[80, 81]]},
-    ),
-    "surface": (
-        lambda: figures_surfaces.turned(XS, YS, SURFACE, turn=25, tilt=50, names=("w", "b"), title="a bowl"),
-        ("a bowl", "w", "b", "loss L"),
-        {},
-    ),
-    "contours": (
-        lambda: figures_surfaces.contours(
-            XS, YS, {"low": SURFACE, "high": 30 * SURFACE}, limit=100, mark=(2.3, "guessing")
-        ),
-        ("low", "high", "guessing", "step along d₁", "loss L", "0.1", "100"),
-        {},
-    ),
-    "contours in rows": (
-        lambda: figures_surfaces.contours(XS, YS, {f"slice {n}": SURFACE for n in range(4)}),
-        ("slice 0", "slice 3"),
-        {},
-    ),
-}
+    "1a rate": case(rate, 0.2, shows={0: [path(0.2).w, path(0.2).b], 1: [path(0.2).losses]},
+        says=("η = 0.2 = 1.60/λₘₐₓ", "converged after 40 steps", "crawl", "converge", "oscillate", "diverge", "c",
+              "2/λₘₐₓ")),
+    "1a fit": case(figures_1a.fit, np.array([0.0, 1, 2]), np.array([1.0, 0, 4]), 2.0, 0.5, loss=1.25, over=OVER,
+        shows={0: [[[1.0, 0.5], [0.0, 2.5], [4.0, 4.5]], [0.5, 4.5]], 1: [[2.0], [0.5]]},
+        says=("w = 2.00, b = 0.50: L = 1.25",)),
+    "1a steps": case(steps, shows={0: [[20, 30], [40], [2 / STEEPEST] * 2, [2 / (STEEPEST + FLATTEST)] * 2]},
+        says=("converged", "did not arrive", "diverged", "crawl", "oscillate")),
+    "1a side by side": case(figures_1a.side_by_side, {"one": (OVER, path(0.05)), "two": (OVER, path(0.2))},
+        lowest=-1.0, equal=True, shows={2: [path(0.05).losses + 1, path(0.2).losses + 1]}),
+    "1a differences": case(figures_1a.differences, np.array([0.1, 1.0]), {"central": np.array([0.0, 1e-3])},
+        shows={0: [[np.finfo(float).eps, 1e-3]]}),  # an exact one is still drawn
+    "1a trends": case(figures_1a.trends, {"mine": 2e11, "yours": 5e15}, "c", says=("image classification, 0.31", "c")),
+    "1b batches": case(figures_1b.batches, twice, examples=4, batch_size=2, epochs=1, shows={0: [[1]]},
+        says=("4 examples, batches of 2", "batch 0", "batch 1")),  # drawn twice
+    "1b variance": case(figures_1b.variance, [{**GRADIENTS, "fit": True}], shows={0: [5 / SIZES]},
+        says=("some: N = 100 · slope −1.000",)),
+    "1b variance without a fit": case(figures_1b.variance, [GRADIENTS], says=("some",), hides=("slope",)),
+    "1b ball sizes": case(figures_1b.ball_sizes, BALL, line=2.0, shows={0: [[0.1, 0.2], [0.1], [0.05]]},
+        says=("m = 1", "m = 4")),
+    "1b epochs": case(figures_1b.epochs, {1: [2, 1], 1024: [2, 1.5]}, eta=0.01, shows={0: [[2, 1], [2, 1.5]]},
+        says=("the same η = 0.01 for all", "m = 1", "m = 1,024")),
+    "1b to target": case(figures_1b.to_target, TO_TARGET, title="To a loss of 1",
+        shows={0: [[8], [11]], 1: [[1], [85]], 2: [[8], [1.5]]},
+        says=("steps to target · best m = 8", "examples to target · best m = 1")),  # rings around the winners
+    "1b roofline": case(figures_1b.roofline, ROOF, 230e9, 50e9, shows={0: [[1e3, 1e4]]},
+        says=("peak 230 GFLOP/s", "memory 50 GB/s")),
+    "1c examples": case(figures_1c.examples, IMAGES, np.array([0, 1, 0, 0, 0]), ("shoe", "hat"), caption="c",
+        shows={0: [IMAGES[0, ..., 0]], 1: [IMAGES[1, ..., 0]]}, says=("shoe", "hat")),
+    "1c epoch times": case(figures_1c.epoch_times, [3.0, 2.0], [1.0, 0.5], caption="c",
+        shows={0: [[2.0, 1.5], [3.0, 2.0]]}),
+    "1c race": case(figures_1c.race, CURVES, target=0.85, planned=[16, 64, 256], caption="c", shows={1: [[2.0]]},
+        says=("B = 16", "B = 64", "256", "not in 3 s")),
+    "1c race before the first run": case(figures_1c.race, {}, target=0.85, planned=[16, 64],
+        says=("16", "64", "target 85 %")),
+    # the last: perfect scaling
+    "1c to target": case(figures_1c.to_target, ARRIVALS, target=0.85,
+        shows={0: [[1, 2, 4, 8], [9, 9], [2]], 1: [[800, 200]]},
+        says=("epochs to 85 %", "steps to 85 %", "seconds to 85 %", "ended before it arrived")),
+    "1c fits": case(figures_1c.fits, {"one": HISTORY, "two": HISTORY},
+        shows={0: [[0.5, 0.8, 1.0], [0.5, 0.7, 0.7]], 2: [[20], [0.6]]}),  # the lowest validation loss
+    "1c slices": case(figures_1c.slices_by_rate, SLICES, caption="c", shows={1: [[10, 20], [30, 40]]},
+        says=("depth 16, with skips", "depth 40, no skips")),
+    "1d lanes": case(figures_1d.lanes, PLACES, says=("✓ every step stands where it happens", "2 →"), hides=("✗",)),
+    "1d wrong lanes": case(figures_1d.lanes, {**PLACES, "wire": [2, 14], "device": [5, *range(6, 14)]}, {5, 14},
+        says=("✗ in the wrong lane: 5, 14", "5 ✗", "14 ✗")),
+    "1d few lanes": case(figures_1d.lanes, {"device": [6]}, says=("nowhere: 1, 2, 3, 4, 5, 7",)),
+    "1d shares": case(figures_1d.shares, set(range(1, 13)), 12, says=("device 3",), hides=("✗",)),
+    "1d wrong shares": case(figures_1d.shares, {6, 7}, 3, {5, 0}, devices=3,
+        says=("5 ✗", "all-reduce: average of the gradients ✗"), hides=("device 3",)),
+    "1d data parallelism": case(exchange, "ResNet-50", "data", 4, 256,
+        shows={2: [[256], [4 * ring(NETWORKS["ResNet-50"].weights, 4)]]},
+        says=("data parallelism: every device has all layers, and 1/4 of the 256 images", "device 3",
+              "153 MB from each device, 613 MB in all", "Wires: equal at a batch of about 95",
+              "Memory: 5.43 GB on the fullest device")),
+    "1d model parallelism": case(exchange, "ResNet-50", "model", 4, 256,
+        shows={2: [[chain(cuts(NETWORKS["ResNet-50"], 4), 256)]]},
+        says=("the layers are dealt out", figures_1d.size(4 * 401_408 * 256),
+              f"{figures_1d.size(chain(cuts(NETWORKS['ResNet-50'], 4), 256))} in all")),
+    "1d devices without layers": case(exchange, "small CNN", "model", 8, 64, says=("4 have none", "device 7")),
+    "1d bytes that forget the batch": case(exchange, "AlexNet", "model", 4, 64, lambda crossing, _: 8 * sum(crossing),
+        says=("Wires: no batch makes them equal",)),
+    "1d memory": case(figures_1d.memory, NETWORKS["ResNet-50"], 256, parts=parts, state=1, shows={1: [[256]]},
+        says=("weights: 102 MB", "optimizer state: 102 MB", "activations: 20.5 GB", "16 GB (P100): 195")),
+    "1d memory for no image": case(figures_1d.memory, NETWORKS["AlexNet"], 1,
+        parts=lambda *_: {"weights": 0, "activations": 90e9 * _[2]}, says=("80 GB (A100): not one image",)),
+    "1d memory that forgets the batch": case(figures_1d.memory, NETWORKS["AlexNet"], 64,
+        parts=lambda *_: {"weights": 1e6}, says=("16 GB (P100): any",)),
+    "1d measured": case(figures_1d.measured, [{"batch": 1, "peak": 5e8}, {"batch": 64, "peak": 6e8}], {"kept": 1e6},
+        shows={0: [[0, 63], [0, 100]]}, says=("predicted: kept", "measured")),
+    "1e rates": case(figures_1e.rates, RATES, caption="c", shows={0: [[0.5], [0.2]]},
+        says=("with batch norm", "without batch norm")),
+    "1e percentiles": case(figures_1e.percentiles, {"with": [(-1, 0, 2), (-2, 1, 3)]}, [1, 5],
+        shows={0: [[-1, -2], [0, 1], [2, 3]]}),
+    "1e data size": case(figures_1e.data_size, LAW, fitted=400,
+        shows={0: [4.0 * IMAGE_COUNTS**-0.5, 4.0 * IMAGE_COUNTS**-0.5 * [1, 1, 1, 1.5]]},
+        says=("width 1: exponent 0.50",)),  # the law, and the measurement
+    "1e starts": case(figures_1e.starts,
+        pd.DataFrame({"training loss": [0.3, 0.4], "validation accuracy": [0.8, 0.81]}),
+        pd.DataFrame({"updates": [0, 10], "largest": [5.0, 20.0], "smallest": [-3.0, -0.5]}), shows={0: [[80, 81]]},
+        says=("largest", "smallest")),
+    "surface": case(figures_surfaces.turned, XS, YS, SURFACE, turn=25, tilt=50, names=("w", "b"), title="a bowl",
+        says=("loss L",)),
+    "contours": case(figures_surfaces.contours, XS, YS, {"low": SURFACE, "high": 30 * SURFACE}, limit=100,
+        mark=(2.3, "guessing"), says=("guessing", "step along d₁", "loss L", "0.1", "100")),
+    "contours in rows": case(figures_surfaces.contours, XS, YS, {f"slice {n}": SURFACE for n in range(4)},
+        says=("slice 0", "slice 3")),
+}  # fmt: skip
 
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_says_what_it_is_given(name):
-    figures.check(*FIGURES[name])
+test_a_figure_shows_what_it_is_given = suite(FIGURES)
 
 
 NUMBERS = {
@@ -330,11 +218,7 @@ NUMBERS = {
     "1e search of one": (lambda: figures_1e.search([0.1, 0.5, 0.9]).axes[0].lines[0].get_ydata()[-1], 90),
 }
 
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_of_figures(name):
-    compute, expected = NUMBERS[name]
-    np.testing.assert_allclose(compute(), expected, rtol=0.01, atol=1e-9)
+test_numbers_of_figures = numbers(NUMBERS, rtol=0.01)
 
 
 @pytest.mark.parametrize(

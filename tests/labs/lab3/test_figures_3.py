@@ -13,6 +13,7 @@ from course_lib.notebook.plots import descent_paths
 from labs.lab3_large_batch.lessons import critical_batch, figures_3a, figures_3b, figures_3c, figures_3d, figures_3e
 from labs.lab3_large_batch.lessons import figures_3f as minima
 from tests.labs import figures
+from tests.labs.figures import case, numbers, suite
 
 # 3a: two seeds for each batch size, of which the largest arrived once; |G|² = 2 and tr(C) = 600 but for one row
 ARRIVALS = pd.DataFrame(
@@ -150,198 +151,89 @@ ATTACKS = pd.DataFrame(
 IMAGES = np.zeros((2, 4, 4, 1))
 
 FIGURES = {
-    "3a to target": (
-        lambda: figures_3a.to_target(ARRIVALS, target=0.84, caption="Fashion-MNIST"),
-        ("updates to 84 % validation accuracy", "Fashion-MNIST"),
-        {},
-        ("your run",),
-    ),
-    "3a to target, the reader's own": (
-        lambda: figures_3a.to_target(ARRIVALS, pd.DataFrame({"batch": [64, 256], "updates": [200, None]}), target=0.84),
-        ("your run",),
-        {},
-    ),
-    "3a bend": (
-        lambda: figures_3a.bend(ARRIVALS, SQUARES, target=0.84, fit=lambda b, s: (31.4, 159.2)),
-        ("floor 31", "bend 159"),
-        {},
-    ),
-    "3a bend by itself": (lambda: figures_3a.bend(ARRIVALS, SQUARES, target=0.84), ("bend 4",), {}),
-    "3a scales": (lambda: figures_3a.scales(SQUARES), (), {}, ("yours",)),
-    "3a scales, the reader's own": (
-        lambda: figures_3a.scales(SQUARES, pd.DataFrame({"part": [0, 1], "noise scale": [200.0, 400.0]})),
-        ("yours",),
-        {},
-    ),
-    "3a gap": (
-        lambda: figures_3a.gap(GAP),
-        ("2,500 updates", "25 updates", "B = 1,280 with the small batch's η"),
-        {0: [[81, 81, 81]]},
-    ),
-    "3a gap with a diverged run": (
-        lambda: figures_3a.gap(GAP_WITH_A_DIVERGED_RUN),
-        ("B = 1,280",),
-        {0: [[81.5, 81, 81]]},
-        ("with the small",),
-    ),
-    "3a equal loss": (
-        lambda: figures_3a.equal_loss(equal_loss(64, [2, 4]), equal_loss(640, [4, 80]), caption="a caption"),
-        ("B = 64, 2 to 4 epochs", "B = 640, 80 epochs", "a caption"),  # without the shortest run
-        {},
-    ),
-    "3b rules": (
-        lambda: figures_3b.rules(SCALING, caption="a caption"),
-        ("less that of the best rate, points", "a caption", "LEGW", "linear, warm-up"),
-        {0: [[-10], [np.nan]], 1: [[0.005, 0.01]]},  # the rates that are nearly as good
-    ),
-    "3b curvature": (
-        lambda: figures_3b.curvature(BENDS, momentum=0.9, caption="a caption"),
-        ("0.38", "a rate far below any edge", "B = 64", "B = 1,024"),
-        {0: [[10, 10]], 1: [[10, 10], [20, 20]]},  # the edge: 2 · 1.9 / 0.38
-    ),
-    "3b longer": (
-        lambda: figures_3b.longer(LONGER, caption="a caption"),
-        ("a caption",),
-        {0: [[50, 50]], 1: [[60, 60, 60]]},
-    ),
-    "3b base warm-up": (lambda: figures_3b.base_warm_up(WARM_UPS, caption="x"), ("0\n12",), {0: [[80, 90]]}),
-    "3b optimum": (
-        lambda: figures_3b.optimum({1: 0.001, 4: 0.004, 16: 0.01}, edge=0.1, caption="a model"),
-        ("best learning rate", "linear", "√"),
-        {0: [[0.001, 0.004, 0.016], [0.001, 0.002, 0.004]]},
-    ),
-    "3b steps": (
-        lambda: figures_3b.steps(ONE_STEP, MANY_STEPS, caption="a caption"),
-        ("cov(Δw)",),
-        {0: [[1e-3, 1e-3]], 1: [[1, 0.5]], 2: [[1, 0.25]]},
-    ),
-    "3b shapes": (
-        lambda: figures_3b.shapes({"√": (np.arange(24) / 3, np.ones(24))}, title="a title"),
-        ("a title", "√"),
-        {0: [np.arange(24) / 3]},
-    ),
-    "3b losses": (
-        lambda: figures_3b.losses(DIVERGED, title="a title"),
-        ("a title", *DIVERGED),
-        {0: list(DIVERGED.values())},
-    ),
-    "3b stages": (lambda: figures_3b.stages(STAGES, caption="x"), ("decay",), {1: [[20, 30]]}, ("test accuracy",)),
-    "3b tested stages": (lambda: figures_3b.stages(STAGES.assign(test=0.8), caption="x"), ("test accuracy",), {}),
-    "3c moving averages": (
-        lambda: figures_3c.moving_averages({0.9: CURVE, 0.5: CURVE}, {0.9: 0.8, 0.5: 0.7}),
-        (),
-        {0: [[10, 20]], 1: [0.9 ** np.arange(5)]},
-    ),
-    "3c spread": (lambda: figures_3c.spread([4, 16, 64], [1.0, 0.5, 0.25]), (), {0: [[1.0, 0.5, 0.25]]}),
-    "3c shares": (
-        lambda: figures_3c.shares(pd.DataFrame({"b": [2, 8], "yours": [1.0, 1.0], "own": [0.5, 0.875]})),
-        (),
-        {0: [[1, 1], [0.5, 0.875]]},
-    ),
-    "3c ghosts": (
-        lambda: figures_3c.ghosts(NORMALISED, "here"),
-        ("few updates: B = 1,280", "overfitting: B = 640", "B = 64", "ghosts\nof 16", "here"),
-        {0: [[86.5], [81.5]]},  # in %
-    ),
-    "3c decays": (lambda: figures_3c.decays(NORMALISED), (), {0: [[81.5, 81.5]], 1: [[85], [88]]}),
-    "3c across ranks": (
-        lambda: figures_3c.across_ranks(NORMALISED),
-        ("rank 0's network", "rank 1's network", "4 on each"),
-        {},
-    ),
-    "3c one run": (
-        lambda: figures_3c.by_setting(
-            {"live": pd.DataFrame({"variant": ["a", "b"], "accuracy": [0.5, np.nan]})}, x="variant", y="accuracy"
-        ),
-        ("live",),
-        {0: [[50]]},  # b diverged
-    ),
-    "3c variances": (lambda: figures_3c.variances(NOISE, 16), (), {0: [[1, 0.25], [1, 1]]}),
-    "3c main directions": (
-        lambda: figures_3c.kept(NOISE, 16, {"exact": np.array([2.0, 1.0]), "drawn": np.array([2.1, 0.9])}),
-        ("exact", "drawn"),
-        {1: [[2.0, 1.0], [2.1, 0.9]]},
-    ),
-    "3c noisy training": (
-        lambda: figures_3c.noisy_training(NOISY),
-        ("B = 64\nB = 1,280\nas noisy\nas 256\nas noisy\nas 64",),
-        {},
-    ),
-    "3d ratios": (
-        lambda: figures_3d.ratios({"first": DRAWN, "later": DRAWN}, NAMES, spread=0.1, caption="x"),
-        ("first", "later", "B = 32", "conv 1\nconv 2\ndense"),
-        {0: [[2, 4, 6]]},  # medians
-    ),
-    "3d over time": (
-        lambda: figures_3d.over_time(NAMES, TRUST, TRUST / 100, 5, title="λ", caption="x"),
-        ("λ", f"conv 1: {TRUST[5, 0]:.3g}"),
-        {0: [TRUST[:6, 0], TRUST[5:, 0]]},
-    ),
-    "3d nothing changes": (
-        lambda: figures_3d.over_time(NAMES, np.zeros((5, 3)), np.zeros((5, 3)), 4, title=""),
-        ("dense: nan",),
-        {},
-    ),
-    "3d cost": (
-        lambda: figures_3d.cost(COST, caption="x"),
-        ("LARS ÷ SGD", "LAMB ÷ Adam", "0.90", "1.20", "no weight decay", "weight decay 0.0001"),
-        {0: [[0.9, 1.2]]},
-    ),
-    "3e winners": (
-        lambda: figures_3e.winners({"lucky": np.array([1.0, 2.0, -1.0, 3.0]), "fresh": np.array([-1.0, 1.0])}),
-        ("lucky: B wins 75%", "fresh: B wins 50%"),
-        {},
-    ),
-    "3e valleys": (
-        lambda: figures_3e.valleys({"batch 64": {"SGD": VALLEY, "LARS": VALLEY - 0.5}, "batch 1,280": {"SGD": VALLEY}}),
-        ("batch 64", "batch 1,280", "80"),
-        {0: [VALLEY.to_numpy(), [0.3], [0.85]]},  # the best one is marked
-    ),
-    "3e methods": (lambda: figures_3e.methods(METHODS), ("batch 64", "batch 1,280"), {0: [[0.80, 0.81, 0.82]]}),
-    "3e gains": (
-        lambda: figures_3e.gains(
-            {"batch 64": {"LARS": ([0.85, 0.86, 0.88], [0.84, 0.84, 0.85])}}, statistics.paired, against="SGD"
-        ),
-        ("SGD", "LARS"),
-        {0: [[1, 2, 3], [2]]},  # points
-    ),
-    "3e budgets": (
-        lambda: figures_3e.budgets({"SGD": [0.7, 0.8], "LARS": [0.75, 0.78]}),
-        ("SGD", "LARS"),
-        {0: [[1, 2]]},
-    ),
-    "3e positions": (
-        lambda: figures_3e.positions(TRICKS, SWITCHES, ("ghost", "longer"), 1280),
-        ("nothing", "warm-up\nexempt\nLARS"),
-        {0: [[73, 73.1, 73.2]]},  # without the further tricks
-    ),
-    "3f sharpness": (
-        lambda: minima.sharpness(SHARPNESS, floor=0.75),
-        (),
-        {0: [[640, 320]], 1: [[64_000, 32_000]]},
-    ),
-    "3f between": (lambda: minima.between(BETWEEN), ("to a large", "to another small"), {0: [[2, 2, 2, 2]]}),
-    "3f distance": (
-        lambda: minima.distance(DISTANCES),
-        ("‖w − w₀‖, the same η for all", "η ∝ √B", "no barriers: softmax regression", "B = 512: all images, no noise"),
-        {0: [2 * np.log(1 + T)]},  # means over seeds
-    ),
-    "3f adversarial": (
-        lambda: minima.adversarial(ATTACKS, epsilon=4, caption="a caption"),
-        ("B = 64, 2 to 8 epochs", "B = 1,280, η = 0.1, 80 epochs", "ε = 4", "equal accuracy"),
-        {0: [[60, 68]]},
-    ),
-    "3f attacked": (
-        lambda: minima.attacked(IMAGES, IMAGES + 8, ["a shoe", "a bag"], ["a bag", "a shoe"]),
-        ("a shoe", "a bag"),
-        {0: [IMAGES[0, ..., 0]]},
-    ),
-}
+    "3a to target": case(figures_3a.to_target, ARRIVALS, target=0.84, caption="Fashion-MNIST",
+        says=("updates to 84 % validation accuracy",), hides=("your run",)),
+    "3a to target, the reader's own": case(figures_3a.to_target, ARRIVALS,
+        pd.DataFrame({"batch": [64, 256], "updates": [200, None]}), target=0.84, says=("your run",)),
+    "3a bend": case(figures_3a.bend, ARRIVALS, SQUARES, target=0.84, fit=lambda b, s: (31.4, 159.2),
+        says=("floor 31", "bend 159")),
+    "3a bend by itself": case(figures_3a.bend, ARRIVALS, SQUARES, target=0.84, says=("bend 4",)),
+    "3a scales": case(figures_3a.scales, SQUARES, hides=("yours",)),
+    "3a scales, the reader's own": case(figures_3a.scales, SQUARES,
+        pd.DataFrame({"part": [0, 1], "noise scale": [200.0, 400.0]}), says=("yours",)),
+    "3a gap": case(figures_3a.gap, GAP, shows={0: [[81, 81, 81]]},
+        says=("2,500 updates", "25 updates", "B = 1,280 with the small batch's η")),
+    "3a gap with a diverged run": case(figures_3a.gap, GAP_WITH_A_DIVERGED_RUN, shows={0: [[81.5, 81, 81]]},
+        says=("B = 1,280",), hides=("with the small",)),
+    "3a equal loss": case(figures_3a.equal_loss, equal_loss(64, [2, 4]), equal_loss(640, [4, 80]),
+        caption="a caption", says=("B = 64, 2 to 4 epochs", "B = 640, 80 epochs")),  # without the shortest run
+    "3b rules": case(figures_3b.rules, SCALING, caption="a caption", shows={0: [[-10], [np.nan]], 1: [[0.005, 0.01]]},
+        says=("less that of the best rate, points", "LEGW", "linear, warm-up")),  # the rates that are nearly as good
+    "3b curvature": case(figures_3b.curvature, BENDS, momentum=0.9, caption="a caption",
+        shows={0: [[10, 10]], 1: [[10, 10], [20, 20]]},
+        says=("0.38", "a rate far below any edge", "B = 64", "B = 1,024")),  # the edge: 2 · 1.9 / 0.38
+    "3b longer": case(figures_3b.longer, LONGER, caption="a caption", shows={0: [[50, 50]], 1: [[60, 60, 60]]}),
+    "3b base warm-up": case(figures_3b.base_warm_up, WARM_UPS, caption="x", shows={0: [[80, 90]]}, says=("0\n12",)),
+    "3b optimum": case(figures_3b.optimum, {1: 0.001, 4: 0.004, 16: 0.01}, edge=0.1, caption="a model",
+        shows={0: [[0.001, 0.004, 0.016], [0.001, 0.002, 0.004]]}, says=("best learning rate", "linear", "√")),
+    "3b steps": case(figures_3b.steps, ONE_STEP, MANY_STEPS, caption="a caption",
+        shows={0: [[1e-3, 1e-3]], 1: [[1, 0.5]], 2: [[1, 0.25]]}, says=("cov(Δw)",)),
+    "3b shapes": case(figures_3b.shapes, {"√": (np.arange(24) / 3, np.ones(24))}, title="a title",
+        shows={0: [np.arange(24) / 3]}),
+    "3b losses": case(figures_3b.losses, DIVERGED, title="a title", shows={0: list(DIVERGED.values())}),
+    "3b stages": case(figures_3b.stages, STAGES, caption="x", shows={1: [[20, 30]]}, says=("decay",),
+        hides=("test accuracy",)),
+    "3b tested stages": case(figures_3b.stages, STAGES.assign(test=0.8), caption="x", says=("test accuracy",)),
+    "3c moving averages": case(figures_3c.moving_averages, {0.9: CURVE, 0.5: CURVE}, {0.9: 0.8, 0.5: 0.7},
+        shows={0: [[10, 20]], 1: [0.9 ** np.arange(5)]}),
+    "3c spread": case(figures_3c.spread, [4, 16, 64], [1.0, 0.5, 0.25], shows={0: [[1.0, 0.5, 0.25]]}),
+    "3c shares": case(figures_3c.shares, pd.DataFrame({"b": [2, 8], "yours": [1.0, 1.0], "own": [0.5, 0.875]}),
+        shows={0: [[1, 1], [0.5, 0.875]]}),
+    "3c ghosts": case(figures_3c.ghosts, NORMALISED, "here", shows={0: [[86.5], [81.5]]},
+        says=("few updates: B = 1,280", "overfitting: B = 640", "B = 64", "ghosts\nof 16", "here")),  # in %
+    "3c decays": case(figures_3c.decays, NORMALISED, shows={0: [[81.5, 81.5]], 1: [[85], [88]]}),
+    "3c across ranks": case(figures_3c.across_ranks, NORMALISED,
+        says=("rank 0's network", "rank 1's network", "4 on each")),
+    "3c one run": case(figures_3c.by_setting,
+        {"live": pd.DataFrame({"variant": ["a", "b"], "accuracy": [0.5, np.nan]})}, x="variant", y="accuracy",
+        shows={0: [[50]]}),  # b diverged
+    "3c variances": case(figures_3c.variances, NOISE, 16, shows={0: [[1, 0.25], [1, 1]]}),
+    "3c main directions": case(figures_3c.kept, NOISE, 16,
+        {"exact": np.array([2.0, 1.0]), "drawn": np.array([2.1, 0.9])}, shows={1: [[2.0, 1.0], [2.1, 0.9]]}),
+    "3c noisy training": case(figures_3c.noisy_training, NOISY,
+        says=("B = 64\nB = 1,280\nas noisy\nas 256\nas noisy\nas 64",)),
+    "3d ratios": case(figures_3d.ratios, {"first": DRAWN, "later": DRAWN}, NAMES, spread=0.1, caption="x",
+        shows={0: [[2, 4, 6]]}, says=("B = 32", "conv 1\nconv 2\ndense")),  # medians
+    "3d over time": case(figures_3d.over_time, NAMES, TRUST, TRUST / 100, 5, title="λ", caption="x",
+        shows={0: [TRUST[:6, 0], TRUST[5:, 0]]}, says=(f"conv 1: {TRUST[5, 0]:.3g}",)),
+    "3d nothing changes": case(figures_3d.over_time, NAMES, np.zeros((5, 3)), np.zeros((5, 3)), 4, title="",
+        says=("dense: nan",)),
+    "3d cost": case(figures_3d.cost, COST, caption="x", shows={0: [[0.9, 1.2]]},
+        says=("LARS ÷ SGD", "LAMB ÷ Adam", "0.90", "1.20", "no weight decay", "weight decay 0.0001")),
+    "3e winners": case(figures_3e.winners, {"lucky": np.array([1.0, 2.0, -1.0, 3.0]), "fresh": np.array([-1.0, 1.0])},
+        says=("lucky: B wins 75%", "fresh: B wins 50%")),
+    "3e valleys": case(figures_3e.valleys,
+        {"batch 64": {"SGD": VALLEY, "LARS": VALLEY - 0.5}, "batch 1,280": {"SGD": VALLEY}},
+        shows={0: [VALLEY.to_numpy(), [0.3], [0.85]]}),  # the best one is marked
+    "3e methods": case(figures_3e.methods, METHODS, shows={0: [[0.80, 0.81, 0.82]]}, says=("batch 64", "batch 1,280")),
+    "3e gains": case(figures_3e.gains, {"batch 64": {"LARS": ([0.85, 0.86, 0.88], [0.84, 0.84, 0.85])}},
+        statistics.paired, against="SGD", shows={0: [[1, 2, 3], [2]]}, says=("SGD", "LARS")),  # points
+    "3e budgets": case(figures_3e.budgets, {"SGD": [0.7, 0.8], "LARS": [0.75, 0.78]}, shows={0: [[1, 2]]}),
+    "3e positions": case(figures_3e.positions, TRICKS, SWITCHES, ("ghost", "longer"), 1280,
+        shows={0: [[73, 73.1, 73.2]]}, says=("nothing", "warm-up\nexempt\nLARS")),  # without the further tricks
+    "3f sharpness": case(minima.sharpness, SHARPNESS, floor=0.75, shows={0: [[640, 320]], 1: [[64_000, 32_000]]}),
+    "3f between": case(minima.between, BETWEEN, shows={0: [[2, 2, 2, 2]]}, says=("to a large", "to another small")),
+    # means over seeds
+    "3f distance": case(minima.distance, DISTANCES, shows={0: [2 * np.log(1 + T)]},
+        says=("‖w − w₀‖, the same η for all", "η ∝ √B", "no barriers: softmax regression",
+              "B = 512: all images, no noise")),
+    "3f adversarial": case(minima.adversarial, ATTACKS, epsilon=4, caption="a caption", shows={0: [[60, 68]]},
+        says=("B = 64, 2 to 8 epochs", "B = 1,280, η = 0.1, 80 epochs", "ε = 4", "equal accuracy")),
+    "3f attacked": case(minima.attacked, IMAGES, IMAGES + 8, ["a shoe", "a bag"], ["a bag", "a shoe"],
+        shows={0: [IMAGES[0, ..., 0]]}, says=("a shoe", "a bag")),
+}  # fmt: skip
 
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_says_what_it_is_given(name):
-    figures.check(*FIGURES[name])
+test_a_figure_shows_what_it_is_given = suite(FIGURES)
 
 
 NUMBERS = {
@@ -353,11 +245,7 @@ NUMBERS = {
     "3f attacked": (lambda: minima.against_small(ATTACKS, "test accuracy").set_index("epsilon")["points"], (0, -2)),
 }
 
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_of_figures(name):
-    compute, expected = NUMBERS[name]
-    np.testing.assert_allclose(compute(), expected, rtol=0.01, atol=0.1)
+test_numbers_of_figures = numbers(NUMBERS, rtol=0.01, atol=0.1)
 
 
 def test_gains_are_points_with_their_intervals():

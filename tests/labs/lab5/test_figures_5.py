@@ -10,7 +10,7 @@ from course_lib import statistics
 from labs.lab5_precision_and_memory.lessons import activations, figures_5a, figures_5b, figures_5c, figures_5d
 from labs.lab5_precision_and_memory.lessons.counted_chain import Chain
 from labs.lab5_precision_and_memory.lessons.offload import Work, timeline
-from tests.labs import figures
+from tests.labs.figures import case, numbers, suite
 
 SEEDS = (1, 2, 3)
 POWERS = figures_5a.powers({f"{kind} {n}": np.float32([1, 2, 2, 0]) for kind in figures_5a.KINDS for n in (1, 2)})
@@ -98,95 +98,55 @@ def offload(moved):
 
 
 FIGURES = {
-    "5a histograms": (
-        lambda: figures_5a.histograms(POWERS, "here"),
-        (*figures_5a.KINDS, "layer 1", "layer 2", "float16", "here"),
-        {0: [POWERS["weights 1"], [-14, 16 - 2**-11 / np.log(2)]]},  # the second: float16's normal numbers
-    ),
-    "5a along": (lambda: figures_5a.along(LOST), ("weights", "layer 2"), {0: [[0.1, 0.1], [0.2, 0.2]]}),
-    "5a descents": (lambda: figures_5a.descents({"float32": [0, 0.9]}), ("float32",), {0: [[1, 0.1]]}),
-    "5a bounds": (
-        lambda: figures_5a.bounds({"a": np.array([1.0, 4, 2])}, lambda seen: 2 * seen[-1]), ("a",), {0: [[2, 8]]},
-    ),
-    "5a formats": (
-        lambda: figures_5a.formats(FORMATS, "here"), ("float32", "float16", "here"), {0: [[0, 0], [0.2, 0.1]]},
-    ),
-    "5a mixed LARS": (
-        lambda: figures_5a.mixed_lars(FORMATS, "here"), ("float32", "float16"), {0: [[1, 0.5], [1.2, 0.6]]},
-    ),
-    "5a window": (lambda: figures_5a.window(FORMATS, "here"), ("float16", "here"), {0: [[0.7, 0.7]]}),
-    "5b errors": (
-        lambda: figures_5b.errors(ERRORS, caption="here"), ("ring", "yours", "here"), {0: [[0.02, 0.04]], 1: [[1, 3]]},
-    ),
-    "5b windows": (
-        lambda: figures_5b.windows({"as they are": {"kernel": np.array([0, 0.05, 0.1, 1, -2]), "bias": np.array([4.0])}
-                                    }, (3, 0)),
-        ("as they are", "50%", "0%"),
-        {},
-    ),
-    "5b losses": (
-        lambda: figures_5b.losses({"healthy": [1.0] * 10, "broken": [2.0] * 3}), ("healthy", "broken"), {0: [[3]]},
-    ),
-    "5b map": (
-        lambda: figures_5b.bits_map(BITS, "here"),
-        ("B = 64: plain cast, ring", "B = 1,280: factors, rounded twice", "−20", "here"),
-        {},
-    ),
-    "5b differences": (
-        lambda: figures_5b.differences({"B = 64": AHEAD, "B = 1,280": AHEAD}),
-        ("a", "b", "B = 64", "B = 1,280"),
-        {0: [[-1.0, 2.0]]},
-    ),
-    "5b slow link": (
-        lambda: figures_5b.slow_link(LINKS),
-        ("float32", "4 bits"),
-        {0: [[10, 10], [90, 90]], 1: [[10, 10], [70, 70], [20, 20]]},
-    ),
-    "5c step": (
-        lambda: figures_5c.step({"few": PROFILE, "many": PROFILE.assign(peak=2 * PROFILE["peak"])}),
-        ("few: at most 3.0 MB", "many: at most 6.0 MB", "weights", "activations"),
-        {0: [[1, 3, 2], [3]]},
-    ),
-    "5c by depth": (lambda: figures_5c.by_depth(DEPTHS), ("slope 2.00", "slope 1.00"), {0: [DEPTH]}),
-    "5c schedules": (
-        lambda: figures_5c.schedules({"plain": chain()}),
-        ("plain: 1 forwards, 1 kept",),
-        {0: [[[2, 1, 3], [0, 3, 0]]]},  # forward, kept, backward of the first layer; the second's
-    ),
-    "5c trade": (
-        lambda: figures_5c.trade({"yours": (3, 20)}, 10), ("yours", "the fewest possible"), {0: [[3], [20]]},
-    ),
-    "5c offload": (lambda: offload([]), ("0 of 2 inputs moved", "c"), {}),
-    "5c offload one": (lambda: offload([0]), ("1 of 2 inputs moved: 6,000 ms", "to the host"), {}),
-    "5c shares": (lambda: figures_5c.shares(SHARES), ("nothing shared out", "stage 1", "7", "4.19"), {}),
-    "5c rates": (lambda: figures_5c.rates(RATES), ("before", "after", "rank 1"), {0: [[0.8], [0.9]]}),
-    "5c recompute": (
-        lambda: figures_5c.recompute(RECOMPUTED, COUNTED),
-        ("everything kept", "each block recomputed"),
-        {0: [[144, 252], [162, 282], [82, 142]], 1: [[2, 2], [3, 3]]},
-    ),
-    "5d zeros": (
-        lambda: figures_5d.zeros(ZEROS), (*activations.KINDS, "block 2"), {1: [[0.1, 0.1], [0.2, 0.2]]},
-    ),
-    "5d race": (
-        lambda: figures_5d.race(RACE), ("compressed each time",), {0: [[3, 3], [1, 1], [10, 10], [0.5, 0.5]]},
-    ),
-    "5d schedules": (
-        lambda: figures_5d.schedules({"start": lambda update, updates, final: final}), ("start",), {},
-    ),
-    "5d pruned": (
-        lambda: figures_5d.pruned(PRUNED, "here"), ("dense", *figures_5d.LABELS.values(), "at random, retrained"), {},
-    ),
-    "5d grains": (
-        lambda: figures_5d.grains(PRUNED, "here"), ("dense", *figures_5d.GRAIN_WAYS.values()), {0: [[0.72, 0.72]]},
-    ),
-    "5d recurrent": (lambda: figures_5d.recurrent(RECURRENT), ("small", "large"), {0: [[0.72], [0.82]]}),
+    "5a histograms": case(lambda: figures_5a.histograms(POWERS, "here"),
+        shows={0: [POWERS["weights 1"], [-14, 16 - 2**-11 / np.log(2)]]},
+        says=(*figures_5a.KINDS, "layer 1", "layer 2", "float16", "here")),  # the second: float16's normal numbers
+    "5a along": case(figures_5a.along, LOST, shows={0: [[0.1, 0.1], [0.2, 0.2]]}, says=("weights", "layer 2")),
+    "5a descents": case(figures_5a.descents, {"float32": [0, 0.9]}, shows={0: [[1, 0.1]]}),
+    "5a bounds": case(figures_5a.bounds, {"a": np.array([1.0, 4, 2])}, lambda seen: 2 * seen[-1], shows={0: [[2, 8]]}),
+    "5a formats": case(figures_5a.formats, FORMATS, "here", shows={0: [[0, 0], [0.2, 0.1]]},
+        says=("float32", "float16", "here")),
+    "5a mixed LARS": case(figures_5a.mixed_lars, FORMATS, "here", shows={0: [[1, 0.5], [1.2, 0.6]]},
+        says=("float32", "float16")),
+    "5a window": case(figures_5a.window, FORMATS, "here", shows={0: [[0.7, 0.7]]}, says=("float16", "here")),
+    "5b errors": case(figures_5b.errors, ERRORS, caption="here", shows={0: [[0.02, 0.04]], 1: [[1, 3]]},
+        says=("ring", "yours")),
+    "5b windows": case(figures_5b.windows,
+        {"as they are": {"kernel": np.array([0, 0.05, 0.1, 1, -2]), "bias": np.array([4.0])} }, (3, 0),
+        says=("50%", "0%")),
+    "5b losses": case(figures_5b.losses, {"healthy": [1.0] * 10, "broken": [2.0] * 3}, shows={0: [[3]]}),
+    "5b map": case(figures_5b.bits_map, BITS, "here",
+        says=("B = 64: plain cast, ring", "B = 1,280: factors, rounded twice", "−20", "here")),
+    "5b differences": case(figures_5b.differences, {"B = 64": AHEAD, "B = 1,280": AHEAD}, shows={0: [[-1.0, 2.0]]},
+        says=("a", "b")),
+    "5b slow link": case(figures_5b.slow_link, LINKS,
+        shows={0: [[10, 10], [90, 90]], 1: [[10, 10], [70, 70], [20, 20]]}, says=("float32", "4 bits")),
+    "5c step": case(figures_5c.step, {"few": PROFILE, "many": PROFILE.assign(peak=2 * PROFILE["peak"])},
+        shows={0: [[1, 3, 2], [3]]}, says=("few: at most 3.0 MB", "many: at most 6.0 MB", "weights", "activations")),
+    "5c by depth": case(figures_5c.by_depth, DEPTHS, shows={0: [DEPTH]}, says=("slope 2.00", "slope 1.00")),
+    "5c schedules": case(figures_5c.schedules, {"plain": chain()}, shows={0: [[[2, 1, 3], [0, 3, 0]]]},
+        says=("plain: 1 forwards, 1 kept",)),  # forward, kept, backward of the first layer; the second's
+    "5c trade": case(figures_5c.trade, {"yours": (3, 20)}, 10, shows={0: [[3], [20]]}, says=("the fewest possible",)),
+    "5c offload": case(offload, [], says=("0 of 2 inputs moved", "c")),
+    "5c offload one": case(offload, [0], says=("1 of 2 inputs moved: 6,000 ms", "to the host")),
+    "5c shares": case(figures_5c.shares, SHARES, says=("nothing shared out", "stage 1", "7", "4.19")),
+    "5c rates": case(figures_5c.rates, RATES, shows={0: [[0.8], [0.9]]}, says=("before", "after", "rank 1")),
+    "5c recompute": case(figures_5c.recompute, RECOMPUTED, COUNTED,
+        shows={0: [[144, 252], [162, 282], [82, 142]], 1: [[2, 2], [3, 3]]},
+        says=("everything kept", "each block recomputed")),
+    "5d zeros": case(figures_5d.zeros, ZEROS, shows={1: [[0.1, 0.1], [0.2, 0.2]]},
+        says=(*activations.KINDS, "block 2")),
+    "5d race": case(figures_5d.race, RACE, shows={0: [[3, 3], [1, 1], [10, 10], [0.5, 0.5]]},
+        says=("compressed each time",)),
+    "5d schedules": case(figures_5d.schedules, {"start": lambda update, updates, final: final}),
+    "5d pruned": case(figures_5d.pruned, PRUNED, "here",
+        says=("dense", *figures_5d.LABELS.values(), "at random, retrained")),
+    "5d grains": case(figures_5d.grains, PRUNED, "here", shows={0: [[0.72, 0.72]]},
+        says=("dense", *figures_5d.GRAIN_WAYS.values())),
+    "5d recurrent": case(figures_5d.recurrent, RECURRENT, shows={0: [[0.72], [0.82]]}, says=("small", "large")),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_says_what_it_is_given(name):
-    figures.check(*FIGURES[name])
+test_a_figure_shows_what_it_is_given = suite(FIGURES)
 
 
 VALUES = figures_5d.PRUNABLE * 4  # bytes
@@ -228,11 +188,7 @@ NUMBERS = {
     ),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_of_figures(name):
-    compute, expected = NUMBERS[name]
-    np.testing.assert_allclose(np.asarray(compute(), float), expected, rtol=1e-3, atol=1e-9)
+test_numbers_of_figures = numbers(NUMBERS)
 
 
 def test_powers_of_two_are_exact_and_what_is_beyond_counts_at_the_ends():

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from course_lib import statistics
 from labs.lab6_beyond_synchronous.lessons import figures_6a, figures_6b, figures_6c
-from tests.labs import figures
+from tests.labs.figures import case, numbers, suite
 
 SEEDS = (1, 2, 3)
 LOG_COLUMNS = ["worker", "read", "handed_in", "answered", "version", "update"]
@@ -62,80 +61,39 @@ PARTS = pd.DataFrame(
 )  # fmt: skip
 
 FIGURES = {
-    "6a timeline": (
-        lambda: figures_6a.timeline({"one": LOG, "other": LOG}, seconds=0.5),
-        ("one", "other", "worker 0\nworker 1", "0", "3"),
-        {0: [[0.1, 0.1, 0.2, 0.0]]},  # a bar for each gradient
-    ),
-    "6a no answer": (
-        lambda: figures_6a.timeline({"quorum 2": pd.DataFrame(columns=LOG_COLUMNS)}),
-        ("quorum 2: nobody was answered",),
-        {},
-    ),
-    "6a paths": (
-        lambda: figures_6a.paths(SIMULATED, np.array([1.0, 0.61, 0.2]), "eight"),
-        ("mean of 2 runs", "one worker with your momentum and rate"),
-        {0: [*SIMULATED, SIMULATED.mean(0), [1.0, 0.61, 0.2]]},
-    ),
-    "6a untuned": (
-        lambda: figures_6a.untuned((1, 2), {"constant": [0.1, 1e6], "yours": [0.1, 0.2]}),
-        ("constant", "yours"),
-        {0: [[0.1, 10], [0.1, 0.2]]},  # what diverged is at the edge
-    ),
-    "6a staleness": (
-        lambda: figures_6a.staleness(STALE, "here"),
-        (*figures_6a.WAYS.values(), *figures_6a.LENGTHS.values(), "here"),
-        {},
-        ("by staleness",),  # is asked for later
-    ),
-    "6a by staleness": (
-        lambda: figures_6a.by_staleness(STALE, "here"),
-        ("the same for all", "by staleness"),
-        {1: [[0.05, 0.0125]]},
-    ),
-    "6a momenta": (
-        lambda: figures_6a.momenta(MOMENTA, "here"), ("1 worker", "4 workers", "theory: the ages add up"), {},
-    ),
-    "6a hogwild": (
-        lambda: figures_6a.hogwild(HOGWILD, "here"), ("sparse\ndense",), {1: [[2, 0.2], [1.2]]},
-    ),
-    "6b updates": (
-        lambda: figures_6b.updates_to_target(LOCAL),
-        ("every rank has all classes", "classes of its own: every run"),
-        {1: [[1, 1, 1, 16, 16, 16]]},
-    ),
-    "6b seconds": (lambda: figures_6b.seconds(WIRE), ("computing alone", "quick", "slow"), {}),
-    "6b consensus": (
-        lambda: figures_6b.consensus({"one": [1, 0.5, 0.25], "two": [1, 0.1]}, {"one": 0.5}),
-        ("one", "two"),
-        {0: [[1, 0.5, 0.25], [1, 0.1]]},
-    ),
-    "6c by bytes": (
-        lambda: figures_6c.by_bytes(LESS, caption="here"),
-        ("dense", *(name for name, *_ in figures_6c.FAMILIES.values())),
-        {},
-    ),
-    "6c ladder": (
-        lambda: figures_6c.ladder(LESS),
-        ("1 of 10 sent", "1 of 100 sent", "1 of 1,000 sent", "\n".join(figures_6c.LADDER.values())),
-        {0: [[0.72 + 0.003 * number for number in range(6)]]},
-    ),
-    "6c losses": (
-        lambda: figures_6c.losses({"one": np.repeat([2.0, 1.0], 10)}), ("one",), {0: [[2, 1], [5, 15]]},
-    ),
-    "6c union": (
-        lambda: figures_6c.union(UNION), ("each sends 1 of 10", "each sends 1 of 100"), {0: [[0.1, 0.2, 0.4]]},
-    ),
-    "6c costs": (
-        lambda: figures_6c.costs({"1 of 10": [1, 2, 4]}, [2, 4, 8], [3, 3, 3]), ("dense, ring", "1 of 10"), {},
-    ),
-    "6c seconds": (lambda: figures_6c.seconds(PARTS, caption="here"), ("slow", "quick", "a", "b"), {}),
+    "6a timeline": case(figures_6a.timeline, {"one": LOG, "other": LOG}, seconds=0.5,
+        shows={0: [[0.1, 0.1, 0.2, 0.0]]}, says=("worker 0\nworker 1", "0", "3")),  # a bar for each gradient
+    "6a no answer": case(figures_6a.timeline, {"quorum 2": pd.DataFrame(columns=LOG_COLUMNS)},
+        says=("quorum 2: nobody was answered",)),
+    "6a paths": case(figures_6a.paths, SIMULATED, np.array([1.0, 0.61, 0.2]), "eight",
+        shows={0: [*SIMULATED, SIMULATED.mean(0), [1.0, 0.61, 0.2]]},
+        says=("mean of 2 runs", "one worker with your momentum and rate")),
+    "6a untuned": case(figures_6a.untuned, (1, 2), {"constant": [0.1, 1e6], "yours": [0.1, 0.2]},
+        shows={0: [[0.1, 10], [0.1, 0.2]]}),  # what diverged is at the edge
+    # is asked for later
+    "6a staleness": case(figures_6a.staleness, STALE, "here",
+        says=(*figures_6a.WAYS.values(), *figures_6a.LENGTHS.values(), "here"), hides=("by staleness",)),
+    "6a by staleness": case(figures_6a.by_staleness, STALE, "here", shows={1: [[0.05, 0.0125]]},
+        says=("the same for all", "by staleness")),
+    "6a momenta": case(figures_6a.momenta, MOMENTA, "here", says=("1 worker", "4 workers", "theory: the ages add up")),
+    "6a hogwild": case(figures_6a.hogwild, HOGWILD, "here", shows={1: [[2, 0.2], [1.2]]}, says=("sparse\ndense",)),
+    "6b updates": case(figures_6b.updates_to_target, LOCAL, shows={1: [[1, 1, 1, 16, 16, 16]]},
+        says=("every rank has all classes", "classes of its own: every run")),
+    "6b seconds": case(figures_6b.seconds, WIRE, says=("computing alone", "quick", "slow")),
+    "6b consensus": case(figures_6b.consensus, {"one": [1, 0.5, 0.25], "two": [1, 0.1]}, {"one": 0.5},
+        shows={0: [[1, 0.5, 0.25], [1, 0.1]]}),
+    "6c by bytes": case(figures_6c.by_bytes, LESS, caption="here",
+        says=("dense", *(name for name, *_ in figures_6c.FAMILIES.values()))),
+    "6c ladder": case(figures_6c.ladder, LESS, shows={0: [[0.72 + 0.003 * number for number in range(6)]]},
+        says=("1 of 10 sent", "1 of 100 sent", "1 of 1,000 sent", "\n".join(figures_6c.LADDER.values()))),
+    "6c losses": case(figures_6c.losses, {"one": np.repeat([2.0, 1.0], 10)}, shows={0: [[2, 1], [5, 15]]}),
+    "6c union": case(figures_6c.union, UNION, shows={0: [[0.1, 0.2, 0.4]]},
+        says=("each sends 1 of 10", "each sends 1 of 100")),
+    "6c costs": case(figures_6c.costs, {"1 of 10": [1, 2, 4]}, [2, 4, 8], [3, 3, 3], says=("dense, ring",)),
+    "6c seconds": case(figures_6c.seconds, PARTS, caption="here", says=("slow", "quick", "a", "b")),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_says_what_it_is_given(name):
-    figures.check(*FIGURES[name])
+test_a_figure_shows_what_it_is_given = suite(FIGURES)
 
 
 LOCAL_SETTING = ("local", 1, 16, 0.0, 0.0, False)
@@ -174,11 +132,7 @@ NUMBERS = {
     "6c ahead": (lambda: figures_6c.ahead(LESS, ("nothing kept", 0.01), ("nothing kept", 0.1)), (0.1, 0)),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_of_figures(name):
-    compute, expected = NUMBERS[name]
-    np.testing.assert_allclose(np.asarray(compute(), float), expected, rtol=1e-3, atol=1e-6)
+test_numbers_of_figures = numbers(NUMBERS)
 
 
 def test_the_better_one_is_named_where_it_is_no_chance():

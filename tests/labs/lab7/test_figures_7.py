@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import itertools
-
-import numpy as np
 import pandas as pd
-import pytest
 
 from course_lib import statistics
 from course_lib.parallel import schedules
 from labs.lab7_splitting_the_model.lessons import figures_7a, figures_7b, figures_7c, systolic, wire_words
 from labs.lab7_splitting_the_model.lessons.checks_7a import loads
-from tests.labs import figures
+from tests.labs.figures import case, numbers, suite
 
 SEEDS = (1, 2, 3)
 EXPERTS = pd.DataFrame(
@@ -60,76 +56,40 @@ LOOPS = pd.DataFrame({"batch": [1, 8], "iterations": [100, 800], "yours": [100, 
 BUSY = systolic.layer(batch=3, tiles=1, side=4).busy
 
 FIGURES = {
-    "7a balance": (
-        lambda: figures_7a.balance(EXPERTS, "here"),
-        ("0\n.01\n1", "one expert", "here"),
-        {0: [[20, 30, 10]]},
-    ),
-    "7a plans": (
-        lambda: figures_7a.plans(lambda *step: sum(loads(*step)), WORDS, "here"),
-        (*figures_7a.NAMES.values(), "here"),
-        {0: [[100.5]]},
-    ),
-    "7b timelines": (
-        lambda: figures_7b.timelines(RUNS, caption="here"), ("one", "two", "stage 0\nstage 1\nstage 2", "here"), {},
-    ),
-    "7b ticks": (lambda: figures_7b.ticks(4, [6, 4, 2, 0]), ("stage 0: delay 6", "stage 3: delay 0"), {}),
-    "7b plan": (
-        lambda: figures_7b.plan([4, 1, 1, 2], {"halves": [2], "yours": [1]}),
-        ("halves: the slowest takes 5", "yours: the slowest takes 4"),
-        {},
-    ),
-    "7b bubbles": (
-        lambda: figures_7b.bubbles(BUBBLES, "here"),
-        ("measured, GPipe",),
-        {0: [[1 / 2, 1 / 3], [0.6, 0.3]], 1: [[1, 2 / 3]]},
-    ),
-    "7b stale": (
-        lambda: figures_7b.stale(STALE, "here"),
-        ("flush", "8 stages", *figures_7b.WAYS.values()),
-        {0: [[0.72, 0.62]]},
-    ),
-    "7c energy": (
-        lambda: figures_7c.energy(ENERGY),
-        ("row by row", "blocked", *figures_7c.SOURCES),
-        {1: [[2_000, 1_000, 500]]},
-    ),
-    "7c hierarchy": (
-        lambda: figures_7c.hierarchy(CACHES, {"L1": 32_768, "L2": 2**19}),
-        ("L1", "L2", "nanoseconds", "gigabytes"),
-        {0: [[2, 11], [32_768] * 2, [2**19] * 2]},
-    ),
-    "7c products": (
-        lambda: figures_7c.products(pd.concat([BLOCKS, ALONE, LANES])),
-        ("row times column", "multiply-adds in registers alone", "32 products at a time", "float64"),
-        {0: [[12, 50], [60, 60], [2, 2]], 1: [[2, 4]]},
-    ),
-    "7c products without NumPy's": (lambda: figures_7c.products(BLOCKS), ("64 products at a time",), {}, ("float64",)),
-    "7c orders": (
-        lambda: figures_7c.orders({"plain": 9_000, "yours": 3_000}, 2_000),
-        ("plain", "yours", "fewer than 2,000"),
-        {0: [[9_000, 3_000]]},
-    ),
-    "7c short loops": (
-        lambda: figures_7c.short_loops(LOOPS, 64), ("yours", "lower bound", "2 / √M"), {0: [[1, 0.5]]},
-    ),
-    "7c wave": (
-        lambda: figures_7c.wave(BUSY), [str(cycle) for cycle in range(13)], {n: [BUSY[n]] for n in range(13)},
-    ),
-    "7c roof": (
-        lambda: figures_7c.roof(180, 600, 2), ("TPU2", "this chip", "batch 300"), {0: [[300, 300]]},
-    ),
-    "7c utilisation": (
-        lambda: figures_7c.utilisation(pd.DataFrame({"batch": [1, 2], "one tile": [0.1, 0.2], "more": [0.3, 0.5]})),
-        ("one tile", "more"),
-        {0: [[0.3, 0.5]]},
-    ),
+    "7a balance": case(figures_7a.balance, EXPERTS, "here", shows={0: [[20, 30, 10]]},
+        says=("0\n.01\n1", "one expert", "here")),
+    "7a plans": case(figures_7a.plans, lambda *step: sum(loads(*step)), WORDS, "here", shows={0: [[100.5]]},
+        says=(*figures_7a.NAMES.values(), "here")),
+    "7b timelines": case(figures_7b.timelines, RUNS, caption="here", says=("stage 0\nstage 1\nstage 2",)),
+    "7b ticks": case(figures_7b.ticks, 4, [6, 4, 2, 0], says=("stage 0: delay 6", "stage 3: delay 0")),
+    "7b plan": case(figures_7b.plan, [4, 1, 1, 2], {"halves": [2], "yours": [1]},
+        says=("halves: the slowest takes 5", "yours: the slowest takes 4")),
+    "7b bubbles": case(figures_7b.bubbles, BUBBLES, "here", shows={0: [[1 / 2, 1 / 3], [0.6, 0.3]], 1: [[1, 2 / 3]]},
+        says=("measured, GPipe",)),
+    "7b stale": case(figures_7b.stale, STALE, "here", shows={0: [[0.72, 0.62]]},
+        says=("flush", "8 stages", *figures_7b.WAYS.values())),
+    "7c energy": case(figures_7c.energy, ENERGY, shows={1: [[2_000, 1_000, 500]]},
+        says=("row by row", "blocked", *figures_7c.SOURCES)),
+    "7c hierarchy": case(figures_7c.hierarchy, CACHES, {"L1": 32_768, "L2": 2**19},
+        shows={0: [[2, 11], [32_768] * 2, [2**19] * 2]}, says=("nanoseconds", "gigabytes")),
+    "7c products": case(figures_7c.products, pd.concat([BLOCKS, ALONE, LANES]),
+        shows={0: [[12, 50], [60, 60], [2, 2]], 1: [[2, 4]]},
+        says=("row times column", "multiply-adds in registers alone", "32 products at a time", "float64")),
+    "7c products without NumPy's": case(figures_7c.products, BLOCKS, says=("64 products at a time",),
+        hides=("float64",)),
+    "7c orders": case(figures_7c.orders, {"plain": 9_000, "yours": 3_000}, 2_000, shows={0: [[9_000, 3_000]]},
+        says=("fewer than 2,000",)),
+    "7c short loops": case(figures_7c.short_loops, LOOPS, 64, shows={0: [[1, 0.5]]},
+        says=("yours", "lower bound", "2 / √M")),
+    "7c wave": case(figures_7c.wave, BUSY, shows={n: [BUSY[n]] for n in range(13)},
+        says=[str(cycle) for cycle in range(13)]),
+    "7c roof": case(figures_7c.roof, 180, 600, 2, shows={0: [[300, 300]]}, says=("TPU2", "this chip", "batch 300")),
+    "7c utilisation": case(figures_7c.utilisation,
+        pd.DataFrame({"batch": [1, 2], "one tile": [0.1, 0.2], "more": [0.3, 0.5]}), shows={0: [[0.3, 0.5]]},
+        says=("one tile", "more")),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_says_what_it_is_given(name):
-    figures.check(*FIGURES[name])
+test_a_figure_shows_what_it_is_given = suite(FIGURES)
 
 
 NUMBERS = {
@@ -150,24 +110,4 @@ NUMBERS = {
     ),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", NUMBERS)
-def test_numbers_of_figures(name):
-    compute, expected = NUMBERS[name]
-    np.testing.assert_allclose(np.asarray(compute(), float), expected, rtol=1e-3, atol=1e-9)
-
-
-def test_a_batch_is_on_its_way_there_and_back():
-    (axis,) = figures_7b.ticks(4, [6, 4, 2, 0]).axes
-    strong = [patch for patch in axis.patches if patch.get_alpha() is None]
-    assert sorted(round(patch.get_x() + 0.46) for patch in strong) == [6, 7, 8, 9, 9, 10, 11, 12]
-
-
-@pytest.mark.parametrize("chip", [*itertools.product((15, 600), (100, 6_000), (1, 4))])
-def test_the_roof_shows_its_bend_for_every_chip_that_can_be_chosen(chip):
-    figure = figures_7c.roof(*chip)
-    (axis,) = figure.axes
-    label = axis.texts[0].get_window_extent()
-    assert figure.bbox.x0 <= label.x0 and label.x1 <= figure.bbox.x1
-    bend = axis.lines[2].get_xdata()[0]
-    assert axis.get_xlim()[0] <= bend <= axis.get_xlim()[1]
+test_numbers_of_figures = numbers(NUMBERS)

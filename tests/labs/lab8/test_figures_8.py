@@ -9,6 +9,7 @@ import pytest
 
 from labs.lab8_honest_benchmarks.lessons import figures_8a, figures_8b, figures_8c, noisy_curve, timings
 from tests.labs import figures
+from tests.labs.figures import case, suite
 
 SERVING = pd.DataFrame(
     [("ours", 1, 2.0, 500), ("ours", 8, 7.0, 4000), ("theirs", 1, 3.0, 600), ("theirs", 8, 8.0, 5000)],
@@ -34,44 +35,25 @@ COUNTS = pd.DataFrame({"rank": [0, 1], "images": [60, 20], "right": [30, 5], "fi
 STEP_SECONDS = np.linspace(0.001, 0.002, 101)
 
 FIGURES = {
-    "8a step times": (
-        lambda: figures_8a.step_times({"alone": STEP_SECONDS, "beside": np.full(50, 0.004)}, caption="x"),
-        ("alone", "beside", "x"),
-        {1: [[1.5], [1.99], [4.0], [50], [99]]},  # median and 99th percentile
-    ),
-    "8a powers": (
-        lambda: figures_8a.powers(0.03, (0.1, 0.05), lambda spread, claim: 7),
-        ("10 % difference", "5 % difference", "3 %"),
-        {},
-    ),
-    "8a serving": (
-        lambda: figures_8a.serving({1: np.full(10, 0.001), 64: np.full(10, 0.004)}),
-        (),
-        {0: [[1.0, 4.0], [1000, 16_000]]},
-    ),
-    "8b axes": (
-        lambda: figures_8b.axes(RATES), ("ours", "theirs"), {panel: [[10, 20], [300, 80]] for panel in (0, 1)},
-    ),
-    "8b per core": (lambda: figures_8b.per_core(CORES), (), {0: [[3, 2.5, 4]], 1: [[3, 2.5, 2]]}),
-    "8b winners": (  # the best on the first half
-        lambda: figures_8b.winners(np.array([[70.0, 75.0], [74.0, 71.0], [72.0, 72.0]])), (), {0: [[74], [71]]},
-    ),
-    "8c shares": (
-        lambda: figures_8c.shares(TIMES),
-        ("predicted: rank 0, training shared by all", "the same in ImageNet's proportion"),
-        {},
-    ),
-    "8c clocks": (lambda: figures_8c.clocks(MINUTES, 64), ("170", "101"), {}),
-    "8c counts": (lambda: figures_8c.counts(COUNTS), (), {0: [[30, 15], [30, 5]]}),
-    "8c averages": (
-        lambda: figures_8c.averages(FAMILY), (), {0: [[43, 44], [12, 13]], 1: [[43, 43], [44, 44]]},
-    ),
+    "8a step times": case(figures_8a.step_times, {"alone": STEP_SECONDS, "beside": np.full(50, 0.004)}, caption="x",
+        shows={1: [[1.5], [1.99], [4.0], [50], [99]]}),  # median and 99th percentile
+    "8a powers": case(figures_8a.powers, 0.03, (0.1, 0.05), lambda spread, claim: 7,
+        says=("10 % difference", "5 % difference", "3 %")),
+    "8a serving": case(figures_8a.serving, {1: np.full(10, 0.001), 64: np.full(10, 0.004)},
+        shows={0: [[1.0, 4.0], [1000, 16_000]]}),
+    "8b axes": case(figures_8b.axes, RATES, shows={panel: [[10, 20], [300, 80]] for panel in (0, 1)},
+        says=("ours", "theirs")),
+    "8b per core": case(figures_8b.per_core, CORES, shows={0: [[3, 2.5, 4]], 1: [[3, 2.5, 2]]}),
+    "8b winners": case(figures_8b.winners, np.array([[70.0, 75.0], [74.0, 71.0], [72.0, 72.0]]),
+        shows={0: [[74], [71]]}),  # the best on the first half
+    "8c shares": case(figures_8c.shares, TIMES,
+        says=("predicted: rank 0, training shared by all", "the same in ImageNet's proportion")),
+    "8c clocks": case(figures_8c.clocks, MINUTES, 64, says=("170", "101")),
+    "8c counts": case(figures_8c.counts, COUNTS, shows={0: [[30, 15], [30, 5]]}),
+    "8c averages": case(figures_8c.averages, FAMILY, shows={0: [[43, 44], [12, 13]], 1: [[43, 43], [44, 44]]}),
 }  # fmt: skip
 
-
-@pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_says_what_it_is_given(name):
-    figures.check(*FIGURES[name])
+test_a_figure_shows_what_it_is_given = suite(FIGURES)
 
 
 @pytest.mark.parametrize(
