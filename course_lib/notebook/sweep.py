@@ -28,23 +28,20 @@ def run(
     function: Callable[..., Mapping[str, Any]],
     plan: Iterable[Mapping[str, Any]],
     *,
-    workers: int | None = None,
     report: Callable[[dict[str, Any], int, int], Any] | None = None,
 ) -> pd.DataFrame:
-    """Call `function(**settings)` for each of the plan, each worker on one thread; a row for each, in the plan's order.
+    """Call `function(**settings)` for each of the plan, on each core one; a row for each, in the plan's order.
 
     A row holds the settings and what the function returns. An interrupt, or a run that fails, ends all workers. Raises
     what a failing run raised, or CourseError where a worker died.
 
     Args:
         function: imports TensorFlow, if it needs it, when it is called.
-        workers: processes; one for each core unless given.
         report: called with each row when it is there, with the number of rows done and their total.
     """
     plan = [dict(settings) for settings in plan]
-    cores = available_cores()
     rows: list[dict[str, Any]] = [{}] * len(plan)
-    with _environment(), _workers(workers or cores) as pool:
+    with _environment(), _workers(available_cores()) as pool:
         jobs = {
             pool.submit(_call, cloudpickle.dumps((function, settings))): number for number, settings in enumerate(plan)
         }

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from course_lib.notebook.judging import CheckFailed, Criterion, Wrong, judge, learners_place, report
+from course_lib.notebook.judging import CheckFailed, Criterion, Wrong, learners_place, report
 
 
 def positive(number):
@@ -34,9 +34,9 @@ def test_a_criterion_gives_points_a_reason_and_where_some_are_lost_a_hint(number
     assert verdict.passed is (points == 4)
 
 
-@pytest.mark.parametrize(("share", "kept"), [(-1, 0.0), (0.25, 0.25), (7, 1.0)])
-def test_the_share_that_is_left_lies_between_nothing_and_all(share, kept):
-    assert Wrong("no", share).share == kept
+@pytest.mark.parametrize(("share", "left"), [(-1, 0.0), (0.25, 0.25), (7, 1.0)])
+def test_the_share_that_is_left_lies_between_nothing_and_all(share, left):
+    assert Wrong("no", share).share == left
 
 
 def test_a_judge_may_have_a_hint_of_its_own():
@@ -98,8 +98,3 @@ def test_a_report_tells_of_a_criterion_that_fails(of_the_course):
     assert failed.points == 0
     assert "your answer was not judged" in failed.reason and "line 2 of <string>" in failed.reason
     assert passed == POSITIVE(1)
-
-
-def test_every_criterion_is_asked_in_order():
-    even = Criterion("even", "An even number", 1.0, lambda number: f"{number} is even.")
-    assert [verdict.reason for verdict in judge(-2, [POSITIVE, even])] == ["-2 is below 0.", "-2 is even."]

@@ -62,12 +62,12 @@ def test_the_innermost_call_and_the_script_s_line(monkeypatch, frames, call, lin
     ],
 )
 def test_a_rank_that_gets_no_core_does_not_wait(monkeypatch, seconds, intervals):
-    idle_so_far, found = 0, []
+    idle_so_far, counted = 0, []
     for used in seconds:
         monkeypatch.setattr(idle, "_wants_a_core", lambda used=used: used is None)
         idle_so_far = idle._idle_intervals(idle_so_far, used or 0.0)
-        found.append(idle_so_far)
-    assert found == intervals
+        counted.append(idle_so_far)
+    assert counted == intervals
 
 
 def test_a_thread_that_computes_wants_a_core():

@@ -97,18 +97,18 @@ with hosts(2) as pair:
 
 
 def marked(text: str) -> list[psutil.Process]:
-    found = psutil.process_iter(["cmdline"])
-    return [p for p in found if text in " ".join(p.info["cmdline"] or ()) and p.pid != os.getpid()]
+    processes = psutil.process_iter(["cmdline"])
+    return [p for p in processes if text in " ".join(p.info["cmdline"] or ()) and p.pid != os.getpid()]
 
 
 def members(networks: list[str]) -> list[int]:
     """The processes in these network namespaces."""
-    found = []
+    inside = []
     for process in psutil.pids():
         with contextlib.suppress(OSError):
             if os.readlink(f"/proc/{process}/ns/net") in networks:
-                found.append(process)
-    return found
+                inside.append(process)
+    return inside
 
 
 @pytest.mark.parametrize("tool", ["ip", "sshd"])

@@ -114,8 +114,8 @@ def test_a_line_of_nothing_but_tags_is_read_to_its_end():
 
 def test_what_the_launchers_say_of_failures():
     lines = (GLOO, MPI, "", "Process 0 exit with status code 3.Process 1 exit with status code -15.")
-    found = [list(output.reported_failures(line)) for line in lines]
-    assert found == [[(1, 137)], [(1, 137)], [], [(0, 3), (1, -15)]]
+    failures = [list(output.reported_failures(line)) for line in lines]
+    assert failures == [[(1, 137)], [(1, 137)], [], [(0, 3), (1, -15)]]
 
 
 TRACEBACK = """Epoch 1/3

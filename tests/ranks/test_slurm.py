@@ -100,7 +100,7 @@ def test_states(answers):
 
 
 @pytest.mark.parametrize(
-    "state, code, words",
+    "state, code, sentence",
     [
         ("COMPLETED", 0, ""),
         ("FAILED", 3, ""),
@@ -112,10 +112,10 @@ def test_states(answers):
         ("UNKNOWN", 2, "unknown"),
     ],
 )
-def test_how_a_job_ended(state, code, words):
-    told = slurm.ending(slurm.State(state, nodes="n1", code=3 if state == "FAILED" else 0), "7")
-    assert told[0] == code
-    assert words in told[1] and bool(told[1]) == bool(words)
+def test_how_a_job_ended(state, code, sentence):
+    ending = slurm.ending(slurm.State(state, nodes="n1", code=3 if state == "FAILED" else 0), "7")
+    assert ending[0] == code
+    assert sentence in ending[1] and bool(ending[1]) == bool(sentence)
 
 
 @pytest.mark.parametrize("nodes", [1, 4])

@@ -6,7 +6,6 @@ import io
 import subprocess
 import sys
 
-import matplotlib
 import matplotlib.image
 import numpy as np
 import pandas as pd
@@ -98,13 +97,6 @@ def test_importing_the_figures_loads_neither_tensorflow_nor_pyplot():
     code = f"import sys, {modules}; print({{'tensorflow', 'matplotlib.pyplot'}} & set(sys.modules))"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "set()"
-
-
-def test_style_ends_with_its_block():
-    before = matplotlib.rcParams["axes.grid"]
-    with plots.style():
-        assert matplotlib.rcParams["axes.grid"] is True
-    assert matplotlib.rcParams["axes.grid"] == before
 
 
 def test_a_rank_keeps_its_colour_and_neighbours_differ():
