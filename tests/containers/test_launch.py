@@ -1,9 +1,7 @@
-"""containers/launch: what its dry runs print, and its refusals. No engine is needed."""
+"""containers/launch: what it gives to an engine, and its refusals. Engines are fakes that keep what they are asked."""
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import re
@@ -26,9 +24,65 @@ from course_lib.system.paths import ROOT
 LAUNCH = ROOT / "containers" / "launch"
 GUIDE = ROOT / "containers" / "README.md"
 COMPOSE = ROOT / "containers" / "compose.yaml"
-FAKE = Path(__file__).with_name("fake_docker.py")
+FAKE = Path(__file__).with_name("fake_engine.py")
 HOSTS = {"laptop": (0, 8, 16), "dgx": (8, 128, 1024)}  # GPUs, cores, GB of memory
 COURSE = "one-model-many-gpus"
+ENGINES = ("docker", "podman", "apptainer")
+ACTIONS = (
+    *("build", "cp", "create", "exec", "rm", "start", "stop"),
+    *("volume create", "volume rm", "instance start", "instance stop"),
+)
+
+
+class Fake:
+    """An engine that keeps its labs, and what it was asked, in a file; it fails where `broken` says so."""
+
+    def __init__(
+        self, folder: Path, broken: dict[str, str] | None = None, starts_as: str = "running", command: str = "docker"
+    ) -> None:
+        self._file = folder / "state.json"
+        content = {"labs": {}, "volumes": [], "calls": [], "broken": broken or {}, "starts_as": starts_as}
+        self._file.write_text(json.dumps(content))
+        program = folder / command
+        program.write_text(f"#!{sys.executable} -IS\n{FAKE.read_text()}")
+        program.chmod(stat.S_IRWXU)
+        self.path = str(folder)
+
+    def state(self) -> dict:
+        return json.loads(self._file.read_text())
+
+    def calls(self) -> list[list[str]]:
+        """What it was asked to do, without questions."""
+        calls = [call["words"] for call in self.state()["calls"]]
+        return [call for call in calls if call[0] in ACTIONS or " ".join(call[:2]) in ACTIONS]
+
+    def environment(self, call: list[str]) -> dict[str, str]:
+        """What of the environment of a call is for the lab."""
+        return next(one["environment"] for one in self.state()["calls"] if one["words"] == call)
+
+    def call(self, *action: str) -> list[str]:
+        """The one call that begins like this."""
+        (found,) = [call for call in self.calls() if tuple(call[: len(action)]) == action]
+        return found
+
+    @property
+    def empty(self) -> bool:
+        return not self.state()["labs"] and not self.state()["volumes"]
+
+
+def options(call: list[str]) -> dict[str, list[str]]:
+    """Option → its values in a call, but for labels."""
+    found: dict[str, list[str]] = {}
+    for word, value in zip(call, call[1:]):
+        if word.startswith("--") and word != "--label":
+            found.setdefault(word, []).append(value)
+    return found
+
+
+def labels(call: list[str]) -> dict[str, str]:
+    """The course's labels in a call."""
+    pairs = (value.split("=", 1) for word, value in zip(call, call[1:]) if word == "--label")
+    return {name.removeprefix(f"{COURSE}."): value for name, value in pairs}
 
 
 @pytest.fixture(scope="module")
@@ -53,145 +107,135 @@ def launch(module, monkeypatch) -> ModuleType:
 
 
 def pretend(launch: ModuleType, monkeypatch: pytest.MonkeyPatch, host: str) -> None:
-    """Make this a known host, with the course in /srv/course, every port free and no engine."""
+    """Make this a known host on which every port is free and no engine is installed."""
     gpus, cores, memory = HOSTS[host]
-    monkeypatch.setattr(launch, "ROOT", Path("/srv/course"))
     monkeypatch.setattr(launch, "gpus_of_host", lambda: list(range(gpus)))
     monkeypatch.setattr(launch, "cores_of_host", lambda: list(range(cores)))
     monkeypatch.setattr(launch, "memory_of_host", lambda: memory * 1024)
     monkeypatch.setattr(launch, "hard_limit", lambda name: {"nofile": 524288, "memlock": 8388608}.get(name, -1))
     monkeypatch.setattr(launch, "is_free", lambda port, address: True)
-    monkeypatch.setattr(launch.Engine, "installed", lambda engine: False)
-    monkeypatch.setattr(launch.Docker, "installed", lambda engine: False)
+    monkeypatch.setenv("PATH", "/nowhere")
 
 
 @pytest.fixture
-def docker(launch, monkeypatch, tmp_path):
-    """docker(broken): a `Fake` on a host with eight GPUs, whose labs answer at once."""
+def start(launch, monkeypatch, tmp_path):
+    """start(host, engine, broken): a `Fake` on this host, which has all images of the course; its labs answer."""
 
-    def make(broken: dict | None = None) -> Fake:
-        engine = Fake(tmp_path, broken)
-        pretend(launch, monkeypatch, "dgx")
-        monkeypatch.setattr(launch.Docker, "installed", lambda engine: True)
+    def make(host: str = "dgx", engine: str = "docker", broken: dict | None = None) -> Fake:
+        fake = Fake(tmp_path, broken, command=engine)
+        pretend(launch, monkeypatch, host)
+        monkeypatch.setattr(launch, "ROOT", tmp_path / "course")
+        (tmp_path / "course" / "build").mkdir(parents=True)
+        for image in ("cpu-learner", "cpu-instructor", "gpu-learner", "gpu-instructor"):
+            (tmp_path / "course" / "build" / f"{image}.sif").touch()
+        monkeypatch.setenv("HOME", str(tmp_path / "operator"))
+        monkeypatch.setattr(launch, "delegated", lambda: ("cpuset", "memory", "pids"))
+        monkeypatch.setattr(launch.Podman, "gpu_problem", lambda engine: "")
         monkeypatch.setattr(launch.Lab, "answers", lambda lab: True)
-        monkeypatch.setenv("PATH", engine.path)
-        return engine
+        monkeypatch.setenv("PATH", fake.path)
+        return fake
 
     return make
 
 
-# --- what dry runs print ------------------------------------------------------------------------------------
+# --- what an engine is given --------------------------------------------------------------------------------
 
 
-CPU, GPU = f"{COURSE}:cpu-learner", f"{COURSE}:gpu-learner"
-DOCKER_LAB = """\
-docker volume create --label one-model-many-gpus.workspace=ada ada
-JUPYTER_TOKEN="$(openssl rand -hex 24)" docker create --name ada --label one-model-many-gpus.lab=ada \\
-    --label one-model-many-gpus.address=127.0.0.1 --label one-model-many-gpus.port=8888 \\
-    --label one-model-many-gpus.gpus=0,1 --publish 127.0.0.1:8888:8888 --volume ada:/workspace --env JUPYTER_TOKEN \\
-    --shm-size 1g --ulimit nofile=65536 --ulimit nproc=-1 --ulimit memlock=-1 --ulimit stack=67108864 \\
-    --pids-limit 16384 --cap-drop ALL --security-opt no-new-privileges --gpus '"device=0,1"' \\
-    one-model-many-gpus:gpu-learner
-docker start ada
-"""
-PODMAN_LAB = """\
-podman volume create --label one-model-many-gpus.workspace=course-01 course-01
-JUPYTER_TOKEN="$(openssl rand -hex 24)" podman create --name course-01 --label one-model-many-gpus.lab=course-01 \\
-    --label one-model-many-gpus.address=127.0.0.1 --label one-model-many-gpus.port=8888 \\
-    --label one-model-many-gpus.gpus=0,1 --publish 127.0.0.1:8888:8888 --volume course-01:/workspace \\
-    --env JUPYTER_TOKEN --shm-size 1g --ulimit nofile=65536 --ulimit nproc=-1 --ulimit memlock=8388608 \\
-    --ulimit stack=67108864 --pids-limit 16384 --cpuset-cpus 0-127 --memory 943718m --cap-drop ALL \\
-    --security-opt no-new-privileges --device nvidia.com/gpu=0 --device nvidia.com/gpu=1 \\
-    one-model-many-gpus:gpu-learner
-podman start course-01
-"""
-HOME = f"/home/operator/.local/share/{COURSE}/course"
-APPTAINER_LAB = f"""\
-mkdir -p {HOME}/workspace {HOME}/home {HOME}/scratch
-APPTAINERENV_JUPYTER_TOKEN="$(openssl rand -hex 24)" APPTAINERENV_COURSE_ADDRESS=127.0.0.1 \\
-    APPTAINERENV_JUPYTER_PORT=8888 APPTAINERENV_CUDA_VISIBLE_DEVICES=2,3 apptainer instance start --containall \\
-    --home {HOME}/home:/home/learner --workdir {HOME}/scratch --bind {HOME}/workspace:/workspace --pids-limit 16384 \\
-    --nv /srv/course/build/gpu-learner.sif course
-"""
-DOCKER_CHECK = """\
-docker create --name course-check --shm-size 1g --ulimit nofile=65536 --ulimit nproc=-1 --ulimit memlock=-1 \\
-    --ulimit stack=67108864 --pids-limit 16384 --cap-drop ALL --security-opt no-new-privileges \\
-    --gpus '"device=0,1,2,3,4,5,6,7"' one-model-many-gpus:gpu-learner course doctor --gpu --report /tmp/gpu-report
-docker start --attach course-check
-docker cp course-check:/tmp/gpu-report.json /tmp/gpu-report.json
-docker cp course-check:/tmp/gpu-report.html /tmp/gpu-report.html
-docker rm --force --volumes course-check
-"""
-PODMAN_BUILD = """\
-podman build --format docker --file /srv/course/containers/gpu.Dockerfile --target instructor --tag \\
-    one-model-many-gpus:gpu-instructor /srv/course
-"""
-APPTAINER_BUILD = """\
-cd /srv/course && apptainer build --force --build-arg TARGET=learner \\
-    --build-arg BASE=docker.io/library/debian:bookworm-slim /srv/course/build/cpu-learner.sif \\
-    /srv/course/containers/apptainer.def
-"""
-
-
-@pytest.mark.parametrize(
-    ("host", "words", "text"),
-    [
-        ("dgx", "lab --gpus 0,1 --volume ada --engine docker", DOCKER_LAB),
-        ("dgx", "lab --learners 1 --gpus-each 2 --engine podman", PODMAN_LAB),
-        ("dgx", "lab --gpus 2,3 --engine apptainer", APPTAINER_LAB),
-        ("dgx", "check --report /tmp --engine docker", DOCKER_CHECK),
-        ("dgx", "build --instructor --engine podman", PODMAN_BUILD),
-        ("laptop", "build --engine apptainer", APPTAINER_BUILD),
-    ],
-)
-def test_all_that_is_given_is_meant(launch, monkeypatch, host, words, text):
-    """Limits, no more rights than a lab needs, the token in the environment alone."""
-    pretend(launch, monkeypatch, host)
-    assert one_line_each(dry_run(launch, words)) == one_line_each(text)
-
-
+ALL_GPUS = "0,1,2,3,4,5,6,7"
 NVIDIA = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
-UNCONFINED = "--security-opt no-new-privileges --security-opt seccomp=unconfined --security-opt apparmor=unconfined"
+LAB = {
+    "--name": ["course"],
+    "--publish": ["127.0.0.1:8888:8888"],
+    "--volume": ["course:/workspace"],
+    "--env": ["JUPYTER_TOKEN"],
+    "--shm-size": ["1g"],
+    "--ulimit": ["nofile=65536", "nproc=-1", "memlock=-1", "stack=67108864"],
+    "--pids-limit": ["16384"],
+    "--cap-drop": ["ALL"],
+    "--security-opt": ["no-new-privileges"],
+}
+IN_PODMAN = {"--ulimit": ["nofile=65536", "nproc=-1", "memlock=8388608", "stack=67108864"]}  # the operator's own
+ADA = {"--name": ["ada"], "--volume": ["ada:/workspace"]}
+UNCONFINED = [*LAB["--security-opt"], "seccomp=unconfined", "apparmor=unconfined"]
+IN_DOCKER_UNCONFINED = {"--security-opt": [*UNCONFINED, "systempaths=unconfined"]}
+IN_PODMAN_UNCONFINED = {"--security-opt": [*UNCONFINED, "unmask=ALL"], **IN_PODMAN}
+TWO_DEVICES = {"--device": ["nvidia.com/gpu=0", "nvidia.com/gpu=1"], **IN_PODMAN}
 
 
 @pytest.mark.parametrize(
-    ("host", "words", "expected"),
+    ("name", "host", "words", "changed", "gpus", "image"),
     [
-        ("laptop", "lab", [f"no-new-privileges {CPU}", "docker start course"]),  # Docker is the first choice
-        ("laptop", "lab --instructor", [f"{UNCONFINED} --security-opt systempaths=unconfined {COURSE}:cpu-instructor"]),
-        ("laptop", "lab --instructor --engine podman", [f"{UNCONFINED} --security-opt unmask=ALL"]),
-        ("laptop", "lab --bind 0.0.0.0", ["--publish 0.0.0.0:8888:8888", ".address=0.0.0.0"]),
-        ("laptop", "lab --image mine:1", ["no-new-privileges mine:1"]),
-        (
-            "laptop",
-            "lab --engine apptainer --bind 0.0.0.0 --port 9000",
-            ["COURSE_ADDRESS=0.0.0.0", "JUPYTER_PORT=9000"],
-        ),
-        ("laptop", "lab --engine apptainer --volume ada --instructor", ["/course/build/cpu-instructor.sif ada"]),
-        ("dgx", "lab", [f"'\"device=0,1,2,3,4,5,6,7\"' {GPU}", ".gpus=0,1,2,3,4,5,6,7"]),
-        ("dgx", "lab --gpus none", [f"no-new-privileges {CPU}", ".gpus= "]),
-        ("dgx", "lab --port 9000 --shm-size 4g", ["--publish 127.0.0.1:9000:8888", "--shm-size 4g"]),
-        (
-            "dgx",
-            "check --instructor --engine podman",
-            ["unmask=ALL --device nvidia.com/gpu=0", ":gpu-instructor course"],
-        ),
-        (
-            "dgx",
-            "check --engine apptainer --gpus 0,1",
-            ["APPTAINERENV_CUDA_VISIBLE_DEVICES=0,1", "exec --containall --nv"],
-        ),
-        ("laptop", "build", ["--file /srv/course/containers/cpu.Dockerfile --target learner", f"--tag {CPU}"]),
-        ("laptop", "build gpu", ["gpu.Dockerfile --target learner", f"--tag {GPU} /srv/course"]),
-        ("dgx", f"build --base {NVIDIA} --image course:25.02", [f"BASE={NVIDIA}", "--tag course:25.02"]),
-        ("dgx", f"build --base {NVIDIA} --engine apptainer", ["TARGET=learner", f"BASE={NVIDIA}", "gpu-learner.sif"]),
+        ("docker", "laptop", "", {}, "", "cpu-learner"),
+        ("docker", "laptop", "--instructor", IN_DOCKER_UNCONFINED, "", "cpu-instructor"),
+        ("podman", "laptop", "--instructor", IN_PODMAN_UNCONFINED, "", "cpu-instructor"),
+        ("docker", "laptop", "--bind 0.0.0.0", {"--publish": ["0.0.0.0:8888:8888"]}, "", "cpu-learner"),
+        ("docker", "laptop", "--image mine:1", {}, "", "mine:1"),
+        ("docker", "dgx", "", {"--gpus": [f'"device={ALL_GPUS}"']}, ALL_GPUS, "gpu-learner"),
+        ("docker", "dgx", "--gpus 0,1 --volume ada", {"--gpus": ['"device=0,1"'], **ADA}, "0,1", "gpu-learner"),
+        ("podman", "dgx", "--gpus 0,1", TWO_DEVICES, "0,1", "gpu-learner"),
+        ("docker", "dgx", "--gpus none --port 9000", {"--publish": ["127.0.0.1:9000:8888"]}, "", "cpu-learner"),
+        ("docker", "dgx", "--gpus none --shm-size 4g", {"--shm-size": ["4g"]}, "", "cpu-learner"),
     ],
 )
-def test_what_options_change(launch, monkeypatch, host, words, expected):
-    pretend(launch, monkeypatch, host)
-    printed = one_line_each(dry_run(launch, words))
-    for part in expected:
-        assert part in printed, part
+def test_a_lab_gets_what_it_needs_and_no_more_rights(launch, start, name, host, words, changed, gpus, image):
+    engine, wanted = start(host, name), {**LAB, **changed}
+    assert launch.main(["lab", *words.split()]) == 0
+    created = engine.call("create")
+    assert options(created) == wanted
+    assert created[-1] == (image if ":" in image else f"{COURSE}:{image}")
+    address, port, _ = wanted["--publish"][0].split(":")
+    (volume,) = wanted["--name"]
+    assert labels(created) == {"lab": volume, "address": address, "port": port, "gpus": gpus}
+    assert engine.call("volume", "create")[-1] == engine.call("start")[-1] == volume
+
+
+def test_with_apptainer_a_lab_gets_folders_of_its_own(launch, start, tmp_path):
+    engine = start(engine="apptainer")
+    assert launch.main(["lab", "--gpus", "2,3", "--bind", "0.0.0.0", "--port", "9000"]) == 0
+    home = tmp_path / "operator" / ".local" / "share" / COURSE / "course"
+    started = engine.call("instance", "start")
+    assert " ".join(started) == (
+        f"instance start --containall --home {home}/home:/home/learner --workdir {home}/scratch "
+        f"--bind {home}/workspace:/workspace --pids-limit 16384 --nv {launch.ROOT}/build/gpu-learner.sif course"
+    )
+    environment = engine.environment(started)
+    assert len(environment.pop("APPTAINERENV_JUPYTER_TOKEN")) == 48
+    assert environment == {
+        "APPTAINERENV_COURSE_ADDRESS": "0.0.0.0",
+        "APPTAINERENV_JUPYTER_PORT": "9000",
+        "APPTAINERENV_CUDA_VISIBLE_DEVICES": "2,3",
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "host", "words", "built"),
+    [
+        ("docker", "laptop", "", "--file @/cpu.Dockerfile --target learner --tag NAME:cpu-learner ROOT"),
+        ("docker", "laptop", "gpu", "--file @/gpu.Dockerfile --target learner --tag NAME:gpu-learner ROOT"),
+        (
+            *("podman", "dgx", "--instructor"),  # Podman's own format has no health checks
+            "--format docker --file @/gpu.Dockerfile --target instructor --tag NAME:gpu-instructor ROOT",
+        ),
+        (
+            *("docker", "dgx", f"--base {NVIDIA} --image mine:1"),
+            f"--file @/gpu.Dockerfile --target learner --tag mine:1 --build-arg BASE={NVIDIA} ROOT",
+        ),
+        (
+            *("apptainer", "laptop", ""),
+            "--force --build-arg TARGET=learner --build-arg BASE=docker.io/library/debian:bookworm-slim "
+            "ROOT/build/cpu-learner.sif @/apptainer.def",
+        ),
+        (
+            *("apptainer", "dgx", f"--base {NVIDIA}"),
+            f"--force --build-arg TARGET=learner --build-arg BASE={NVIDIA} ROOT/build/gpu-learner.sif @/apptainer.def",
+        ),
+    ],
+)
+def test_what_an_image_is_built_of(launch, start, name, host, words, built):
+    engine = start(host, name)
+    assert launch.main(["build", *words.split()]) == 0
+    built = built.replace("@", "ROOT/containers").replace("ROOT", str(launch.ROOT)).replace("NAME", COURSE)
+    assert " ".join(engine.call("build")) == f"build {built}"
 
 
 def spread(cores: str) -> set[int]:
@@ -200,57 +244,84 @@ def spread(cores: str) -> set[int]:
     return {core for first, *last in ends for core in range(int(first), int((last or [first])[0]) + 1)}
 
 
-@pytest.mark.parametrize("engine", ["docker", "podman", "apptainer"])
-def test_learners_of_a_class_share_nothing(launch, monkeypatch, engine):
-    pretend(launch, monkeypatch, "dgx")
-    printed = dry_run(launch, f"lab --learners 4 --gpus-each 2 --engine {engine}")
-    gpus = {"docker": r"device=([\d,]+)", "podman": r"gpu=(\d)", "apptainer": r"DEVICES=([\d,]+)"}[engine]
-    folders = r"(\S+):/(?:workspace|home/learner)" if engine == "apptainer" else r"(\S+):/workspace"
-    ports = re.findall(r"JUPYTER_PORT=(\d+)|--publish 127\.0\.0\.1:(\d+):8888", printed)
-    shared = re.findall(folders, printed)
-    assert len(set(ports)) == len(ports) == 4
-    assert len(set(shared)) == len(shared) == (8 if engine == "apptainer" else 4)
-    assert sorted(",".join(re.findall(gpus, printed)).split(",")) == list("01234567")
-    cores = [core for part in re.findall(r"--cpuset-cpus (\S+)", printed) for core in spread(part)]
-    assert sorted(cores) == list(range(128))
-    memory = [int(mebibytes) for mebibytes in re.findall(r"--memory (\d+)m", printed)]
-    assert len(memory) == 4 and 0.8 * 1024**2 < sum(memory) < 1024**2  # MB; some is the host's own
+@pytest.mark.parametrize("name", ENGINES)
+def test_learners_of_a_class_share_nothing(launch, start, capsys, name):
+    engine = start(engine=name)
+    assert launch.main(["lab", "--learners", "4", "--gpus-each", "2"]) == 0
+    made = [call for call in engine.calls() if call[0] == "create" or call[:2] == ["instance", "start"]]
+    given = [options(call) for call in made]
+    assert len(set(re.findall(r":(\d+)/lab", capsys.readouterr().out))) == len(made) == 4
+    shared = [value for one in given for option in ("--home", "--bind", "--volume") for value in one.get(option, ())]
+    assert len(set(shared)) == len(shared) == (8 if name == "apptainer" else 4)
+    variable = "APPTAINERENV_CUDA_VISIBLE_DEVICES"
+    gpus = [labels(call).get("gpus") or engine.environment(call)[variable] for call in made]
+    assert ",".join(gpus) == ALL_GPUS
+    assert sorted(core for one in given for core in spread(*one["--cpuset-cpus"])) == list(range(128))
+    memory = sum(int(one["--memory"][0].rstrip("m")) for one in given)
+    assert 0.8 * 1024**2 < memory < 1024**2  # MB; some is the host's own
 
 
-def dry_run(launch: ModuleType, words: str) -> str:
-    """What a dry run prints."""
-    with contextlib.redirect_stdout(io.StringIO()) as out:
-        assert launch.main([*words.split(), "--dry-run"]) == 0
-    return out.getvalue()
-
-
-def one_line_each(commands: str) -> str:
-    """Commands without continuations."""
-    return re.sub(r"\s*\\\n\s*", " ", commands)
-
-
-def test_a_shell_runs_what_a_dry_run_prints(launch, monkeypatch, tmp_path):
+@pytest.mark.parametrize("words", ["lab --learners 2", "lab --gpus 2,3 --volume ada", "build --instructor"])
+@pytest.mark.parametrize("name", ENGINES)
+def test_a_shell_does_with_a_dry_run_what_the_launcher_does(launch, start, monkeypatch, capsys, name, words):
     if not shutil.which("openssl"):
         pytest.skip("openssl is not installed")
-    pretend(launch, monkeypatch, "dgx")
-    engine = Fake(tmp_path)
-    env = {**os.environ, "PATH": f"{engine.path}{os.pathsep}{os.environ['PATH']}"}
-    subprocess.run(["sh", "-euc", dry_run(launch, "lab --learners 2")], env=env, check=True)
-    assert [call[0] for call in engine.calls()] == ["volume", "create", "start"] * 2
-    tokens = {lab["token"] for lab in engine.state()["labs"].values()}
-    assert len(tokens) == 2 and all(re.fullmatch("[0-9a-f]{48}", token) for token in tokens)
+    monkeypatch.setattr(launch.secrets, "token_hex", lambda number: 2 * number * "a")
+    programs = os.environ["PATH"]
+    engine = start(engine=name)
+    env = {**os.environ, "PATH": f"{engine.path}{os.pathsep}{programs}"}
+    assert launch.main([*words.split(), "--dry-run"]) == 0
+    assert engine.calls() == []
+    subprocess.run(["sh", "-euc", capsys.readouterr().out], env=env, check=True)
+    by_shell = engine.calls(), [engine.environment(call) for call in engine.calls()]
+    engine = Fake(Path(engine.path), command=name)
+    assert launch.main(words.split()) == 0
+    assert engine.calls() == by_shell[0] != []
+    for call, given in zip(*by_shell):
+        tokens = {name: value for name, value in given.items() if name.endswith("TOKEN")}
+        assert all(re.fullmatch("[0-9a-f]{48}", token) for token in tokens.values())
+        assert {**given, **dict.fromkeys(tokens, 48 * "a")} == engine.environment(call)
 
 
-def test_podman_has_the_options_of_a_build(launch, monkeypatch):
+def test_podman_has_the_options_of_a_build(launch, start):
     """Those of a lab are tried with a real engine, in test_podman.py."""
-    if not shutil.which("podman"):
+    podman = shutil.which("podman")
+    if not podman:
         pytest.skip("podman is not installed")
-    known = subprocess.run(["podman", "build", "--help"], capture_output=True, text=True).stdout
-    for option in re.findall(r"--[a-z-]+", PODMAN_BUILD):
+    engine = start(engine="podman")
+    assert launch.main(["build"]) == 0
+    known = subprocess.run([podman, "build", "--help"], capture_output=True, text=True).stdout
+    for option in options(engine.call("build")):
         assert re.search(rf"{option}(?![\w-])", known), option
 
 
 # --- the check of GPUs, and the image for them --------------------------------------------------------------
+
+
+IN_A_CHECK = {name: LAB[name] for name in ("--shm-size", "--ulimit", "--pids-limit", "--cap-drop", "--security-opt")}
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "given"),
+    [
+        ("docker", "check", {"--gpus": [f'"device={ALL_GPUS}"'], **IN_A_CHECK}),
+        ("podman", "check --gpus 0 --instructor", {"--device": ["nvidia.com/gpu=0"], **IN_PODMAN_UNCONFINED}),
+        ("apptainer", "check --gpus 0,1", {}),
+    ],
+)
+def test_a_check_runs_the_doctor_with_the_gpus(launch, start, monkeypatch, tmp_path, name, words, given):
+    engine = start(engine=name)
+    monkeypatch.chdir(tmp_path)
+    assert launch.main(words.split()) == 0
+    call = engine.call("exec" if name == "apptainer" else "create")
+    assert given.items() <= options(call).items()
+    place = call.index("course")
+    assert call[place:-1] == ["course", "doctor", "--gpu", "--report"]
+    kind = "gpu-instructor" if "--instructor" in words else "gpu-learner"
+    assert call[place - 1].endswith(f"{kind}.sif" if name == "apptainer" else f":{kind}")
+    if name == "apptainer":
+        assert {"--containall", "--nv"} <= set(call)
+        assert engine.environment(call) == {"APPTAINERENV_CUDA_VISIBLE_DEVICES": "0,1"}
 
 
 @pytest.mark.parametrize(
@@ -263,8 +334,8 @@ def test_podman_has_the_options_of_a_build(launch, monkeypatch):
         ({"create": "no"}, 1, False),
     ],
 )
-def test_a_check_ends_with_the_doctors_exit_code(launch, docker, capfd, tmp_path, broken, code, reported):
-    engine = docker(broken)
+def test_a_check_ends_with_the_doctors_exit_code(launch, start, capfd, tmp_path, broken, code, reported):
+    engine = start(broken=broken)
     (tmp_path / "here").mkdir()
     assert launch.main(["check", "--report", str(tmp_path / "here")]) == code
     assert engine.empty
@@ -273,36 +344,21 @@ def test_a_check_ends_with_the_doctors_exit_code(launch, docker, capfd, tmp_path
     assert ("gpu-report.html" in capfd.readouterr().err) == reported
 
 
-def test_a_container_that_stays_after_a_check_is_told(launch, docker, capsys, tmp_path):
-    docker({"rm": "The device is busy."})
+def test_a_container_that_stays_after_a_check_is_told(launch, start, capsys, tmp_path):
+    start(broken={"rm": "The device is busy."})
     assert launch.main(["check", "--report", str(tmp_path)]) == 1
     assert "The device is busy" in capsys.readouterr().err
 
 
-def test_the_report_of_an_earlier_check_is_not_announced(launch, docker, capfd, tmp_path):
-    docker({"start": 137})
+def test_the_report_of_an_earlier_check_is_not_announced(launch, start, capfd, tmp_path):
+    start(broken={"start": 137})
     (tmp_path / "gpu-report.html").touch()
     assert launch.main(["check", "--report", str(tmp_path)]) == 137
     assert "gpu-report" not in capfd.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("host", "words", "code", "sentence"),
-    [
-        ("laptop", "check", 1, "This host shows no NVIDIA GPU"),
-        ("dgx", "check --gpus none", 2, "A check needs GPUs: leave --gpus none out"),
-        ("dgx", "check --gpus 9", 2, "This host has no GPU 9"),
-        ("dgx", "check --report /nowhere", 2, "--report /nowhere is no folder"),
-    ],
-)
-def test_a_check_that_cannot_be_is_refused(launch, monkeypatch, capsys, host, words, code, sentence):
-    pretend(launch, monkeypatch, host)
-    assert launch.main([*words.split(), "--dry-run"]) == code
-    assert_sentence(*capsys.readouterr(), sentence)
-
-
-def test_a_check_waits_for_no_lab(launch, docker, capsys):
-    docker()
+def test_a_check_waits_for_no_lab(launch, start, capsys):
+    start()
     assert launch.main(["lab", "--gpus", "0", "--volume", "ada"]) == 0
     capsys.readouterr()
     assert launch.main(["check"]) == 1
@@ -320,19 +376,20 @@ BASES = (
 
 
 @pytest.mark.parametrize(("said", "base"), BASES)
-@pytest.mark.parametrize("engine", ("docker", "podman", "apptainer"))
-def test_the_image_is_built_for_the_newest_gpu(launch, monkeypatch, capsys, tmp_path, said, base, engine):
-    pretend(launch, monkeypatch, "dgx")
-    fake_driver(tmp_path, monkeypatch, said)
-    assert re.findall(r"--build-arg BASE=(\S+)", dry_run(launch, f"build --engine {engine}")) == [base] * bool(base)
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_image_is_built_for_the_newest_gpu(launch, start, capsys, said, base, name):
+    engine = start(engine=name)
+    fake_driver(Path(engine.path), said)
+    for chosen, words in ((base, ["build"]), ("mine:1", ["build", "--base", "mine:1"])):
+        assert launch.main(words) == 0
+        arguments = options(engine.calls()[-1]).get("--build-arg", [])
+        assert [one for one in arguments if one.startswith("BASE=")] == [f"BASE={chosen}"] * bool(chosen)
     assert ("compute capability" in capsys.readouterr().err) == bool(base)
-    assert "--build-arg BASE=mine:1" in dry_run(launch, f"build --engine {engine} --base mine:1")
 
 
-def test_gpus_older_than_all_images_are_refused(launch, monkeypatch, capsys, tmp_path):
-    pretend(launch, monkeypatch, "dgx")
-    fake_driver(tmp_path, monkeypatch, "5.2")
-    assert launch.main(["build", "--dry-run"]) == 1
+def test_gpus_older_than_all_images_are_refused(launch, start, capsys):
+    fake_driver(Path(start().path), "5.2")
+    assert launch.main(["build"]) == 1
     assert_sentence(*capsys.readouterr(), r"compute capability 5\.2, and the images begin at 6\.0")
 
 
@@ -347,36 +404,37 @@ def test_the_guides_table_of_images_is_the_launchers(launch):
     assert {tuple(map(int, first.split("."))): base for first, base in rows} == launch.BASES
 
 
-def fake_driver(folder: Path, monkeypatch: pytest.MonkeyPatch, capabilities: str) -> None:
+def fake_driver(folder: Path, capabilities: str) -> None:
     """An `nvidia-smi` that names these compute capabilities, one a line; "": that does not know the question."""
     program = folder / "nvidia-smi"
     answer = f"printf '{capabilities}\n'" if capabilities else "echo 'Field \"compute_cap\" is not valid'; exit 2"
     program.write_text(f"#!/bin/sh\n{answer}\n")
     program.chmod(stat.S_IRWXU)
-    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
 # --- data sets, tokens and refusals -------------------------------------------------------------------------
 
 
-def test_the_operators_data_sets_are_read_only_in_the_lab(launch, monkeypatch, tmp_path):
-    pretend(launch, monkeypatch, "laptop")
+@pytest.mark.parametrize("name", ENGINES)
+def test_the_operators_data_sets_are_read_only_in_the_lab(launch, start, monkeypatch, tmp_path, name):
     monkeypatch.setenv("COURSE_DATA_DIR", str(tmp_path))
-    for engine in ("docker", "podman"):
-        printed = dry_run(launch, f"lab --engine {engine}")
-        assert f"--volume {tmp_path}:/data:ro" in printed and "--env COURSE_DATA_DIR=/data" in printed
-    printed = dry_run(launch, "lab --engine apptainer")
-    assert f"--bind {tmp_path}:/data:ro" in printed and "APPTAINERENV_COURSE_DATA_DIR=/data" in printed
+    engine = start("laptop", name)
+    assert launch.main(["lab"]) == 0
+    (made,) = (call for call in engine.calls() if "create" in call[:1] or "instance" in call)
+    volumes = options(made)["--bind" if name == "apptainer" else "--volume"]
+    assert f"{tmp_path}:/data:ro" in volumes
+    variable = engine.environment(made).get("APPTAINERENV_COURSE_DATA_DIR")
+    assert variable == "/data" or "COURSE_DATA_DIR=/data" in options(made)["--env"]
 
 
-def test_no_token_is_on_a_command_line(launch, docker):
-    engine = docker()
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        assert launch.main(["lab", "--learners", "2"]) == 0
-    tokens = re.findall(r"token=(\w+)", out.getvalue())
+@pytest.mark.parametrize("name", ENGINES)
+def test_no_token_is_on_a_command_line(launch, start, capsys, name):
+    engine = start(engine=name)
+    assert launch.main(["lab", "--learners", "2"]) == 0
+    tokens = re.findall(r"token=(\w+)", capsys.readouterr().out)
     assert len(set(tokens)) == 2 and all(len(token) == 48 for token in tokens)
-    assert tokens == [lab["token"] for lab in engine.state()["labs"].values()]
+    given = [engine.environment(call) for call in engine.calls()]
+    assert tokens == [value for one in given for variable, value in one.items() if variable.endswith("JUPYTER_TOKEN")]
     assert not any(token in json.dumps(engine.calls()) for token in tokens)
 
 
@@ -405,6 +463,10 @@ REFUSALS = (
     ("dgx", "lab --volume", 2, "--volume"),
     ("dgx", "lab --engine lxc", 2, "invalid choice: 'lxc'"),
     ("dgx", "lab --engine apptainer --bind 10.0.0.1", 2, "With Apptainer --bind can be"),
+    ("laptop", "check", 1, "This host shows no NVIDIA GPU"),
+    ("dgx", "check --gpus none", 2, "A check needs GPUs: leave --gpus none out"),
+    ("dgx", "check --gpus 9", 2, "This host has no GPU 9"),
+    ("dgx", "check --report /nowhere", 2, "--report /nowhere is no folder"),
     ("dgx", "build tpu", 2, "invalid choice: 'tpu'"),
     ("dgx", "dance", 2, "invalid choice: 'dance'"),
     ("dgx", "", 2, "required"),
@@ -416,7 +478,7 @@ REFUSALS = (
 )
 def test_what_cannot_be_meant_is_refused_in_a_sentence(launch, monkeypatch, capsys, host, words, code, sentence):
     pretend(launch, monkeypatch, host)
-    dry = ["--dry-run"] if words.startswith(("lab", "build")) and not words.endswith("--volume") else []
+    dry = ["--dry-run"] if words.startswith(("lab", "build", "check")) and not words.endswith("--volume") else []
     assert launch.main([*words.split(), *dry]) == code
     assert_sentence(*capsys.readouterr(), sentence)
 
@@ -467,57 +529,30 @@ def test_without_an_engine_every_command_says_what_to_install(command, tmp_path)
 # --- with an engine that fails as real ones do --------------------------------------------------------------
 
 
-class Fake:
-    """A `docker` that keeps its labs in a file, and fails where `broken` says so."""
-
-    def __init__(self, folder: Path, broken: dict[str, str] | None = None, starts_as: str = "running") -> None:
-        self._file = folder / "state.json"
-        content = {"labs": {}, "volumes": [], "calls": [], "broken": broken or {}, "starts_as": starts_as}
-        self._file.write_text(json.dumps(content))
-        program = folder / "docker"
-        program.write_text(f"#!{sys.executable} -IS\n{FAKE.read_text()}")
-        program.chmod(stat.S_IRWXU)
-        self.path = str(folder)
-
-    def state(self) -> dict:
-        return json.loads(self._file.read_text())
-
-    def calls(self) -> list[list[str]]:
-        return self.state()["calls"]
-
-    @property
-    def empty(self) -> bool:
-        return not self.state()["labs"] and not self.state()["volumes"]
-
-
-@pytest.mark.parametrize(
-    ("said", "sentence"),
-    [
-        ("Cannot connect to the Docker daemon at unix:///var/run/docker.sock.", "start it with `sudo systemctl"),
-        ("permission denied while trying to connect to the Docker daemon socket", "let this user in: use sudo"),
-    ],
+NO_DAEMON = {"version": "Cannot connect to the Docker daemon at unix:///var/run/docker.sock."}
+NOT_ALLOWED = {"version": "permission denied while trying to connect to the Docker daemon socket"}
+BUSY = {"ps": "context deadline exceeded"}
+NO_IMAGE = {"image inspect": "No such image"}
+NAME_TAKEN = {"create": "Conflict. The container name is already in use"}
+ENGINE_FAILS = (
+    *((NO_DAEMON, command, "start it with `sudo systemctl") for command in ("lab", "list", "stop", "build")),
+    *((NOT_ALLOWED, command, "let this user in: use sudo") for command in ("lab", "list", "stop", "build")),
+    *((BUSY, command, r"failed at `docker ps` \(context deadline") for command in ("lab", "list", "stop")),
+    (NO_IMAGE, "lab", "no image one-model-many-gpus:cpu-learner .* `containers/launch build cpu`"),
+    (NO_IMAGE, "lab --instructor", "`containers/launch build cpu --instructor`"),
+    (NO_IMAGE, "lab --image mine:1", "no image mine:1 on this host: check its name"),
+    ({}, "lab", r"ended as it started, .*: Horovod was built without NCCL\.$"),
+    (NAME_TAKEN, "lab", r"Docker failed at `docker create` \(Conflict"),
 )
-@pytest.mark.parametrize("command", ["lab", "list", "stop", "build"])
-def test_an_engine_that_does_not_answer(tmp_path, command, said, sentence):
-    engine = Fake(tmp_path, {"version": said})
-    refused(run(command, path=engine.path), 1, sentence)
 
 
-@pytest.mark.parametrize("command", ["lab", "list", "stop"])
-def test_an_engine_that_does_not_say_which_labs_there_are(tmp_path, command):
-    engine = Fake(tmp_path, {"ps": "context deadline exceeded"})
-    refused(run(command, path=engine.path), 1, r"failed at `docker ps` \(context deadline exceeded\)")
+@pytest.mark.parametrize(("broken", "words", "sentence"), ENGINE_FAILS)
+def test_where_the_engine_fails_a_sentence_says_so_and_nothing_stays(tmp_path, broken, words, sentence):
+    engine = Fake(tmp_path, broken, starts_as="exited")
+    refused(run(*words.split(), path=engine.path), 1, sentence)
     assert engine.empty
-
-
-def test_a_missing_image(tmp_path):
-    engine = Fake(tmp_path, {"image inspect": "No such image"}, starts_as="exited")
-    refused(
-        run("lab", path=engine.path), 1, "no image one-model-many-gpus:cpu-learner .* `containers/launch build cpu`"
-    )
-    refused(run("lab", "--instructor", path=engine.path), 1, "`containers/launch build cpu --instructor`")
-    refused(run("lab", "--image", "mine:1", path=engine.path), 1, "no image mine:1 on this host: check its name")
-    assert engine.empty
+    if broken is NAME_TAKEN:
+        assert not any(call[0] == "rm" for call in engine.calls()), "it is another one's container"
 
 
 def test_a_class_of_which_one_lab_fails_leaves_nothing(tmp_path):
@@ -529,20 +564,8 @@ def test_a_class_of_which_one_lab_fails_leaves_nothing(tmp_path):
     assert engine.empty
 
 
-def test_a_lab_that_refuses_to_start_has_the_last_word(tmp_path):
-    engine = Fake(tmp_path, starts_as="exited")
-    refused(run("lab", path=engine.path), 1, r"ended as it started, .*: Horovod was built without NCCL\.$")
-    assert engine.empty
-
-
-def test_another_ones_container_and_an_older_volume_stay(tmp_path):
-    engine = Fake(tmp_path, {"create": "Conflict. The container name is already in use"})
-    refused(run("lab", path=engine.path), 1, r"Docker failed at `docker create` \(Conflict")
-    assert engine.empty and not any(call[0] == "rm" for call in engine.calls())
-
-
-def test_gpus_ports_and_names_of_running_labs_are_not_given_twice(launch, docker, capsys):
-    engine = docker()
+def test_gpus_ports_and_names_of_running_labs_are_not_given_twice(launch, start, capsys):
+    engine = start()
     assert launch.main(["lab", "--gpus", "0,1,2,3,4", "--volume", "ada"]) == 0
     capsys.readouterr()
     for words, sentence in (

@@ -1,4 +1,7 @@
-"""A `docker` for test_launch.py: keeps labs and volumes in a file beside it, and fails where the test says so."""
+"""An engine for test_launch.py: keeps labs and volumes in a file beside it, and fails where the test says so.
+
+It does what `docker` or `podman` does, and is `apptainer` for instances.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,12 @@ FILE = Path(__file__).resolve().with_name("state.json")
 
 
 def main(words: list[str]) -> None:
-    """Do what Docker does with these words, in the file."""
+    """Do what the engine does with these words, in the file."""
     state = json.loads(FILE.read_text())
-    state["calls"].append(words)
+    given = {name: value for name, value in os.environ.items() if name.startswith(("JUPYTER_", "APPTAINERENV_"))}
+    state["calls"].append({"words": words, "environment": given})
     FILE.write_text(json.dumps(state))
-    action = " ".join(words[:2]) if words[0] in ("volume", "image") else words[0]
+    action = " ".join(words[:2]) if words[0] in ("volume", "image", "instance") else words[0]
     for broken in (action, " ".join(words)):
         if broken in state["broken"]:
             sys.exit(state["broken"][broken])
@@ -34,6 +38,14 @@ def do(action: str, words: list[str], state: dict) -> None:
         state["volumes"] = [name for name in volumes if name not in words[2:]]
     elif action == "volume ls":
         print(*volumes, sep="\n")
+    elif action == "info":
+        print(json.dumps({"host": {"cgroupControllers": ["cpuset", "memory", "pids"]}}))
+    elif action == "instance list":
+        print(json.dumps({"instances": [{"instance": name} for name in labs]}))
+    elif action == "instance start":
+        labs[words[-1]] = {"labels": {}, "state": "running"}
+    elif action == "instance stop":
+        del labs[words[-1]]
     elif action == "create":
         labels = dict(words[i + 1].split("=", 1) for i, word in enumerate(words) if word == "--label")
         name = words[words.index("--name") + 1]
