@@ -61,8 +61,8 @@ def write(target: str | Path, upto: str | None = None, folder: Path = LAB2) -> N
 
 def references(root: Path = ROOT) -> list[tuple[Path, str]]:
     """Producer for `build`: every converted script."""
-    found = sorted([*root.glob("labs/*/reference/steps.toml"), *root.glob("assessment/reference/steps.toml")])
-    folders = [path.parent.parent for path in found]
+    files = sorted([*root.glob("labs/*/reference/steps.toml"), *root.glob("assessment/reference/steps.toml")])
+    folders = [path.parent.parent for path in files]
     return [(folder / "reference" / script(folder).name, converted(folder=folder)) for folder in folders]
 
 

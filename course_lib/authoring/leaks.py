@@ -21,12 +21,12 @@ def leaks(
     """
     shown = _squeeze("\n".join(map(visible, master.cells)))
     secret = {line for line in _secret(master, kinds) if _tells(line) and not _occurs(line, shown)}
-    found: dict[str, None] = {}
+    leaked: dict[str, None] = {}
     for text in texts:
         seen = "\n".join(_squeeze(part) for part in _strings(text))
-        found.update(dict.fromkeys(line for line in sorted(secret) if _occurs(line, seen)))
-        found.update(dict.fromkeys(marker for marker in MARKERS if marker in seen))
-    return list(found)
+        leaked.update(dict.fromkeys(line for line in sorted(secret) if _occurs(line, seen)))
+        leaked.update(dict.fromkeys(marker for marker in MARKERS if marker in seen))
+    return list(leaked)
 
 
 def _regions(cell: Cell) -> Iterator[tuple[bool, str]]:

@@ -112,74 +112,84 @@ def find(root: Path = ROOT) -> list[Path]:
     return [path for path in scripts if re.search(r"^# %%", path.read_text(encoding="utf-8"), re.MULTILINE)]
 
 
+class _Wrong(Exception):
+    """What is wrong with a master, with its fix: _Wrong(line, text)."""
+
+
 def read(path: Path) -> Master:
     """Read and check a master. CourseError names file, line and fix of the first thing that is wrong."""
+    try:
+        return _read(path)
+    except _Wrong as wrong:
+        line, text = wrong.args
+        raise CourseError(f"{path}, line {line}: {text}.") from None
+
+
+def _read(path: Path) -> Master:
     import jupytext
 
     lines = path.read_text(encoding="utf-8").splitlines()
-    starts = _cell_starts(path, lines)
+    starts = _cell_starts(lines)
     notebook = jupytext.reads("\n".join(lines), fmt="py:percent")
     if len(notebook.cells) != len(starts):
-        raise _error(path, 1, "text stands outside the cells or a string holds a `# %%` line; put it into a cell")
+        raise _Wrong(1, "text stands outside the cells or a string holds a `# %%` line; put it into a cell")
     cells: list[Cell] = []
     for cell, start, end in zip(notebook.cells, starts, [*starts[1:], len(lines)]):
         metadata = {key: value for key, value in cell.metadata.items() if key != "lines_to_next_cell"}
-        kind, name, points = _role(path, start + 1, metadata)
+        kind, name, points = _role(start + 1, metadata)
         markdown = cell.cell_type == "markdown"
         if cell.cell_type == "raw" or (markdown and kind in ("exercise", "hidden")):
-            raise _error(path, start + 1, f"{kind} cells are code cells; remove `[{cell.cell_type}]`")
-        _check_markers(path, kind, markdown, list(enumerate(lines[start + 1 : end], start + 2)))
+            raise _Wrong(start + 1, f"{kind} cells are code cells; remove `[{cell.cell_type}]`")
+        _check_markers(kind, markdown, list(enumerate(lines[start + 1 : end], start + 2)))
         source = cell.source
         if kind == "hidden":
-            _check_score(path, start + 1, source)
+            _check_score(start + 1, source)
             if source.startswith("### BEGIN"):  # nothing of it is left for the learner to see: say what it is
                 source = f"# Hidden test: {points:g} point{'' if points == 1 else 's'}\n{source}"
         kind = "prose" if kind == "code" and markdown else kind
-        identifier = _identifier(path, start + 1, kind, name, source, cells)
+        identifier = _identifier(start + 1, kind, name, source, cells)
         cells.append(Cell(kind, identifier, name, points, markdown, source, start + 1))
-    master = Master(path, tuple(cells), *_opening_of(path, cells))
+    master = Master(path, tuple(cells), *_opening_of(cells))
     if master.script:
         _check_marks(master)
     return master
 
 
-def _cell_starts(path: Path, lines: list[str]) -> list[int]:
+def _cell_starts(lines: list[str]) -> list[int]:
     starts = []
     for number, line in enumerate(lines):
         if _HEADER.match(line):
             starts.append(number)
         elif _ALMOST_HEADER.match(line):
-            raise _error(path, number + 1, "a cell starts with `# %%` at the margin, then a space")
+            raise _Wrong(number + 1, "a cell starts with `# %%` at the margin, then a space")
     return starts
 
 
-def _role(path: Path, line: int, metadata: dict[str, Any]) -> tuple[str, str, float]:
+def _role(line: int, metadata: dict[str, Any]) -> tuple[str, str, float]:
     unknown = [key for key in metadata if key not in (*KINDS, "points")]
     if unknown:
         word = metadata[unknown[0]] if unknown[0] in ("incorrectly_encoded_metadata", "title") else unknown[0]
-        raise _error(
-            path,
-            line,
-            f'`{word}` is not known; use exercise="…", hidden="…" points=N, instructor=true or editable=true',
+        raise _Wrong(
+            line, f'`{word}` is not known; use exercise="…", hidden="…" points=N, instructor=true or editable=true'
         )
     kinds = [key for key in metadata if key in KINDS]
     if len(kinds) > 1:
-        raise _error(path, line, f"a cell is one thing only; keep one of {' and '.join(kinds)}")
+        raise _Wrong(line, f"a cell is one thing only; keep one of {' and '.join(kinds)}")
     kind = kinds[0] if kinds else "code"
     value = metadata.get(kind, "")
     if kind in ("exercise", "hidden") and not (isinstance(value, str) and re.fullmatch(r"[a-z0-9_-]+", value)):
-        raise _error(path, line, f'{kind}={value!r} is no name; write {kind}="small_letters_and_digits"')
+        raise _Wrong(line, f'{kind}={value!r} is no name; write {kind}="small_letters_and_digits"')
     if kind in ("instructor", "editable") and value is not True:
-        raise _error(path, line, f"{kind} can only be true; write {kind}=true or remove it")
+        raise _Wrong(line, f"{kind} can only be true; write {kind}=true or remove it")
     points = metadata.get("points")
     if kind != "hidden" and points is not None:
-        raise _error(path, line, "points belong to a hidden test; remove points=… here")
+        raise _Wrong(line, "points belong to a hidden test; remove points=… here")
     if kind == "hidden" and not (type(points) in (int, float) and points > 0):
-        raise _error(path, line, f"the hidden test {value} has no points; add points=N with N above 0")
+        raise _Wrong(line, f"the hidden test {value} has no points; add points=N with N above 0")
     return kind, value if isinstance(value, str) else "", float(points or 0)
 
 
-def _check_markers(path: Path, kind: str, markdown: bool, lines: list[tuple[int, str]]) -> None:
+def _check_markers(kind: str, markdown: bool, lines: list[tuple[int, str]]) -> None:
     """Markers are exact, paired, and stand where they belong; what merely looks like one is an error."""
     wanted = {"exercise": "SOLUTION", "hidden": "HIDDEN TESTS"}.get(kind)
     opened = regions = 0
@@ -188,32 +198,30 @@ def _check_markers(path: Path, kind: str, markdown: bool, lines: list[tuple[int,
         marker = re.fullmatch(r"\s*### (BEGIN|END) (SOLUTION|HIDDEN TESTS)\s*", text)
         if not marker:
             if _resembles_marker(text, markdown):
-                raise _error(
-                    path,
+                raise _Wrong(
                     number,
                     f"`{text.strip()}` is no marker; write one of "
                     + ", ".join(f"`### {marker}`" for marker in MARKERS),
                 )
             if kind == "hidden" and not opened and text.strip() and not text.lstrip().startswith("#"):
-                raise _error(path, number, "learners would see this line; move it between the HIDDEN TESTS markers")
+                raise _Wrong(number, "learners would see this line; move it between the HIDDEN TESTS markers")
             continue
         edge, what = marker.groups()
         if what != wanted:
-            raise _error(
-                path,
+            raise _Wrong(
                 number,
                 f"`{text.strip()}` does not belong into a cell of kind {kind}; "
                 "fix the cell's `# %%` line or remove the marker",
             )
         if (edge == "BEGIN") == bool(opened):
             fix = f"line {opened} is still open" if opened else "nothing is open"
-            raise _error(path, number, f"`{text.strip()}`: {fix}; write BEGIN and END in turn")
+            raise _Wrong(number, f"`{text.strip()}`: {fix}; write BEGIN and END in turn")
         opened = number if edge == "BEGIN" else 0
         regions += edge == "BEGIN"
     if opened:
-        raise _error(path, opened, f"this region is never closed; add `### END {wanted}`")
+        raise _Wrong(opened, f"this region is never closed; add `### END {wanted}`")
     if wanted and not regions:
-        raise _error(path, lines[0][0] - 1 if lines else 1, f"the cell has no `### BEGIN {wanted}` region; add it")
+        raise _Wrong(lines[0][0] - 1 if lines else 1, f"the cell has no `### BEGIN {wanted}` region; add it")
 
 
 def _resembles_marker(line: str, markdown: bool) -> bool:
@@ -226,15 +234,15 @@ def _resembles_marker(line: str, markdown: bool) -> bool:
     return any(difflib.SequenceMatcher(None, text.upper(), marker).ratio() > 0.75 for marker in MARKERS)
 
 
-def _check_score(path: Path, line: int, source: str) -> None:
+def _check_score(line: int, source: str) -> None:
     """A hidden test that ends without an expression would get full marks from nbgrader."""
     try:
         body = ast.parse(source).body
     except SyntaxError as error:
-        raise _error(path, line + (error.lineno or 0), f"this does not parse ({error.msg}); fix it") from None
+        raise _Wrong(line + (error.lineno or 0), f"this does not parse ({error.msg}); fix it") from None
     last = body[-1] if body else None
     if not isinstance(last, ast.Expr) or ";" in source.split("\n")[last.end_lineno - 1][last.end_col_offset :]:
-        raise _error(path, line, "the hidden test must end with its score; make its last line an expression")
+        raise _Wrong(line, "the hidden test must end with its score; make its last line an expression")
 
 
 def _check_marks(master: Master) -> None:
@@ -242,7 +250,7 @@ def _check_marks(master: Master) -> None:
     for cell in master.cells:
         if cell.kind == "exercise":
             fix = "write it without exercise=…"
-            raise _error(master.path, cell.line, f"only {master.script} is taken from the learner, not a cell; {fix}")
+            raise _Wrong(cell.line, f"only {master.script} is taken from the learner, not a cell; {fix}")
     path = master.folder / "contract.toml"
     if not path.exists():
         return
@@ -250,22 +258,22 @@ def _check_marks(master: Master) -> None:
         asked = tomllib.loads(path.read_text(encoding="utf-8"))["points"]
     except (ValueError, KeyError) as error:
         raise CourseError(f"{path} cannot be read ({error}): correct it.", code=2) from None
-    found = {cell.name: cell for cell in master.cells if cell.kind == "hidden"}
+    tests = {cell.name: cell for cell in master.cells if cell.kind == "hidden"}
     for name, points in asked.items():
-        if name not in found:
-            raise _error(master.path, 1, f'{path} gives points to {name}; add a cell hidden="{name}" points={points:g}')
-    for name, cell in found.items():
+        if name not in tests:
+            raise _Wrong(1, f'{path} gives points to {name}; add a cell hidden="{name}" points={points:g}')
+    for name, cell in tests.items():
         if cell.points != asked.get(name):
             fix = f"write points={asked[name]:g}" if name in asked else "remove the cell"
-            raise _error(master.path, cell.line, f"{path} has other points for {name}; {fix}")
+            raise _Wrong(cell.line, f"{path} has other points for {name}; {fix}")
 
 
-def _identifier(path: Path, line: int, kind: str, name: str, source: str, before: list[Cell]) -> str:
+def _identifier(line: int, kind: str, name: str, source: str, before: list[Cell]) -> str:
     taken = {cell.id: cell for cell in before}
     if name:
         identifier = f"{name}-test" if kind == "hidden" else name
         if identifier in taken:
-            raise _error(path, line, f"the name {name} is taken by line {taken[identifier].line}; choose another")
+            raise _Wrong(line, f"the name {name} is taken by line {taken[identifier].line}; choose another")
         return identifier
     digest = hashlib.sha256(f"{kind}\n{source}".encode()).hexdigest()[:12]
     return next(new for count in itertools.count(1) if (new := f"{digest}-{count}") not in taken)
@@ -274,17 +282,13 @@ def _identifier(path: Path, line: int, kind: str, name: str, source: str, before
 def opening(text: str) -> tuple[str, str, str] | None:
     """Title, time and needs from the text of an opening cell; None where one of them is missing."""
     title = re.match(r"# (.+)", text)
-    said = {word: " ".join(rest.split()) for word, rest in _OPENING.findall(text)}
-    return (title[1].strip(), said["Time"], said["Needs"]) if title and len(said) == 2 else None
+    values = {word: " ".join(rest.split()) for word, rest in _OPENING.findall(text)}
+    return (title[1].strip(), values["Time"], values["Needs"]) if title and len(values) == 2 else None
 
 
-def _opening_of(path: Path, cells: list[Cell]) -> tuple[str, str, str]:
-    found = opening(cells[0].source) if cells and cells[0].kind == "prose" else None
-    if not found:
+def _opening_of(cells: list[Cell]) -> tuple[str, str, str]:
+    parts = opening(cells[0].source) if cells and cells[0].kind == "prose" else None
+    if not parts:
         fix = "give it `# Title` and the lines `**Time:** …` and `**Needs:** …`"
-        raise _error(path, cells[0].line if cells else 1, f"the first cell is the opening; {fix}")
-    return found
-
-
-def _error(path: Path, line: int, text: str) -> CourseError:
-    return CourseError(f"{path}, line {line}: {text}.")
+        raise _Wrong(cells[0].line if cells else 1, f"the first cell is the opening; {fix}")
+    return parts

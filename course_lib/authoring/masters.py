@@ -58,8 +58,8 @@ def learner(master: Master) -> NotebookNode:
         if cell.id in asked:
             cell.metadata["course"] = {"exercise": asked[cell.id]}
     notebook.metadata["course"] = {"edition": edition(master)}
-    if found := leaks(master, [to_text(notebook)]):
-        raise CourseError(f"{master.path}: the learner's notebook would show `{found[0]}`, a part of an answer.")
+    if leaked := leaks(master, [to_text(notebook)]):
+        raise CourseError(f"{master.path}: the learner's notebook would show `{leaked[0]}`, a part of an answer.")
     return notebook
 
 

@@ -72,7 +72,8 @@ def test_a_place_that_takes_no_outcome_is_refused_before_the_assessment(tmp_path
     "modules",
     [
         "course_lib.command.cli",
-        "course_lib.ranks.launch, course_lib.data, course_lib.command.doctor.diagnosis",
+        "course_lib.ranks.launch, course_lib.data, course_lib.command.doctor.health",
+        "course_lib.cost.allreduce, course_lib.cost.memory, course_lib.cost.roofline",
         "course_lib.notebook.plots, course_lib.notebook.widgets",
         "course_lib.authoring.masters, course_lib.command.classroom.workspace",
         "course_grader.classroom.grading",

@@ -6,27 +6,9 @@ import pytest
 
 from course_lib.command import console
 from course_lib.ranks.run import Event, Result
+from tests.command.fake_run import FakeRun
 
 CAUSE = "Rank 0 waits in A, rank 1 in B: all ranks must make the same collective calls in the same order."
-
-
-class FakeRun:
-    """A run of which everything is known."""
-
-    def __init__(self, result: Result, *events: Event) -> None:
-        self.result, self.events = result, events
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def __iter__(self):
-        return iter(self.events)
-
-    def wait(self) -> Result:
-        return self.result
 
 
 @pytest.fixture

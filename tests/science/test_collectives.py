@@ -1,4 +1,4 @@
-"""The simulated all-reduces against np.sum, and their traces against the formulas."""
+"""The simulated all-reduces against np.sum; `cost/test_allreduce` compares their rounds and bytes with the formulas."""
 
 from __future__ import annotations
 
@@ -67,27 +67,14 @@ def test_ring_costs_what_the_formula_says(ranks):
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 64])
-def test_halving_costs_what_the_formula_says(ranks):
+def test_halving_begins_with_the_nearest_or_the_farthest_partner(ranks):
     for far_first in (False, True):
         messages = trace(halving(ranks, 64, far_first))
-        assert messages.rounds == 2 * math.log2(ranks)
-        assert messages.largest().sum() == 2 * (ranks - 1) / ranks * 64
         assert abs(messages.source - messages.target)[0] == (ranks // 2 if far_first else 1)
 
 
-@pytest.mark.parametrize("ranks", [2, 4, 64])
-def test_doubling_is_at_the_bound_of_rounds_and_pays_with_bytes(ranks):
-    messages = trace(doubling(ranks, 64))
-    assert messages.rounds == math.log2(ranks)
-    assert (messages.largest() == 64).all()
-
-
 @pytest.mark.parametrize(("ranks", "group"), [(8, 4), (64, 8), (12, 3), (6, 8)])
-def test_sharded_costs_what_the_formula_says_and_refuses_a_host_that_is_not_full(ranks, group):
-    messages, full = trace(sharded(ranks, 720 * ranks, group)), min(group, ranks)
-    assert messages.rounds == 2 * (full - 1) + 2 * (ranks // full - 1)
-    largest = messages.largest()
-    assert largest.sum() == 720 * ranks * (2 * (full - 1) / full + 2 * (ranks // full - 1) / ranks)
+def test_sharded_adds_up_over_all_hosts_and_refuses_one_that_is_not_full(ranks, group):
     values = np.random.default_rng(0).integers(-9, 10, (ranks, 50))
     assert (run(sharded(ranks, 50, group), values) == values.sum(0)).all()
     with pytest.raises(ValueError, match="multiple of 4"):
@@ -102,20 +89,6 @@ def test_two_trees_take_logarithmically_many_rounds_and_no_rank_is_inside_both(r
     sent = np.bincount(whole.source, whole.elements, ranks)
     assert sent.max() <= 4  # 2 n: no rank sends more than twice its tensor
     assert trace(double_tree(ranks, 6400, segments=64)).largest().sum() < 2.8 * 6400
-
-
-def test_halving_beyond_a_power_of_two_takes_two_whole_messages_more():
-    more, less = trace(halving(6, 64)), trace(halving(4, 64))
-    assert more.rounds == less.rounds + 2
-    assert more.largest().sum() == less.largest().sum() + 2 * 64
-
-
-@pytest.mark.parametrize(("ranks", "group"), [(16, 4), (8, 2), (27, 3), (8, 8), (5, 1)])
-def test_hierarchical_costs_what_the_formula_says(ranks, group):
-    messages, groups = trace(hierarchical(ranks, 720 * ranks, group)), ranks // group
-    assert messages.rounds == 4 * (group - 1) + 2 * (groups - 1)
-    length = 720 * ranks
-    assert messages.largest().sum() == 4 * (group - 1) * length / group + 2 * (groups - 1) * length / groups
 
 
 def test_a_group_that_is_not_full_adds_no_rounds():

@@ -42,16 +42,14 @@ def test_bytes_of_an_update_on_two_ranks(make, nbytes, gradients):
     assert wire.sent(2) == nbytes
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda wire: TopK(wire, 0.05),
-        lambda wire: Sign(wire, ENDS),
-        lambda wire: PowerSGD(wire, SHAPES, 1),
-    ],
+COMPRESSORS = pytest.mark.parametrize(
+    ("make", "arguments"), [(TopK, (0.05,)), (Sign, (ENDS,)), (PowerSGD, (SHAPES, 1))], ids=["TopK", "Sign", "PowerSGD"]
 )
-def test_what_is_sent_and_what_is_kept_add_up_to_all_gradients(make):
-    random, compressor, sent, given = np.random.default_rng(1), make(LocalCommunicator()), 0, 0
+
+
+@COMPRESSORS
+def test_what_is_sent_and_what_is_kept_add_up_to_all_gradients(make, arguments):
+    random, compressor, sent, given = np.random.default_rng(1), make(LocalCommunicator(), *arguments), 0, 0
     for _ in range(30):
         gradients = random.normal(size=(2, LENGTH)).astype(np.float32)
         given = given + gradients.mean(0)
@@ -59,16 +57,9 @@ def test_what_is_sent_and_what_is_kept_add_up_to_all_gradients(make):
     np.testing.assert_allclose(sent + compressor.residual.mean(0), given, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda wire: TopK(wire, 0.05, memory=False),
-        lambda wire: Sign(wire, ENDS, memory=False),
-        lambda wire: PowerSGD(wire, SHAPES, 1, memory=False),
-    ],
-)
-def test_without_a_memory_nothing_is_kept(make, gradients):
-    compressor = make(LocalCommunicator())
+@COMPRESSORS
+def test_without_a_memory_nothing_is_kept(make, arguments, gradients):
+    compressor = make(LocalCommunicator(), *arguments, memory=False)
     compressor.compressed_mean(gradients)
     assert np.all(compressor.residual == 0)
 
