@@ -95,14 +95,6 @@ def test_runs_that_did_not_pass_have_no_time():
     assert rows[1].rule == "Of 6 further runs 2 passed by the rules: less than half count."
 
 
-def test_thirty_learners():
-    """Places are those of a plain sort, whatever the order in which the learners come."""
-    entries = [Entry(f"{n:02}", outcome(60 + (n * 7) % 30, 0.7 + n / 1000)) for n in range(30)]
-    rows = leaderboard.ranked(entries[::-1], CONTRACT)
-    assert [row.seconds for row in rows] == sorted(entry.outcome.seconds for entry in entries)
-    assert [row.place for row in rows] == list(range(1, 31))
-
-
 def test_the_table_comes_back_as_it_was(tmp_path):
     failed = outcome(passed=False)
     entries = [

@@ -10,21 +10,16 @@ import pytest
 
 from course_grader.classroom import exercise_runner, learners_notebook
 from course_lib.authoring import masters
-from course_lib.system.paths import ROOT
+from tests.course_grader import classes
+from tests.course_grader.classes import TINY as MASTER
 
-TINY = (ROOT / "tests" / "notebooks" / "fixtures").resolve() / "labs" / "lab0_tiny"
-MASTER = masters.read(TINY / "0a_two_exercises.py")
 SLOPE = "def slope(x, y):\n    return 3"
 
 
 @pytest.fixture
 def made():
     """The learner's notebook, as handed out but for an answer."""
-    notebook = masters.learner(MASTER)
-    for cell in notebook.cells:
-        if cell.id == "slope":
-            cell.source = SLOPE
-    return notebook
+    return classes.notebook(slope=SLOPE)
 
 
 def read(notebook):
@@ -170,11 +165,8 @@ class TestPage:
     ],
 )
 def test_a_notebook_without_work_is_known(sources, is_so):
-    given = masters.learner(MASTER)
-    notebook = masters.learner(MASTER)
-    notebook.cells.append(nbformat.v4.new_code_cell("", id="own"))
-    for cell in notebook.cells:
-        cell.source = sources.get(cell.id, cell.source)
+    given, notebook = classes.notebook(), classes.notebook(**sources)
+    notebook.cells.append(nbformat.v4.new_code_cell(sources.get("own", ""), id="own"))
     content, handed_out = (nbformat.writes(one).encode() for one in (notebook, given))
     assert learners_notebook.untouched(content, handed_out) is is_so
     assert learners_notebook.untouched(b"{}", handed_out) and learners_notebook.untouched(b"<html>", handed_out)

@@ -12,26 +12,14 @@ import pytest
 from course_grader.classroom import submissions
 from course_lib.authoring import masters, released
 from course_lib.system.errors import CourseError
-from course_lib.system.paths import ROOT
+from tests.course_grader.classes import FIXTURES, NAME, TINY, notebook
 
-FIXTURES = (ROOT / "tests" / "notebooks" / "fixtures").resolve()
-TINY = masters.read(FIXTURES / "labs" / "lab0_tiny" / "0a_two_exercises.py")
-LAB = f"lab0_tiny/{TINY.path.stem}"
-NAME = TINY.path.stem
+LAB = f"lab0_tiny/{NAME}"
 STARTER = "print('serial')\n"
-
-
-def notebook(answer=None):
-    """The text of the notebook: as handed out, or with this answer."""
-    made = masters.learner(TINY)
-    for cell in made.cells:
-        if cell.id == "slope" and answer is not None:
-            cell.source = answer
-    return masters.to_text(made)
-
-
-GIVEN = notebook()
-WORK, OTHER = (notebook(f"def slope(x, y):\n    return {number}") for number in (1, 2))
+GIVEN, WORK, OTHER = (
+    masters.to_text(notebook(**answer))
+    for answer in ({}, *({"slope": f"def slope(x, y):\n    return {number}"} for number in (1, 2)))
+)
 
 
 @pytest.fixture(scope="module")
