@@ -18,7 +18,7 @@ from course_grader.classroom import grading, runner
 from course_grader.display import leaderboard
 from course_grader.sandbox import bubblewrap
 from course_grader.script import contract, criteria
-from course_lib.authoring import conversions, masters
+from course_lib.authoring import masters
 from course_lib.system.paths import ROOT
 from tests.grader.conftest import complete
 
@@ -39,72 +39,54 @@ LINEAR = masters.read(next(ROOT.glob("labs/lab1*/1a_*.py")))
 CORPUS = tomllib.loads(Path(__file__).with_name("marks.toml").read_text())
 NOTHING, EVERYTHING = [0] * len(criteria.IDS), list(contract.read().points.values())
 NO_MARK = [None] * len(criteria.IDS)  # before a person has read the script
-CONVERSIONS = ROOT / "tests" / "course_grader" / "conversions"
 
 
 def converted(without=""):
-    steps = [step for step in conversions.steps(conversions.ASSESSMENT) if step != without]
-    return conversions.converted(steps, folder=conversions.ASSESSMENT)
+    return complete(f"reference without {without}" if without else "reference")
 
 
-STARTER = conversions.converted([], folder=conversions.ASSESSMENT)
-COPIED = {name: (CONVERSIONS / f"{name}.py").read_text() for name in ("tape_loop", "trainer_class")}
+STARTER = complete("starter")
+COPIED = {name: complete(f"conversion/{name}") for name in ("tape_loop", "trainer_class")}
+
+NO_SCRIPT = "assessment.py was not handed in with the notebook."
+NAME = "It seems to be assessment.py; give it that name."
+PASSED = "Passed: 100 of 100"
+BROKEN = CORPUS["broken"]
+
+
+def both(script, notebook=NOTEBOOK):
+    """A script and the notebook, where the course has put them."""
+    return {"assessment/assessment.py": script, "assessment/assessment.ipynb": notebook}
+
 
 # learner → files, points in the contract's order of the criteria, words of the feedback page
 GRADED = {
-    "reference": (
-        {"assessment/assessment.py": converted(), "assessment/assessment.ipynb": NOTEBOOK},
-        EVERYTHING,
-        "Passed: 100 of 100",
-    ),
+    "reference": (both(converted()), EVERYTHING, PASSED),
     "script_alone": (
-        {"assessment.py": converted("broadcast")},
-        CORPUS["broken"]["without_broadcast"]["points"],
-        "Nothing was broadcast",
+        *({"assessment.py": converted("broadcast")}, BROKEN["without_broadcast"]["points"], "Nothing was broadcast"),
     ),
     "damaged_notebook": (
         {"assessment.py": converted("data"), "assessment.ipynb": "{"},
-        CORPUS["broken"]["without_data"]["points"],
-        "nothing is shared",
+        *(BROKEN["without_data"]["points"], "nothing is shared"),
     ),
     "cheat": (
         {
-            "assessment/assessment.py": STARTER,
-            "assessment/assessment.ipynb": CHANGED,
+            **both(STARTER, CHANGED),
             "assessment/json.py": "raise SystemExit\n",
             "assessment/contract.toml": "pass_points = 0\n",
             "assessment/reference/assessment.py": converted(),
             "assessment/assessment/course_grader/notebook_points.py": "def points(name): return 100.0\n",
         },
-        CORPUS["broken"]["serial"]["points"],
-        "No process called hvd.init()",
+        *(BROKEN["serial"]["points"], "No process called hvd.init()"),
     ),
-    **{
-        f"broken{number}": (
-            {"assessment/assessment.py": script, "assessment/assessment.ipynb": NOTEBOOK},
-            NOTHING,
-            words,
-        )
-        for number, (script, words) in enumerate(
-            {
-                "print(": "SyntaxError",
-                "import tensorflou": "tensorflou",
-                "raise SystemExit(3)": "exit code 3",
-            }.items()
-        )
-    },
-    **{
-        f"too_large{number}": ({"assessment.py": converted() + "#" * 2**16 + str(number)}, NOTHING, "nothing was run")
-        for number in range(1)
-    },
-    "beside_the_starter": (
-        {"assessment.py": converted(), "assessment/assessment.py": STARTER},
-        EVERYTHING,
-        "Passed: 100 of 100",
-    ),
+    "broken0": (both("print("), NOTHING, "SyntaxError"),
+    "broken1": (both("import tensorflou"), NOTHING, "tensorflou"),
+    "broken2": (both("raise SystemExit(3)"), NOTHING, "exit code 3"),
+    "too_large0": ({"assessment.py": converted() + "#" * 2**16 + "0"}, NOTHING, "nothing was run"),
+    "beside_the_starter": ({"assessment.py": converted(), "assessment/assessment.py": STARTER}, EVERYTHING, PASSED),
     "daemon": ({"assessment.py": complete("dishonest/leaves_a_daemon")}, NO_MARK, ""),
     **{
-        f"{name}_{who}": ({"assessment.py": script}, EVERYTHING, "Passed: 100 of 100")
+        f"{name}_{who}": ({"assessment.py": script}, EVERYTHING, PASSED)
         for name, text in COPIED.items()
         for who, script in (("author", text), ("copyist", renamed(text)))
     },
@@ -136,27 +118,18 @@ HOSTILE = {
 # learner → files, words of the sentence in not_graded.csv
 NOT_GRADED = {
     "nothing": ({}, "No notebook was handed in."),
-    **{
-        f"scriptless{number}": (
-            {f"{folder}assessment.ipynb": NOTEBOOK, **more},
-            "assessment.py was not handed in with the notebook.",
-        )
-        for number, (folder, more) in enumerate([("", {}), ("assessment/", {}), ("", {"other.py": converted()})])
-    },
-    **{
-        f"renamed{number}": ({f"{name}.py": converted()}, "It seems to be assessment.py; give it that name.")
-        for number, name in enumerate(["assessment (1)", "my_assessment", "assesment"])
-    },
-    **{
-        f"other{number}": ({name: "{}"}, f"No notebook of this course, only {name} was handed in.")
-        for number, name in enumerate(["Untitled.ipynb", "Untitled1.ipynb", "notes.ipynb"])
-    },
-    "notebook_renamed": ({"assessment_old.ipynb": NOTEBOOK}, "It seems to be assessment.ipynb; give it that name."),
+    "scriptless0": ({"assessment.ipynb": NOTEBOOK}, NO_SCRIPT),
+    "scriptless1": ({"assessment/assessment.ipynb": NOTEBOOK}, NO_SCRIPT),
+    "scriptless2": ({"assessment.ipynb": NOTEBOOK, "other.py": converted()}, NO_SCRIPT),
+    "folder": ({"assessment.ipynb": NOTEBOOK, "assessment.py/x": ""}, NO_SCRIPT),
+    "renamed0": ({"assessment (1).py": converted()}, NAME),
+    "renamed1": ({"my_assessment.py": converted()}, NAME),
+    "renamed2": ({"assesment.py": converted()}, NAME),
+    "notebook_renamed": ({"assessment_old.ipynb": NOTEBOOK}, NAME.replace(".py", ".ipynb")),
+    "other0": ({"Untitled.ipynb": "{}"}, "No notebook of this course, only Untitled.ipynb was handed in."),
+    "other1": ({"Untitled1.ipynb": "{}"}, "No notebook of this course, only Untitled1.ipynb was handed in."),
+    "other2": ({"notes.ipynb": "{}"}, "No notebook of this course, only notes.ipynb was handed in."),
     "link": ({"assessment.py": Path("/etc/hostname")}, "assessment.py is a link or larger than 50 MB."),
-    "folder": (
-        {"assessment.ipynb": NOTEBOOK, "assessment.py/x": ""},
-        "assessment.py was not handed in with the notebook.",
-    ),
 }
 
 
