@@ -45,24 +45,9 @@ def resnet50() -> list[Tensor]:
     return follow_resnet((3, 4, 6, 3)).tensors
 
 
-def resnet101() -> list[Tensor]:
-    """ResNet-101 for 224 × 224, as `resnet50`: 44,549,160 numbers, 7.8 G multiply-adds an image."""
-    return follow_resnet((3, 4, 23, 3)).tensors
-
-
-def resnet152() -> list[Tensor]:
-    """ResNet-152 for 224 × 224, as `resnet50`: 60,192,808 numbers, 11.5 G multiply-adds an image."""
-    return follow_resnet((3, 8, 36, 3)).tensors
-
-
 def vgg16() -> list[Tensor]:
     """VGG-16 for 224 × 224 (arXiv:1409.1556, column D): 138,357,544 numbers, 15.5 G multiply-adds an image."""
     return follow_vgg((2, 2, 3, 3, 3)).tensors
-
-
-def vgg_a() -> list[Tensor]:
-    """VGG-A for 224 × 224, with 11 layers (arXiv:1409.1556, column A): 132,863,336 numbers, 7.6 G multiply-adds."""
-    return follow_vgg((1, 1, 2, 2, 2)).tensors
 
 
 def inception_v3() -> list[Tensor]:
@@ -185,24 +170,18 @@ def efficientnet_b0() -> list[Tensor]:
     return EFFICIENTNET.tensors(224)
 
 
-def efficientnet_b5() -> list[Tensor]:
-    """EfficientNet-B5 for 456 × 456, 1.6 times as wide as B0 and 2.2 times as deep: 30.4 M numbers, 10 G multiply-adds.
-
-    The paper says 9.9 G.
-    """
-    return EFFICIENTNET.scaled(1.6, 2.2).tensors(456)
-
-
+# name → tensors. Those that stand here alone are deeper or wider ones of the same kind, for 224 × 224 unless given.
 NETWORKS: dict[str, Callable[[], list[Tensor]]] = {
     "AlexNet": alexnet,
     "EfficientNet-B0": efficientnet_b0,
-    "EfficientNet-B5": efficientnet_b5,
+    # For 456 × 456: 30.4 M numbers, 10 G multiply-adds an image; the paper says 9.9 G.
+    "EfficientNet-B5": lambda: EFFICIENTNET.scaled(width=1.6, depth=2.2).tensors(456),
     "Inception V3": inception_v3,
     "ResNet-50": resnet50,
-    "ResNet-101": resnet101,
-    "ResNet-152": resnet152,
+    "ResNet-101": lambda: follow_resnet((3, 4, 23, 3)).tensors,  # 44,549,160 numbers, 7.8 G multiply-adds
+    "ResNet-152": lambda: follow_resnet((3, 8, 36, 3)).tensors,  # 60,192,808 numbers, 11.5 G multiply-adds
     "VGG-16": vgg16,
-    "VGG-A": vgg_a,
+    "VGG-A": lambda: follow_vgg((1, 1, 2, 2, 2)).tensors,  # column A: 132,863,336 numbers, 7.6 G multiply-adds
 }
 
 

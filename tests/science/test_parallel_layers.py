@@ -51,47 +51,34 @@ def test_what_is_sent_is_counted_as_rings_send_it():
     assert sent == sum(call.sent for call in calls)
 
 
-def without_rank_0(group):
-    if group.rank:
-        group.all_reduce(np.ones(3))
-
-
-def another_kind(group):
-    (group.all_reduce if group.rank else group.all_gather)(np.ones(3))
-
-
-def another_shape(group):
-    group.all_reduce(np.ones(3))
-    group.all_reduce(np.ones(2 + group.rank))
-
-
-def another_type(group):
-    group.all_reduce(np.ones(3, np.float32 if group.rank else np.float64))
-
-
-def another_type_for_each(group):
-    group.all_to_all([np.ones(1, np.float32 if group.rank else np.float64)] * 2)
-
-
-def another_operation(group):
-    group.all_reduce(np.ones(3), "max" if group.rank else "sum")
-
-
-def another_root(group):
-    group.broadcast(np.ones(3), group.rank)
+def mixed(rank):
+    return np.float32 if rank else np.float64
 
 
 @pytest.mark.parametrize(
     ("program", "words"),
     [
-        (without_rank_0, ("waits in its collective number 1, all_reduce", "for rank 0")),
-        (another_kind, ("In collective number 1", "calls all_gather", "calls all_reduce")),
-        (another_shape, ("In collective number 2", "(2,)", "(3,)")),
-        (another_type, ("calls all_reduce (sum) of float64", "calls all_reduce (sum) of float32")),
-        (another_type_for_each, ("calls all_to_all of float64", "calls all_to_all of float32")),
-        (another_operation, ("(sum)", "(max)")),
-        (another_root, ("from rank 0", "from rank 1")),
+        (lambda g: g.rank and g.all_reduce(np.ones(3)), ("waits in its collective number 1, all_reduce", "for rank 0")),
+        (
+            lambda g: (g.all_reduce if g.rank else g.all_gather)(np.ones(3)),
+            ("In collective number 1", "calls all_gather", "calls all_reduce"),
+        ),
+        (
+            lambda g: (g.all_reduce(np.ones(3)), g.all_reduce(np.ones(2 + g.rank))),
+            ("In collective number 2", "(2,)", "(3,)"),
+        ),
+        (
+            lambda g: g.all_reduce(np.ones(3, mixed(g.rank))),
+            ("calls all_reduce (sum) of float64", "calls all_reduce (sum) of float32"),
+        ),
+        (
+            lambda g: g.all_to_all([np.ones(1, mixed(g.rank))] * 2),
+            ("calls all_to_all of float64", "calls all_to_all of float32"),
+        ),
+        (lambda g: g.all_reduce(np.ones(3), "max" if g.rank else "sum"), ("(sum)", "(max)")),
+        (lambda g: g.broadcast(np.ones(3), g.rank), ("from rank 0", "from rank 1")),
     ],
+    ids=["fewer calls", "kind", "shape", "type", "type of parts", "operation", "root"],
 )
 def test_ranks_that_do_not_agree_are_named(program, words):
     with pytest.raises(CollectiveError) as error:

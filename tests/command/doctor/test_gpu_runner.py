@@ -105,18 +105,9 @@ def test_what_hangs_is_ended_with_all_its_processes_and_named(step, tmp_path):
     assert any(one is chosen and limit <= 8 for one, _, limit in shown)
 
 
-@pytest.mark.parametrize(
-    ("code", "printed", "has_lines", "words"),
-    [
-        (0, "", True, ""),
-        (0, "", False, "It printed no line"),
-        (3, "ImportError: libcudnn", True, "exit code 3 (ImportError: libcudnn)"),
-        (124, f"{LEFT}process 7 (python, state disk-sleep)", True, "can't be ended: they hang in the driver"),
-    ],
-)
-def test_how_a_process_ended_is_told(code, printed, has_lines, words):
-    problem = runner._problem(code, printed, 60, has_lines)
-    assert words in problem and bool(words) == bool(problem)
+def test_what_the_driver_does_not_let_go_is_named():
+    problem = runner._problem(124, f"{LEFT}process 7 (python, state disk-sleep)", 60, True)
+    assert "can't be ended: they hang in the driver" in problem
 
 
 def test_what_builds_on_a_failure_is_not_tested_nor_what_builds_on_that(step):
@@ -153,9 +144,6 @@ def test_ctrl_c_leaves_nothing(step, tmp_path):
         stderr=subprocess.PIPE,
         text=True,
         cwd=tmp_path,
-        preexec_fn=lambda: signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        ),  # tests may run where it is ignored
     )
     pid = awaited(tmp_path / "pid")
     done.send_signal(signal.SIGINT)

@@ -16,6 +16,7 @@ from course_lib.command.doctor.gpu.report import FAILED, PASSED, UNTESTED
 from course_lib.notebook.judging import Verdict
 from course_lib.ranks.run import Event, Result
 from course_lib.system.errors import CourseError
+from tests.command.fake_run import FakeRun
 
 H100 = Gpu("NVIDIA H100 80GB HBM3", 81559.0, "9.0")
 ONE, FOUR, NONE = Host((H100,), 1, "550", "12.4"), Host((H100,) * 4, 4, "550", "12.4"), Host()
@@ -162,30 +163,16 @@ def test_check_values_that_are_missed_are_a_failure(monkeypatch):
 FINE = Result(0, 1.0)
 
 
-class FakeRun:
-    """What `launch.start` gives: these lines of output, this end."""
-
-    def __init__(self, lines=(), result=FINE):
-        self._lines, self._result = lines, result
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        pass
-
-    def __iter__(self):
-        return (Event("output", 0, 0.0, {"stream": "stdout", "text": line}) for line in self._lines)
-
-    def wait(self):
-        return self._result
+def ran(*lines: str, result: Result = FINE) -> FakeRun:
+    """A run of ranks that printed these lines."""
+    return FakeRun(result, *(Event("output", 0, 0.0, {"stream": "stdout", "text": line}) for line in lines))
 
 
-HUNG = FakeRun(
-    ["node:12:34 [0] transport/p2p.cc:140 NCCL WARN Cuda failure 'peer access is not supported'"],
-    Result(124, 60.0, message="Stopped at the time limit of 60 s."),
+HUNG = ran(
+    "node:12:34 [0] transport/p2p.cc:140 NCCL WARN Cuda failure 'peer access is not supported'",
+    result=Result(124, 60.0, message="Stopped at the time limit of 60 s."),
 )
-GOOD = FakeRun(['result {"size": 4}', "noise"])
+GOOD = ran('result {"size": 4}', "noise")
 
 
 @pytest.fixture
@@ -228,10 +215,10 @@ def test_the_result_of_ranks(started):
     ("run", "words"),
     [
         (HUNG, "train with 4 ranks on 4 GPUs hung over NCCL .* after 60 s.*peer access is not supported"),
-        (FakeRun((), Result(1, 2.0, 3, "Rank 3 failed with exit code 1.", ("ValueError: x",))), "ValueError: x"),
-        (FakeRun(("NCCL WARN Duplicate GPU detected",), Result(1, 2.0, 0, "Rank 0 failed.")), "Duplicate GPU"),
-        (FakeRun(('result {"size": 1}',) * 4), "4 ranks take themselves for rank 0"),
-        (FakeRun(), "0 ranks take themselves"),
+        (ran(result=Result(1, 2.0, 3, "Rank 3 failed with exit code 1.", ("ValueError: x",))), "ValueError: x"),
+        (ran("NCCL WARN Duplicate GPU detected", result=Result(1, 2.0, 0, "Rank 0 failed.")), "Duplicate GPU"),
+        (ran(*['result {"size": 1}'] * 4), "4 ranks take themselves for rank 0"),
+        (ran(), "0 ranks take themselves"),
     ],
 )
 def test_ranks_that_fail_are_a_sentence(started, run, words):
