@@ -72,25 +72,25 @@ def refusal(network, path):
     return str(caught.value)
 
 
-def test_another_network_is_named_by_its_first_difference(keras, network, path):
-    for build, why in (
-        (keras.layers.Conv2D(16, 5, use_bias=False), "/kernel has the shape 3 × 3 × 3 × 16, it has 5 × 5 × 3 × 16."),
-        (keras.layers.Dense(3), "/kernel has the shape 3 × 3 × 3 × 16, it has 3 × 3."),
-        (keras.layers.ReLU(), "it has 0 arrays, and that network 22."),
-    ):
-        images = keras.Input((32, 32, 3))
-        keras.Model(images, build(images)).save_weights(path)
-        found = refusal(network, path)
-        assert found.startswith(
-            "The saved weights are not those of models.assessment_cnn, the only network that counts"
-        )
-        assert found.endswith(why)
-
-
-def test_a_network_with_one_more_layer_is_named_by_the_number(keras, network, path):
-    one = network()
-    keras.Model(one.input, keras.layers.Dense(10)(one.output)).save_weights(path)
-    assert "it has 24 arrays, and that network 22" in refusal(network, path)
+@pytest.mark.parametrize(
+    ("layer", "difference"),
+    [
+        (lambda layers: layers.Conv2D(16, 5, use_bias=False), "has the shape 3 × 3 × 3 × 16, it has 5 × 5 × 3 × 16."),
+        (lambda layers: layers.Dense(3), "/kernel has the shape 3 × 3 × 3 × 16, it has 3 × 3."),
+        (lambda layers: layers.ReLU(), "it has 0 arrays, and that network 22."),
+        (None, "it has 24 arrays, and that network 22."),  # the course's network with one layer more
+    ],
+)
+def test_another_network_is_named_by_its_first_difference(keras, network, path, layer, difference):
+    one, images = network(), keras.Input((32, 32, 3))
+    if layer:
+        other = keras.Model(images, layer(keras.layers)(images))
+    else:
+        other = keras.Model(one.input, keras.layers.Dense(10)(one.output))
+    other.save_weights(path)
+    found = refusal(network, path)
+    assert found.startswith("The saved weights are not those of models.assessment_cnn, the only network that counts")
+    assert found.endswith(difference)
 
 
 def test_other_formats_are_named(keras, network, path):
@@ -121,24 +121,22 @@ def test_a_file_that_is_cut_short_is_damaged(network, path):
     assert refusal(network, path) == weights_file.DAMAGED
 
 
-def test_text_in_place_of_numbers_is_damage(network, path):
+@pytest.mark.parametrize(
+    ("layer", "name", "array", "said"),
+    [
+        ("dense", "bias:0", {"data": np.array([b"text"] * 10)}, weights_file.DAMAGED),
+        # No array is read whose shape does not fit.
+        ("conv2d", "kernel:0", {"shape": (10**12,), "dtype": "f4", "chunks": (10**6,)}, "it has 1000000000000"),
+    ],
+)
+def test_an_array_of_something_else_is_told(network, path, layer, name, array, said):
     network().save_weights(path)
     with h5py.File(path, "r+") as file:
-        dense = file[next(name for name in file if "dense" in name)]
-        group = dense[next(iter(dense))]
-        del group["bias:0"]
-        group["bias:0"] = np.array([b"text"] * 10)
-    assert refusal(network, path) == weights_file.DAMAGED
-
-
-def test_no_array_is_read_whose_shape_does_not_fit(network, path):
-    network().save_weights(path)
-    with h5py.File(path, "r+") as file:
-        group = file[next(name for name in file if "conv2d" in name)]
-        inner = group[next(iter(group))]
-        del inner["kernel:0"]
-        inner.create_dataset("kernel:0", shape=(10**12,), dtype="f4", chunks=(10**6,))
-    assert "it has 1000000000000" in refusal(network, path)
+        outer = file[next(one for one in file if layer in one)]
+        group = outer[next(iter(outer))]
+        del group[name]
+        group.create_dataset(name, **array)
+    assert said in refusal(network, path)
 
 
 def test_what_is_no_number_is_counted(network, path):
