@@ -1,10 +1,12 @@
-"""Mistakes that learners make cost points and are named.
+"""Mistakes that learners make cost points and are named; answers that are right in another way cost none.
 
-The mistakes in a notebook's exercises stand beside the lab's other tests, in `mistakes_3d.py`:
+They stand beside the lab's other tests, in `mistakes_3d.py`, by exercise:
 
-    MISTAKES = {exercise: {mistake: (edits of the solution, words of the reason)}}
+    MISTAKES = {exercise: {mistake: (answer, words of the reason)}}
+    RIGHT = {exercise: {which: answer}}
 
-with a third entry, the points of 10 that remain, where the mistake is to cost just so many.
+where an answer is a function, or edits of the solution; a third entry is the points of 10 that remain, where the
+mistake is to cost just so many.
 """
 
 from __future__ import annotations
@@ -19,22 +21,34 @@ from tests.labs import notebooks
 TABLES = {path.stem[-2:]: path.parent.name for path in sorted(Path(__file__).parent.glob("lab*/mistakes_*.py"))}
 
 
-def cases(notebook, lab):
-    table = importlib.import_module(f"tests.labs.{lab}.mistakes_{notebook}").MISTAKES
-    for exercise, mistakes in table.items():
-        for mistake, (edits, reason, *remain) in mistakes.items():
-            name, marks = f"{notebook}-{exercise}-{mistake}", notebooks.marks(notebook)
-            yield pytest.param(notebook, exercise, edits, reason, remain, id=name, marks=marks)
+def cases(table):
+    """The rows of this table in all notebooks."""
+    for notebook, lab in TABLES.items():
+        module = importlib.import_module(f"tests.labs.{lab}.mistakes_{notebook}")
+        for exercise, answers in getattr(module, table, {}).items():
+            for which, row in answers.items():
+                name = f"{notebook}-{exercise}-{which}"
+                yield pytest.param(notebook, exercise, row, id=name, marks=notebooks.marks(notebook))
 
 
-@pytest.mark.parametrize(
-    ("notebook", "exercise", "edits", "reason", "remain"),
-    [case for notebook, lab in TABLES.items() for case in cases(notebook, lab)],
-)
-def test_a_mistake_costs_points_and_is_named(notebook, exercise, edits, reason, remain, capsys):
-    wrong = notebooks.answer(notebook, exercise, *edits.items())
-    points = notebooks.solved(notebook)["points"](wrong, 10)
+def points(notebook, exercise, answer):
+    """Of 10, for a function, or for the solution with edits."""
+    edited = isinstance(answer, dict)
+    given = notebooks.answer(notebook, exercise, *answer.items()) if edited else notebooks.named(exercise, answer)
+    return notebooks.solved(notebook)["points"](given, 10)
+
+
+@pytest.mark.parametrize(("notebook", "exercise", "row"), [*cases("MISTAKES")])
+def test_a_mistake_costs_points_and_is_named(notebook, exercise, row, capsys):
+    answer, reason, *remain = row
+    left = points(notebook, exercise, answer)
     said = capsys.readouterr()
-    assert reason in said.out
-    assert points == pytest.approx(remain[0], abs=0.01) if remain else points < 10
+    assert said.out and reason in said.out
+    assert left == pytest.approx(remain[0], abs=0.01) if remain else left < 10
     assert said.err == ""  # nbgrader gives nothing for a cell that warns
+
+
+@pytest.mark.parametrize(("notebook", "exercise", "answer"), [*cases("RIGHT")])
+def test_another_right_answer_gets_all_points_in_silence(notebook, exercise, answer, capsys):
+    assert points(notebook, exercise, answer) == 10.0
+    assert capsys.readouterr() == ("", "")

@@ -55,3 +55,20 @@ def test_the_stated_minutes_are_those_of_the_recording(notebook, name):
     seconds = int(experiments.provenance(experiments.find()[name])["seconds"])
     minutes = int(re.search(rf"course reproduce {name}`.*?about (\d+) minutes", text(notebook))[1])
     assert abs(minutes - seconds / 60) < 1.1
+
+
+@pytest.mark.parametrize(
+    ("notebook", "name", "seeds", "says"),
+    [("5a", "number_formats", 1, "one seed, and then runs with five others"),
+     ("5a", "mixed_lars", 1, "tried the same five learning rates, and ran at its best one with five other seeds"),
+     ("5d", "pruning", 1, "on validation data: at a tenth, with one seed; the other densities use the same rate"),
+     ("6a", "implicit_momentum", 2, "from −.8 to .95 were tried"),
+     ("6b", "fewer_meetings", 2, "out of the same seven"),
+     ("6c", "send_less", 1, "from the same nine for every way and amount"),
+     ("7a", "experts", 1, "the same six learning rates"),
+     ("7b", "stale_pipeline", 2, "same eight rates with two seeds"),
+     ("8c", "family", 1, "the same four rates")],
+)  # fmt: skip
+def test_the_plan_is_told_as_it_was(notebook, name, seeds, says):
+    tuning = recorded(name).query("use == 'tuning'")
+    assert set(tuning.groupby("rate")["seed"].nunique()) == {seeds} and says in text(notebook)

@@ -1,4 +1,4 @@
-"""Mistakes in the exercises of notebook 1a."""
+"""Mistakes in the exercises of notebook 1a, and other right answers."""
 
 DAY = "seconds = work * 1e15 * day / rate"
 ERROR = "error = w * x + b - y"
@@ -95,3 +95,7 @@ MISTAKES = {
              "b was updated before", 5),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "years": {"a leap day": {"365": "365.25"}},
+}

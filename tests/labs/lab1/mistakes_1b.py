@@ -1,4 +1,4 @@
-"""Mistakes in the exercises of notebook 1b."""
+"""Mistakes in the exercises of notebook 1b, and other right answers."""
 
 SHUFFLE = "np.random.default_rng([seed, epoch]).permutation(examples)"
 BATCHES = "[order[i : i + batch_size] for i in range(0, examples, batch_size)]"
@@ -58,7 +58,7 @@ MISTAKES = {
         "averaged": ({"eta * g": "(1 - beta) * eta * g"}, "factor 1 − β"),
         "PyTorch's form":
             ({"beta * v - eta * g": "beta * v + g", "return w + v, v": "return w - eta * v, v"},
-             "that is PyTorch's form"),
+             "that is PyTorch's form", 7),
         "Nesterov's rule": ({"return w + v, v": "return w + beta * v - eta * g, v"}, "Nesterov's rule"),
         "no state returned": ({"return w + v, v": "return w + v"}, "return two things"),
         "one number": ({"return w + v, v": "return np.sum(w + v), v"}, "as the new weights it returns shape ()"),
@@ -122,3 +122,11 @@ MISTAKES = {
             ({"4 / (high + low) ** 2, root**2": "root**2, 4 * (high + low) ** 2"}, "η comes first"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "adam": {
+        "ε where Keras has it": {
+            "np.sqrt(v_hat) + epsilon": "np.sqrt(v_hat) + epsilon / np.sqrt(1 - beta2**t)",
+        },
+    },
+}

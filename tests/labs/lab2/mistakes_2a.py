@@ -15,6 +15,11 @@ parts[(me.rank - step - 1) % me.size] += came
 PUT = "parts[(me.rank - step) % me.size] = me.receive(left)"
 EQUAL_CHUNKS = "[np.array(x[i * (len(x) // me.size) : (i + 1) * (len(x) // me.size)]) for i in range(me.size)]"
 
+
+def to_everybody(me, x):
+    return me.all_reduce(x)
+
+
 MISTAKES = {
     "parallel_step": {
         "the average forgotten": ({"eta * total / me.size": "eta * total"}, "divide by the number of ranks"),
@@ -37,6 +42,7 @@ MISTAKES = {
              "weights are added up"),
     },
     "ring_all_reduce": {
+        "right, and no ring": (to_everybody, "to its right only"),
         "the deadlock order": ({FIRST_HALF: RECEIVE_FIRST}, "send first, then receive"),
         "received from the right":
             ({"me.receive(left)": "me.receive(right)"}, "rank 0 waits for a message of rank 1 that never comes"),

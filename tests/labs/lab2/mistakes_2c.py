@@ -1,4 +1,6 @@
-"""Mistakes in the exercises of notebook 2c."""
+"""Mistakes in the exercises of notebook 2c, and other right answers."""
+
+import numpy as np
 
 LOOP = """
 for index in np.argsort(start):
@@ -18,6 +20,23 @@ RELATIVE = "alone / seconds * (ranks if weak else 1)"
 FRACTION = "(a * b).sum() / (a**2).sum()"
 TRIED = "np.linspace(0, 0.4, 400_001)[:, None]"
 IN_S = f"{TRIED}[((1 / ({TRIED} + (1 - {TRIED}) / ranks) - speedup) ** 2).sum(axis=1).argmin(), 0]"
+
+
+def free_slope(ranks, speedup):
+    return np.polyfit(1 / ranks, 1 / speedup, 1)[1] if len(ranks) > 1 else 0.3
+
+
+def covered_by_pieces(start, seconds):
+    grid = np.unique(np.concatenate([start, start + seconds]))
+    middle = (grid[1:] + grid[:-1]) / 2
+    inside = ((middle > start[:, None]) & (middle < (start + seconds)[:, None])).any(axis=0)
+    return float(np.diff(grid)[inside].sum())
+
+
+def lateness_by_pivot(arrivals):
+    wide = arrivals.pivot(index=["tensor", "step"], columns="rank", values="start")
+    return wide.sub(wide.min(axis=1), axis=0).mean().to_dict()
+
 
 MISTAKES = {
     "covered": {
@@ -104,6 +123,7 @@ MISTAKES = {
         "halved in place": ({"alone = seconds[ranks == 1]": "alone = seconds[ranks == 1]; seconds /= 2"}, "in place"),
     },
     "serial_fraction": {
+        "a line with a free slope": (free_slope, "one number only"),
         "the parallel share": ({FRACTION: f"1 - {FRACTION}"}, "parallel share"),
         "linear in S": ({"1 / speedup": "speedup"}, "for 1/S, not for S"),
         "b without 1/N": ({"1 / speedup - 1 / ranks": "1 / speedup"}, "a 1/N is missing"),
@@ -116,3 +136,8 @@ MISTAKES = {
         "warnings": ({FRACTION: "(b / a).sum()"}, "returns nan"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "covered": {"piece by piece": covered_by_pieces},
+    "lateness": {"by a pivot table": lateness_by_pivot},
+}

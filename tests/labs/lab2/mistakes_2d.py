@@ -1,4 +1,4 @@
-"""Mistakes in the exercises of notebook 2d."""
+"""Mistakes in the exercises of notebook 2d, and other right answers."""
 
 SEEDED = "np.random.default_rng(epoch)"
 ORDER = f"return {SEEDED}.permutation(examples)"
@@ -28,6 +28,12 @@ while state.step < steps:
     state.step += 1
 """
 
+
+class Nothing:
+    take = staticmethod(lambda training: None)
+    put_back = staticmethod(lambda training, state: None)
+
+
 MISTAKES = {
     "examples_at": {
         "the same order in each epoch": ({SEEDED: "np.random.default_rng(0)"}, "the same order"),
@@ -51,6 +57,7 @@ MISTAKES = {
         "no shuffle": ({f"{SEEDED}.permutation(examples)": "np.arange(examples)"}, "shuffle the examples"),
     },
     "Checkpoint": {
+        "of nothing": (Nothing, "`take` returns nothing", 0),
         "the optimizer forgotten": ({"variable.assign(value)": "None"}, "the optimizer's `iteration`"),
         "only the number of updates": ({'state["optimizer"]': 'state["optimizer"][:1]'}, "averages"),
         "the learning rate forgotten":
@@ -114,3 +121,7 @@ MISTAKES = {
         "not counted": ({"state.step += 1": "pass"}, "doesn't end"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "lost_share": {"half of the writing": {"interval / 2": "(interval + write) / 2"}},
+}

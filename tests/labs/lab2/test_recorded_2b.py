@@ -10,7 +10,6 @@ from course_lib import statistics
 from tests.labs.notebooks import recorded, text
 
 TEXT = text("2b")
-
 UNHARMED = ("nothing left out", "2 one GPU each", "7 one rank saves", "8 average metrics")
 
 

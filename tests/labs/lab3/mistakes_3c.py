@@ -1,4 +1,8 @@
-"""Mistakes in the exercises of notebook 3c."""
+"""Mistakes in the exercises of notebook 3c, and other right answers."""
+
+import numpy as np
+
+from labs.lab3_large_batch.lessons.gradient_noise import multiplicative
 
 GHOSTS = "x.reshape(-1, ghost, *x.shape[1:])"
 NORMALISED = "gamma * (groups - mean) / np.sqrt(variance + epsilon) + beta"
@@ -8,6 +12,26 @@ RESULT = "mean, square - mean**2"
 IS_KERNEL = 'name.endswith("kernel:0")'
 SIGMA = "np.sqrt(batch / base - 1)"
 DRAW = "rng.normal(1.0, sigma, batch)"
+
+
+def interleaved(x, ghost, gamma, beta, epsilon=1e-3):
+    groups = x.reshape(ghost, -1, *x.shape[1:])
+    axes = (0, *range(2, groups.ndim - 1))
+    mean, variance = groups.mean(axes, keepdims=True), groups.var(axes, keepdims=True)
+    return (gamma * (groups - mean) / np.sqrt(variance + epsilon) + beta).reshape(x.shape)
+
+
+def each_alone(x, ghost, gamma, beta, epsilon=1e-3):
+    axes = tuple(range(1, x.ndim - 1))
+    mean, variance = x.mean(axes, keepdims=True), x.var(axes, keepdims=True)
+    return gamma * (x - mean) / np.sqrt(variance + epsilon) + beta
+
+
+def about_the_mean_of_all(me, x):
+    axes = tuple(range(x.ndim - 1))
+    mean = me.all_reduce(x.mean(axes)) / me.size
+    return mean, me.all_reduce(((x - mean) ** 2).mean(axes)) / me.size
+
 
 MISTAKES = {
     "decayed_gradients": {
@@ -26,6 +50,8 @@ MISTAKES = {
         "λ alone": ({"g + decay * w": "g + decay"}, "something else"),
     },
     "ghost_batch_norm": {
+        "interleaved": (interleaved, "consecutive examples"),
+        "each example by itself": (each_alone, "normalised by itself"),
         "the whole batch": ({GHOSTS: "x.reshape(-1, len(x), *x.shape[1:])"}, "whole batch"),
         "a number of ghosts": ({GHOSTS: "x.reshape(ghost, -1, *x.shape[1:])"}, "not the number of ghost batches"),
         "over the first axis only": ({"range(1, groups.ndim - 1)": "(1,)"}, "height and width"),
@@ -69,3 +95,8 @@ MISTAKES = {
         "one number": ({DRAW: "rng.normal(1.0, sigma)"}, "it should be (32,)"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "synchronised_statistics": {"about the mean of all": about_the_mean_of_all},
+    "noise_weights": {"the lesson's": multiplicative},
+}

@@ -119,6 +119,8 @@ MISTAKES = {
         "no root in NovoGrad": ({"np.sqrt(v)": "v"}, "root is missing"),
     },
     "invariances": {
+        "a table without a rule": (lambda: {"SGD": (10, 0.01)}, "LAMB is missing."),
+        "no table": (lambda: 3, "should return a dict"),
         "1/10 of SGD": ({FACTORS: FACTORS + ' | {"SGD": (10, 1 / 10)}'}, "two things change"),
         "Adam with the loss": ({FACTORS: FACTORS + ' | {"Adam": (10, 1 / 10)}'}, "the first step is η in each weight"),
         "NovoGrad's Δw itself": ({FACTORS: FACTORS + ' | {"NovoGrad": nothing}'}, "that is the factor of Δw itself"),

@@ -1,9 +1,21 @@
-"""Mistakes in the exercises of notebook 3e."""
+"""Mistakes in the exercises of notebook 3e, and other right answers."""
+
+from itertools import combinations
+
+import numpy as np
+
+from course_lib import statistics
+from labs.lab3_large_batch.lessons import tuning_budget
 
 MEANS = 'scores.groupby(runs["rate"]).mean()'
 DIFFERENCE = "np.asarray(ours) - np.asarray(theirs)"
 RESULT = "difference.mean(), t * error"
 MORE = "(with_other - without).to_numpy()"
+
+
+def without_replacement(scores, budget):
+    return np.mean([max(drawn) for drawn in combinations(scores, min(budget, len(scores)))])
+
 
 MISTAKES = {
     "choose": {
@@ -38,6 +50,7 @@ MISTAKES = {
         "only the mean": ({RESULT: "difference.mean()"}, "2 values are expected"),
     },
     "expected_best": {
+        "drawn without replacement": (without_replacement, "drawn twice"),
         "the best of all":
             ({"np.sum(np.sort(scores) * np.diff(share**budget))": "max(scores)"}, "the mean of all, not the best"),
         "not sorted": ({"np.sort(scores)": "np.asarray(scores)"}, "not sorted"),
@@ -67,3 +80,8 @@ MISTAKES = {
         "sorted in place": ({MORE: f"(runs.sort_values('seed', inplace=True), {MORE})[1]"}, "work on a copy"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "interval": {"the library's": lambda ours, theirs, t: statistics.paired(ours, theirs)},
+    "expected_best": {"the lesson's": tuning_budget.expected_best},
+}

@@ -1,5 +1,7 @@
 """Mistakes in the exercises of notebook 3f."""
 
+import numpy as np
+
 STEP = "step = epsilon * v / np.linalg.norm(v)"
 PRODUCT = "change * np.linalg.norm(v) / (2 * epsilon)"
 ONE_SIDED = {"gradient(w - step)": "gradient(w)"}
@@ -8,6 +10,12 @@ VALUE = "float(v @ product(v))"
 STEP_OF_SIGNS = "epsilon * np.sign(gradients)"
 MOVED = f"np.clip(images + {STEP_OF_SIGNS}, 0, 255)"
 TURNED = "scale * product(scale * v)"
+
+
+def smallest(product, v, steps):
+    values, vectors = np.linalg.eigh(np.array([product(e) for e in np.eye(len(v))]))
+    return float(values[0]), vectors[:, 0]
+
 
 MISTAKES = {
     "hessian_vector": {
@@ -23,6 +31,7 @@ MISTAKES = {
         "v changed": ({STEP: f"v *= 1 + 1e-12; {STEP}"}, "changed in place"),
     },
     "power_iteration": {
+        "the smallest eigenvalue": (smallest, "smallest"),
         "never brought back": ({UNIT: "turned"}, "bring v back to length 1"),
         "the length for the value": ({VALUE: "float(np.linalg.norm(product(v)))"}, "a length has no sign"),
         "v is not replaced": ({f"v = {UNIT}": f"_ = {UNIT}"}, "of the first v"),

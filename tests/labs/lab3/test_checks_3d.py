@@ -1,4 +1,4 @@
-"""Notebook 3d: where its rules depend on each other, its table of invariances, and what its text says."""
+"""Notebook 3d: where its rules depend on each other, and what its text says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 
 from course_lib.system.paths import ROOT
 from labs.lab3_large_batch.lessons import checks_3d
-from labs.lab3_large_batch.lessons.checks_3d import check, points
+from labs.lab3_large_batch.lessons.checks_3d import points
+from tests.labs.notebooks import recorded, text
 
 # A warning goes to stderr, and nbgrader gives no points to a cell that writes there.
 pytestmark = pytest.mark.filterwarnings("error")
@@ -29,18 +30,6 @@ def test_checking_loads_no_tensorflow():
     code = "import sys, labs.lab3_large_batch.lessons.checks_3d; print('tensorflow' in sys.modules)"
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert answer.stdout.strip() == "False"
-
-
-def test_a_table_without_a_rule_or_none_at_all_is_told():
-    def invariances():
-        return {"SGD": (10, 0.01)}
-
-    assert "LAMB is missing." in [verdict.reason for verdict in check(invariances).verdicts]
-
-    def invariances():
-        return 3
-
-    assert "should return a dict" in check(invariances).verdicts[0].reason
 
 
 def test_the_colleagues_novograd_fails_where_the_text_says(answer):
@@ -72,3 +61,16 @@ def test_the_numbers_of_the_table_of_variants(answer):
     for name in ("lars", "lamb"):
         last = checks_3d.PUBLISHED[name][2][-1]
         assert f"| {last[0]:.7f}, {last[1]:.7f} |" in text
+
+
+def test_what_an_update_costs_against_keras_s():
+    table = recorded("optimizer_cost")
+    ratios = table.groupby("optimizer")["ratio"]
+    low, high = ratios.min(), ratios.max()
+    assert high["LARS"] < 1 and "LARS is no dearer than Keras's SGD" in text("3d")
+    assert (
+        low["LAMB"] >= 1.05
+        and high["LAMB"] <= 1.15
+        and "LAMB keeps two arrays like Adam and takes a tenth" in text("3d")
+    )
+    assert low["NovoGrad"] >= 0.4 and high["NovoGrad"] <= 0.6 and "takes half of Adam's time" in text("3d")

@@ -2,24 +2,17 @@
 
 from __future__ import annotations
 
-import pytest
-
 from course_lib import statistics
 from labs.lab3_large_batch.lessons import critical_batch, figures_3a, matched
 from tests.labs.notebooks import plus_minus, recorded, text
 
 TEXT = text("3a")
+GAP = recorded("generalisation_gap").query("use == 'result'")
 
 
-@pytest.fixture(scope="module")
-def gap():
-    table = recorded("generalisation_gap")
-    return table[table["use"] == "result"]
-
-
-def test_the_gap_at_equal_updates_and_best_against_best(gap):
-    accuracy = 100 * gap.pivot(index="seed", columns="method", values="test accuracy")
-    loss = gap.pivot(index="seed", columns="method", values="test loss")
+def test_the_gap_at_equal_updates_and_best_against_best():
+    accuracy = 100 * GAP.pivot(index="seed", columns="method", values="test accuracy")
+    loss = GAP.pivot(index="seed", columns="method", values="test loss")
     long, short, best = "B = 1,280, 80 epochs", "B = 64, 4 epochs", "B = 64, 20 epochs"
     assert f"is not behind, {plus_minus(statistics.paired(accuracy[long], accuracy[short]))} points ahead" in TEXT
     assert f"and {plus_minus(statistics.paired(loss[long], loss[short]), 3)} higher in test loss" in TEXT
@@ -28,8 +21,8 @@ def test_the_gap_at_equal_updates_and_best_against_best(gap):
     assert f"it has {ours:.1f} %: the large batch's {theirs:.1f} is {behind} points behind." in TEXT
 
 
-def test_the_gap_at_equal_training_loss(gap):
-    large = gap[(gap["batch"] == 1280) & (gap["method"] != "naive")]
+def test_the_gap_at_equal_training_loss():
+    large = GAP[(GAP["batch"] == 1280) & (GAP["method"] != "naive")]
     apart = matched.differences(large, recorded("equal_loss"), "training loss", ["test loss", "test accuracy"])
     apart["points"] = 100 * apart["test accuracy"]
     found = dict(list(apart.groupby("epochs")))
@@ -86,8 +79,8 @@ def test_the_noise_scale_on_the_way():
     assert sorted(later.between(230, 260)) == [False, True, True, True] and f"{later.max():.0f} at the fourth" in TEXT
 
 
-def test_longer_is_not_always_better(gap):
-    means = gap.groupby("method")[["training accuracy", "test loss", "test accuracy"]].mean()
+def test_longer_is_not_always_better():
+    means = GAP.groupby("method")[["training accuracy", "test loss", "test accuracy"]].mean()
     long, short = means.loc["B = 64, 80 epochs"], means.loc["B = 64, 4 epochs"]
     assert long["training accuracy"] == 1 and long["test accuracy"] < means.loc["B = 64, 20 epochs", "test accuracy"]
     assert f"its test loss is {long['test loss'] / short['test loss']:.1f} times that after 4 epochs" in TEXT

@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import pytest
-
 from course_lib import statistics
 from labs.lab3_large_batch.lessons import figures_3b
 from tests.labs.notebooks import plus_minus, recorded, text
 
 TEXT = text("3b")
+SCALING = recorded("rate_scaling")
 
 
-@pytest.fixture(scope="module")
-def scaling():
-    return recorded("rate_scaling")
-
-
-def test_the_rules_beside_the_best_rate(scaling):
-    results = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+def test_the_rules_beside_the_best_rate():
+    results = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
     apart = figures_3b.differences(results).groupby(["rule", "batch"])["points"]
 
     def of(rule, batch):
@@ -37,8 +31,8 @@ def test_the_rules_beside_the_best_rate(scaling):
     assert all(ahead[rule, 4096] <= 0 for rule in rules)
 
 
-def test_legw_and_the_longer_warm_up(scaling):
-    results = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+def test_legw_and_the_longer_warm_up():
+    results = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
     runs = 100 * results.pivot_table(index=["batch", "seed"], columns="rule", values="test")
     found = {
         batch: statistics.paired(rows["LEGW"], rows["√, warm-up"]) for batch, rows in runs.loc[256:].groupby("batch")
@@ -57,17 +51,17 @@ def test_the_base_cannot_tell_its_warm_up():
     assert "that is {}, {} and {} points".format(*map(plus_minus, apart)) in TEXT
 
 
-def test_the_best_rates(scaling):
-    tuned = scaling[(scaling["use"] == "result") & (scaling["rule"] == "tuned") & (scaling["epochs"] == 8)]
+def test_the_best_rates():
+    tuned = SCALING[(SCALING["use"] == "result") & (SCALING["rule"] == "tuned") & (SCALING["epochs"] == 8)]
     best = tuned.groupby("batch")["eta"].first()
     assert best.round(3).to_dict() == {16: 0.031, 64: 0.062, 256: 0.125, 1024: 0.062, 4096: 0.031}
-    runs = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+    runs = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
     for batch in (64, 256):  # what √ gives and what was chosen are the same runs
         rule, chosen = (runs[(runs["batch"] == batch) & (runs["rule"] == name)]["test"] for name in ("√", "tuned"))
         assert rule.tolist() == chosen.tolist()
-    large = scaling[(scaling["use"] == "tuning") & (scaling["rule"] == "tuned") & (scaling["batch"] == 4096)]
+    large = SCALING[(SCALING["use"] == "tuning") & (SCALING["rule"] == "tuned") & (SCALING["batch"] == 4096)]
     assert large.nlargest(2, "validation")["eta"].tolist() == [0.03125, 0.0625]
-    base = scaling[(scaling["use"] == "tuning") & (scaling["batch"] == 16) & (scaling["eta"] <= 0.125)]["validation"]
+    base = SCALING[(SCALING["use"] == "tuning") & (SCALING["batch"] == 16) & (SCALING["eta"] <= 0.125)]["validation"]
     assert len(base) == 6 and 100 * (base.max() - base.min()) < 1
 
 
@@ -90,8 +84,8 @@ def test_growth():
     assert f"{plus_minus(found['growth from 256']).lstrip('−')} points are lost. Growth is free" in TEXT
 
 
-def test_legw_against_its_base(scaling):
-    results = scaling[(scaling["use"] == "result") & (scaling["epochs"] == 8)]
+def test_legw_against_its_base():
+    results = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
     mean = 100 * results.groupby(["rule", "batch"])["test"].mean()
     legw, base = mean["LEGW", 1024], mean["tuned", 16]
     assert f"64 times the base, has {legw:.1f} %, the base of 16 has {base:.1f}: in eight epochs it makes 96" in TEXT

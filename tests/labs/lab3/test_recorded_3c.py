@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from course_lib import statistics
 from tests.labs.notebooks import plus_minus, recorded, text
 
@@ -15,13 +13,11 @@ def ahead(ours, theirs, digits=1):
     return plus_minus(statistics.paired(100 * ours, 100 * theirs), digits)
 
 
-@pytest.fixture(scope="module")
-def normalisation():
-    return recorded("normalisation")
+NORMALISATION = recorded("normalisation")
 
 
-def test_small_batches_and_ghosts(normalisation):
-    ghosts = normalisation.query("part == 'ghost' and use == 'result'")
+def test_small_batches_and_ghosts():
+    ghosts = NORMALISATION.query("part == 'ghost' and use == 'result'")
     found = {}
     for regime, large in (("few updates", 1280), ("overfitting", 640)):
         runs = ghosts[ghosts["regime"] == regime].pivot(
@@ -35,8 +31,8 @@ def test_small_batches_and_ghosts(normalisation):
     assert f"ghosts of 16 are {found['overfitting', 'ghosts of 16']} where" in TEXT
 
 
-def test_ranks(normalisation):
-    ranks = normalisation[normalisation["part"] == "ranks"]
+def test_ranks():
+    ranks = NORMALISATION[NORMALISATION["part"] == "ranks"]
     own = ranks[ranks["statistics"] == "per rank"].pivot(
         index=["batch", "seed"], columns="rank", values="test accuracy"
     )
@@ -46,8 +42,8 @@ def test_ranks(normalisation):
     assert f"synchronising is {four} points ahead, with 320 on each {many}." in TEXT
 
 
-def test_decay(normalisation):
-    rows = normalisation.query("use == 'result' and batch != 64 and part != 'ranks'")
+def test_decay():
+    rows = NORMALISATION.query("use == 'result' and batch != 64 and part != 'ranks'")
     rows = rows[(rows["part"] == "decay") | (rows["ghost"] == 0)].fillna({"decay": 0, "decayed": "none"})
     runs = rows.pivot(index=["regime", "seed"], columns=["decayed", "decay"], values="test accuracy")
     few, many = runs.loc["few updates"], runs.loc["overfitting"]
@@ -65,8 +61,8 @@ def test_decay(normalisation):
     assert "it is behind by {} and by {}.".format(*behind) in TEXT
 
 
-def test_decay_at_the_rate_that_is_best_without(normalisation):
-    rows = normalisation[normalisation["use"] == "same rate"]
+def test_decay_at_the_rate_that_is_best_without():
+    rows = NORMALISATION[NORMALISATION["use"] == "same rate"]
     runs = 100 * rows.pivot(index=["regime", "decay", "seed"], columns="decayed", values="test accuracy")
     apart = runs["all"] - runs["kernels"]
     means = apart.groupby(level=[0, 1]).mean()

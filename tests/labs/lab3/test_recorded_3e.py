@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from course_lib import statistics
 from tests.labs.notebooks import plus_minus, recorded, text
@@ -12,17 +11,8 @@ from tests.labs.notebooks import plus_minus, recorded, text
 TEXT = text("3e")
 
 SWITCHES, ALONE = ["warm-up", "exempt", "LARS"], ["ghost", "longer"]
-
-
-@pytest.fixture(scope="module")
-def tricks():
-    table = recorded("tricks")
-    return table[table["use"] == "result"]
-
-
-@pytest.fixture(scope="module")
-def design(tricks):
-    return tricks[(tricks["batch"] == 1_280) & (tricks[ALONE] == 0).all(axis=1)]
+TRICKS = recorded("tricks").query("use == 'result'")
+DESIGN = TRICKS[(TRICKS["batch"] == 1_280) & (TRICKS[ALONE] == 0).all(axis=1)]
 
 
 def points(values):
@@ -35,18 +25,18 @@ def at(tricks, batch=1_280, **on):
     return tricks[(tricks[list(wanted)] == pd.Series(wanted)).all(axis=1)].sort_values("seed")["test"].to_numpy()
 
 
-def test_the_design_is_whole_and_every_rate_was_chosen_inside_the_grid(design, tricks):
-    assert len(design.groupby(SWITCHES)) == 8 and (design.groupby(SWITCHES).size() == 5).all()
+def test_the_design_is_whole_and_every_rate_was_chosen_inside_the_grid():
+    assert len(DESIGN.groupby(SWITCHES)) == 8 and (DESIGN.groupby(SWITCHES).size() == 5).all()
     table = recorded("tricks")
     tried = table[table["use"] == "tuning"].groupby(["batch", *SWITCHES, *ALONE])["rate"]
     assert (tried.nunique() == 7).all() and tried.ngroups == 13
-    assert tricks["rate"].between(0.01, 1).all()
+    assert TRICKS["rate"].between(0.01, 1).all()
 
 
-def test_the_effects_of_the_switches(design):
+def test_the_effects_of_the_switches():
     gains = {}
     for switch in SWITCHES:
-        means = design.groupby([switch, "seed"])["test"].mean()
+        means = DESIGN.groupby([switch, "seed"])["test"].mean()
         gains[switch] = (means[1] - means[0]).to_numpy()
     assert (
         f"**LARS** gains most, {points(gains['LARS'])} points on average, **warm-up** {points(gains['warm-up'])}."
@@ -56,13 +46,13 @@ def test_the_effects_of_the_switches(design):
     assert "nothing, to a fifth of a point" in TEXT and abs(mean) < half < 0.002
 
 
-def test_the_interactions(design, tricks):
+def test_the_interactions():
     for other, before in (("warm-up", "interact**, by "), ("exempt", "does not mind that, ")):
-        corner = design.groupby(["LARS", other, "seed"])["test"].mean()
+        corner = DESIGN.groupby(["LARS", other, "seed"])["test"].mean()
         words = points((corner[1, 1] - corner[0, 1] - corner[1, 0] + corner[0, 0]).to_numpy())
         assert before + words.replace("−0.0", "0.0") in TEXT
-    nothing, lars, warm = at(tricks), at(tricks, LARS=1), at(tricks, **{"warm-up": 1})
-    both = at(tricks, LARS=1, **{"warm-up": 1})
+    nothing, lars, warm = at(TRICKS), at(TRICKS, LARS=1), at(TRICKS, **{"warm-up": 1})
+    both = at(TRICKS, LARS=1, **{"warm-up": 1})
     assert (
         f"gains {100 * (lars - nothing).mean():.1f} points without warm-up and {100 * (both - warm).mean():.1f}" in TEXT
     )
@@ -71,21 +61,19 @@ def test_the_interactions(design, tricks):
     assert abs(mean) < half
 
 
-def test_the_tricks_alone(tricks):
-    nothing = at(tricks)
-    assert f"gains nothing either, {points(at(tricks, ghost=1) - nothing)}." in TEXT
-    assert f"**Twice the epochs** gain {points(at(tricks, longer=1) - nothing)}" in TEXT
-    every = at(tricks, **dict.fromkeys([*SWITCHES, *ALONE], 1))
-    single = [at(tricks, **{name: 1}).mean() - nothing.mean() for name in [*SWITCHES, *ALONE]]
+def test_the_tricks_alone():
+    nothing = at(TRICKS)
+    assert f"gains nothing either, {points(at(TRICKS, ghost=1) - nothing)}." in TEXT
+    assert f"**Twice the epochs** gain {points(at(TRICKS, longer=1) - nothing)}" in TEXT
+    every = at(TRICKS, **dict.fromkeys([*SWITCHES, *ALONE], 1))
+    single = [at(TRICKS, **{name: 1}).mean() - nothing.mean() for name in [*SWITCHES, *ALONE]]
     assert f"gain {points(every - nothing)}. Added up, the single gains would be {100 * sum(single):.1f}." in TEXT
-    small, longer = (at(tricks, 64, **{"warm-up": 1, "longer": more}) for more in (0, 1))
+    small, longer = (at(TRICKS, 64, **{"warm-up": 1, "longer": more}) for more in (0, 1))
     assert f"by {points(longer - every)} points" in TEXT
     assert f"{100 * small.mean():.1f} % after 8, {100 * longer.mean():.1f} after 16" in TEXT
 
 
-@pytest.fixture(scope="module")
-def shoot_out():
-    return recorded("shoot_out").fillna({"rule": ""})
+SHOOT_OUT = recorded("shoot_out").fillna({"rule": ""})
 
 
 def of(shoot_out, method, batch, rule=""):
@@ -96,14 +84,14 @@ def of(shoot_out, method, batch, rule=""):
 METHODS = ("SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad")
 
 
-def test_the_verdict_on_the_six_methods(shoot_out):
-    against = {m: statistics.paired(of(shoot_out, m, 1_280), of(shoot_out, "SGD", 1_280)) for m in METHODS[1:]}
+def test_the_verdict_on_the_six_methods():
+    against = {m: statistics.paired(of(SHOOT_OUT, m, 1_280), of(SHOOT_OUT, "SGD", 1_280)) for m in METHODS[1:]}
     ahead = {m for m, (mean, half) in against.items() if mean > half}
     behind = {m for m, (mean, half) in against.items() if mean < -half}
     assert (ahead, behind) == ({"LARS"}, {"LAMB", "NovoGrad"})
     mean, half = against["LARS"]
     assert TEXT.count(f"{100 * mean:.1f} ± {100 * half:.1f} points") == 2
-    small, large = ({m: 100 * of(shoot_out, m, batch).mean() for m in METHODS} for batch in (64, 1_280))
+    small, large = ({m: 100 * of(SHOOT_OUT, m, batch).mean() for m in METHODS} for batch in (64, 1_280))
     assert max(small.values()) - min(small.values()) < 0.55 and "all six are within 0.6 points" in TEXT
     lost = {m: small[m] - large[m] for m in METHODS}
     assert (
@@ -112,17 +100,17 @@ def test_the_verdict_on_the_six_methods(shoot_out):
     )
     assert min(lost, key=lost.get) == "LARS" and lost["NovoGrad"] == max(lost.values()) > 10
     common = [
-        np.corrcoef(of(shoot_out, m, batch), of(shoot_out, "SGD", batch))[0, 1]
+        np.corrcoef(of(SHOOT_OUT, m, batch), of(SHOOT_OUT, "SGD", batch))[0, 1]
         for m in METHODS[1:]
         for batch in (64, 1_280)
     ]
     assert f"between {min(common):.1f} and {max(common):.1f}".replace("-", "−") in TEXT
 
 
-def test_what_is_said_of_the_valleys_and_the_budgets(shoot_out):
+def test_what_is_said_of_the_valleys_and_the_budgets():
     from labs.lab3_large_batch.lessons.tuning_budget import expected_best
 
-    tuning = shoot_out[shoot_out["use"] == "tuning"].set_index("rate")
+    tuning = SHOOT_OUT[SHOOT_OUT["use"] == "tuning"].set_index("rate")
     valley = {
         (m, batch): tuning[(tuning["method"] == m) & (tuning["batch"] == batch)]["validation"].fillna(0.1)
         for m in METHODS for batch in (64, 1_280)
@@ -139,16 +127,16 @@ def test_what_is_said_of_the_valleys_and_the_budgets(shoot_out):
     assert [max(row, key=row.get) for row in after.values()] == ["LARC", "LARC", "LARS", "LARS"]
     assert round(100 * (after[1]["LARC"] - after[1]["SGD"])) == 7
     assert f"by {100 * (after[15]['LARS'] - after[15]['LARC']):.1f} points with fifteen" in TEXT
-    fresh = [100 * of(shoot_out, m, 1_280) for m in ("LARS", "LARC")]
+    fresh = [100 * of(SHOOT_OUT, m, 1_280) for m in ("LARS", "LARC")]
     assert f"with fresh seeds LARS is {fresh[0].mean() - fresh[1].mean():.1f} points ahead of LARC" in TEXT
     assert all(0.4 < seeds.std(ddof=1) < 0.55 for seeds in fresh)
 
 
-def test_what_is_said_of_the_rules(shoot_out):
-    lost = {m: 100 * (of(shoot_out, m, 1_280).mean() - of(shoot_out, m, 1_280, "√").mean()) for m in ("SGD", "LARS")}
+def test_what_is_said_of_the_rules():
+    lost = {m: 100 * (of(SHOOT_OUT, m, 1_280).mean() - of(SHOOT_OUT, m, 1_280, "√").mean()) for m in ("SGD", "LARS")}
     assert round(lost["SGD"]) == 6 and lost["LARS"] > 10
     for method in ("SGD", "LARS"):
-        assert of(shoot_out, method, 1_280, "linear").mean() < 0.2
+        assert of(SHOOT_OUT, method, 1_280, "linear").mean() < 0.2
 
 
 def test_what_the_earlier_table_said():

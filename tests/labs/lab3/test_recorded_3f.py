@@ -53,9 +53,7 @@ def test_logarithm_and_power():
     assert ahead == {512, 2048}
 
 
-@pytest.fixture(scope="module")
-def adversarial():
-    return recorded("adversarial")
+ADVERSARIAL = recorded("adversarial")
 
 
 def behind(table, at, rate, epochs):
@@ -65,24 +63,24 @@ def behind(table, at, rate, epochs):
     return plus_minus((-points, half)), points + half < 0
 
 
-def test_large_batches_are_fooled_more_often_at_equal_accuracy_and_at_equal_loss(adversarial):
+def test_large_batches_are_fooled_more_often_at_equal_accuracy_and_at_equal_loss():
     runs = (0.1, 20), (0.1, 80), (0.025, 80)
-    (short, same, own), sure = zip(*(behind(adversarial, "test accuracy", *run) for run in runs))
+    (short, same, own), sure = zip(*(behind(ADVERSARIAL, "test accuracy", *run) for run in runs))
     assert all(sure)
     assert f"the large batch is {short} points behind after 20 epochs, and after 80 epochs {same} points" in TEXT
     assert f"with the small batch's η, {own} with its own." in TEXT
-    (short, same, own), sure = zip(*(behind(adversarial, "training loss", *run) for run in runs))
+    (short, same, own), sure = zip(*(behind(ADVERSARIAL, "training loss", *run) for run in runs))
     assert all(sure) and f"At equal *training loss* it is {short}, {same} and {own} points behind." in TEXT
 
 
-def test_training_longer_makes_networks_easier_to_fool(adversarial):
-    means = 100 * adversarial.groupby(["batch", "rate", "epochs"]).mean(numeric_only=True)
+def test_training_longer_makes_networks_easier_to_fool():
+    means = 100 * ADVERSARIAL.groupby(["batch", "rate", "epochs"]).mean(numeric_only=True)
     small, large = means.loc[64, 0.1], means.loc[1280, 0.1]
     attacked = small["attacked, ε = 4"]
     assert f"from 4 epochs on ({attacked[4]:.1f} % with ε = 4) to 24 ({attacked[24]:.1f} %)" in TEXT
     assert f"grows from {small['test accuracy'][4]:.1f} to {small['test accuracy'][24]:.1f} %" in TEXT
     assert f"{large['attacked, ε = 4'][20]:.1f} against {attacked[24]:.1f} %" in TEXT
-    updates = adversarial.groupby(["batch", "rate", "epochs"])["updates"].first()
+    updates = ADVERSARIAL.groupby(["batch", "rate", "epochs"])["updates"].first()
     assert updates[1280, 0.1, 80] == updates[64, 0.1, 4] == 400
     assert updates[64, 0.1, 24] == 24 * updates[1280, 0.1, 20]
     assert f"far behind: {large['attacked, ε = 4'][80]:.1f} against {attacked[4]:.1f} % are recognised" in TEXT

@@ -3,8 +3,16 @@
 SUM = "rounds * (alpha + beta * message)"
 SIZE = "max(more_rounds, 0) * alpha / (more_bytes * beta)"
 
+
+def with_an_if(ranks, nbytes, alpha, beta):
+    if ranks == 1:
+        return 0
+    return 2 * (ranks - 1) * (alpha + beta * nbytes / ranks)
+
+
 MISTAKES = {
     "halve": {
+        "one number": (lambda me, x: 3.0, "2 values are expected"),
         "halved without end": ({"distance *= 2": "pass"}, "does its loop come to an end?"),
         "the farthest partner first":
             ({"distance = 1": "distance = me.size // 2",
@@ -26,6 +34,8 @@ MISTAKES = {
              "half of what is left is 32, 16, 8, 4"),
     },
     "ring_seconds": {
+        "an `if` on an array": (with_an_if, "no `if` is needed"),
+        "no return": (lambda *_: None, "`return`"),
         "half a ring": ({"2 * (ranks - 1)": "(ranks - 1)"}, "reduce-scatter alone"),
         "whole tensors go round": ({"nbytes / ranks": "nbytes"}, "n/N bytes"),
         "a round too many": ({"(ranks - 1)": "ranks"}, "one round fewer"),

@@ -1,4 +1,11 @@
-"""Mistakes in the exercises of notebook 4c."""
+"""Mistakes in the exercises of notebook 4c, and other right answers."""
+
+import numpy as np
+
+
+def in_numpy(examples, epochs, ranks, images, step):
+    return np.ceil(np.float64(examples) * epochs / (ranks * images)) * step
+
 
 MISTAKES = {
     "step_seconds": {
@@ -25,6 +32,8 @@ MISTAKES = {
         "the inverse throughput": ({"images / throughput": "throughput / images"}, "should be"),
     },
     "calibrate": {
+        "a guess": (lambda predict, published, low, high: (low + high) / 3, "`predict` is never called"),
+        "beyond the interval": (lambda predict, published, low, high: high + 1, "outside of the interval"),
         "the wrong half": ({"predict(middle) > published": "predict(middle) < published"}, "Keep the half"),
         "too few halvings": ({"range(60)": "range(4)"}, "halve more often"),
         "a straight line":
@@ -65,3 +74,7 @@ MISTAKES = {
         "a number": ({"return steps * step": "return 1.0"}, "how many steps of ranks · images"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "training_seconds": {"a number of NumPy's": in_numpy},
+}

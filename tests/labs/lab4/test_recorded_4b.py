@@ -10,33 +10,29 @@ from course_lib.cost.allreduce import Link, ring
 from tests.labs.notebooks import recorded, text
 
 TEXT = text("4b")
+TABLE = recorded("fusion")
 
 
-@pytest.fixture(scope="module")
-def table():
-    return recorded("fusion")
-
-
-def test_how_far_the_predictions_are_off(table):
-    off = table[table["used"] == "test"]["error"].abs()
+def test_how_far_the_predictions_are_off():
+    off = TABLE[TABLE["used"] == "test"]["error"].abs()
     said = f"Of the {len(off)} predictions half are off by less than 4 %, the worst by {100 * off.max():.0f} %"
     assert said in TEXT
     assert 0.03 < off.median() < 0.04 and "half of them within 4 %. Long cycles they don't predict well" in TEXT
-    worst = table.loc[off.nlargest(3).index, "setting"]
+    worst = TABLE.loc[off.nlargest(3).index, "setting"]
     assert "Its worst three are cycles of 60 and 200 ms" in TEXT
     assert set(worst) == {"128 MiB, 60 ms", "128 MiB, 200 ms"}
-    elsewhere = table[table["used"] == "test"].drop(worst.index)["error"]
+    elsewhere = TABLE[TABLE["used"] == "test"].drop(worst.index)["error"]
     assert f"Elsewhere it is up to {100 * elsewhere.abs().max():.0f} % off, mostly too quick" in TEXT
     assert (elsewhere < 0).mean() > 0.5
 
 
-def test_the_steps_it_cites(table):
-    short = table[(table["backward"] > 0.04) & (table["backward"] < 0.06)].set_index("setting")["measured"]
+def test_the_steps_it_cites():
+    short = TABLE[(TABLE["backward"] > 0.04) & (TABLE["backward"] < 0.06)].set_index("setting")["measured"]
     some, much, none = (1e3 * short[f"{size}, 1 ms"] for size in ("1 MiB", "128 MiB", "no fusion"))
     assert f"takes {some:.0f} ms with 1 MiB, {much:.0f} ms with 128 MiB, {none:.0f} ms without fusion" in TEXT
     assert f"where {none:.0f} and {much:.0f} stand now" in TEXT
     assert f"50 ms of backward pass takes {1e3 * short['128 MiB, 200 ms']:.0f} ms" in TEXT
-    longer = table[(table["backward"] > 0.14) & (table["backward"] < 0.16)].set_index("setting")["measured"]
+    longer = TABLE[(TABLE["backward"] > 0.14) & (TABLE["backward"] < 0.16)].set_index("setting")["measured"]
     assert f"8 MiB lies between the first two and takes {1e3 * short['8 MiB, 1 ms']:.0f} ms" in TEXT
     assert "With a backward pass of 150 ms all are hidden" in TEXT
     assert (longer[["1 MiB, 1 ms", "8 MiB, 1 ms", "128 MiB, 1 ms", "no fusion, 1 ms"]] < 0.155).all()

@@ -1,4 +1,8 @@
-"""Mistakes in the exercises of notebook 5a."""
+"""Mistakes in the exercises of notebook 5a, and other right answers."""
+
+import numpy as np
+
+from course_lib import precision
 
 NEAREST = "np.rint(wide / spacing) * spacing"
 POWER = "np.maximum(np.frexp(wide)[1] - 1, lowest)"
@@ -10,6 +14,12 @@ VELOCITY = "0.9 * velocity + gradient / scale"
 DISTANCE = "spacing / 2 / rate"
 DRAW = "np.floor(wide / spacing + random.random(wide.shape)) * spacing"
 PLAN = "2 * max(maxima[-8:])"
+
+
+def by_spread(maxima):
+    logs = np.log2(maxima[-12:])
+    return float(2 ** (logs.max() + 0.5 + logs.std()))
+
 
 MISTAKES = {
     "scaled_step": {
@@ -87,3 +97,8 @@ MISTAKES = {
         "nothing": ({PLAN: "0 * maxima[0]"}, "above 0"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "quantise": {"the library's": precision.quantise},
+    "bound": {"by the spread of the logarithms": by_spread},
+}

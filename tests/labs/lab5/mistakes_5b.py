@@ -1,4 +1,8 @@
-"""Mistakes in the exercises of notebook 5b."""
+"""Mistakes in the exercises of notebook 5b, and other right answers."""
+
+import numpy as np
+
+from labs.lab5_precision_and_memory.lessons import narrow_wire
 
 CAST = "result = cast(x)"
 MEAN = "cast(total / np.float32(me.size))"
@@ -8,6 +12,39 @@ FACTOR = "2.0 ** np.floor(np.log2(top / (ranks * largest)))"
 ONE_ALL_ZERO = "if largest == 0:\n    return 1.0"
 NUMBERS = '{"ring": 2 * (ranks - 1) / ranks, "twice": 2 * (ranks - 1) / ranks, "once": ranks - 1}'
 BEST = "min(affordable, key=lambda choice: error(*choice))"
+
+
+def all_to_all(me, x, cast):
+    return cast(me.all_reduce(cast(x)) / np.float32(me.size))
+
+
+def by_one_rank(me, x, cast):
+    if me.rank:
+        me.send(cast(x), 0)
+        return me.receive(0)
+    mean = cast(sum((me.receive(rank) for rank in range(1, me.size)), cast(x)) / np.float32(me.size))
+    for rank in range(1, me.size):
+        me.send(mean, rank)
+    return mean
+
+
+def receives_first(me, x, cast):
+    for rank in range(me.size):
+        if rank != me.rank:
+            me.receive(rank)
+    return x
+
+
+def by_exponent(gradient, ranks, top, largest_of_all):
+    _, exponent = np.frexp(float(largest_of_all(max(gradient.max(), -gradient.min()))) * ranks)
+    return float(np.ldexp(top, -int(exponent)))
+
+
+def by_ranks(budget, ranks, error):
+    way, each = ("once", budget) if ranks == 2 else ("twice", int(budget * ranks / (2 * (ranks - 1))))
+    exponent = min((2, 3, 4, 5), key=lambda e: error(way, (e, max(0, each - 1 - e))) if e < each else np.inf)
+    return way, (exponent, each - 1 - exponent)
+
 
 MISTAKES = {
     "factor": {
@@ -37,6 +74,10 @@ MISTAKES = {
         "returns nothing": ({f"return {FACTOR}": FACTOR}, "is a `return` missing"),
     },
     "mean_of_all": {
+        "all to all": (all_to_all, "not everybody needs all", 7.5),
+        "one rank for all": (by_one_rank, "one rank does the work of all", 7.5),
+        "a ring": (narrow_wire.ring_mean, "each partial sum is rounded"),
+        "receives first": (receives_first, "Send to all first"),
         "parts not cast": ({CAST: "result = x.copy()"}, "whatever travels has to be `cast`"),
         "the mean not cast": ({MEAN: "total / np.float32(me.size)"}, "whatever travels has to be `cast`"),
         "the sum cast": ({MEAN: "cast(total) / np.float32(me.size)"}, "whatever travels"),
@@ -72,3 +113,8 @@ MISTAKES = {
         "one exponent bit": ({BEST: "('twice', (1, 2))"}, "2 to 8 bits of exponent"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "factor": {"by the exponent": by_exponent},
+    "choose": {"by the number of ranks": by_ranks},
+}

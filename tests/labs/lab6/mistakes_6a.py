@@ -1,4 +1,6 @@
-"""Mistakes in the exercises of notebook 6a."""
+"""Mistakes in the exercises of notebook 6a, and other right answers."""
+
+import numpy as np
 
 ENOUGH = "len(server.waiting) < server.quorum"
 MEAN = "np.mean(list(server.waiting.values()), axis=0)"
@@ -8,6 +10,31 @@ FOUND = "update - read.get(number, 0)"
 BOTH = "1 - 1 / workers, rate / workers"
 STALE = "rate / (1 + staleness)"
 SHARE = "np.bincount(features.ravel()) / len(features)"
+
+
+def one_after_the_other(server, worker, gradient):
+    server.waiting[worker] = gradient
+    answers = {}
+    if len(server.waiting) == server.quorum:
+        server.weights -= server.rate * sum(server.waiting.values()) / server.quorum
+        server.updates += 1
+        while server.waiting:
+            answers[server.waiting.popitem()[0]] = server.weights.copy()
+    return answers
+
+
+def since_the_last(worker):
+    last, ages = [-1] * (max(worker) + 1), []
+    for update, number in enumerate(worker):
+        ages.append(update - last[number] - 1)
+        last[number] = update
+    return ages
+
+
+def of_drawn_pairs(features):
+    pairs = np.random.default_rng(0).integers(len(features), size=(2, 100_000))
+    return float((features[pairs[0]] == features[pairs[1]]).sum(1).mean())
+
 
 MISTAKES = {
     "arrived": {
@@ -50,6 +77,7 @@ MISTAKES = {
         "one number": ({BOTH: "1 - 1 / workers"}, "2 values are expected"),
     },
     "rate_for": {
+        "an exponential": (lambda staleness, rate: rate * np.exp(-staleness / 4), "how large a rate do", 7),
         "constant": ({STALE: "rate"}, "the same for all"),
         "fresh ones only": ({STALE: "rate * (staleness == 0)"}, "most work in vain"),
         "half for the fresh": ({STALE: "rate / (2 + staleness)"}, "it gets"),
@@ -67,3 +95,10 @@ MISTAKES = {
         "a share": ({"np.sum(share**2)": "np.sum(share**2) / features.shape[1]"}, "not their number"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "arrived": {"one after the other": one_after_the_other},
+    "staleness": {"since the last": since_the_last},
+    "rate_for": {"never above": lambda staleness, rate: rate / max(1, staleness)},
+    "common": {"of drawn pairs": of_drawn_pairs},
+}

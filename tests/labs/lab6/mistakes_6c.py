@@ -1,4 +1,9 @@
-"""Mistakes in the exercises of notebook 6c."""
+"""Mistakes in the exercises of notebook 6c, and other right answers."""
+
+import numpy as np
+
+from course_lib.cost import allreduce
+from tests.labs import notebooks
 
 CHOICE, REST = "np.argsort(np.abs(waiting))[-k:]", "rest[positions] = 0"
 RETURNED = "return (positions, waiting[positions], rest)"
@@ -7,8 +12,31 @@ LEFT, STEP = "np.linalg.qr(me.all_reduce(matrix @ right))[0]", "me.all_reduce(ma
 SPARE = "8 * sent * link.beta - link.alpha"
 CROSSING = "max(2, math.floor(8 * numbers * link.beta / spare) + 1) if spare > 0 else math.inf"
 
+
+def one_value_less(exercise):
+    solution = notebooks.answer("6c", exercise)
+    return lambda *arguments: solution(*arguments)[:-1]
+
+
+def by_search(numbers, sent, link):
+    ranks = np.arange(2, 2_000_000)
+    quicker = allreduce.ring(ranks, 4 * numbers, link) < (ranks - 1) * link.seconds(8 * sent)
+    return int(ranks[np.argmax(quicker)]) if quicker.any() else np.inf
+
+
+def gram_schmidt(me, matrix, right):
+    left = me.all_reduce(matrix @ right)
+    for column in range(left.shape[1]):
+        before = left[:, :column]
+        left[:, column] -= before @ (before.T @ left[:, column])
+        left[:, column] /= np.linalg.norm(left[:, column])
+    after = me.all_reduce(matrix.T @ left / me.size)
+    return left @ after.T, after
+
+
 MISTAKES = {
     "send_largest": {
+        "a value too few": (one_value_less("send_largest"), "3 values are expected"),
         "by the gradient": ({CHOICE: "np.argsort(np.abs(gradient))[-k:]"}, "by the gradient alone"),
         "by what was kept": ({CHOICE: "np.argsort(np.abs(kept))[-k:]"}, "by what was kept alone"),
         "with signs": ({CHOICE: "np.argsort(waiting)[-k:]"}, "only positive numbers"),
@@ -24,6 +52,7 @@ MISTAKES = {
         "a mask": ({RETURNED: "return np.abs(waiting) > 1, waiting[positions], rest"}, "as positions"),
     },
     "send_velocity": {
+        "a value too few": (one_value_less("send_velocity"), "4 values are expected"),
         "momentum on what waits": ({SPEED: "gradient", TOTAL: "momentum * kept + speed"}, "velocity has to live on"),
         "no momentum": ({SPEED: "gradient"}, "velocity has to live on"),
         "masking": (
@@ -37,6 +66,7 @@ MISTAKES = {
              "what is kept exchanged"),
     },
     "low_rank_mean": {
+        "a value too few": (one_value_less("low_rank_mean"), "2 values are expected"),
         "no orthonormal columns": ({LEFT: "me.all_reduce(matrix @ right) / me.size"}, "as they are"),
         "each its own columns": ({LEFT: "np.linalg.qr(matrix @ right)[0]"}, "different approx"),
         "the sum": ({STEP: "me.all_reduce(matrix.T @ left)"}, "the sum of the ranks"),
@@ -67,3 +97,8 @@ MISTAKES = {
             ({CROSSING: "max(2, math.floor(8 * numbers * link.beta / abs(spare)) + 1)"}, "never quicker"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "dense_from": {"by search": by_search},
+    "low_rank_mean": {"by Gram and Schmidt": gram_schmidt},
+}

@@ -17,11 +17,7 @@ def size(interval, scale=100, digits=1):
 
 
 WORKERS = (2, 4, 8, 16, 32, 64, 128)
-
-
-@pytest.fixture(scope="module")
-def stale():
-    return recorded("staleness")
+STALE = recorded("staleness")
 
 
 def scores(table, *which):
@@ -33,59 +29,59 @@ COLUMNS = (("asynchronous", 0.0, "asynchronous"), ("even", 0.0, "asynchronous"),
 
 
 @pytest.mark.parametrize("workers", WORKERS)
-def test_the_table_of_losses(stale, workers):
+def test_the_table_of_losses(workers):
     cells = []
     for way, momentum, base in COLUMNS:
-        rows = figures_6a.lost(stale, way, momentum, base).set_index("workers")
+        rows = figures_6a.lost(STALE, way, momentum, base).set_index("workers")
         cells.append(size(rows.loc[workers]) if workers in rows.index else "–")
     assert f"| {workers} | {' | '.join(cells)} |" in TEXT
 
 
-def test_there_is_no_threshold(stale):
-    lost = figures_6a.lost(stale, "asynchronous").set_index("workers")
+def test_there_is_no_threshold():
+    lost = figures_6a.lost(STALE, "asynchronous").set_index("workers")
     assert lost["mean"].is_monotonic_increasing
     assert list(lost.index[lost["mean"] > lost["half"]]) == [4, 8, 16, 32, 64, 128]
     assert lost.index[lost["mean"] >= 0.01][0] == 8
-    long = figures_6a.lost(stale, "long", base="long").set_index("workers")
+    long = figures_6a.lost(STALE, "long", base="long").set_index("workers")
     assert f"32 workers lose {size(long.loc[32])} instead of {size(lost.loc[32])}" in TEXT
-    assert f"{size(figures_6a.lost(stale, 'even').set_index('workers').loc[32])} with 32" in TEXT
+    assert f"{size(figures_6a.lost(STALE, 'even').set_index('workers').loc[32])} with 32" in TEXT
 
 
-def test_what_is_said_of_synchronous_training(stale):
+def test_what_is_said_of_synchronous_training():
     ahead = {
-        workers: statistics.paired(scores(stale, "synchronous", workers, 0.9), scores(stale, "asynchronous", workers))
+        workers: statistics.paired(scores(STALE, "synchronous", workers, 0.9), scores(STALE, "asynchronous", workers))
         for workers in WORKERS
     }
     assert f"ahead of asynchronous training by {size(ahead[8])}" in TEXT and ahead[8][0] > ahead[8][1]
     assert f"no difference, {size(ahead[32])}" in TEXT and abs(ahead[32][0]) < ahead[32][1]
     assert f"they lose {size(ahead[128])} more" in TEXT and ahead[128][0] < -ahead[128][1]
     plain = {
-        workers: statistics.paired(scores(stale, "asynchronous", workers), scores(stale, "synchronous", workers))
+        workers: statistics.paired(scores(STALE, "asynchronous", workers), scores(STALE, "synchronous", workers))
         for workers in (8, 32)
     }
     assert f"by {size(plain[8])} with 8 workers and by {size(plain[32])} with 32" in TEXT
     assert all(mean > half for mean, half in plain.values())
 
 
-def test_what_is_said_of_momentum_and_of_rates_by_staleness(stale):
+def test_what_is_said_of_momentum_and_of_rates_by_staleness():
     gains = {
-        workers: statistics.paired(scores(stale, "asynchronous", workers, 0.9), scores(stale, "asynchronous", workers))
+        workers: statistics.paired(scores(STALE, "asynchronous", workers, 0.9), scores(STALE, "asynchronous", workers))
         for workers in (1, *WORKERS)
     }
     assert all(mean <= half for mean, half in gains.values())
     assert f"With 32, momentum of .9 costs {size(gains[32])}" in TEXT
     behind = {
-        workers: statistics.paired(scores(stale, "asynchronous", workers), scores(stale, "aware", workers))
+        workers: statistics.paired(scores(STALE, "asynchronous", workers), scores(STALE, "aware", workers))
         for workers in WORKERS
     }
     assert min(mean for mean, _ in behind.values()) > 0 and "has the lower mean for every N" in TEXT
     assert [workers for workers, (mean, half) in behind.items() if mean > half] == [2, 4, 16, 32, 128]
     assert f"beyond chance with all but 8 and 64 workers: with 32 by {size(behind[32])} hundredths" in TEXT
-    assert figures_6a.better(stale, 32, ("by staleness", "the same")) == "the same"
-    assert set(figures_6a.best_rates(stale, "aware")) == {0.16, 0.32}
-    constant = figures_6a.best_rates(stale, "asynchronous")
+    assert figures_6a.better(STALE, 32, ("by staleness", "the same")) == "the same"
+    assert set(figures_6a.best_rates(STALE, "aware")) == {0.16, 0.32}
+    constant = figures_6a.best_rates(STALE, "asynchronous")
     assert (constant[1], constant[2], constant[128]) == (0.16, 0.16, 0.02)
-    tuning = stale.query("use == 'tuning' and workers == 128 and rate == .16 and momentum == 0")
+    tuning = STALE.query("use == 'tuning' and workers == 128 and rate == .16 and momentum == 0")
     reached = tuning.groupby("way")["validation accuracy"].mean()
     constant, aware = (100 * reached[way] for way in ("asynchronous", "aware"))
     assert f"accuracy of {constant:.0f} %, that by staleness {aware:.0f} %" in TEXT
@@ -95,7 +91,7 @@ def test_what_is_said_of_the_best_momentum():
     table = recorded("implicit_momentum")
     best = figures_6a.best_momenta(table).set_index("workers")
     assert list(best["best"]) == [0.8, 0.7, 0.5, 0.0, -0.5]
-    assert (table["momentum"].min(), table["momentum"].max()) == (-0.8, 0.95) and "from −.8 to .95 were tried" in TEXT
+    assert (table["momentum"].min(), table["momentum"].max()) == (-0.8, 0.95)
     assert "is .8, .7, .5, 0 and −.5 for 1, 2, 4, 8 and 16 workers" in TEXT
     theory = [figures_6a.explicit(workers, 0.8) for workers in (1, 2, 4)]
     assert theory == pytest.approx([0.8, 0.75, 0.5]) and "Equal age would be .8, .75 and .5" in TEXT
@@ -114,7 +110,6 @@ def test_what_is_said_of_the_best_momentum():
     assert "seed 6, which nearly diverges at rates that two other seeds had chosen" in TEXT
     assert "its loss is {:.2f} or {:.2f}, that of the other seeds below 0.6".format(*bumps[:, 5]) in TEXT
     assert np.delete(bumps, 5, axis=1).max() < 0.6
-    assert table.query("use == 'tuning'")["seed"].nunique() == 2
     for workers, word in ((1, "one worker is better by"), (8, "that of 8 workers is worse by")):
         change = statistics.paired(losses(workers, 0.8), losses(workers, 0.0))
         assert f"{word} {size(change, 1, 3)}" in TEXT and abs(change[0]) > change[1]

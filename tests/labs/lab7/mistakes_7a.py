@@ -1,4 +1,6 @@
-"""Mistakes in the exercises of notebook 7a."""
+"""Mistakes in the exercises of notebook 7a, and other right answers."""
+
+import numpy as np
 
 ROOT_ONLY = "total if group.rank == root else np.zeros_like(total)"
 OWN = "np.split(y, group.size, axis=1)[group.rank]"
@@ -14,6 +16,33 @@ SUMS = "group.all_reduce(np.array([counts, probabilities.sum(0)]))"
 SLOPE = "np.tile(many * counts / tokens**2, (len(probabilities), 1))"
 ACTIVATIONS = "(into + out) * tokens / data"
 WEIGHTS = "(into * hidden + hidden + hidden * out) / tensor + out"
+
+
+def shared_room(group, tokens, choice, capacity, expert):
+    places = [np.flatnonzero(choice == rank) for rank in range(group.size)]
+    came = group.all_to_all([tokens[some] for some in places])
+    every = np.concatenate(came)
+    made = np.concatenate([expert(every[:capacity]), np.zeros_like(every[capacity:])])
+    out = np.zeros(tokens.shape)
+    ends = np.cumsum([len(some) for some in came])[:-1]
+    for some, back in zip(places, group.all_to_all(np.split(made, ends))):
+        out[some] = back
+    return out
+
+
+def in_one_gather(group, logits, labels):
+    n, width = logits.shape
+    top, place = logits.max(1), labels - group.rank * width
+    here = (place >= 0) & (place < width)
+    right = np.where(here, logits[np.arange(n), place * here], -np.inf)
+    mine = np.stack([top, np.exp(logits - top[:, None]).sum(1), right], axis=1)[..., None]
+    tops, sums, rights = np.moveaxis(group.all_gather(mine), 1, 0)
+    most = tops.max(1)
+    total = (sums * np.exp(tops - most[:, None])).sum(1)
+    slope = np.exp(logits - most[:, None]) / total[:, None]
+    slope[here, place[here]] -= 1
+    return np.mean(np.log(total) + most - rights.max(1)), slope / n
+
 
 MISTAKES = {
     "Adjoint": {
@@ -78,6 +107,7 @@ MISTAKES = {
         "no right word": ({"slope[here, places[here]] -= 1": "pass"}, "does not know the right"),
     },
     "route": {
+        "room that all ranks share": (shared_room, "of all ranks together"),
         "back to others": ({MADE: f"{MADE}[::-1]"}, "broadcast"),
         "nothing dropped": ({PLACES: PLACES.replace("[:capacity]", "")}, "no token is dropped"),
         "dropped ones kept": ({"np.zeros(tokens.shape)": "tokens.copy()"}, "experts *add*"),
@@ -111,3 +141,7 @@ MISTAKES = {
              "of all ranks together"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "cut_cross_entropy": {"in one gather": in_one_gather},
+}

@@ -1,4 +1,11 @@
-"""Mistakes in the exercises of notebook 7b."""
+"""Mistakes in the exercises of notebook 7b, and other right answers."""
+
+import itertools
+
+import numpy as np
+
+from course_lib.parallel import pipeline, schedules
+from labs.lab7_splitting_the_model.lessons import checks_7b
 
 SCALED = "slope * (len(labels[i]) / images)"
 IMAGES = "images, loss, slopes = sum(len(some) for some in labels), 0.0, {}"
@@ -13,6 +20,41 @@ EARLY = "min(stages - 1 - stage, micro)"
 LARGER = "max(best[c][0], sums[end] - sums[c])"
 BEST = "best[layers][1]"
 DELAYS = "[2 * count for count in after], after"
+
+
+def up_to_the_mean(seconds, stages):
+    ends, held = [], 0
+    for layer, time in enumerate(seconds):
+        left = len(seconds) - layer
+        if layer and len(ends) < stages - 1 and (held >= sum(seconds) / stages or left == stages - 1 - len(ends)):
+            ends.append(layer)
+            held = 0
+        held += time
+    return ends
+
+
+def all_plans(seconds, stages):
+    assert len(seconds) <= 30, "not tried at a hundred layers, where it would never end"
+    every = itertools.combinations(range(1, len(seconds)), stages - 1)
+    return list(min(every, key=lambda plan: checks_7b.slowest(seconds, plan)))
+
+
+def by_limits(seconds, stages):
+    def filled(limit):
+        ends, held = [], 0
+        for layer, time in enumerate(seconds):
+            if held + time > limit:
+                ends.append(layer)
+                held = 0
+            held += time
+        return ends
+
+    sums = [0, *np.cumsum(seconds)]
+    limits = sorted({b - a for a, b in itertools.combinations(sums, 2) if b - a >= max(seconds)})
+    ends = next(plan for plan in map(filled, limits) if len(plan) < stages)
+    spare = [layer for layer in range(1, len(seconds)) if layer not in ends]
+    return sorted(ends + spare[: stages - 1 - len(ends)])
+
 
 MISTAKES = {
     "work": {
@@ -67,6 +109,8 @@ MISTAKES = {
         "no numbers": ({"return in_order": 'return ["FB" for _ in range(stages)]'}, "list of tasks"),
     },
     "cuts": {
+        "up to the mean": (up_to_the_mean, "leaves the rest to the last"),
+        "all plans": (all_plans, "don't try them all", 7),
         "equally many layers":
             ({BEST: "[round(layers * s / stages) for s in range(1, stages)]"}, "not equally much time"),
         "only the first": ({BEST: "best[layers][1][:-1]"}, "it returns shape"),
@@ -83,3 +127,9 @@ MISTAKES = {
         "one list": ({DELAYS: "[2 * count for count in after]"}, "2 values are expected"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "cuts": {"by limits": by_limits},
+    "work": {"the library's": pipeline.follow},
+    "schedule": {"the library's": schedules.one_forward_one_backward},
+}

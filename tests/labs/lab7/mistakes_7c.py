@@ -1,4 +1,8 @@
-"""Mistakes in the exercises of notebook 7c."""
+"""Mistakes in the exercises of notebook 7c, and other right answers."""
+
+import math
+
+from labs.lab7_splitting_the_model.lessons import checks_7c, systolic
 
 GAIN = "arithmetic * inputs * outputs - word * (inputs + outputs)"
 LEAST = "math.ceil(word * inputs * outputs / per_example)"
@@ -13,6 +17,26 @@ RESULT = "dict(zip(loops, found.x))"
 WAVE = "batch + 2 * (side - 1)"
 PLAIN = "tiles * (side + wave)"
 BUFFERED = "side + (tiles - 1) * max(side, batch) + wave"
+
+
+def simulated(batch, tiles, side, buffered):
+    return systolic.layer(batch, tiles, side, buffered).cycles
+
+
+def best_of_many(sizes, words):
+    """Tried with a model of the words."""
+    best = None
+    for a, b, c in (("i", "p", "j"), ("i", "j", "p"), ("p", "j", "i")):
+        for side in range(1, sizes[a] + 1):
+            for other in range(1, sizes[b] + 1):
+                if side * other + 2 * (side + other) > words:
+                    break
+                whole = math.prod(sizes.values())
+                moved = whole / side + whole / other + sizes[a] * sizes[b]
+                if best is None or moved < best[0]:
+                    best = moved, [(a, side), (b, other), (c, 1), (b, 1), (a, 1)]
+    return best[1]
+
 
 MISTAKES = {
     "enough": {
@@ -29,7 +53,8 @@ MISTAKES = {
     "order": {
         "no blocks": ({BLOCKS: ONES}, "thrown out before it is used again"),
         "three equal blocks":
-            ({BLOCKS: f"[(loop, max(1, {THIRD})) for loop in sizes] + {ONES}"}, "nearly all of the room to one array"),
+            ({BLOCKS: f"[(loop, max(1, {THIRD})) for loop in sizes] + {ONES}"},
+             "nearly all of the room to one array", 3.5),
         "a block of the longest loops":
             ({BLOCKS:
                "[(longest, math.isqrt(words) - 2), (middle, math.isqrt(words) - 2), (short, 1), (middle, 1), "
@@ -59,6 +84,7 @@ MISTAKES = {
         "M in place of its power": ({"[1] * len(held)": "[words] * len(held)"}, "words of"),
     },
     "cycles": {
+        "a simulation": (simulated, "too many to simulate"),
         "no loading": ({PLAIN: "side + tiles * wave - side"}, "weights"),
         "one way only": ({WAVE: "batch + side - 1"}, "two ways"),
         "a side for both ways": ({WAVE: "batch + side"}, "to the right and side"),
@@ -74,3 +100,8 @@ MISTAKES = {
              "only once is it waited for"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "order": {"the best of many": best_of_many},
+    "enough": {"infinity for none": lambda *layer: checks_7c.WIDE.get(layer, math.inf)},
+}

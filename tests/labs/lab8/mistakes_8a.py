@@ -1,4 +1,4 @@
-"""Mistakes in the exercises of notebook 8a."""
+"""Mistakes in the exercises of notebook 8a, and other right answers."""
 
 LOGARITHMS = "statistics.unpaired(np.log(ours), np.log(theirs))"
 BACK = "return np.exp(difference), np.exp(difference - half), np.exp(difference + half)"
@@ -10,6 +10,8 @@ NORMAL = "1.96 * np.sqrt(np.var(np.log(ours), ddof=1) / len(ours) + np.var(np.lo
 INSIDE = "norm.cdf(difference / (spread * np.sqrt(2 / enough)) - statistics.student(2 * enough - 1)) < 0.8"
 GROWN = "isotonic_regression(accuracies).x"
 BETWEEN = "return float(np.interp(target, grown[i - 1 : i + 1], seconds[i - 1 : i + 1]))"
+
+RUNNING = "np.array([accuracies[np.abs(seconds - x) <= 5].mean() for x in seconds])"
 
 MISTAKES = {
     "ratio_interval": {
@@ -54,3 +56,13 @@ MISTAKES = {
         "nothing": ({BETWEEN: "pass"}, "returns nothing"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "runs_needed": {
+        "the textbook's formula, a run short now and then": {
+            "return enough": "return np.ceil(2 * ((1.96 + 0.8416) * spread / difference) ** 2)",
+        },
+    },
+    "time_to_target": {"a running mean in seconds": {"isotonic_regression(accuracies).x": RUNNING}},
+    "ratio_interval": {"Welch's": {"statistics.unpaired": "statistics.welch"}},
+}

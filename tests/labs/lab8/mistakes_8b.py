@@ -1,7 +1,18 @@
-"""Mistakes in the exercises of notebook 8b."""
+"""Mistakes in the exercises of notebook 8b, and other right answers."""
+
+from labs.lab8_honest_benchmarks.lessons import reports_8b
+
+
+def truth(**changes):
+    """A right answer, with these letters changed; None leaves one out."""
+    right = {letter: (one.trick, (one.low * one.high) ** 0.5) for letter, one in reports_8b.reports().items()}
+    verdicts = {letter: verdict for letter, verdict in {**right, **changes}.items() if verdict is not None}
+    return lambda reports: verdicts
+
 
 MISTAKES = {
     "broken_rule": {
+        "yes or no": (lambda record, division: True, "expected is the rule's name"),
         "any time that is long enough":
             ({'abs(get("reported", math.inf) - median) <= 0.051': 'get("reported", -1) >= median - 0.4'},
              "breaks the rule"),
@@ -27,4 +38,22 @@ MISTAKES = {
             ({"named = bool(get('network')) and bool(get('precision'))": "named = bool(record.pop('network', 0))"},
              "must not touch the evidence"),
     },
+    "verdicts": {
+        "the trick turned round": (truth(C=("threshold", 0.75)), "factor"),
+        "a trick where there is none": (truth(B=("best run", 1.27)), "suspicion is no evidence"),
+        "none where there is one": (truth(A=("none", 1.0)), "which columns does each side's number add up"),
+        "start for best run": (truth(D=("start", 0.9)), "the same seconds are counted on both sides"),
+        "the claim's own factor": (truth(E=("baseline", 39)), "how was the setting of each side chosen"),
+        "turned round": (truth(E=("baseline", 1 / 8)), "turned round"),
+        "per core": (truth(F=("normaliser", 3.28)), "by what are the two sides divided"),
+        "just the bound": (truth(C=("threshold", 3.76)), "just beyond the bound"),
+        "an unknown word": (truth(A=("cold start", 1.0)), "is none of"),
+        "no factor": (truth(A="start"), "(trick, factor) is expected"),
+        "a report left out": (truth(C=None), "the keys A, B, C"),
+        "five of six": (truth(A=("none", 1.05)), "", 9.17),
+    },
 }  # fmt: skip
+
+RIGHT = {
+    "verdicts": {"both sides are the same training": truth(D=("best run", 1.0))},
+}

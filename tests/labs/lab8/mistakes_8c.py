@@ -1,7 +1,17 @@
 """Mistakes in the exercises of notebook 8c."""
 
+from labs.lab8_honest_benchmarks.lessons import reports_8c
+
 REDUCED = "me.all_reduce(np.stack([right, count]).astype(float))"
 ASIDE = "max(training / (ranks - 1), evaluation)"
+
+
+def truth(**changes):
+    """A right answer, with these letters changed; None leaves one out."""
+    right = {letter: (one.mistake, one.accuracy) for letter, one in reports_8c.reports().items()}
+    diagnoses = {letter: diagnosis for letter, diagnosis in {**right, **changes}.items() if diagnosis is not None}
+    return lambda reports: diagnoses
+
 
 MISTAKES = {
     "evaluated": {
@@ -118,5 +128,20 @@ MISTAKES = {
         "what is forgotten": ({"decay ** (batch / base)": "(1 - decay) ** (batch / base)"}, "ask what is kept"),
         "whole numbers": ({"batch / base": "batch // base"}, "need not be a whole number"),
         "the root": ({"batch / base": "(batch / base) ** 0.5"}, "the root of the ratio?"),
+    },
+    "diagnoses": {
+        "fault where there is none": (truth(B=("mean of means", 50.0)), "a large spread between ranks is no fault"),
+        "none where there is one": (truth(A=("none", 50.0)), "how many images stand behind each"),
+        "filling for divisor": (truth(C=("filling", 50.0)), "which among those divided by?"),
+        "one rank unseen": (truth(F=("none", 40.5)), "accuracy of each rank by itself"),
+        "same share unseen": (truth(D=("none", None)), "compare the rows"),
+        "same share, and a number": (truth(D=("same share", 45.0)), "return None"),
+        "the reported one": (truth(F=("one rank", 90.0)), "is not what the ranks' counts give"),
+        "no number": (truth(E=("filling", None)), "every image of the test set is in it"),
+        "an unknown word": (truth(A=("padding", 45.0)), "is none of"),
+        "no pair": (truth(A="none"), "(mistake, accuracy) is expected"),
+        "a report left out": (truth(C=None), "the keys A, B, C"),
+        "a share in place of percent":
+            (truth(B=("none", reports_8c.reports()["B"].accuracy / 100)), "in percent, please"),
     },
 }  # fmt: skip

@@ -8,7 +8,7 @@ import pytest
 from course_lib import statistics
 from course_lib.cost import published
 from labs.lab8_honest_benchmarks.lessons import hour
-from tests.labs.notebooks import recorded, text
+from tests.labs.notebooks import by_seed, recorded, text
 
 TEXT, TEXT_8C = text("8a"), text("8c")
 
@@ -68,14 +68,7 @@ def test_images_a_second_by_the_number_of_cores():
     assert [*zip(rates["side"], rates["setting"])] == [("theirs", 0.03)] and "at 0.03 without momentum" in told
 
 
-@pytest.fixture(scope="module")
-def family():
-    return recorded("family")
-
-
-def finals(family, name="plain_test"):
-    rows = family.query("use == 'result' and epoch == 4").sort_values("seed")
-    return {size: some[name].to_numpy() for size, some in rows.groupby("size")}
+FAMILY = recorded("family")
 
 
 def test_the_shares_are_those_of_the_whole_test_set():
@@ -100,19 +93,18 @@ def test_the_hour_between_b4_and_b5():
     assert round(hour.EPOCHS * published.IMAGES / hour.BATCH) == 6842 and "6,842 updates" in TEXT_8C
 
 
-def test_what_is_told_of_the_family(family):
-    accuracy = finals(family)
+def test_what_is_told_of_the_family():
+    accuracy = by_seed(FAMILY.query("use == 'result' and epoch == 4"), "size", "plain_test")
     for told, a, b in (("L is {} points ahead of S", "L", "S"), ("M is {} points behind S", "S", "M")):
         middle, half = statistics.paired(accuracy[a], accuracy[b])
         assert told.format(f"{middle:.1f} ± {half:.1f}") in TEXT_8C
-    assert len(family.query("use == 'tuning'")["rate"].unique()) == 4 and "the same four rates" in TEXT_8C
-    assert set(family.query("use == 'result'")["rate"]) == {0.5} and "all chose 0.5" in TEXT_8C
-    cpu = family.query("use == 'step'").groupby("size")["cpu_ms"].median()
+    assert set(FAMILY.query("use == 'result'")["rate"]) == {0.5} and "all chose 0.5" in TEXT_8C
+    cpu = FAMILY.query("use == 'step'").groupby("size")["cpu_ms"].median()
     assert cpu["M"] / cpu["S"] == pytest.approx(2, abs=0.3) and cpu["L"] / cpu["M"] == pytest.approx(2, abs=0.3)
 
 
-def test_what_is_told_of_the_averages(family):
-    rows = family.query("use == 'result' and size == 'S'")
+def test_what_is_told_of_the_averages():
+    rows = FAMILY.query("use == 'result' and size == 'S'")
     by_epoch = {epoch: some.sort_values("seed") for epoch, some in rows.groupby("epoch")}
     own = {n: statistics.paired(by_epoch[n]["averaged"], by_epoch[n]["plain"]) for n in (2, 4)}
     anew = {n: statistics.paired(by_epoch[n]["averaged_anew"], by_epoch[n]["plain_anew"]) for n in (2, 4)}
