@@ -7,7 +7,6 @@ import csv
 import io
 import itertools
 import re
-from html.parser import HTMLParser
 
 import pytest
 
@@ -205,51 +204,22 @@ def test_the_table(tmp_path):
     assert row[5] == str(len(pair.first.lines))
 
 
-class Elements(HTMLParser):
-    def __init__(self, page):
-        super().__init__()
-        self.found = []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attributes):
-        self.found.append((tag, dict(attributes)))
-
-
 def test_the_page_is_complete_and_harmless(tmp_path):
     name = "<script>alert('1')</script>"
     evil = TEN["own_model"] + b"\n# <script>alert(2)</script> <img src=x onerror=alert(3)>\n"
     copies.write(tmp_path, {name: evil, "ben": TEN["own_model"]}, {})
     page = (tmp_path / "similar.html").read_text(encoding="utf-8")
-    elements = Elements(page).found
-    tags = {tag for tag, _ in elements}
-    assert not tags & {"script", "img", "link", "iframe"}
-    assert not any(key.startswith("on") or key == "src" for _, attributes in elements for key in attributes)
+    assert not re.search(r"<(script|img|link|iframe)\b|<[^>]*\s(on\w+|src)\s*=", page)
     assert "no proof of copying, and it changes no mark" in page
     assert "&lt;script&gt;alert(&#x27;1&#x27;)&lt;/script&gt; and ben" in page
 
 
-def test_matches_are_marked_by_a_sign_that_leads_to_the_other_script(tmp_path):
-    copy = changed("own_model", benchmark.reordered)
-    [pair] = copies.write(tmp_path, {"anna": TEN["own_model"], "ben": copy}, {})
+@pytest.mark.parametrize("scripts", [{"one": TEN["own_model"]}, {}])
+def test_without_a_pair_the_page_says_so(tmp_path, scripts):
+    assert copies.write(tmp_path, scripts, {}) == []
     page = (tmp_path / "similar.html").read_text(encoding="utf-8")
-    elements = Elements(page).found
-    places = [attributes["id"] for _, attributes in elements if "id" in attributes]
-    links = [attributes["href"] for tag, attributes in elements if tag == "a"]
-    assert len(set(places)) == len(places)
-    assert {link[1:] for link in links} <= set(places)
-    assert len(links) == 1 + len(pair.first.lines) + len(pair.second.lines)
-    assert all(f'href="#1b-{partner}"' in page and f">= {partner}</a>" in page for partner in pair.first.lines.values())
-
-
-def test_without_a_pair_the_page_says_so(tmp_path):
-    assert copies.write(tmp_path, {"one": TEN["own_model"]}, {}) == []
-    assert "No two scripts are that similar." in (tmp_path / "similar.html").read_text(encoding="utf-8")
+    assert "No two scripts are that similar." in page and ("The 0 scripts" in page) == (not scripts)
     assert (tmp_path / "similar.csv").read_text(encoding="utf-8").count("\n") == 1
-
-
-def test_nobody_handed_in_a_script(tmp_path):
-    assert copies.write(tmp_path, {}, {}) == []
-    assert "The 0 scripts" in (tmp_path / "similar.html").read_text(encoding="utf-8")
 
 
 def test_many_pairs_make_no_endless_page():

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
 import socket
 import tempfile
 import textwrap
 from pathlib import Path
 
-import nbformat
 import psutil
 import pytest
 
@@ -19,10 +17,9 @@ from course_grader.sandbox import bubblewrap
 from course_lib.authoring import masters
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
+from tests.course_grader.classes import FIXTURES, TINY, hand_in, solved
 
-FIXTURES = (ROOT / "tests" / "notebooks" / "fixtures").resolve()
 LINEAR = masters.read(next(ROOT.glob("labs/lab1*/1a_*.py")))
-TINY = masters.read(next(FIXTURES.glob("labs/lab0_tiny/0a_*.py")))
 
 pytestmark = [
     *(pytest.mark.slow, pytest.mark.notebook),
@@ -58,29 +55,13 @@ SCRIPTS = {
 }
 
 
-def solved(master):
-    made = masters.source(master)
-    for cell in made.cells:
-        cell.source = re.sub(r"(?m)^\s*### (BEGIN|END) SOLUTION\n?", "", cell.source)
-    return made
-
-
-def hand_in(directory, learner, master, notebook, script=None):
-    place = directory / learner / master.assignment
-    place.mkdir(parents=True)
-    (place / master.notebook.name).write_text(nbformat.writes(notebook))
-    if script is not None:
-        (place / "script.py").write_text(script)
-    return place
-
-
 @pytest.fixture(scope="module")
 def hostile(tmp_path_factory):
     """A class of scripts that try things, beside one that does what is asked: where the grader's files were, and the
     scores: learner → scores."""
     folder = tmp_path_factory.mktemp("hostile")
     directory = folder / "submitted"
-    neighbour = hand_in(directory, "honest", TINY, solved(TINY), "print(42)\n") / "script.py"
+    neighbour = hand_in(directory, "honest", solved(TINY)) / "script.py"
     with socket.create_server(("127.0.0.1", 0)) as server, pytest.MonkeyPatch.context() as patch:
         patch.setattr(tempfile, "tempdir", str(folder))
         fill = {
@@ -93,7 +74,7 @@ def hostile(tmp_path_factory):
         for name, text in SCRIPTS.items():
             for mark, filling in fill.items():
                 text = text.replace(mark, str(filling))
-            hand_in(directory, name, TINY, solved(TINY), text + "\n")
+            hand_in(directory, name, solved(TINY), text + "\n")
         summary = grading.grade(directory, jobs=2, root=FIXTURES)
     scores = {}
     for row in summary.rows:
@@ -175,7 +156,7 @@ def linear(tmp_path_factory):
                 cell.source = "import os\nos._exit(3)"
             elif kind == "editable" and learner == "predicts":
                 cell.source = PREDICTION
-        hand_in(directory, learner, LINEAR, notebook)
+        hand_in(directory, learner, notebook, None, LINEAR.path.stem, LINEAR.assignment)
     summary = grading.grade(directory, jobs=2)
     found = {}
     for row in summary.rows:

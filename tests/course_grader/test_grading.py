@@ -29,34 +29,16 @@ from course_grader.classroom import (
 from course_grader.classroom.summary import COLUMNS, Summary
 from course_lib.authoring import masters
 from course_lib.system.errors import CourseError
-from course_lib.system.paths import ROOT
+from tests.course_grader import classes
+from tests.course_grader.classes import FIXTURES, NAME, RIGHT, SCRIPT, SHOUT, SLOPE, hand_in
+from tests.course_grader.classes import TINY as MASTER
 
-FIXTURES = (ROOT / "tests" / "notebooks" / "fixtures").resolve()
-TINY = FIXTURES / "labs" / "lab0_tiny"
-NAME = "0a_two_exercises"
-MASTER = masters.read(TINY / f"{NAME}.py")
 EXERCISES = ("slope", "script", "shout")
-SLOPE = "def slope(x, y):\n    return sum(b / a for a, b in zip(x, y)) / len(x)"
-SHOUT = 'def shout(text):\n    return text.upper() + "!!!"'
-SCRIPT = "print(42)\n"
 
 
-def notebook(slope=SLOPE, shout=SHOUT):
-    """The learner's notebook with these two exercises written."""
-    made = masters.learner(MASTER)
-    for cell in made.cells:
-        cell.source = {"slope": slope, "shout": shout}.get(cell.id, cell.source)
-    return made
-
-
-def hand_in(directory, learner, made, script=SCRIPT, name=NAME, folder="lab0_tiny"):
-    place = directory / learner / folder
-    place.mkdir(parents=True, exist_ok=True)
-    text = made if isinstance(made, str) else nbformat.writes(made)
-    (place / f"{name}.ipynb").write_text(text)
-    if script is not None:
-        (place / "script.py").write_text(script)
-    return place
+def notebook(**written):
+    """The learner's notebook, right but for these exercises."""
+    return classes.notebook(**{**RIGHT, **written})
 
 
 def code(source):
@@ -173,9 +155,8 @@ def graded(tmp_path_factory):
     cheat.cells.append(code("run_script = lambda: '42'"))
     hand_in(directory, "cheat", cheat, script="print(41)\n")
     hand_in(directory, "evil", notebook(slope=EVIL, shout=PEEK))
-    hand_in(
-        directory, "dead", notebook("def slope(x, y):\n    return bytearray(2**40)", "def shout(text:\n    return 1")
-    )
+    dead = {"slope": "def slope(x, y):\n    return bytearray(2**40)", "shout": "def shout(text:\n    return 1"}
+    hand_in(directory, "dead", notebook(**dead))
     hand_in(directory, "patch", notebook(slope=f"import sys\n{SLOPE}\nsys.modules.clear()"))
     hand_in(directory, "none", notebook(slope="def slope(x, y):\n    pass"))
     own = hand_in(
@@ -225,12 +206,6 @@ class TestClass:
     def test_added_and_changed_cells_change_nothing(self, graded):
         assert self.scores(graded, "cheat") == [0, 0, 0]
         assert [row["max_score"] for row in graded[1].rows if row["learner"] == "cheat"] == [4, 2, 1]
-
-    def test_a_file_named_json_changes_nothing(self, graded):
-        assert self.scores(graded, "partial")[1] == 0
-
-    def test_the_learners_script_is_graded_and_not_the_courses(self, graded):
-        assert self.scores(graded, "full")[1] == 2
 
     def test_a_test_without_a_score_is_no_mark_and_is_listed(self, graded):
         assert self.scores(graded, "evil") == [None, 2, 0]  # a number that says of itself what it likes is none

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import signal
 import subprocess
@@ -14,13 +13,10 @@ import pandas
 import pytest
 
 from course_grader.classroom import grading
-from course_lib.system.paths import ROOT
+from tests.course_grader import classes
+from tests.course_grader.classes import FIXTURES, RIGHT, SHOUT, SLOPE
 
 pytestmark = [pytest.mark.alone, pytest.mark.slow, pytest.mark.notebook]
-
-TINY = importlib.util.spec_from_file_location("tiny", ROOT / "tests" / "course_grader" / "test_grading.py")
-tiny = importlib.util.module_from_spec(TINY)
-TINY.loader.exec_module(tiny)
 
 COMMAND = """
 import sys
@@ -29,21 +25,21 @@ from course_grader.classroom import grading
 sys.exit(grading.grade(Path(sys.argv[1]), root=Path(sys.argv[2]), slurm=True).code)
 """
 GRADED = {  # learner → what is written for slope and shout, points of the exercises
-    **{f"full{number}": (tiny.SLOPE, tiny.SHOUT, [4, 2, 1]) for number in range(5)},
-    **{f"partial{number}": (tiny.SLOPE, "def shout(text):\n    return text", [4, 2, 0]) for number in range(3)},
-    "ends": ("import os\ndef slope(x, y):\n    os._exit(1)", tiny.SHOUT, [0, 2, 1]),
+    **{f"full{number}": (SLOPE, SHOUT, [4, 2, 1]) for number in range(5)},
+    **{f"partial{number}": (SLOPE, "def shout(text):\n    return text", [4, 2, 0]) for number in range(3)},
+    "ends": ("import os\ndef slope(x, y):\n    os._exit(1)", SHOUT, [0, 2, 1]),
 }
 NOT_GRADED = {"missing": "script.py was not handed in with the notebook."}
 
 
 def hand_in(directory):
     for learner, (slope, shout, _) in GRADED.items():
-        tiny.hand_in(directory, learner, tiny.notebook(slope, shout))
-    tiny.hand_in(directory, "missing", tiny.notebook(), script=None)
+        classes.hand_in(directory, learner, classes.notebook(slope=slope, shout=shout))
+    classes.hand_in(directory, "missing", classes.notebook(**RIGHT), script=None)
 
 
 def start(cluster, directory):
-    words = [sys.executable, "-c", COMMAND, str(directory), str(tiny.FIXTURES)]
+    words = [sys.executable, "-c", COMMAND, str(directory), str(FIXTURES)]
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": directory.parent}
     return cluster.nodes[0].popen(["sh", "-c", 'echo $$; exec "$@"', "sh", *words], **pipes)
 
@@ -135,7 +131,7 @@ def test_nothing_is_left(ten, cluster):
 
 def test_an_interrupt_cancels_all_jobs(ten, cluster, tmp_path):
     for number in range(3):
-        tiny.hand_in(tmp_path / "class", f"learner{number}", tiny.notebook())
+        classes.hand_in(tmp_path / "class", f"learner{number}", classes.notebook(**RIGHT))
     with start(cluster, tmp_path / "class") as process:
         number = process.stdout.readline().strip()
         wait_for(lambda: [job for job in cluster.jobs() if job.startswith("RUNNING")], process)
