@@ -7,14 +7,18 @@ import re
 import runpy
 import shutil
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from course_lib import data
 from course_lib.notebook import experiments, sweep
+from course_lib.parallel import schedules
+from tests.labs import figures
+from tests.labs.notebooks import recorded
 
 pytestmark = pytest.mark.slow
 
@@ -143,8 +147,20 @@ CASES = [
 ]
 
 
+@pytest.fixture
+def black_tests(monkeypatch):
+    """All test images are black, of one class: any network's accuracy is 0 or 1 on them, and on no other images."""
+    load = data.load
+
+    def black(*names, **how):
+        whole = load(*names, **how)
+        return replace(whole, x_test=np.zeros_like(whole.x_test), y_test=np.full_like(whole.y_test, 7))
+
+    monkeypatch.setattr(data, "load", black)
+
+
 @pytest.mark.parametrize(("name", "small"), CASES)
-def test_an_experiment_runs_from_plan_to_table_and_figure(name, small, monkeypatch, tmp_path):
+def test_an_experiment_runs_from_plan_to_table_and_figure(name, small, monkeypatch, black_tests, tmp_path):
     path = experiments.find()[name]
     lessons = f"labs.{path.parent.parent.name}.lessons."
     if name in ("memory_hierarchy", "blocked_product") and not shutil.which("g++"):
@@ -167,14 +183,123 @@ def test_an_experiment_runs_from_plan_to_table_and_figure(name, small, monkeypat
         for cache in caches:
             cache.cache_clear()
 
-    recorded = path.parent.parent / "recorded"
+    before = path.parent.parent / "recorded"
     made = {file.name for file in tmp_path.iterdir()}
-    assert made <= {file.name for file in recorded.iterdir()}
+    assert made <= {file.name for file in before.iterdir()}
     assert made >= {f"{name}.csv", f"{name}.png"} and all((tmp_path / file).stat().st_size > 50 for file in made)
     for file in (file for file in made if file.endswith(".csv")):
-        table, before = (pd.read_csv(folder / file, comment="#") for folder in (tmp_path, recorded))
+        table, earlier = (pd.read_csv(folder / file, comment="#") for folder in (tmp_path, before))
         # A short run has other numbers in its columns' names: "loss at 3".
-        columns, recorded_columns = ({re.sub(r"[\d.]+", "#", name) for name in rows} for rows in (table, before))
-        assert len(table) > 1 and columns == recorded_columns
-    if "use" in table and "validation accuracy" in table:
-        assert table["validation accuracy"].dropna().between(0, 1).all()
+        columns, earlier_columns = ({re.sub(r"[\d.]+", "#", name) for name in rows} for rows in (table, earlier))
+        assert len(table) > 1 and columns == earlier_columns
+        if "use" in table:
+            results_alone_see_test_images(table)
+
+
+def results_alone_see_test_images(table):
+    """What chooses a setting was scored on other images. A network that is not finite counts as guessing."""
+    if "part" in table:
+        table = table[table["part"] != "ranks"]  # they read the images by themselves
+    tuning = table[table["use"] == "tuning"]
+    for column in table:
+        if column.startswith("test"):
+            assert tuning[column].isna().all() and table[column].notna().any()
+        if column in ("test accuracy", "test"):
+            assert set(table[column].dropna()) <= {0, 0.1, 1}
+        if column in ("validation accuracy", "validation"):
+            scores = table[column].dropna()
+            assert len(scores) and ((scores > 0) & (scores < 1)).all()
+
+
+def module(name):
+    return runpy.run_path(str(experiments.find()[name]))
+
+
+@pytest.mark.parametrize(
+    ("name", "key", "arguments"), [("slow_link", "form", ("100mbit",)), ("send_less_seconds", "name", ())]
+)
+def test_the_slower_rank_decides_how_long_a_step_takes(name, key, arguments):
+    link = module(name)
+    ways = link["FORMS"] if key == "form" else link["horovod_wire"].WAYS
+    seconds = {0: (0.1, 0.3), 1: (0.2, 0.2)}  # of rank 0 and of rank 1, in two steps
+    step = {"computing": 0.01, "exchanging": 0.05, "bytes": 1_000_000}
+    by_rank = [
+        [[{**step, key: way, "step": seconds[rank][number]} for number in range(2) for way in ways],
+         [1_100_000] * len(ways)]
+        for rank in range(2)
+    ]  # fmt: skip
+    rows = pd.DataFrame(link["rows_of"]("100 Mbit/s", *arguments, by_rank))
+    assert list(rows) == list(recorded(name)) and len(rows) == len(ways)
+    assert set(rows["seconds per step"]) == {0.25} and set(rows["bytes of the card"]) == {1_100_000}
+    if name == "slow_link":
+        assert list(rows["bits"]) == [32, 16, 8, 4] and rows["cable alone"][0] == 0.08
+        assert link["rows_of"]("no limit", None, by_rank)[0]["cable alone"] == 0
+    else:
+        assert set(rows["compressing"]) == {0.14}
+    assert "100 Mbit/s" in figures.said(link["draw"](rows, "here"))
+
+
+def test_the_wire_s_rows_are_medians_by_period():
+    wire = module("meetings_wire")
+    blocks = [
+        {"period": period, "seconds": seconds / period, "computing": 1e-4}
+        for period in wire["PERIODS"] for seconds in (1e-3, 2e-3, 4e-3)
+    ]  # fmt: skip
+    rows = pd.DataFrame(wire["rows_of"]("1 Gbit/s", blocks))
+    assert rows.set_index("period")["seconds"][4] == pytest.approx(5e-4)
+    assert list(rows) == list(recorded("meetings_wire"))
+    assert "1 Gbit/s" in figures.said(wire["draw"](rows, "here"))
+
+
+def test_the_table_of_the_bubble_is_made_of_what_both_ranks_measured():
+    bubble = module("bubble")
+    bubble["rows"].__globals__.update(MICRO=(1, 2))
+
+    def measured(make, micro, stage):
+        run = schedules.run(make(2, micro), 1, 2)
+        return [[(s.kind, s.micro, 100 + s.start, 100 + s.end) for s in run.spans if s.stage == stage]] * 4
+
+    def rank(stage):
+        spans = {(name, m): measured(make, m, stage) for name, make in bubble["SCHEDULES"].items() for m in (1, 2)}
+        messages = {10: {"socket": 0.001, "all-to-all": 0.002}}
+        return {**spans, "serial": [9.0, 9.0, 3.0, 3.0] if stage == 0 else [], "messages": messages}
+
+    table = bubble["rows"](rank(0), rank(1)).set_index(["what", "micro"])
+    assert table.loc[("serial", 1), "seconds"] == 3
+    assert table.loc[("message by socket", 10), "seconds"] == 0.001
+    for name in bubble["SCHEDULES"]:
+        assert table.loc[(name, 2), ["seconds", "computing"]].tolist() == pytest.approx([9, 12])
+        for column in ("idle", "predicted", "from its tasks"):
+            assert np.allclose(table.loc[[(name, 1), (name, 2)], column], [1 / 2, 1 / 3])
+
+
+def test_trainings_end_at_a_target_or_at_the_limit_and_go_away_from_the_start(monkeypatch):
+    from labs.lab3_large_batch.lessons import short_runs
+
+    monkeypatch.setenv("COURSE_SLICE", "1279")
+    target, sharpness = module("steps_to_target"), module("sharpness")
+    tried = target["train_to_target"](short_runs.fashion(), batch=64, rate=0.05, seed=1, max_updates=30)
+    assert tried["updates"] is None and tried["accuracy"] < target["TARGET"]
+    walked = sharpness["walk"]("quick", batch=32, rate=0.02, seed=1)
+    assert walked["updates"] == list(sharpness["UPDATES"]) and 0 < walked["distance"][0] < walked["distance"][-1]
+
+
+def test_a_rate_with_momentum_takes_as_long_steps_as_without(monkeypatch):
+    """In 6b momenta are compared at the same rate / (1 − β)."""
+    from labs.lab6_beyond_synchronous.lessons import figures_6b, local_sgd
+
+    rates = []
+
+    class Stopped(Exception):
+        pass
+
+    def training(meet, rate, *arguments, **options):
+        rates.append(rate)
+        raise Stopped
+
+    monkeypatch.setattr(local_sgd, "Training", training)
+    for momentum in (0.0, 0.9):
+        setting = dict(zip(figures_6b.BY, figures_6b.setting("local", 16, momentum=momentum)))
+        with pytest.raises(Stopped):
+            module("fewer_meetings")["run"](**setting, rate=0.4, seed=1, use="tuning")
+    assert rates == pytest.approx([0.4, 0.04])

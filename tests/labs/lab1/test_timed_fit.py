@@ -3,13 +3,20 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from tests.labs.notebooks import recorded
+
 pytestmark = pytest.mark.slow  # TensorFlow takes seconds to import
 
 
-def test_limit_ends_training_with_the_epoch_that_passes_it_and_tells_how_far_it_is(monkeypatch):
-    from tensorflow import keras
-
+@pytest.fixture(scope="module")
+def timed_fit():
     from labs.lab1_gradient_descent.lessons import timed_fit
+
+    return timed_fit
+
+
+def test_limit_ends_training_with_the_epoch_that_passes_it_and_tells_how_far_it_is(monkeypatch, timed_fit):
+    from tensorflow import keras
 
     now, shares = [50.0], []
     monkeypatch.setattr(timed_fit.time, "monotonic", lambda: now[0])
@@ -26,10 +33,8 @@ def test_limit_ends_training_with_the_epoch_that_passes_it_and_tells_how_far_it_
     assert shares == pytest.approx([0.4, 0.8, 1.0])
 
 
-def test_limit_does_not_revive_a_run_that_another_callback_has_stopped():
+def test_limit_does_not_revive_a_run_that_another_callback_has_stopped(timed_fit):
     from types import SimpleNamespace
-
-    from labs.lab1_gradient_descent.lessons import timed_fit
 
     limit = timed_fit.Limit(1000)
     limit.set_model(SimpleNamespace(stop_training=True))
@@ -38,9 +43,7 @@ def test_limit_does_not_revive_a_run_that_another_callback_has_stopped():
     assert limit.model.stop_training is True
 
 
-def test_batches_hold_every_image_with_its_label_once_in_another_order_each_epoch():
-    from labs.lab1_gradient_descent.lessons import timed_fit
-
+def test_batches_hold_every_image_with_its_label_once_in_another_order_each_epoch(timed_fit):
     x, y = np.arange(10, dtype=np.uint8).reshape(10, 1), np.arange(10) * 10
     made = timed_fit.batches(x, y, 4)
     epochs = [[(images.numpy()[:, 0], labels.numpy()) for images, labels in made] for _ in range(2)]
@@ -54,16 +57,12 @@ def test_batches_hold_every_image_with_its_label_once_in_another_order_each_epoc
     assert list(ordered[1].numpy()) == list(y)
 
 
-def test_batches_have_no_autotuner_that_a_finished_run_would_wait_for():
-    from labs.lab1_gradient_descent.lessons import timed_fit
-
+def test_batches_have_no_autotuner_that_a_finished_run_would_wait_for(timed_fit):
     assert timed_fit.batches(np.zeros((2, 1)), np.zeros(2), 1).options().autotune.enabled is False
 
 
-def test_the_seed_fixes_the_order():
+def test_the_seed_fixes_the_order(timed_fit):
     from tensorflow import keras
-
-    from labs.lab1_gradient_descent.lessons import timed_fit
 
     orders = []
     for seed in (1, 1, 2):
@@ -73,21 +72,13 @@ def test_the_seed_fixes_the_order():
     assert orders[0] == orders[1] != orders[2]
 
 
-def test_a_slower_machine_is_told_to_wait_in_proportion():
-    from labs.lab1_gradient_descent.lessons import timed_fit
-
+def test_a_slower_machine_is_told_to_wait_in_proportion(timed_fit):
     usual = timed_fit.USUAL_SECONDS / 60
     assert f"about {round(usual)} minutes for all" in timed_fit.expected(timed_fit.USUAL_RATE)
     assert f"about {round(3 * usual)} minutes for all" in timed_fit.expected(timed_fit.USUAL_RATE / 3)
     assert "about 1 minute for all" in timed_fit.expected(100 * timed_fit.USUAL_RATE)
 
 
-def test_the_usual_rate_is_the_recorded_one():
-    import pandas as pd
-
-    from course_lib.system.paths import ROOT
-    from labs.lab1_gradient_descent.lessons import timed_fit
-
-    runs = pd.read_csv(ROOT / "labs" / "lab1_gradient_descent" / "recorded" / "batch_size.csv", comment="#")
-    runs = runs[(runs["use"] == "result") & (runs["batch size"] == 64)]
+def test_the_usual_rate_is_the_recorded_one(timed_fit):
+    runs = recorded("batch_size").query("use == 'result' and `batch size` == 64")
     assert (6_400 * runs["epochs"] / runs["seconds"]).median() == pytest.approx(timed_fit.USUAL_RATE, rel=0.01)

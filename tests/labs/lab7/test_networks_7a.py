@@ -130,3 +130,21 @@ def test_on_sixteen_ranks_experts_are_overfilled_by_chance_and_more_by_the_gate(
     tokens = np.arange(65)
     by_chance = (np.maximum(0, tokens - 5) * binom.pmf(tokens, 64, 1 / 16)).sum() * 16 / 64
     assert by_chance == pytest.approx(0.1, abs=0.005)  # "with an even gate, it would be a tenth"
+
+
+@pytest.fixture
+def few_images(monkeypatch):
+    """Few images, which train and validation share."""
+    monkeypatch.setenv("COURSE_SLICE", "511")
+    for name, value in {"TRAIN": 256, "VALIDATION": 100, "EPOCHS": 1}.items():
+        monkeypatch.setattr(balanced_gate, name, value)
+    balanced_gate.fashion.cache_clear()
+    yield balanced_gate.fashion()
+    balanced_gate.fashion.cache_clear()
+
+
+def test_a_single_expert_takes_every_image(few_images):
+    assert [len(few_images[name][0]) for name in ("train", "validation")] == [256, 100]
+    assert np.abs(few_images["train"][0]).max() <= 2.5  # brightness, about 0 and of size 1
+    _, row = balanced_gate.train(1, 0.0, 0.1, 1)
+    assert row == {"dropped": 0.0, "fullest": 1.0}
