@@ -154,6 +154,8 @@ def build(
     paths = masters.build(check=check)
     for path in paths:
         print(f"{'stale' if check else 'wrote'} {path}")
+    if not paths:
+        print("All notebooks are up to date.")
     raise typer.Exit(1 if check and paths else 0)
 
 

@@ -57,6 +57,7 @@ def test_the_exit_code_of_the_doctor(monkeypatch, problems, code):
 def test_the_exit_code_of_a_build(monkeypatch, stale, words, code):
     monkeypatch.setattr(masters, "build", lambda check: stale)
     done = CliRunner().invoke(cli.app, ["build", *words])
+    assert ("up to date" in done.output) == (not stale)
     assert done.exit_code == code
     assert done.stdout.splitlines() == [f"{'stale' if words else 'wrote'} {path}" for path in stale]
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from course_grader.sandbox import bubblewrap
+from course_grader.script import contract
 from course_lib.authoring import conversions
 from course_lib.system.paths import ROOT
 from tests.grader import conftest
@@ -33,6 +34,8 @@ def test_each_script_has_marks():
     files |= {f"conversion/{path.stem}" for path in conftest.CONVERSIONS.glob("*.py")}
     omissions = {f"broken/without_{step}" for step in conversions.steps(conversions.ASSESSMENT)}
     assert files <= set(MARKS) <= files | omissions
+    criteria = len(contract.read().points)
+    assert {len(marks["points"]) for marks in MARKS.values() if "points" in marks} == {criteria}
 
 
 def test_each_script_is_made_of_parts_that_fit():

@@ -7,13 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from course_lib import optimizers
 from course_lib.ranks import launch
 
 pytestmark = [pytest.mark.slow, pytest.mark.ranks]
 SCRIPT = Path(__file__).with_name("layerwise.py")
 
 
-NAMES = "LARS", "LARC", "LAMB", "NovoGrad"
+NAMES = optimizers.__all__
 IN_PASSES = "LAMBx1", "LAMBx2"
 
 

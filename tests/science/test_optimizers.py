@@ -11,7 +11,7 @@ from course_lib import optimizers
 from course_lib.optimizers import LAMB, LARC, LARS, NovoGrad
 from course_lib.optimizers.check_values import CHECK_VALUES, GRADIENTS, START
 
-KINDS = (LARS, LARC, LAMB, NovoGrad)
+KINDS = [getattr(optimizers, name) for name in optimizers.__all__]
 
 
 @pytest.mark.parametrize("name", CHECK_VALUES)

@@ -28,7 +28,7 @@ CHECK_TOLERANCE = 1e-6
 
 
 def optimizers(host: Host) -> Iterator[Line]:
-    """The four optimizers against their check values."""
+    """The optimizers against their check values."""
     _grow()
     for name, (rates, options, expected) in CHECK_VALUES.items():
         optimizer = getattr(course_optimizers, name)(rates[0], weight_decay=0.1, **options)
