@@ -21,6 +21,7 @@ BY_NOTEBOOK = ("tests/notebooks/test_pipeline.py", "tests/labs/test_mistakes.py"
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--durations-table", type=Path, help="add the seconds that each group of tests took to this CSV")
+    parser.addoption("--long-part", metavar="K/N", help="of the tests marked long, the K-th of N parts; default: all")
 
 
 def pytest_configure() -> None:
@@ -46,10 +47,22 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> object:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give workers the longest groups first."""
+    """Leave out the other parts of the long tests; give workers the longest groups first."""
+    if part := config.getoption("--long-part"):
+        number, parts = map(int, part.split("/"))
+        long = [item for item in items if item.get_closest_marker("long")]
+        units = sorted({_long_unit(item.nodeid) for item in long})[number - 1 :: parts]
+        left_out = [item for item in long if _long_unit(item.nodeid) not in units]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     if hasattr(config, "workerinput"):  # in a worker of xdist
         seconds = _recorded(DURATIONS)
         items.sort(key=lambda item: -seconds.get(_group(item.nodeid), 0))
+
+
+def _long_unit(nodeid: str) -> str:
+    """Long tests that are run together: a file's; of the corpus, one script's."""
+    return nodeid if nodeid.startswith("tests/grader/test_corpus.py") else nodeid.partition("::")[0]
 
 
 def _group(nodeid: str) -> str:

@@ -44,7 +44,7 @@ def lab(
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def test(
     context: typer.Context,
-    everything: bool = typer.Option(False, "--all", help="All tests, as CI runs them: up to an hour."),
+    everything: bool = typer.Option(False, "--all", help="All tests: over an hour."),
 ) -> None:
     """Run the quick tests; further arguments go to pytest."""
     from course_lib.command import testing

@@ -1,4 +1,4 @@
-"""`course test`: the quick tests, all of them as CI runs them, or those that pytest's own arguments choose."""
+"""`course test`: the quick tests, all of them, or those that pytest's own arguments choose."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def run(arguments: Sequence[str] = (), everything: bool = False) -> int:
         if codes[-1] == INTERRUPTED:
             break
     if not everything and not _choose(arguments):
-        print(f"Left out: the tests marked {', '.join(LONG)}. `course test --all` runs them too: up to an hour.")
+        print(f"Left out: the tests marked {', '.join(LONG)}. `course test --all` runs them too, in over an hour.")
     return next((code for code in codes if code not in (0, NOTHING_COLLECTED)), min(codes))
 
 

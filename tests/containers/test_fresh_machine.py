@@ -23,7 +23,7 @@ import pytest
 
 from course_lib.system import paths
 
-pytestmark = [pytest.mark.container, pytest.mark.slow]
+pytestmark = [pytest.mark.container, pytest.mark.slow, pytest.mark.long]
 
 PATIENCE = 2400  # seconds for the set-up on a busy machine
 

@@ -264,6 +264,7 @@ def passages(master: masters.Master) -> list[list[str]]:
 
 @pytest.mark.container
 @pytest.mark.slow
+@pytest.mark.long
 class TestLearner:
     def test_no_answer_is_in_it(self, root):
         found = texts(root)
@@ -367,6 +368,7 @@ class TestLearner:
 
 @pytest.mark.container
 @pytest.mark.slow
+@pytest.mark.long
 class TestInstructor:
     def test_it_has_the_whole_project_and_nothing_of_this_host(self, builder, instructor, debian, tmp_path):
         root = builder.files(instructor) / "course"

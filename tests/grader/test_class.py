@@ -28,7 +28,7 @@ else:
     import tomli as tomllib
 
 pytestmark = [
-    *(pytest.mark.alone, pytest.mark.slow, pytest.mark.ranks, pytest.mark.notebook),
+    *(pytest.mark.alone, pytest.mark.slow, pytest.mark.long, pytest.mark.ranks, pytest.mark.notebook),
     pytest.mark.skipif(bool(bubblewrap.available()), reason="hostile notebooks need bubblewrap"),
 ]
 

@@ -78,6 +78,7 @@ def _digests() -> dict[Path, str]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", MARKS)
 def test_script_gets_its_marks(name, room):
     marks = MARKS[name]
