@@ -79,6 +79,7 @@ def _digests() -> dict[Path, str]:
 
 
 @pytest.mark.long
+@pytest.mark.alone  # a grading that other programs slow down is none
 @pytest.mark.parametrize("name", MARKS)
 def test_script_gets_its_marks(name, room):
     marks = MARKS[name]
