@@ -18,6 +18,7 @@ RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends python3
 WORKDIR /course
 COPY course pyproject.toml README.md requirements*.lock ./
 COPY labs/__init__.py labs/
+COPY assessment/course_grader/__init__.py assessment/course_grader/
 COPY course_lib/__init__.py course_lib/
 COPY course_lib/system course_lib/system
 COPY course_lib/command/__init__.py course_lib/command/
