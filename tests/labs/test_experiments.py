@@ -20,7 +20,7 @@ from course_lib.parallel import schedules
 from tests.labs import figures
 from tests.labs.notebooks import recorded
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.long]
 
 
 @dataclass
