@@ -34,7 +34,7 @@ class Exercise:
         Raises CheckFailed where a criterion fails, and nothing else.
         """
         try:
-            verdicts = [self._ask(criterion, answer) for criterion in self.criteria]
+            verdicts = self.judge(answer)
         except NotImplementedError as error:
             print(self._not_written(error))
             return 0.0
@@ -45,6 +45,10 @@ class Exercise:
         # nbgrader takes a built-in float only, and stops at one above the maximum.
         return float(min(maximum, round(maximum * share, 2)))
 
+    def judge(self, answer: Any) -> list[Verdict]:
+        """A verdict of each criterion. A stub's NotImplementedError passes through, as does CheckFailed."""
+        return [self._ask(criterion, answer) for criterion in self.criteria]
+
     def _reported(self, criterion: Criterion, answer: Any) -> Verdict:
         """As `_ask`; a criterion that fails is a verdict, too."""
         try:
@@ -53,7 +57,6 @@ class Exercise:
             return not_judged(criterion, failed)
 
     def _ask(self, criterion: Criterion, answer: Any) -> Verdict:
-        """A verdict of a criterion. A stub's NotImplementedError passes through, as does CheckFailed."""
         if not callable(answer):
             reason = f"This is no function or class: hand over `{self.name}` as it is, without calling it."
             return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
