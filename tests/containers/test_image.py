@@ -33,6 +33,7 @@ CONTAINERS = paths.ROOT / "containers"
 DOCKERFILES = {name: (CONTAINERS / f"{name}.Dockerfile").read_text() for name in ("cpu", "gpu")}
 DEFINITION = (CONTAINERS / "apptainer.def").read_text()
 COMPILERS = ("gcc", "g++", "cc", "cmake", "ninja", "make")
+LIBRARY = ("course/course_lib/", "course/labs/", "course/assessment/course_grader/")  # in an image
 BASE = "localhost/empty-debian"  # in place of debian:bookworm-slim
 TOKEN = "a-token-of-sixteen-or-more"
 PATIENCE = 1500  # seconds for a build on a busy machine that has to compile Horovod too
@@ -272,7 +273,7 @@ class TestLearner:
         for path in masters.find():
             master = masters.read(path)
             for name, text in found.items():
-                if not name.startswith(("course/course_lib/", "course/labs/")):
+                if not name.startswith(LIBRARY):
                     assert masters.leaks(master, [text]) == [], name
                     continue
                 # The library has the formulas, and a line or two in common with a solution here and there.
@@ -281,7 +282,8 @@ class TestLearner:
 
     def test_no_file_of_the_instructors_is_in_it_under_whatever_name(self, root):
         learners = set(released.course_files().values())
-        library = {paths.ROOT / "labs" / "__init__.py", *paths.ROOT.glob("labs/*/lessons/*.py")}
+        library = {paths.ROOT / "labs" / "__init__.py", *paths.ROOT.glob("labs/*/lessons/*.*")}
+        library |= {path for path in (paths.ROOT / "assessment" / "course_grader").rglob("*") if path.is_file()}
         learners |= {path.read_bytes() for path in library}
         kept = {
             path.read_bytes()

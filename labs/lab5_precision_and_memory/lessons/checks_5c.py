@@ -209,11 +209,10 @@ ENOUGH = 1e-9
 
 
 def _latest(needed: Sequence[float], seconds: Sequence[float]) -> np.ndarray:
-    starts, free = [], math.inf
-    for moment, took in zip(reversed(needed), reversed(seconds)):
-        free = min(moment, free) - took
-        starts.append(free)
-    return np.array(starts[::-1])
+    """Return the latest starts: a transfer and all up to the j-th must fit before the j-th is needed, for each j."""
+    total = np.cumsum(seconds)
+    latest = np.minimum.accumulate((np.asarray(needed) - total)[::-1])[::-1]
+    return latest + total - np.asarray(seconds)
 
 
 def _starts(prefetch: Callable, needed: Sequence[float], seconds: Sequence[float]) -> np.ndarray:
