@@ -15,7 +15,7 @@ LAYERS = (
     ("course_lib.system",),
     *[("course_lib.data", "course_lib.models", "course_lib.optimizers", "course_lib.collectives", "course_lib.cost",
        "course_lib.precision", "course_lib.compression", "course_lib.parallel",
-       "course_lib.statistics")],
+       "course_lib.statistics", "course_lib.bfloat16")],
     ("course_lib.ranks",),
     ("course_lib.notebook", "course_lib.authoring"),
     ("labs", "course_grader"),  # neither knows of the other

@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from course_grader.script import slots
-from course_lib import data
+from course_lib import bfloat16, data
 from course_lib.command.doctor.stack import NOTHING
 from course_lib.command.setup import legacy_keras
 from course_lib.command.setup.plan import GIVEN_NEWEST_PYTHON, NEWEST_PYTHON, OLDEST_PYTHON
@@ -32,8 +32,9 @@ def diagnose() -> dict:
 
     Return `python`, `tensorflow`, `keras`, `horovod` (versions; None where missing), `controllers` ("gloo",
     "mpi"), `gpus` (names), `data` (name → source), `ranks_agree` (two ranks, or one for each GPU, hold the same
-    weights, bit by bit, after training under every controller) and `problems` (sentences with their fix; empty
-    when healthy).
+    weights, bit by bit, after training under every controller), `bfloat16` (`instructions`: the processor's, or None;
+    `gain`: how many times as fast as in float32 the assessment's network trains, None where it was not measured) and
+    `problems` (sentences with their fix; empty when healthy).
     """
     with ThreadPoolExecutor() as pool:  # offline, it takes a while to learn that there is no network
         located = {name: pool.submit(data.locate, name) for name in PUBLISHED}
@@ -49,6 +50,10 @@ def diagnose() -> dict:
         **{name: report[name] for name in ("tensorflow", "keras", "horovod", "controllers", "gpus")},
         "data": sources,
         "ranks_agree": report["ranks_agree"],
+        "bfloat16": {
+            "instructions": bfloat16.instructions(),
+            "gain": bfloat16_gain() if report["tensorflow"] else None,
+        },
         "problems": [*problems, *report["problems"]],
     }
 
@@ -138,6 +143,31 @@ def verdict(controller: str, failure: str, lines: list[str], ranks: int = 2) -> 
     return ""
 
 
+def bfloat16_gain() -> float | None:
+    """What `course_lib.bfloat16.gain` measures, in a process with the threads of one of two ranks.
+
+    None without a measurement: where the processor has no instructions for bfloat16, and where it fails.
+    """
+    if bfloat16.instructions() is None:
+        return None
+    env = environment.of_ranks(2, {**environment.SILENT, "CUDA_VISIBLE_DEVICES": "-1"})
+    command = [sys.executable, "-m", bfloat16.__name__]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, env=env)
+        return round(float(done.stdout), 2)
+    except (subprocess.TimeoutExpired, ValueError):
+        return None
+
+
+def describe_bfloat16(instructions: str | None, gain: float | None) -> str:
+    """Which instructions for bfloat16 the processor has, and what they gain, in a line."""
+    if instructions is None:
+        return f"neither {' nor '.join(bfloat16.FLAGS.values())}: float32 is faster on this processor"
+    if gain is None:
+        return f"{instructions}; not measured"
+    return f"{instructions}; trains the assessment's network {gain:.1f} times as fast as float32 (measured)"
+
+
 def show(report: Mapping) -> None:
     """Print the report of `diagnose`: a table, then the problems."""
     from rich.console import Console
@@ -150,6 +180,7 @@ def show(report: Mapping) -> None:
     rows["GPUs"] = ", ".join(report["gpus"]) or "none: everything runs on the CPU"
     rows |= {name: _SOURCE_NAMES[source] for name, source in report["data"].items()}
     rows["Ranks agree"] = "yes, bit by bit" if report["ranks_agree"] else "[red]no[/]"
+    rows["bfloat16"] = describe_bfloat16(**report["bfloat16"])
     table = Table("title", "value", show_header=False, box=None, padding=(0, 2, 0, 0))
     for title, value in rows.items():
         table.add_row(f"[bold]{title}[/]", value)
