@@ -88,6 +88,12 @@ def named(exercise: str, answer: Callable) -> Callable:
     return given
 
 
+def changed(right: dict, **changes: Any) -> Callable[..., dict]:
+    """An answer that returns a dict, as the right one but for these entries; None leaves one out."""
+    entries = {name: value for name, value in {**right, **changes}.items() if value is not None}
+    return lambda *arguments: dict(entries)
+
+
 class _Edit(ast.NodeTransformer):
     def __init__(self, old: str, new: str) -> None:
         self.old, self.new, self.places = _parsed(old), _parsed(new), 0

@@ -6,16 +6,20 @@ They stand beside the lab's other tests, in `mistakes_3d.py`, by exercise:
     RIGHT = {exercise: {which: answer}}
 
 where an answer is a function, or edits of the solution; a third entry is the points of 10 that remain, where the
-mistake is to cost just so many.
+mistake is to cost just so many. The scripts of 2b and 2e are no functions: `tests/real_ranks/test_conversion.py` and
+`lab2/test_checks_2e.py` have their mistakes.
 """
 
 from __future__ import annotations
 
+import ast
+import functools
 import importlib
 from pathlib import Path
 
 import pytest
 
+from course_lib.system.paths import ROOT
 from tests.labs import notebooks
 
 TABLES = {path.stem[-2:]: path.parent.name for path in sorted(Path(__file__).parent.glob("lab*/mistakes_*.py"))}
@@ -35,7 +39,24 @@ def points(notebook, exercise, answer):
     """Of 10, for a function, or for the solution with edits."""
     edited = isinstance(answer, dict)
     given = notebooks.answer(notebook, exercise, *answer.items()) if edited else notebooks.named(exercise, answer)
-    return notebooks.solved(notebook)["points"](given, 10)
+    return scorer(notebook, exercise)(given)
+
+
+@functools.lru_cache
+def scorer(notebook, exercise):
+    """What the hidden test of an exercise calls, as a function of the answer: of 10 points in place of the test's."""
+    calls = [
+        ast.parse(cell.source).body[-1].value for cell in notebooks.master(notebook).cells if cell.kind == "hidden"
+    ]
+    (call,) = [call for call in calls if getattr(call.args[0], "id", None) == exercise]
+    settings = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    return functools.partial(notebooks.solved(notebook)[call.func.id], **{**settings, "maximum": 10})
+
+
+@pytest.mark.parametrize("notebook", [path.stem[:2] for path in sorted(ROOT.glob("labs/*/[0-9]*.py"))])
+def test_each_exercise_has_a_mistake(notebook):
+    with_mistakes = {case.values[1] for case in cases("MISTAKES") if case.values[0] == notebook}
+    assert with_mistakes == set(notebooks.exercises(notebook))
 
 
 @pytest.mark.parametrize(("notebook", "exercise", "row"), [*cases("MISTAKES")])

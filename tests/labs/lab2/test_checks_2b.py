@@ -1,4 +1,4 @@
-"""The conversion's parts that need no ranks: the script's stages, partitions, reports."""
+"""The conversion's parts that need no ranks: the script's stages, reports, what a record shows."""
 
 from __future__ import annotations
 
@@ -15,90 +15,6 @@ from course_lib.ranks.run_record import RankRecord, RunRecord
 from course_lib.system.errors import CourseError
 from course_lib.system.supervise import TIMED_OUT
 from labs.lab2_horovod.lessons import checks_2b
-from labs.lab2_horovod.lessons.checks_2b import check_partition, partition_points
-from labs.lab2_horovod.lessons.diagnosis_2b import check_diagnosis, diagnosis_points
-
-
-def shuffled(images, *seed):
-    return np.random.default_rng(seed).permutation(images)
-
-
-def share(order, rank, size):
-    """The part of an order that belongs to a rank, where all have equal ones."""
-    return order[rank * (len(order) // size) : (rank + 1) * (len(order) // size)]
-
-
-def option_1(images, rank, size, epoch):
-    return share(shuffled(images, epoch), rank, size)
-
-
-def option_2(images, rank, size, epoch):
-    return shuffled(images, epoch, rank)[: images // size]
-
-
-@pytest.mark.parametrize("function, option", [(option_1, 1), (option_2, 2)])
-def test_right_partitions_get_all_points(function, option):
-    assert partition_points(function, option, 2) == 2.0
-    assert "✓" in str(check_partition(function, option))
-
-
-@pytest.mark.parametrize(
-    ("function", "option", "points", "reason"),
-    [
-        (lambda n, rank, size, epoch: shuffled(n, epoch)[rank::size], 1, 0, "unequal parts end in a deadlock"),
-        (lambda n, rank, size, epoch: share(shuffled(n, epoch, rank), rank, size), 1, 1, "read by two ranks"),
-        (lambda n, rank, size, epoch: option_1(n, rank, size, 0), 1, 1, "shuffle anew in each epoch"),
-        (lambda n, rank, size, epoch: shuffled(n // size, epoch) + rank * (n // size), 1, 1, "shuffle before you cut"),
-        (lambda n, rank, size, epoch: np.random.default_rng([epoch, rank]).integers(0, n, n // size), 2, 0,
-         "without replacement"),
-        (lambda n, rank, size, epoch: np.random.permutation(n)[: n // size], 2, 0, "answers differently"),
-        (lambda n, rank, size, epoch: None, 1, 0, "is a `return` missing?"),
-        (lambda n, rank, size, epoch: option_1(n + size, rank, size, epoch), 1, 0, "but the last one is 95"),
-        (lambda n, rank, size, epoch: option_1(n, rank, size, epoch)[1:], 1, 0, "each rank reads 95 images in place"),
-        (lambda n, rank, size, epoch: share(shuffled(n, epoch) if epoch else np.arange(n), rank, size), 1, 1,
-         "stored order"),
-        (lambda n, rank, size, epoch: n[rank], 1, 0, "raised TypeError"),
-        (lambda n, rank, size, epoch: option_2(n, 0, size, epoch), 2, 1, "same images in the same order"),
-        (option_1, 2, 1, "that is option 1"),
-        (lambda n, rank, size, epoch: shuffled(n, rank + epoch)[: n // size], 2, 1, "not their sum"),
-    ],
-)  # fmt: skip
-def test_wrong_partitions_get_their_reason(function, option, points, reason, capsys):
-    assert partition_points(function, option, 2) == points
-    assert reason in capsys.readouterr().out
-    assert reason in str(check_partition(function, option))
-
-
-def test_a_stub_gets_nothing_and_says_so_itself():
-    def stub(images, rank, size, epoch):
-        raise NotImplementedError
-
-    assert partition_points(stub, 1, 2) == 0.0
-    assert "still a stub" in str(check_partition(stub, 1))
-
-
-@pytest.mark.parametrize(
-    "answer, points, reason",
-    [
-        ({"A": 5, "B": 8, "C": 4}, 3, ""),
-        ({"A": 4, "B": 8, "C": 5}, 1, "A's ranks differ after the first step already"),
-        ({"A": 4, "B": 8, "C": 5}, 1, "C's ranks are equal after the first step"),
-        ({"A": 5, "B": 3}, 1, "C has no diagnosis"),
-        ({"A": 5, "B": 6, "C": 4}, 2, "each its own part"),
-        ({"A": 5, "B": 3, "C": 4}, 2, "one and the same network"),
-        ({"A": "5", "B": 8, "C": 4}, 2, "A has '5'; write a number from 3 to 8"),
-        ({"A": 12, "B": 8, "C": 4}, 2, "A has 12; write a number from 3 to 8"),
-        (["broadcast"], 0, "the number of a step for each"),
-        (None, 0, "is a `return` missing"),
-    ],
-)
-def test_a_diagnosis_gets_its_reason(answer, points, reason, capsys):
-    def diagnosis():
-        return answer
-
-    assert diagnosis_points(diagnosis, 3) == points
-    assert reason in capsys.readouterr().out
-    assert reason in str(check_diagnosis(diagnosis))
 
 
 def test_all_stages_of_the_script_are_python_and_differ():

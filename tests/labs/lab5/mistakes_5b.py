@@ -1,8 +1,11 @@
 """Mistakes in the exercises of notebook 5b, and other right answers."""
 
+from functools import partial
+
 import numpy as np
 
 from labs.lab5_precision_and_memory.lessons import narrow_wire
+from tests.labs import notebooks
 
 CAST = "result = cast(x)"
 MEAN = "cast(total / np.float32(me.size))"
@@ -45,6 +48,8 @@ def by_ranks(budget, ranks, error):
     exponent = min((2, 3, 4, 5), key=lambda e: error(way, (e, max(0, each - 1 - e))) if e < each else np.inf)
     return way, (exponent, each - 1 - exponent)
 
+
+numbers = partial(notebooks.changed, {"A": 3, "B": 4, "C": 1, "D": 2})
 
 MISTAKES = {
     "factor": {
@@ -111,6 +116,14 @@ MISTAKES = {
         "a format alone": ({BEST: f"{BEST}[1][0]"}, "2 values are expected"),
         "no such way": ({BEST: f"('tree', {BEST}[1])"}, "there is no way"),
         "one exponent bit": ({BEST: "('twice', (1, 2))"}, "2 to 8 bits of exponent"),
+    },
+    "diagnosis": {
+        "no room for ranks apart": (numbers(A=1), "no number of A is infinite", 7.5),
+        "one factor for a sum not divided": (numbers(B=2), "the mean would be too short, not too long", 7.5),
+        "own factors for no room": (numbers(C=3), "long before a sum overflows", 7.5),
+        "no power of two for one factor": (numbers(D=6), "which of them lose more than in a healthy training?", 7.5),
+        "a training left out": (numbers(C=None), "C has no diagnosis", 7.5),
+        "all alike": (lambda: dict.fromkeys("ABCD", 5), "do all ranks hold the same weights at the end?", 0),
     },
 }  # fmt: skip
 

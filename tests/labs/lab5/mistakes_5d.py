@@ -1,6 +1,10 @@
 """Mistakes in the exercises of notebook 5d, and other right answers."""
 
+from functools import partial
+
 import numpy as np
+
+from tests.labs import notebooks
 
 SIZE = "np.abs(kernel).mean(axes, keepdims=True)"
 KEEP = "max(1, round(density * strength.size))"
@@ -23,6 +27,8 @@ def by_squares(kernel, density, grain):
 def of_fourth_order(update, updates, final):
     return final * (1 - (1 - min(1, update / (0.8 * updates))) ** 4)
 
+
+numbers = partial(notebooks.changed, {"A": 2, "B": 1, "C": 5, "D": 4})
 
 MISTAKES = {
     "stays": {
@@ -76,6 +82,14 @@ MISTAKES = {
             ({EVEN: EVEN.replace("(value + index)", "(value + 2 * index)")}, "one index in compressed rows"),
         "coordinates with one": ({EVEN: EVEN.replace("(value + 2 * index)", "(value + index)")}, "two in coordinates"),
         "index against value": ({EVEN: EVEN.replace("value / (value + index)", "value / index")}, "must not exceed"),
+    },
+    "diagnosis": {
+        "by chance for signs": (numbers(A=5), "look at their signs", 7.5),
+        "begun anew for a mask forgotten": (numbers(B=6), "are what they were before", 7.5),
+        "the largest gone for chance": (numbers(C=3), "would be far smaller than those that go", 7.5),
+        "chance for one threshold": (numbers(D=5), "are larger than those that go", 7.5),
+        "a text": (numbers(A="2"), "write a number", 7.5),
+        "a list": (lambda: [2, 1, 5, 4], "the number of a mistake for each patient", 0),
     },
 }  # fmt: skip
 

@@ -1,10 +1,17 @@
 """Mistakes in the exercises of notebook 6b."""
 
+from functools import partial
+
+from tests.labs import notebooks
+
 H = "return max(1, math.ceil(meeting * (1 - share) / (share * computing)))"
 RANKS = "weights - rate * gradients - pulled"
 CENTRE = "centre + pulled.sum(axis=0)"
 PULLED = "rate * spring * (weights - centre)"
 FOUND = "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]"
+
+
+numbers = partial(notebooks.changed, {"A": 3, "B": 6, "C": 2, "D": 5})
 
 MISTAKES = {
     "period": {
@@ -44,5 +51,13 @@ MISTAKES = {
         "the gap": ({FOUND: "1 - np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2]"}, "gap to 1"),
         "squared": ({FOUND: "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[-2] ** 2"}, "squared"),
         "the smallest": ({FOUND: "np.sort(np.abs(np.linalg.eigvalsh(matrix)))[0]"}, "smallest eigenvalue"),
+    },
+    "diagnosis": {
+        "one rank out for weights of rank 0": (numbers(A=4), "all ranks agree", 7.5),
+        "one rank out for pairs": (numbers(B=4), "there would be two different rows", 7.5),
+        "no meeting for the same images": (numbers(C=1), "alike before they met", 7.5),
+        "weights of rank 0 for a wrong divisor": (numbers(D=3), "D's are shorter", 7.5),
+        "a meeting left out": (numbers(B=None), "B has no diagnosis", 7.5),
+        "no return": (lambda: None, "returns nothing", 0),
     },
 }  # fmt: skip

@@ -1,5 +1,7 @@
 """Mistakes in the exercises of notebook 6c, and other right answers."""
 
+from functools import partial
+
 import numpy as np
 
 from course_lib.cost import allreduce
@@ -33,6 +35,8 @@ def gram_schmidt(me, matrix, right):
     after = me.all_reduce(matrix.T @ left / me.size)
     return left @ after.T, after
 
+
+numbers = partial(notebooks.changed, {"A": 5, "B": 1, "C": 2, "D": 3})
 
 MISTAKES = {
     "send_largest": {
@@ -95,6 +99,14 @@ MISTAKES = {
         "never": ({CROSSING: "math.inf"}, "says never"),
         "always some number":
             ({CROSSING: "max(2, math.floor(8 * numbers * link.beta / abs(spare)) + 1)"}, "never quicker"),
+    },
+    "diagnosis": {
+        "no memory for chance": (numbers(A=1), "in A much is waiting", 7.5),
+        "the last tensors for no memory": (numbers(B=6), "What becomes of the rest?", 7.5),
+        "chance for what stays in the memory": (numbers(C=5), "would hardly be the same in two updates", 7.5),
+        "chance for signs": (numbers(D=5), "half of what is sent would be negative", 7.5),
+        "a training left out": (numbers(D=None), "D has no diagnosis", 7.5),
+        "letters of no training": (numbers(E=4), "the number of a mistake for each training", 0),
     },
 }  # fmt: skip
 

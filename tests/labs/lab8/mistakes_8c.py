@@ -1,17 +1,16 @@
 """Mistakes in the exercises of notebook 8c."""
 
+from functools import partial
+
 from labs.lab8_honest_benchmarks.lessons import reports_8c
+from tests.labs import notebooks
 
 REDUCED = "me.all_reduce(np.stack([right, count]).astype(float))"
 ASIDE = "max(training / (ranks - 1), evaluation)"
 
 
-def truth(**changes):
-    """A right answer, with these letters changed; None leaves one out."""
-    right = {letter: (one.mistake, one.accuracy) for letter, one in reports_8c.reports().items()}
-    diagnoses = {letter: diagnosis for letter, diagnosis in {**right, **changes}.items() if diagnosis is not None}
-    return lambda reports: diagnoses
-
+REPORTS = reports_8c.reports()
+truth = partial(notebooks.changed, {letter: (one.mistake, one.accuracy) for letter, one in REPORTS.items()})
 
 MISTAKES = {
     "evaluated": {
@@ -142,6 +141,6 @@ MISTAKES = {
         "no pair": (truth(A="none"), "(mistake, accuracy) is expected"),
         "a report left out": (truth(C=None), "the keys A, B, C"),
         "a share in place of percent":
-            (truth(B=("none", reports_8c.reports()["B"].accuracy / 100)), "in percent, please"),
+            (truth(B=("none", REPORTS["B"].accuracy / 100)), "in percent, please"),
     },
 }  # fmt: skip
