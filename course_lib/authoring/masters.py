@@ -8,6 +8,7 @@ beside the master.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 STUB = "# Your code here\nraise NotImplementedError()"
+NAMED_STUB = 'raise NotImplementedError("`{}` is not written yet")'  # what `notebook.cell_errors` knows it by
 
 
 def solution(master: Master) -> NotebookNode:
@@ -42,17 +44,17 @@ def learner(master: Master) -> NotebookNode:
     """
     from nbgrader import preprocessors as steps
 
-    notebook = source(master)
-    for step in (
-        steps.LockCells,
-        steps.ClearSolutions,
+    notebook = _cut(source(master), steps.LockCells, steps.ClearSolutions)
+    for cell in notebook.cells:
+        cell.source = _stubs_named(cell.source)
+    notebook = _cut(
+        notebook,
         steps.ClearOutput,
         steps.CheckCellMetadata,
         steps.ClearHiddenTests,
         steps.ComputeChecksums,
         steps.CheckCellMetadata,
-    ):
-        notebook, _ = step(config=nbgrader_config()).preprocess(notebook, {})
+    )
     asked = digests(master)
     for cell in notebook.cells:
         if cell.id in asked:
@@ -61,6 +63,22 @@ def learner(master: Master) -> NotebookNode:
     if leaked := leaks(master, [to_text(notebook)]):
         raise CourseError(f"{master.path}: the learner's notebook would show `{leaked[0]}`, a part of an answer.")
     return notebook
+
+
+def _cut(notebook: NotebookNode, *steps: type) -> NotebookNode:
+    for step in steps:
+        notebook, _ = step(config=nbgrader_config()).preprocess(notebook, {})
+    return notebook
+
+
+def _stubs_named(source: str) -> str:
+    """The source of a cell, in which each stub names the function or class that is to be written."""
+    lines, name = [], ""
+    for line in source.split("\n"):
+        definition = re.match(r"(?:def|class) (\w+)", line)
+        name = definition[1] if definition else name
+        lines.append(line.replace(STUB.split("\n")[-1], NAMED_STUB.format(name)))
+    return "\n".join(lines)
 
 
 def digests(master: Master) -> dict[str, str]:

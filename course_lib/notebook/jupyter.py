@@ -12,6 +12,8 @@ from pathlib import Path
 from course_lib.ranks.environment import QUIET
 from course_lib.system.files import write
 
+_EXTENSION = ("--IPKernelApp.extensions=course_lib.notebook.cell_errors",)  # a cell's error in one sentence
+
 
 def environment(folder: Path) -> dict[str, str]:
     """Environment variables under which Jupyter keeps its settings, state and kernels in `folder`.
@@ -54,7 +56,7 @@ def programs() -> Iterator[None]:
 
 def _own_kernel(data: Path) -> None:
     kernel = {
-        "argv": [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"],
+        "argv": [sys.executable, "-m", "ipykernel_launcher", *_EXTENSION, "-f", "{connection_file}"],
         "display_name": "Python 3 (ipykernel)",
         "language": "python",
         "metadata": {"debugger": True},

@@ -149,10 +149,7 @@ def call(
             for event in run:
                 if event.kind == "output" and event.data["stream"] == "stdout":
                     print(f"[{event.rank}] {event.data['text']}", flush=True)
-        result = run.wait()
-        if result.code:
-            reason = result.reason or next((line for line in reversed(result.tail) if line.strip()), "")
-            raise CourseError(" ".join(filter(None, (result.cause, result.message, reason))), result.code)
+        run.wait().check()
         return cloudpickle.loads((Path(folder) / "results.pkl").read_bytes())
 
 

@@ -14,9 +14,11 @@ from pathlib import Path
 from typing import IO
 
 from course_lib.ranks.messages import output
+from course_lib.ranks.messages.known_errors import hint
 from course_lib.ranks.messages.output import signal_name
 from course_lib.ranks.messages.waiting import Waiting
 from course_lib.ranks.rank import RankTask
+from course_lib.system.errors import CourseError
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import GRACE_S, LEFT, TIMED_OUT
 
@@ -133,6 +135,16 @@ class Result:
 
 
 @dataclass
+    def check(self) -> None:
+        """Raise CourseError if the run failed or was stopped: who reads what a run has left asks this first.
+
+        The error says why: the cause, the message, and what to do about a known error, else the rank's last words.
+        """
+        if self.code:
+            last_words = self.reason or next((line for line in reversed(self.tail) if line.strip()), "")
+            advice = hint((*self.tail, self.reason))
+            raise CourseError(" ".join(filter(None, (self.cause, self.message, advice or last_words))), self.code)
+
 class Failures:
     """What is known of failed ranks.
 

@@ -16,6 +16,8 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from course_lib.system.errors import CourseError
+
 PHASES = ("negotiate", "queue", "copy in", "reduce", "copy out")
 
 
@@ -36,12 +38,12 @@ def read(path: str | Path) -> pd.DataFrame:
     """The activities of a trace file in the order in which they began: tensor, activity, start, seconds.
 
     `start` counts from the first one; `seconds` is NaN where the file ends before the activity does.
-    Raises OSError where there is no file.
+    Raises CourseError where the file is missing or has none: the run that writes it failed before.
     """
     names: dict[int | None, str] = {}
     rows: list[list] = []
     unfinished: dict[int | None, list[list]] = {}
-    for event in events(path):
+    for event in events(path) if Path(path).is_file() else ():
         kind, row = event.get("ph"), event.get("pid")
         if kind == "M" and "name" in event.get("args", {}):
             names[row] = event["args"]["name"]
@@ -53,6 +55,10 @@ def read(path: str | Path) -> pd.DataFrame:
         elif kind == "E" and unfinished.get(row):
             begun = unfinished[row].pop()
             begun[3] = _seconds(event) - begun[2]
+    if not rows:
+        raise CourseError(
+            f"There is no timeline in {Path(path).name}: the run that writes it failed, or has not begun."
+        )
     table = pd.DataFrame(rows, columns=["tensor", "activity", "start", "seconds"])
     table = table.astype({"start": float, "seconds": float}).sort_values("start", kind="stable", ignore_index=True)
     table["start"] -= table["start"].min()

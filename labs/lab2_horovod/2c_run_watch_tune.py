@@ -231,7 +231,8 @@ def train(*arguments, script="small_network.py", show=True, env=None, **settings
 def watch(script):
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "timeline.json"
-        train("--epochs", 1, script=script, env={"HOROVOD_TIMELINE": str(trace)})
+        ended, _ = train("--epochs", 1, script=script, env={"HOROVOD_TIMELINE": str(trace)})
+        ended.check()
         table = gradients(trace, "gradient {}".format) if trace.exists() else pd.DataFrame()
     if table.empty:
         return print(f"No gradient of {script} was reduced: it needs the first four steps of 2b.")
@@ -370,7 +371,8 @@ def watched(asleep):
     with tempfile.TemporaryDirectory() as folder:
         trace = Path(folder) / "timeline.json"
         # Without its response cache, Horovod also notes in each step which rank was ready when.
-        train("--late", asleep, env={"HOROVOD_TIMELINE": str(trace), "HOROVOD_CACHE_CAPACITY": "0"})
+        ended, _ = train("--late", asleep, env={"HOROVOD_TIMELINE": str(trace), "HOROVOD_CACHE_CAPACITY": "0"})
+        ended.check()
         arrivals = timeline.arrivals(timeline.read(trace))
         return gradients(trace), arrivals[arrivals["tensor"].str.contains("grads") & (arrivals["step"] >= 2)]
 

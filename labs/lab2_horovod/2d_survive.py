@@ -719,6 +719,7 @@ def lose_one():
             "elastic.py", keep_going, ["--steps", 60, "--commit-every", 10], ranks=3, min_ranks=2, kill=1, at=35,
             env={"CUDA_VISIBLE_DEVICES": "-1"}, follow=ticker.follow,
         )  # fmt: skip
+    story.result.check()
     print(f"exit code {story.result.code}, {story.steps['step'].max()} steps done, {story.result.seconds:.0f} s in all")
     print(f"noticed after {story.noticed:.2f} s")
     measured(

@@ -123,9 +123,7 @@ def run_it():
             ticker.follow(event)
             if event.kind == "output" and event.data["stream"] == "stdout":
                 print(event.data["text"])
-        result = run.wait()
-    if result.code:
-        print(result.message, *result.tail[-8:], sep="\n")
+        run.wait().check()
 
 
 run_it()

@@ -60,9 +60,9 @@ def cells(notebook):
 
 
 class TestLearnersNotebook:
-    def test_solution_becomes_a_stub_that_keeps_its_place(self, read):
+    def test_solution_becomes_a_stub_that_keeps_its_place_and_names_itself(self, read):
         stub = cells(masters.learner(read(MASTER)))["a"].source
-        assert stub == "def f(x):\n    # Your code here\n    raise NotImplementedError()"
+        assert stub == 'def f(x):\n    # Your code here\n    raise NotImplementedError("`f` is not written yet")'
 
     def test_hidden_tests_are_cut_and_announced(self, read):
         assert cells(masters.learner(read(MASTER)))["a-test"].source == "# Hidden test: 4 points"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import time
@@ -107,7 +108,7 @@ HOSTILE = {
     "sets_marks": (linear("points = check = lambda *_: 11.0"), "still a stub"),
     "reads": (
         {
-            name: text.replace("raise NotImplementedError()", f"open({str(LINEAR.path)!r}).read()")
+            name: re.sub(r"raise NotImplementedError\([^)]*\)", f"open({str(LINEAR.path)!r}).read()", text)
             for name, text in linear("").items()
         },
         "FileNotFoundError",

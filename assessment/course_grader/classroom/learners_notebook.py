@@ -14,7 +14,7 @@ from course_lib.authoring.master_format import Cell, Master
 if TYPE_CHECKING:
     from nbformat import NotebookNode
 
-STUB = "raise NotImplementedError()"
+STUB = "raise NotImplementedError("
 
 
 class Unusable(Exception):

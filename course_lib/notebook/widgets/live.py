@@ -25,6 +25,7 @@ from course_lib.notebook.widgets.live_state import LiveState, Progress, plain
 from course_lib.ranks import launch
 from course_lib.ranks.messages.known_errors import hint
 from course_lib.ranks.run import SILENCE_S
+from course_lib.system.errors import CourseError
 
 REDRAW_INTERVAL_S = 1.0  # between two pictures, at least
 _STYLE = "<style>" + Path(__file__).with_name("live.css").read_text(encoding="utf-8") + "</style>"
@@ -174,20 +175,36 @@ def _pace(images_per_second: float) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Record:
-    """A finished run.
-
-    Attributes:
-        result: how it ended; `result.code` is 0 when every rank succeeded.
-        epochs: one row for each rank and epoch: rank, epoch (from 1), seconds (with validation), images (that
-            the rank has trained on by then), loss, accuracy, val_loss, val_accuracy and other metrics.
-        batches: one row for each measured batch: rank, epoch (2.5 is the middle of the third), images, loss,
-            accuracy.
-    """
+    """A finished run: its title, and how it ended; `result.code` is 0 when every rank succeeded."""
 
     title: str
     result: launch.Result
-    epochs: pd.DataFrame
-    batches: pd.DataFrame
+    _epochs: pd.DataFrame
+    _batches: pd.DataFrame
+
+    @property
+    def epochs(self) -> pd.DataFrame:
+        """One row for each rank and epoch; of a run that was stopped, those until then.
+
+        Columns: rank, epoch (from 1), seconds (with validation), images (that the rank has trained on by then), loss,
+        accuracy, val_loss, val_accuracy and other metrics. Raises CourseError where a rank failed or none trained.
+        """
+        return self._read(self._epochs)
+
+    @property
+    def batches(self) -> pd.DataFrame:
+        """One row for each measured batch: rank, epoch (2.5 is the middle of the third), images, loss, accuracy.
+
+        Raises CourseError as `epochs` does.
+        """
+        return self._read(self._batches)
+
+    def _read(self, table: pd.DataFrame) -> pd.DataFrame:
+        if table.empty or self.result.failed_rank is not None:
+            self.result.check()
+        if table.empty:
+            raise CourseError(f"{self.title}: no rank has trained with `fit`, so there is nothing to read.")
+        return table
 
     def __repr__(self) -> str:
         return f"<{self.title}: exit code {self.result.code} after {duration(self.result.seconds)}>"

@@ -5,20 +5,25 @@ from __future__ import annotations
 import os
 import shlex
 import subprocess
+from collections import deque
 from collections.abc import Mapping
 
 from course_lib.notebook import jupyter
 from course_lib.ranks import environment
+from course_lib.ranks.messages.known_errors import hint
+from course_lib.ranks.run import TAIL_LINES
+from course_lib.system.errors import CourseError
 from course_lib.system.processes import Supervised
 
 
 def run(command: str, *, env: Mapping[str, str] | None = None, timeout: float = 120.0) -> None:
-    """Run `command` in the current folder; print it and what it prints, errors and a failure's exit code too.
+    """Run `command` in the current folder; print it and what it prints, errors too. Raise CourseError if it fails.
 
     `env` adds to the environment. Programs are looked for beside this Python first. After `timeout` seconds (exit
     code 124) or at an interrupt the whole process tree is ended.
     """
     print(f"$ {command}", flush=True)
+    last: deque[str] = deque(maxlen=TAIL_LINES)
     with Supervised(
         shlex.split(command),
         timeout=timeout,
@@ -30,5 +35,7 @@ def run(command: str, *, env: Mapping[str, str] | None = None, timeout: float = 
     ) as process:
         for line in process.stdout:
             print(line.rstrip(), flush=True)
+            last.append(line)
     if process.returncode:
-        print(f"(ended with exit code {process.returncode})", flush=True)
+        why = hint(last) or "Its output says why."
+        raise CourseError(f"The command ended with exit code {process.returncode}. {why}", process.returncode)

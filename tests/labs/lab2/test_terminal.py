@@ -8,16 +8,18 @@ import sys
 import time
 
 import psutil
+import pytest
 
+from course_lib.system.errors import CourseError
 from labs.lab2_horovod.lessons import terminal
 
 
 def test_what_a_command_says_is_shown_and_how_it_failed(capsys):
-    terminal.run("""sh -c 'echo out; echo err >&2; echo $WHO; exit 3'""", env={"WHO": "me"})
-    assert capsys.readouterr() == (
-        "$ sh -c 'echo out; echo err >&2; echo $WHO; exit 3'\nout\nerr\nme\n(ended with exit code 3)\n",
-        "",
-    )
+    with pytest.raises(CourseError, match="^The command ended with exit code 3. Its output says why.$"):
+        terminal.run("""sh -c 'echo out; echo err >&2; echo $WHO; exit 3'""", env={"WHO": "me"})
+    assert capsys.readouterr() == ("$ sh -c 'echo out; echo err >&2; echo $WHO; exit 3'\nout\nerr\nme\n", "")
+    with pytest.raises(CourseError, match="Keras 2"):
+        terminal.run("""sh -c "echo No module named \\'tf_keras\\'; exit 1\"""")
 
 
 def test_the_python_of_the_course_comes_first(capsys):
@@ -26,9 +28,9 @@ def test_the_python_of_the_course_comes_first(capsys):
 
 
 def test_after_its_time_the_whole_tree_is_ended(capsys):
-    terminal.run("""sh -c 'sleep 71 & echo $!; sleep 72'""", timeout=1)
-    _, sleeper, *_, end = capsys.readouterr().out.splitlines()  # the shell may say "Terminated" before it ends, too
-    assert end == "(ended with exit code 124)"
+    with pytest.raises(CourseError, match="exit code 124"):
+        terminal.run("""sh -c 'sleep 71 & echo $!; sleep 72'""", timeout=1)
+    _, sleeper, *_ = capsys.readouterr().out.splitlines()
     assert not psutil.pid_exists(int(sleeper))
 
 
