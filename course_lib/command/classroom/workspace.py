@@ -13,6 +13,10 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 
+OLDER_CELLS = (
+    "Where a cell of an older notebook cannot import a name, the course has it no more: replace the cell by the one of "
+    "the newer notebook."
+)
 STATE_FOLDER = ".course"  # in the workspace: the manifest, and Jupyter's settings and state
 
 
@@ -35,10 +39,11 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
     """Bring a workspace up to date without touching the learner's work; return one line for each file kept.
 
     A file as the course left it is replaced by the course's newer one. A file that the learner changed stays;
-    when the course's changes too, the newer one is put beside it as NAME.new.ext.
+    when the course's changes too, the newer one is put beside it as NAME.new.ext. Where a notebook is among them, a
+    last line says what to do with cells that import what the course no longer has.
     """
     manifest = directory / STATE_FOLDER / "manifest.json"
-    lines = []
+    lines, notebooks = [], False  # whether one of the learner's notebooks is older than the course's
     try:
         put = _put(manifest)
         for name, content in course_files(root).items():
@@ -51,12 +56,13 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
                 write(beside, content)
                 put[str(beside.relative_to(directory))] = new
                 lines.append(f"{name} is yours and stays; the course's newer one is beside it: {beside.name}")
+                notebooks |= path.suffix == ".ipynb"
             put[name] = new
         write(manifest, json.dumps(put, indent=1, sort_keys=True).encode())
     except OSError as error:
         reason = error.strerror or str(error)
         raise CourseError(f"{directory} cannot be written ({reason}); choose another with --dir.") from None
-    return lines
+    return [*lines, OLDER_CELLS] if notebooks else lines
 
 
 def _put(manifest: Path) -> dict[str, str]:

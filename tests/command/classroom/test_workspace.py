@@ -99,6 +99,18 @@ class TestFill:
         assert (place / "lab0_tiny" / "script.new.py").read_text() == "newer\n"
         assert workspace.fill(place, course) == []  # said once
 
+    def test_what_to_do_with_old_cells_is_said_once_where_notebooks_are_kept(self, course, place):
+        workspace.fill(place, course)
+        for name in (NOTEBOOK, SCRIPT):
+            (place / name).write_text("mine\n")
+            newer = course / "labs" / name
+            newer.write_text(newer.read_text() + "\n")
+        *kept, last = workspace.fill(place, course)
+        assert len(kept) == 2 and "replace the cell by the one of the newer notebook" in last
+        (course / "labs" / SCRIPT).write_text("newest\n")
+        (line,) = workspace.fill(place, course)
+        assert SCRIPT in line
+
     def test_work_on_the_newer_file_is_kept_too(self, course, place):
         workspace.fill(place, course)
         (place / SCRIPT).write_text("mine\n")
