@@ -5,7 +5,10 @@ from __future__ import annotations
 import os
 import sys
 
-from course_lib.ranks.run import Failures, RankCommand, Run
+import pytest
+
+from course_lib.ranks.run import Failures, RankCommand, Result, Run
+from course_lib.system.errors import CourseError
 from course_lib.system.supervise import LEFT
 
 
@@ -44,3 +47,26 @@ def test_what_could_not_be_ended_is_part_of_the_message():
     said = ended("[1]<stdout>:38/58Process 1 exit with status code 137.", f"{LEFT}process 7.", code=1).wait()
     assert said.message == f"Rank 1 was killed by signal 9 (SIGKILL). {LEFT}process 7."
     assert (said.code, said.failed_rank, said.tail) == (137, 1, ("38/58",))
+
+
+@pytest.mark.parametrize(
+    ("result", "sentence"),
+    [
+        (
+            Result(3, 9.0, 1, "Rank 1 failed.", ("Error: no", " "), cause="Rank 0 waits."),
+            "Rank 0 waits. Rank 1 failed. Error: no",
+        ),
+        (Result(3, 9.0, 1, "Rank 1 failed.", ("Error: no",), "Error: 7"), "Rank 1 failed. Error: 7"),
+        (Result(3, 9.0, 1, "Rank 1 failed.", ("Connection reset by peer", "bye")), "Another rank left in the middle"),
+        (Result(130, 9.0, message="Stopped."), "Stopped."),
+    ],
+)
+def test_checking_a_run_that_failed_says_why(result, sentence):
+    with pytest.raises(CourseError) as error:
+        result.check()
+    assert sentence in str(error.value)
+    assert error.value.code == result.code
+
+
+def test_checking_a_run_that_ended_well_says_nothing():
+    assert Result(0, 9.0).check() is None

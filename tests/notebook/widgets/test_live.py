@@ -4,12 +4,14 @@ import re
 import threading
 
 import nbformat
+import pandas as pd
 import pytest
 from nbclient import NotebookClient
 
 from course_lib.notebook.widgets import live
 from course_lib.notebook.widgets.live_state import MAX_LINES, METRICS, LiveState
 from course_lib.ranks.launch import Event, Result
+from course_lib.system.errors import CourseError
 
 
 def fit(rank, time=0.0, epochs=2, steps=10, initial_epoch=0):
@@ -279,6 +281,24 @@ def test_interrupting_ends_the_run_and_keeps_what_there_was(shown, monkeypatch):
     assert run.ended.is_set()
     assert "Stopped after 9 s." in shown[0]["text/html"]
     assert record.epochs["loss"].tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    ("result", "losses", "sentence"),
+    [
+        (Result(1, 9.0, 0, "Rank 0 failed.", ("ValueError: no",)), [], "Rank 0 failed. ValueError: no"),
+        (Result(1, 9.0, 0, "Rank 0 failed."), [1.0], "Rank 0 failed."),  # half a training is none
+        (Result(130, 9.0, message="Stopped."), [], "Stopped."),
+        (Result(0, 9.0), [], "train.py: no rank has trained with `fit`, so there is nothing to read."),
+    ],
+)
+def test_the_record_of_a_run_that_left_nothing_says_why(result, losses, sentence):
+    table = pd.DataFrame({"loss": losses})
+    record = live.Record("train.py", result, table, table)
+    for read in (lambda: record.epochs, lambda: record.batches):
+        with pytest.raises(CourseError) as error:
+            read()
+        assert str(error.value) == sentence
 
 
 def test_impatient_interrupts_do_not_leave_the_run(shown):
