@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import csv
+import os
 import re
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -110,6 +112,20 @@ def controller(request: pytest.FixtureRequest) -> str:
     if request.param not in _built():
         pytest.skip(f"Horovod was built without {request.param} here")
     return request.param
+
+
+@pytest.fixture
+def nvidia_smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """nvidia_smi(script) puts a shell script in the place of `nvidia-smi`; `$*` has its arguments."""
+    path = tmp_path / "driver" / "nvidia-smi"
+    path.parent.mkdir()
+    monkeypatch.setenv("PATH", str(path.parent), prepend=os.pathsep)
+
+    def write(script: str) -> None:
+        path.write_text(f"#!/bin/sh\n{script}\n")
+        path.chmod(0o755)
+
+    return write
 
 
 @pytest.fixture

@@ -103,7 +103,7 @@ def reproduce(name: str, root: Path = ROOT) -> Path:
         raise CourseError(f"There is no experiment '{name}'; there are: {', '.join(known) or 'none'}.")
     folder = known[name].parent.parent / "recorded"
     files.require_place(folder / f"{name}.csv")  # now, not after hours
-    for variable, value in environment.QUIET.items():
+    for variable, value in environment.TENSORFLOW.items():
         os.environ.setdefault(variable, value)
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="course-") as draft:

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from course_lib.ranks.environment import QUIET
+from course_lib.ranks.environment import QUIET, TENSORFLOW
 from course_lib.system.files import write
 
 _EXTENSION = ("--IPKernelApp.extensions=course_lib.notebook.cell_errors",)  # a cell's error in one sentence
@@ -19,11 +19,13 @@ def environment(folder: Path) -> dict[str, str]:
     """Environment variables under which Jupyter keeps its settings, state and kernels in `folder`.
 
     What `folder/config` says comes before any other configuration. The kernel python3 is this Python.
-    TensorFlow keeps its start-up messages to itself.
+    TensorFlow keeps its start-up messages to itself, whatever the user has set: a message in a hidden test's cell would
+    cost its points.
     """
     folder = folder.resolve()
     _own_kernel(folder / "data")
     return {
+        **TENSORFLOW,
         **os.environ,
         "JUPYTER_CONFIG_PATH": str(folder / "config"),
         "JUPYTER_CONFIG_DIR": str(folder / "config"),

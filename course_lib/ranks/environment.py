@@ -21,7 +21,13 @@ OPEN_MPI = {
 BY_LOOPBACK = {"OMPI_MCA_btl_vader_exclusivity": "1", "OMPI_MCA_btl_vader_single_copy_mechanism": "none"}
 QUIET = {"TF_CPP_MIN_LOG_LEVEL": "2"}  # TensorFlow's errors alone
 SILENT = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # not even these
-TENSORFLOW = {**QUIET, "TF_ENABLE_ONEDNN_OPTS": "1"}  # the same kernels on every processor
+TENSORFLOW = {
+    **QUIET,
+    "TF_ENABLE_ONEDNN_OPTS": "1",  # the same kernels on every processor
+    # A process takes as much of a GPU's memory as it needs, and leaves the rest to others: a notebook's kernel and the
+    # ranks that it starts, two notebooks, an assessment beside them.
+    "TF_FORCE_GPU_ALLOW_GROWTH": "true",
+}
 
 # Horovod's own warning of ranks that wait, which it gives with MPI only, comes after 60 s by default.
 STALL_CHECK = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "20"}

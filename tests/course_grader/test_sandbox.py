@@ -508,7 +508,7 @@ class TestGpuDevices:
 NVIDIA_SMI = """#!/bin/sh
 if [ "$1" = -L ]; then
     printf 'GPU 0: Pretended (UUID: GPU-a)\\nGPU 1: Pretended (UUID: GPU-b)\\n'
-elif [ "$*" = "--query-compute-apps=pid,gpu_uuid --format=csv,noheader" ]; then
+elif [ "$*" = "--query-compute-apps=pid,gpu_uuid --format=csv,noheader,nounits" ]; then
     cat '{listed}'
 fi
 """

@@ -23,3 +23,11 @@ def test_a_waiting_mpi_rank_yields_its_core_unless_the_user_decides_otherwise(mo
     assert environment.of_ranks(2)[name] == "1"
     monkeypatch.setenv(name, "0")
     assert environment.of_ranks(2)[name] == "0"
+
+
+def test_ranks_leave_memory_of_a_gpu_to_others_unless_the_user_decides_otherwise(monkeypatch):
+    name = "TF_FORCE_GPU_ALLOW_GROWTH"
+    monkeypatch.delenv(name, raising=False)
+    assert environment.of_ranks(2)[name] == "true"
+    monkeypatch.setenv(name, "false")
+    assert environment.of_ranks(2)[name] == "false"

@@ -28,7 +28,7 @@ _WRITABLE = (Path("/dev/shm"), Path("/tmp"), WORK)
 _ETC = ("alternatives", "ld.so.cache", "ld.so.conf", "ld.so.conf.d", "localtime", "openmpi")
 PASSED_VARIABLES = (  # from the grader's environment into the sandbox
     *("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_VISIBLE_DEVICES"),
-    *("TF_CPP_MIN_LOG_LEVEL", "TF_ENABLE_ONEDNN_OPTS"),
+    *environment.TENSORFLOW,
     *environment.THREADS,
     *environment.OPEN_MPI,
 )
@@ -77,8 +77,8 @@ def command(command: Sequence[str], readable: Mapping[Path, Path], env: Mapping[
 
 
 def passed(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment that a sandbox gets; TensorFlow then takes GPU memory as it needs it."""
-    return {name: env[name] for name in PASSED_VARIABLES if name in env} | {"TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+    """Return the variables of an environment that a sandbox gets."""
+    return {name: env[name] for name in PASSED_VARIABLES if name in env}
 
 
 def linked(env: Mapping[str, str], files: Mapping[Path, Path], root: Path) -> dict[str, str]:

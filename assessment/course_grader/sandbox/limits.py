@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_grader.sandbox import devices
 from course_grader.sandbox.resource_monitor import ProcessTree, ResourceSample, Usage, cores_cpu_seconds, disk_bytes
 from course_lib.ranks import launch
+from course_lib.system import gpus
 
 if TYPE_CHECKING:  # each run imports this package within its time limit
     from course_grader.script.contract import Limits
@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # each run imports this package within its time limit
 POLL_INTERVAL_S = 0.2  # between two samples
 CORE_CHECK_POLLS = 10  # samples between two checks of the cores: a check costs milliseconds of these cores
 DEVICE_POLL_INTERVAL_S = 2.0
+DEVICE_TIMEOUT_S = 10.0  # a driver in trouble does not answer at all
 OVERHEAD_PROCESSES = 13  # of the sandbox and of the launcher, for each rank
 THREADS_PER_PROCESS = 64  # for each allowed process: TensorFlow starts dozens of threads
 MB, GB = 2**20, 2**30
@@ -134,7 +135,7 @@ class Monitor(threading.Thread):
     def _monitor_devices(self) -> None:
         devices_of: dict[int, set[str]] = {rank: set() for rank in range(self._number)}
         while self._run.running:
-            listed = devices.processes()
+            listed = gpus.processes(DEVICE_TIMEOUT_S)
             rank_of = {pid: rank for rank, tree in list(self._trees.items()) for pid in tree.pids()} if listed else {}
             for pid, uuid in listed:
                 if pid in rank_of:

@@ -43,8 +43,6 @@ def main() -> None:
     """Train as the course does, then compare."""
     hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
-    for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
     # NCCL refuses two ranks on one GPU: where there are fewer than ranks, all of them take the CPU.
     mine = [gpus[hvd.local_rank()]] if len(gpus) >= hvd.local_size() else []
     tf.config.set_visible_devices(mine, "GPU")

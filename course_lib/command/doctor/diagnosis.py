@@ -19,6 +19,7 @@ from course_lib.command.setup import legacy_keras
 from course_lib.command.setup.plan import GIVEN_NEWEST_PYTHON, NEWEST_PYTHON, OLDEST_PYTHON
 from course_lib.data.published import PUBLISHED
 from course_lib.ranks import environment, launch
+from course_lib.ranks.messages.known_errors import hint
 from course_lib.system.errors import CourseError
 
 AGREEMENT = Path(__file__).with_name("agreement.py")
@@ -120,7 +121,8 @@ def disagreement(controller: str, script: Path = AGREEMENT, ranks: int = 2) -> s
         result = run.wait()
     except CourseError as error:
         return f"{_number(ranks)} ranks could not be started under {CONTROLLERS[controller]}: {error}"
-    return verdict(controller, result.message if result.code else "", lines, ranks)
+    failure = (hint((*result.tail, result.reason)) or result.message) if result.code else ""
+    return verdict(controller, failure, lines, ranks)
 
 
 def verdict(controller: str, failure: str, lines: list[str], ranks: int = 2) -> str:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
-# What an error says → what to do about it.
-HINTS = {
+from course_lib.ranks.messages import gpu_memory
+
+# What an error says → what to do about it, or a function that says so: it may ask the driver of the GPUs.
+HINTS: dict[str, str | Callable[[], str]] = {
     r"'float' object has no attribute 'dtype'": (
         "Horovod's LearningRateWarmupCallback and LearningRateScheduleCallback raise this with Keras's SGD and a "
         "momentum: give the callback momentum_correction=False."
@@ -19,10 +21,7 @@ HINTS = {
         "The network can't be reached, and an assessment's sandbox has none: load the images with "
         '`data.load("cifar10")`, after `from course_lib import data`.'
     ),
-    r"CUDA_ERROR_OUT_OF_MEMORY|OOM when allocating (?!.*device:CPU)": (
-        "A GPU has too little memory: give each rank a GPU of its own (tf.config.set_visible_devices with "
-        "hvd.local_rank()), or take a smaller batch."
-    ),
+    gpu_memory.SIGNS: gpu_memory.advice,
     r"Mismatched \w+ |Mismatched data types": (
         "The ranks called different collectives, or gave them tensors of different shapes: all ranks must make the "
         "same collective calls in the same order."
@@ -36,7 +35,6 @@ HINTS = {
 def hint(lines: Iterable[str]) -> str:
     """What to do about the known error that a failed rank's last `lines` name last; "" where they name none."""
     lines = list(lines)
-    return next(
-        (advice for line in reversed(lines) for error, advice in HINTS.items() if re.search(error, line)),
-        "",
-    )
+    known = (advice for line in reversed(lines) for error, advice in HINTS.items() if re.search(error, line))
+    advice = next(known, "")
+    return advice if isinstance(advice, str) else advice()

@@ -43,6 +43,9 @@ def crashes(host):
 def dies(host):
     os.kill(os.getpid(), 11)
 
+def crowded(host):
+    raise RuntimeError("cudaSetDevice() on GPU:0 failed. Status: out of memory")
+
 def silent(host):
     return iter(())
 
@@ -91,6 +94,18 @@ def test_failures_of_all_kinds_are_lines_and_the_next_step_follows(step):
     assert "exit code 3 (ImportError: libcudnn.so.8)" in texts[3]
     assert "signal 11" in texts[4]
     assert "It printed no line" in texts[5]
+
+
+def test_who_holds_the_memory_of_a_gpu_is_named(step, nvidia_smi):
+    nvidia_smi("""case "$*" in
+    *query-compute-apps*) echo '4000001, 79000, GPU-a, /usr/bin/python' ;;
+    *query-gpu*) echo '0, GPU-a, 79900, 81559' ;;
+    esac""")
+    [(_, state, text)] = examined(step("crowded"))
+    assert state == FAILED
+    assert text.startswith(
+        "The memory of GPU 0 is taken, 78 of 80 GB, by process 4000001 (/usr/bin/python, 77 GB): end it"
+    )
 
 
 def test_what_hangs_is_ended_with_all_its_processes_and_named(step, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import socket
 from dataclasses import replace
 
 import pytest
@@ -217,6 +218,13 @@ def test_the_result_of_ranks(started):
         (HUNG, "train with 4 ranks on 4 GPUs hung over NCCL .* after 60 s.*peer access is not supported"),
         (ran(result=Result(1, 2.0, 3, "Rank 3 failed with exit code 1.", ("ValueError: x",))), "ValueError: x"),
         (ran("NCCL WARN Duplicate GPU detected", result=Result(1, 2.0, 0, "Rank 0 failed.")), "Duplicate GPU"),
+        (
+            ran(
+                "NCCL WARN x",
+                result=Result(1, 2.0, 0, "Rank 0 failed.", ("E CUDA_ERROR_OUT_OF_MEMORY: out of memory",)),
+            ),
+            "train with 4 ranks on 4 GPUs failed: Rank 0 failed. A GPU has too little memory",
+        ),
         (ran(*['result {"size": 1}'] * 4), "4 ranks take themselves for rank 0"),
         (ran(), "0 ranks take themselves"),
     ],
@@ -302,6 +310,20 @@ def test_scaling_of_equal_and_of_drifting_ranks(monkeypatch, host, difference, r
     weak, strong = (line for line in lines if line.title.startswith("Scaling, "))
     assert weak.values["efficiency"] == 1.0 and "1: 1,000, 2: 2,000" in weak.text
     assert ("Equal weights" in strong.text) == (difference == 0.0)
+
+
+def test_a_host_whose_name_does_not_resolve_is_named_before_gloo_dies_of_it(monkeypatch):
+    def getaddrinfo(*_, **__):
+        raise socket.gaierror(-2, "Name or service not known")
+
+    monkeypatch.setattr(socket, "gethostname", lambda: "pluto")
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr(all_ranks.launch, "controllers", lambda: ("gloo",))
+    sentence = "The name of this host, pluto, does not resolve, and Gloo needs it: add the line `127.0.0.1 pluto` to"
+    with pytest.raises(CourseError, match=sentence):
+        all_ranks.run("train", FOUR, 60, {})
+    line = next(all_ranks.controllers(ONE))
+    assert (line.state, line.text) == (FAILED, f"Two ranks could not be started under Gloo: {sentence} /etc/hosts.")
 
 
 def test_controllers(monkeypatch):

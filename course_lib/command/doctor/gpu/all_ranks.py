@@ -19,6 +19,7 @@ from course_lib.command.doctor.gpu.report import Line, failed, passed, tested, u
 from course_lib.cost import allreduce
 from course_lib.ranks import launch
 from course_lib.ranks import timeline as timelines
+from course_lib.ranks.messages.known_errors import hint
 from course_lib.system.errors import CourseError
 
 WORK = Path(__file__).with_name("work.py")
@@ -71,8 +72,9 @@ def run(
         ended = f"{who} hung over {host.route} and was ended after {seconds:.0f} s, with all its processes"
         raise Hung(f"{ended}; NCCL printed: {warning}." if warning else f"{ended}.")
     if end.code:
-        last = warning or end.reason or next((line.strip() for line in reversed(end.tail) if line.strip()), "")
-        raise CourseError(f"{who} failed: {end.message} {last}".rstrip(". ") + ".")
+        last = next((line.strip() for line in reversed(end.tail) if line.strip()), "")
+        why = hint((*end.tail, end.reason)) or warning or end.reason or last
+        raise CourseError(f"{who} failed: {end.message} {why}".rstrip(". ") + ".")
     if len(results) != 1:
         raise CourseError(f"{who}: {len(results)} ranks take themselves for rank 0; they do not find each other.")
     return results[0]

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from course_grader.script import slots
 from course_lib.system.errors import last_line
-from course_lib.system.gpus import TIMEOUT_S
+from course_lib.system.gpus import TIMEOUT_S, mebibytes
 
 DRIVER = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))  # the last in Windows' Linux
 _FIELDS = ("name", "driver_version", "memory.total", "compute_cap")  # drivers before 510 do not know the last one
@@ -88,14 +88,14 @@ def detect(timeout: float = TIMEOUT_S) -> Host:
     if problem or not rows:
         return Host(problem=problem)
     cuda = re.search(r"CUDA Version: *(\d+\.\d+)", _nvidia_smi([], timeout)[0])
-    gpus = tuple(Gpu(row[0], _number(row[2]), *row[3:4]) for row in rows)
+    gpus = tuple(Gpu(row[0], mebibytes(row[2]), *row[3:4]) for row in rows)
     return Host(gpus, slots.count(), driver=rows[0][1], cuda=cuda[1] if cuda else "")
 
 
 def memory_used() -> list[float]:
     """MiB that are in use on each GPU of the host, whoever uses them; [] where the driver does not say."""
     answer, problem = _query(("memory.used",), TIMEOUT_S)
-    return [] if problem else [_number(line) for line in answer.splitlines() if line.strip()]
+    return [] if problem else [mebibytes(line) for line in answer.splitlines() if line.strip()]
 
 
 def missing(host: Host) -> str:
@@ -134,12 +134,6 @@ def _nvidia_smi(options: list[str], timeout: float) -> tuple[str, str]:
             return "", ""
         return "", f"nvidia-smi failed ({reason}): install the driver again, or restart the host after its update."
     return done.stdout, ""
-
-
-def _number(word: str) -> float:
-    """MiB; 0 where the driver says [N/A], as for GPUs that share the host's memory."""
-    digits = re.match(r"[\d.]+", word.strip())
-    return float(digits[0]) if digits else 0.0
 
 
 class Peak(NamedTuple):

@@ -29,7 +29,6 @@ CHECK_TOLERANCE = 1e-6
 
 def optimizers(host: Host) -> Iterator[Line]:
     """The optimizers against their check values."""
-    _grow()
     for name, (rates, options, expected) in CHECK_VALUES.items():
         optimizer = getattr(course_optimizers, name)(rates[0], weight_decay=0.1, **options)
         with tf.device(_device()):
@@ -52,7 +51,6 @@ def optimizers(host: Host) -> Iterator[Line]:
 
 def loops(host: Host) -> Iterator[Line]:
     """`fit` and a loop with a gradient tape, from the same weights on the same images."""
-    _grow()
     x, y = examples()
     loss = tf.keras.losses.SparseCategoricalCrossentropy()
     by_fit, by_loop = (models.assessment_cnn((32, 32, 3), 10) for _ in range(2))
@@ -82,7 +80,6 @@ def loops(host: Host) -> Iterator[Line]:
 
 def mixed_precision(host: Host) -> Iterator[Line]:
     """Training in float16 with float32 weights, and a loss scale that gives way to an overflow."""
-    _grow()
     x, y = examples()
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
     # A processor takes minutes for convolutions in float16.
@@ -119,7 +116,6 @@ def mixed_precision(host: Host) -> Iterator[Line]:
 def memory(host: Host) -> Iterator[Line]:
     """With memory growth a process takes what it needs, not all of the GPU."""
     before = memory_used()
-    _grow()
     with tf.device(_device()):
         tf.reduce_sum(tf.matmul(tf.ones((512, 512)), tf.ones((512, 512)))).numpy()
     after = memory_used()
@@ -135,7 +131,6 @@ def memory(host: Host) -> Iterator[Line]:
 
 def speed(host: Host) -> Iterator[Line]:
     """Operations and bytes a second against the published peaks; images a second of the assessment's network."""
-    _grow()
     peak = devices.published(host.gpus[0].name) if host.visible and host.gpus else None
     if host.visible:
         yield float32_products(matmul_flops(8192, tf.float32), peak)
@@ -234,11 +229,6 @@ def examples() -> tuple[np.ndarray, np.ndarray]:
 def _seconds(call: Callable[[], tf.Tensor], at_least: float = 0.2) -> float:
     """Of one call, the best of three measurements, each with the device's end awaited."""
     return roofline.best_time(lambda: call().numpy(), repeats=3, at_least=at_least)
-
-
-def _grow() -> None:
-    for gpu in tf.config.list_physical_devices("GPU"):
-        tf.config.experimental.set_memory_growth(gpu, True)
 
 
 def _device() -> str:

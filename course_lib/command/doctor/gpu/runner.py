@@ -33,6 +33,7 @@ from course_lib.command.doctor.gpu.report import (
     untested,
 )
 from course_lib.ranks import environment
+from course_lib.ranks.messages.known_errors import hint
 from course_lib.system.errors import CourseError, last_line
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import LEFT, TIMED_OUT
@@ -191,6 +192,8 @@ def _problem(code: int, printed: str, limit: float, has_lines: bool) -> str:
     if code == TIMED_OUT:
         reason = f"It did not end within {limit:.0f} s: it hangs, or this host is too slow for it"
         return f"{reason}; it was ended, with all its processes."
+    if code and (advice := hint(printed.splitlines())):
+        return advice
     if code:
         return f"It ended with {f'signal {code - 128}' if code > 128 else f'exit code {code}'} ({last_line(printed)})."
     return "" if has_lines else "It printed no line: this is a fault of the course; please report it."

@@ -27,8 +27,6 @@ MB = 2**20
 def pin(number: int | None = None) -> str:
     """Keep the GPU of this rank's local rank (or `number`) alone; return the device to reduce on, "" for its own."""
     gpus = tf.config.list_physical_devices("GPU")
-    for gpu in gpus:
-        tf.config.experimental.set_memory_growth(gpu, True)
     if not gpus:
         return ""
     mine = hvd.local_rank() if number is None else number

@@ -1,0 +1,63 @@
+"""Where a GPU's memory did not suffice: which processes hold it, as its driver lists them."""
+
+from __future__ import annotations
+
+import os
+
+from course_lib.system import gpus
+from course_lib.system.gpus import Holder
+
+# What TensorFlow 2.15, CUDA, cuDNN and cuBLAS say where they get too little memory, each in its own way.
+SIGNS = (
+    r"CUDA_ERROR_OUT_OF_MEMORY|Cuda failure .*out of memory|cudaSetDevice\(\) on GPU:\d+ failed\. Status: out of memory"
+    r"|OOM when allocating (?!.*device:CPU)|Dst tensor is not initialized|Failed to get convolution algorithm"
+    r"|Could not create cudnn handle|CUDNN_STATUS_(?:INTERNAL_ERROR|NOT_INITIALIZED|ALLOC_FAILED)"
+    r"|DNN library (?:is not found|initialization failed)"
+    r"|CUBLAS_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED)|(?i:without BLAS support)"
+)
+MOSTLY = 0.5  # of a GPU's memory: with so much of it taken by others, it is they who leave too little
+ANOTHER_GPU = "or use another GPU (CUDA_VISIBLE_DEVICES)"
+
+
+def advice() -> str:
+    """What to do where memory did not suffice, in a sentence."""
+    if not any(gpu.total for gpu in gpus.memory()):
+        return (
+            "A GPU has too little memory, and its driver does not say which processes hold it: end other programs that "
+            "use it (of a notebook, shut the kernel down), or take a smaller batch."
+        )
+    return taken() or (
+        "A GPU has too little memory: give each rank a GPU of its own (tf.config.set_visible_devices with "
+        "hvd.local_rank()), or take a smaller batch."
+    )
+
+
+def taken() -> str:
+    """Which other processes hold most of the memory of the fullest GPU, in a sentence; "" where others hold little."""
+    known = [gpu for gpu in gpus.memory() if gpu.total]
+    if not known:
+        return ""
+    gpu = max(known, key=lambda gpu: gpu.used / gpu.total)
+    own = sum(holder.memory for holder in gpu.holders if holder.pid == os.getpid())
+    if gpu.used - own < MOSTLY * gpu.total:
+        return ""
+    fact = f"The memory of GPU {gpu.gpu} is taken, {_gigabytes(gpu.used - own)} of {_gigabytes(gpu.total)} GB,"
+    others = [holder for holder in gpu.holders if holder.pid != os.getpid()]
+    if not others:
+        return (
+            f"{fact} by processes that the driver does not name here, as in a container: end one of those that "
+            f"`nvidia-smi` names on the host, {ANOTHER_GPU}."
+        )
+    notebook = any(holder.command == gpus.NOTEBOOK for holder in others)
+    end = f"end {'it' if len(others) == 1 else 'one'}{' (of a notebook, shut the kernel down)' if notebook else ''}"
+    return f"{fact} by {' and '.join(map(_described, others))}: {end}, {ANOTHER_GPU}."
+
+
+def _described(holder: Holder) -> str:
+    facts = [holder.command or "not of this container"]
+    facts += [f"{_gigabytes(holder.memory)} GB"] if holder.memory else []
+    return f"process {holder.pid} ({', '.join(facts)})"
+
+
+def _gigabytes(mib: float) -> str:
+    return f"{mib / 1024:.2g}" if mib < 10 * 1024 else f"{mib / 1024:.0f}"
