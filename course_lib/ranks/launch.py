@@ -69,8 +69,8 @@ def start(
         env: adds to the environment of the ranks.
         options: what else there is to say.
 
-    Raises CourseError for a script that is not there, an impossible number of ranks, a missing controller, or a host
-    that can't be reached or does not see what this one sees.
+    Raises CourseError for a script that is not there, an impossible number of ranks, a missing controller, a host that
+    can't be reached or does not see what this one sees, or, with Gloo, this host's name if it does not resolve.
     """
     options = options or Options()
     path = Path(script).absolute()
@@ -89,10 +89,11 @@ def start(
         variables.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(GLOO_TIMEOUT_S))
     task = _task(path, args, options)
     wrapper: Sequence[str] = ()
-    if not options.confine and not all(remote.here(host.name) for host in named):
+    if not options.confined:  # in a sandbox of its own a rank's host is called localhost
         shared = "give the command in a folder that all hosts share."
         needed = {path: remote.SHARED_FOLDER_ADVICE, Path(task.folder): shared}
         remote.check(used, needed, gloo=controller == "gloo")
+    if not options.confine and not all(remote.here(host.name) for host in named):
         # On another host nobody else ends what a rank leaves; the lease is the connection that reads its errors.
         wrapper = supervise.command_line([], lease=supervise.STDERR)
     command = RankCommand(_launcher(controller, ranks, hosts, options.min_ranks), variables, task, tuple(wrapper))

@@ -138,11 +138,14 @@ def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, glo
     """Raise CourseError (code 2) unless each host can be reached and sees what this one sees.
 
     That is the course, the same versions of what trains, and each of `paths` (a file or a folder) → the end of the
-    sentence that says what to do where it is missing there. For Gloo each host must know its own address.
+    sentence that says what to do where it is missing there. For Gloo each host must know its own address, this one too
+    where it is the only one (no `hosts`, or names of this host).
     """
     paths = paths or {}
     others = [host.name for host in hosts if not here(host.name)]
     if not others:
+        if gloo:
+            _check_own_name()
         return
     mine = describe(map(str, paths))
     answers = ask(others, [sys.executable, __file__, *map(str, paths)])
@@ -166,6 +169,29 @@ def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, glo
                 "address by which they do, in its /etc/hosts.",
                 code=2,
             )
+
+
+def _check_own_name() -> None:
+    """Raise CourseError (code 2) where no address of this host's name is its own.
+
+    Gloo listens there (its `lookupAddrForHostname`), and otherwise ends each rank by SIGSEGV or SIGABRT. MPI does not
+    need the name.
+    """
+    name = socket.gethostname()
+    try:
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        answers = []
+    for family, kind, protocol, _, address in answers:
+        with contextlib.suppress(OSError), socket.socket(family, kind, protocol) as listener:
+            listener.bind(address)
+            return
+    addresses = " and ".join(dict.fromkeys(str(answer[4][0]) for answer in answers))
+    fault = f"stands for {addresses}, where this host can't listen" if answers else "does not resolve"
+    raise CourseError(
+        f"The name of this host, {name}, {fault}, and Gloo needs it: add the line `127.0.0.1 {name}` to /etc/hosts.",
+        code=2,
+    )
 
 
 def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:

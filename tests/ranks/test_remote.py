@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +137,29 @@ class TestChecked:
         elsewhere.unlink()
         assert remote.check(self.HOSTS[:1]) is None
 
+    @pytest.mark.parametrize(
+        ("addresses", "fault"),
+        [
+            (None, "does not resolve"),
+            (["203.0.113.7"], "stands for 203.0.113.7, where this host can't listen"),
+            (["203.0.113.7", "127.0.1.1"], ""),
+        ],
+    )
+    def test_gloo_needs_an_address_of_this_hosts_name(self, monkeypatch, addresses, fault):
+        def getaddrinfo(name, port, **_):
+            if addresses is None:
+                raise socket.gaierror(-2, "Name or service not known")
+            return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, 0)) for address in addresses]
+
+        monkeypatch.setattr(socket, "gethostname", lambda: "pluto")
+        monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+        remote.check((), gloo=False)
+        if fault:
+            said = f"The name of this host, pluto, {fault}, and Gloo needs it: add the line `127.0.0.1 pluto` to"
+            assert refused(remote.check, ()) == f"{said} /etc/hosts."
+        else:
+            remote.check(())
+
     def test_what_is_not_there_or_another_is_named(self, elsewhere, tmp_path):
         script = tmp_path / "script.py"
         script.write_text("print(1)")
@@ -218,3 +243,24 @@ class TestChecked:
             lambda: launch.start(tmp_path / "script.py", options=launch.Options(hosts="here:1,b:1"))
         )
         assert "The host b cannot be reached (no)" in refused(lambda: launch.call(print, hosts="here:1,b:1"))
+
+
+RENAMED = ["unshare", "--user", "--map-root-user", "--uts", "sh", "-c", 'hostname pluto-of-nowhere && exec "$@"', "sh"]
+
+
+@pytest.mark.skipif(
+    not shutil.which("unshare") or subprocess.run([*RENAMED, "true"], capture_output=True).returncode != 0,
+    reason="no user namespace here, in which this host has another name",
+)
+def test_a_run_on_a_host_whose_name_does_not_resolve_is_a_sentence(tmp_path):
+    """Gloo would end its ranks by SIGSEGV."""
+    if "gloo" not in launch.controllers():
+        pytest.skip("Horovod was built without Gloo here")
+    script = tmp_path / "script.py"
+    script.write_text("import horovod.tensorflow as hvd\nhvd.init()\n")
+    command = [*RENAMED, sys.executable, "-m", "course_lib.command.cli", "run", script, "-np", "2", "--gloo"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(
+        "course: The name of this host, pluto-of-nowhere, does not resolve, and Gloo needs it"
+    )
