@@ -133,18 +133,20 @@ class Result:
     reason: str = ""
     cause: str = ""
 
-
-@dataclass
-    def check(self) -> None:
+    def check(self, title: str = "") -> None:
         """Raise CourseError if the run failed or was stopped: who reads what a run has left asks this first.
 
         The error says why: the cause, the message, and what to do about a known error, else the rank's last words.
+        `title` names the run, where a learner has several.
         """
         if self.code:
+            title = title and f"{title}:"
             last_words = self.reason or next((line for line in reversed(self.tail) if line.strip()), "")
             advice = hint((*self.tail, self.reason))
-            raise CourseError(" ".join(filter(None, (self.cause, self.message, advice or last_words))), self.code)
+            raise CourseError(" ".join(filter(None, (title, self.cause, self.message, advice or last_words))), self.code)
 
+
+@dataclass
 class Failures:
     """What is known of failed ranks.
 

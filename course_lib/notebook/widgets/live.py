@@ -201,7 +201,7 @@ class Record:
 
     def _read(self, table: pd.DataFrame) -> pd.DataFrame:
         if table.empty or self.result.failed_rank is not None:
-            self.result.check()
+            self.result.check(self.title)
         if table.empty:
             raise CourseError(f"{self.title}: no rank has trained with `fit`, so there is nothing to read.")
         return table

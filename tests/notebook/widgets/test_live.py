@@ -286,9 +286,9 @@ def test_interrupting_ends_the_run_and_keeps_what_there_was(shown, monkeypatch):
 @pytest.mark.parametrize(
     ("result", "losses", "sentence"),
     [
-        (Result(1, 9.0, 0, "Rank 0 failed.", ("ValueError: no",)), [], "Rank 0 failed. ValueError: no"),
-        (Result(1, 9.0, 0, "Rank 0 failed."), [1.0], "Rank 0 failed."),  # half a training is none
-        (Result(130, 9.0, message="Stopped."), [], "Stopped."),
+        (Result(1, 9.0, 0, "Rank 0 failed.", ("ValueError: no",)), [], "train.py: Rank 0 failed. ValueError: no"),
+        (Result(1, 9.0, 0, "Rank 0 failed."), [1.0], "train.py: Rank 0 failed."),  # half a training is none
+        (Result(130, 9.0, message="Stopped."), [], "train.py: Stopped."),
         (Result(0, 9.0), [], "train.py: no rank has trained with `fit`, so there is nothing to read."),
     ],
 )
