@@ -103,6 +103,7 @@ def run(
     mpi: bool = typer.Option(False, "--mpi", help="Use the MPI controller."),
     slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
     nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
+    where: bool = typer.Option(False, "--where", help="Say at the end where the time of a training step goes."),
 ) -> None:
     """Run a script on N Horovod ranks."""
     from course_lib.command import console
@@ -112,9 +113,13 @@ def run(
         raise CourseError("Choose one of --gloo and --mpi.", code=2)
     hosts = _slurm(script, slurm, nodes, ranks, remote.chosen(hosts, hostfile))
     controller = "gloo" if gloo else "mpi" if mpi else None
-    options = launch.Options(hosts=hosts)
-    run = launch.start(script, args or (), ranks, controller=controller, timeout=timeout, options=options)
-    raise typer.Exit(console.follow(run))
+    with console.profile_folder(where, hosts) as profile:
+        options = launch.Options(hosts=hosts, profile=profile)
+        run = launch.start(script, args or (), ranks, controller=controller, timeout=timeout, options=options)
+        code = console.follow(run)
+        if profile and not code:
+            console.show_shares(profile)
+    raise typer.Exit(code)
 
 
 @app.command()

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 from rich.text import Text
 
+from course_lib.ranks import step_shares
 from course_lib.ranks.launch import STOPPED, Run
 from course_lib.ranks.messages.known_errors import hint
 from course_lib.ranks.run import SILENCE_S
@@ -43,6 +49,34 @@ def follow(run: Run) -> int:
             _say(err, advice)
     sys.stdout.flush()
     return result.code
+
+
+@contextlib.contextmanager
+def profile_folder(wanted: bool, hosts: str | None) -> Iterator[Path | None]:
+    """A folder for the profiles of a run, where they are `wanted`. It is one that all `hosts` of the run share."""
+    if not wanted:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix=".course-where-", dir="." if hosts else None) as folder:
+        yield Path(folder)
+
+
+def show_shares(folder: Path) -> None:
+    """Print where the time of a training step goes, a column for each rank, and what to change first."""
+    ranks = step_shares.read(folder)
+    table = Table(title="Where the time of a training step goes", title_justify="left", show_edge=False)
+    table.add_column("% of a step")
+    for rank in range(len(ranks)):
+        table.add_column(f"rank {rank}", justify="right")
+    for part in step_shares.PARTS:
+        table.add_row(part, *(f"{100 * step.shares[part]:.1f}" for step in ranks))
+    table.add_section()
+    table.add_row("milliseconds", *(f"{step.milliseconds:.1f}" for step in ranks))
+    if any(step.gpu is not None for step in ranks):
+        table.add_row("GPU computes, %", *("" if step.gpu is None else f"{100 * step.gpu:.0f}" for step in ranks))
+    out = Console()
+    out.print(table)
+    out.print(step_shares.bottleneck(ranks), highlight=False)
 
 
 def _say(console: Console, sentence: str) -> None:

@@ -106,6 +106,7 @@ def _task(script: Path, args: Sequence[object], options: Options) -> RankTask:
         tuple(map(str, args)),
         os.path.abspath(options.cwd or os.getcwd()),
         os.path.abspath(options.record) if options.record else None,
+        os.path.abspath(options.profile) if options.profile else None,
         options.training_events,
         options.cores,
         options.fake_gpus,

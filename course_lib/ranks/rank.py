@@ -44,6 +44,7 @@ class RankTask:
         args: the script's arguments.
         folder: the folder that the script runs in.
         record: the folder for the record of its training (see `instrumentation`); None: there is none.
+        profile: the folder for a profile of its steps (see `step_profile`); None: there is none.
         training_events: whether it reports how its training goes on (see `events`), as it does for a `record`, too.
         cores: where all ranks are on this host, the core that each of them keeps to, by the number of the rank.
         fake_gpus: with a `record`, how many GPUs that do not exist the script sees, by the number of the rank, so that
@@ -54,6 +55,7 @@ class RankTask:
     args: tuple[str, ...] = ()
     folder: str = "."
     record: str | None = None
+    profile: str | None = None
     training_events: bool = False
     cores: tuple[int, ...] = ()
     fake_gpus: tuple[int, ...] = ()
@@ -175,6 +177,10 @@ def main() -> int:
         from course_lib.ranks.instrumentation.install import install
 
         install(Path(task.record), report, task.fake_gpus)
+    elif task.profile:
+        from course_lib.ranks.instrumentation import step_profile
+
+        step_profile.install(Path(task.profile))
     elif task.training_events:
         from course_lib.ranks.instrumentation import events
 

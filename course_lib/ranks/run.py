@@ -74,6 +74,8 @@ class Options:
         stall_timeout: seconds without a training step on any rank after which the ranks count as deadlocked and are
             ended; it counts from the first step on. It needs a `record` or `training_events`.
         record: a folder for what each rank records of its training (see `course_lib.ranks.instrumentation`).
+        profile: a folder for a profile of each rank's training steps, which `step_shares` reads; it goes with neither
+            `record` nor `training_events`.
         training_events: whether the ranks report how their training goes on (see `instrumentation.events`).
         output_limit: bytes that the ranks may print, where each line counts LINE_OVERHEAD_BYTES more than it has.
         cores: the core of each rank (see `RankTask`).
@@ -88,6 +90,7 @@ class Options:
     cwd: str | Path | None = None
     stall_timeout: float = float("inf")
     record: Path | None = None
+    profile: Path | None = None
     training_events: bool = False
     output_limit: int | None = None
     cores: tuple[int, ...] = ()

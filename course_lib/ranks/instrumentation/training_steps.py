@@ -15,6 +15,8 @@ from tensorflow.python.ops import control_flow_util
 
 from course_lib.ranks.instrumentation.patches import Patches
 
+STEP_OPERATION = "course_step"  # name of the operation that reports a step
+
 
 class TrainingSteps:
     """Calls `step(model, *values)` before each call of a model under a gradient tape.
@@ -89,7 +91,7 @@ class TrainingSteps:
             if tf.executing_eagerly():
                 step(*(tensor.numpy() for tensor in measured))
                 return outputs
-            return _after(tf.numpy_function(step, measured, [], stateful=True), outputs)
+            return _after(tf.numpy_function(step, measured, [], stateful=True, name=STEP_OPERATION), outputs)
 
         with record.stop_recording():
             measured = self._measure(max(tensors, key=_size_of_example))
