@@ -32,8 +32,9 @@ RUN sh /project/containers/image/project
 FROM system AS runtime
 COPY --from=environment /course/.venv /course/.venv
 COPY containers/image/course-start containers/image/course-health /usr/local/bin/
+# The course's own processes grow their memory on a GPU; here all do, those of a terminal or of another Jupyter too.
 ENV PATH=/course/.venv/bin:$PATH LANG=C.UTF-8 XDG_CACHE_HOME=/workspace/.cache KERAS_HOME=/workspace/.cache/keras \
-    COURSE_CHECK=1
+    TF_FORCE_GPU_ALLOW_GROWTH=true COURSE_CHECK=1
 USER learner
 WORKDIR /workspace
 VOLUME /workspace

@@ -19,6 +19,7 @@ import pytest
 
 from course_lib.authoring import masters, released
 from course_lib.command.classroom import handout
+from course_lib.ranks import environment
 from course_lib.system import paths
 from course_lib.system.errors import CourseError
 
@@ -91,6 +92,15 @@ def test_versions_and_bases_agree():
         assert re.search(r"org\.opencontainers\.image\.version[ =]\"?([^\s\"]+)", text).group(1) == version
     (base,) = re.findall(r"^ARG BASE=(\S+)", DOCKERFILES["gpu"], re.MULTILINE)
     assert f"    BASE={base}\n" in DEFINITION
+
+
+def test_in_images_for_gpus_every_process_leaves_memory_to_others():
+    growth = "TF_FORCE_GPU_ALLOW_GROWTH"
+    setting = f"{growth}={environment.TENSORFLOW[growth]}"
+    runtime = re.search(r"^ENV PATH=(?:.*\\\n)*.*$", DOCKERFILES["gpu"], re.MULTILINE).group(0)
+    assert setting in runtime.split() and growth not in DOCKERFILES["cpu"]
+    exported = re.findall(r'echo "export (.+)" >> \$APPTAINER_ENVIRONMENT', DEFINITION)
+    assert [setting in variables.split() for variables in exported] == [False, True]
 
 
 def test_the_definition_names_what_dockers_context_has():

@@ -19,7 +19,7 @@ def memory(monkeypatch, tmp_path):
 
 @pytest.fixture
 def measured(monkeypatch):
-    """measured([(images per second, seconds, of which a rank computed, of which its core did)], cores)"""
+    """measured([(images per second, seconds, of which a rank computed, of which its core did, first step)], cores)"""
 
     def measure(ranks, cores=2, **settings):
         monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cores)))
@@ -31,26 +31,53 @@ def measured(monkeypatch):
 
 def test_a_speed_that_was_measured_on_free_cores_is_kept(measured):
     assert calibration.known(2) is None
-    assert measured([(11_000.0, 5.0, 4.8, 9.8), (10_900.0, 5.0, 4.7, 9.8)]) == 10_900.0
+    assert measured([(11_000.0, 5.0, 4.8, 9.8, 1.5), (10_900.0, 5.0, 4.7, 9.8, 1.5)]) == 10_900.0
     assert calibration.known(2) == 10_900.0
 
 
 def test_a_speed_that_was_measured_on_busy_cores_is_not(measured):
     with pytest.raises(CourseError, match=r"Other programs used 50% of its cores' time: .* assess again") as caught:
-        measured([(1_192.0, 5.0, 2.5, 10.0), (1_192.0, 5.0, 2.5, 10.0)])
+        measured([(1_192.0, 5.0, 2.5, 10.0, 1.5), (1_192.0, 5.0, 2.5, 10.0, 1.5)])
     assert caught.value.code == 2
     assert calibration.known(2) is None
 
 
 def test_what_was_busy_for_a_moment_is_measured_again(monkeypatch):
-    answers = [[(1_192.0, 5.0, 2.5, 10.0)] * 2, [(11_000.0, 5.0, 4.8, 9.8)] * 2]
+    answers = [[(1_192.0, 5.0, 2.5, 10.0, 1.5)] * 2, [(11_000.0, 5.0, 4.8, 9.8, 1.5)] * 2]
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1})
     monkeypatch.setattr(calibration.launch, "call", lambda *_, **__: answers.pop(0))
     assert calibration.measure(2) == calibration.known(2) == 11_000.0
 
 
 def test_where_it_cannot_be_told_what_others_computed_the_speed_is_kept(measured):
-    assert measured([(11_000.0, 5.0, 4.8, None)]) == calibration.known(1) == 11_000.0
+    assert measured([(11_000.0, 5.0, 4.8, None, 1.5)]) == calibration.known(1) == 11_000.0
+
+
+def test_on_gpus_what_was_compiled_is_kept_for_each_kind_and_driver(monkeypatch, tmp_path, nvidia_smi):
+    environments = []
+
+    def call(function, ranks, env, timeout):
+        environments.append(env)
+        return [(40_000.0, 5.0, 5.0, None, 3.25), (40_000.0, 5.0, 5.0, None, 16.4)]
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setattr(calibration.slots, "count", lambda: 2)
+    monkeypatch.setattr(calibration.launch, "call", call)
+    nvidia_smi("echo 'NVIDIA H100 80GB HBM3, 580.159.04'; echo 'NVIDIA H100 80GB HBM3, 580.159.04'")
+    assert calibration.measure(2, {"CUDA_VISIBLE_DEVICES": "0,1"}) == calibration.known(2) == 40_000.0
+    assert calibration.first_step_seconds(2) == 16.4
+    kept = tmp_path / "one-model-many-gpus" / "gpu-kernels" / "NVIDIA-H100-80GB-HBM3-580.159.04"
+    assert environments[0]["CUDA_CACHE_PATH"] == str(kept) and kept.stat().st_mode & 0o777 == 0o700
+    assert environments[0]["CUDA_VISIBLE_DEVICES"] == "0,1"
+    nvidia_smi("echo 'NVIDIA H100 80GB HBM3, 590.10'; echo 'NVIDIA H100 80GB HBM3, 590.10'")
+    assert (calibration.known(2), calibration.first_step_seconds(2)) == (None, None)
+
+
+def test_without_gpus_nothing_is_compiled_for_them(measured, monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv("PATH", str(tmp_path))
+    measured([(11_000.0, 5.0, 4.8, 4.9, 1.5)])
+    assert not list(tmp_path.rglob("gpu-kernels"))
 
 
 @pytest.mark.slow

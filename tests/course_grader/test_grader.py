@@ -250,6 +250,28 @@ def test_other_programs_are_to_blame_for_a_late_script(graded):
         graded(alone=late, others=0.4)
 
 
+def test_a_gpu_whose_memory_others_hold_costs_the_script_nothing(graded, monkeypatch, nvidia_smi):
+    def driver(used):
+        nvidia_smi(f"""case "$*" in
+        -L) echo 'GPU 0: H100 (UUID: GPU-a)'; echo 'GPU 1: H100 (UUID: GPU-b)' ;;
+        *compute-apps*) echo '4000001, 79000, GPU-a, /usr/bin/python' ;;
+        *index*) echo '0, GPU-a, {used}, 81559' ;;
+        *) echo 'H100, 580.1' ;;
+        esac""")
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    monkeypatch.setattr(grader.bubblewrap, "cuda_problem", lambda: "")
+    words = ("InternalError: cudaSetDevice() on GPU:0 failed. Status: out of memory",)
+    crash = Result(1, 9.0, 1, "Rank 1 failed with exit code 1.", words)
+    driver(79900)
+    for runs in ({"result": crash}, {"alone": crash}):
+        with pytest.raises(grader.CannotGrade, match=r"by process 4000001 .* Then assess it again"):
+            graded(**runs)
+    driver(300)  # the script itself had taken all of it
+    found, _ = graded(crash)
+    assert not found.passed and "a GPU of its own" in found.error
+
+
 @pytest.mark.parametrize("owner", ["criteria.host_checks.silent", "judge", "run_record.read"])
 def test_a_fault_of_the_grader_costs_the_script_nothing(graded, monkeypatch, caplog, owner):
     *path, name = owner.split(".")
@@ -297,6 +319,8 @@ def test_json_has_the_fields_of_the_contract_and_can_be_read_back():
         "id": "time", "title": "In time", "points": 0.0, "max_points": 10.0, "reason": "Too late.", "hint": "See 2c.",
         "rests_on": "host", "passed": False,
     }  # fmt: skip
+    assert grader.Outcome.from_json(table) == outcome()
+    del table["first_step_seconds"]  # as an earlier version wrote it
     assert grader.Outcome.from_json(table) == outcome()
 
 

@@ -15,11 +15,12 @@ import tempfile
 import time
 import uuid
 from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
 
-from course_grader.sandbox import Sandbox, bubblewrap, limits, outbox, seccomp
+from course_grader.sandbox import Sandbox, bubblewrap, gpu_kernels, limits, outbox, seccomp
 from course_grader.sandbox.resource_monitor import cores_cpu_seconds
 from course_grader.script.contract import Limits
 from course_lib.ranks import launch, run
@@ -505,11 +506,13 @@ class TestGpuDevices:
         assert "--dev-bind" not in bubblewrap.command(["true"], {}, {}, tmp_path)
 
 
-NVIDIA_SMI = """#!/bin/sh
+NVIDIA_SMI = """
 if [ "$1" = -L ]; then
     printf 'GPU 0: Pretended (UUID: GPU-a)\\nGPU 1: Pretended (UUID: GPU-b)\\n'
 elif [ "$*" = "--query-compute-apps=pid,gpu_uuid --format=csv,noheader,nounits" ]; then
     cat '{listed}'
+elif [ "$1" = --query-gpu=name,driver_version ]; then
+    echo 'Pretended, 580.1'; echo 'Pretended, 580.1'
 fi
 """
 
@@ -521,13 +524,11 @@ class TestPretendedGpus:
     pytestmark = ranks
 
     @pytest.fixture
-    def listed(self, tmp_path, monkeypatch) -> Path:
-        listed, program = tmp_path / "listed", tmp_path / "bin" / "nvidia-smi"
+    def listed(self, tmp_path, monkeypatch, nvidia_smi) -> Path:
+        listed = tmp_path / "listed"
         listed.write_text("")
-        program.parent.mkdir()
-        program.write_text(NVIDIA_SMI.format(listed=listed))
-        program.chmod(0o755)
-        monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
+        nvidia_smi(NVIDIA_SMI.format(listed=listed))
+        monkeypatch.setattr(gpu_kernels, "paths", SimpleNamespace(cache=lambda: tmp_path / "cache"))
         monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
         monkeypatch.setattr(limits, "DEVICE_POLL_INTERVAL_S", 0.1)
         return listed
@@ -554,6 +555,19 @@ class TestPretendedGpus:
                 (inbox / "end").touch()
                 assert run.wait().code == 0
             assert box.device_processes == own
+
+    def test_each_rank_gets_the_kept_kernels_and_cannot_change_them(self, ran, listed):
+        kept = gpu_kernels.folder() / "0" / "a" / "kernel"
+        kept.parent.mkdir(parents=True)
+        kept.write_text("compiled")
+        done = ran(
+            "import os, pathlib\nfolder = pathlib.Path(os.environ['CUDA_CACHE_PATH'])\n"
+            "kernel = folder / '0' / 'a' / 'kernel'\nprint(kernel.read_text())\n"
+            "kernel.write_text('poison')\n(folder / 'index').write_text('new')\nprint(kernel.read_text())\n"
+            f"print(os.path.exists({str(kept)!r}))"
+        )
+        assert (done.result.code, done.said) == (0, ["compiled", "poison", "False"])
+        assert [file.read_text() for file in gpu_kernels.folder().rglob("*") if file.is_file()] == ["compiled"]
 
     def test_memory_on_the_host_has_another_limit_and_no_process_of_the_script_is_known(self, ran, listed):
         listed.write_text("1, GPU-a\n")

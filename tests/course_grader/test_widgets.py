@@ -89,6 +89,7 @@ def test_who_has_the_points_and_no_pass_reads_why():
     [
         ({"limit": 240.0, "factor": 1.0}, ["101.2 s of 240 s", "0.812", "0.762", "0.990"]),  # of a fast host
         ({"seconds": None, "train_accuracy": None, "test_accuracy": None, "claimed": None}, ["not measured"] * 2),
+        ({"seconds": None, "first_step_seconds": 16.42, "claimed": None}, ["0.812", "0.762", "16.4 s in the calib"]),
     ],
 )
 def test_only_what_was_measured_is_told(changes, facts):

@@ -79,13 +79,13 @@ def memory(nvidia_smi):
 def test_who_holds_the_memory_of_a_gpu_is_named(memory, line):
     memory(79900, "4000001, 79000, GPU-a, /usr/bin/python", "4000002, 3, GPU-b, /usr/bin/python")
     advice = hint([line, "and more"])
-    assert advice == f"{TAKEN}end it, or use another GPU (CUDA_VISIBLE_DEVICES)."
+    assert advice == f"{TAKEN}end it, use another GPU (CUDA_VISIBLE_DEVICES), or take a smaller batch."
 
 
 def test_several_who_hold_it_are_named(memory):
     memory(79900, "4000001, 79000, GPU-a, /usr/bin/python", "4000002, [N/A], GPU-a, [Not Found]")
     advice = hint(MEMORY_ERRORS[:1])
-    assert advice.startswith(f"{TAKEN[:-2]} and process 4000002 (not of this container): end one, or use another GPU")
+    assert advice.startswith(f"{TAKEN[:-2]} and process 4000002 (not of this container): end one, use another GPU")
 
 
 def test_in_a_container_nobody_may_be_named(memory):
@@ -96,10 +96,13 @@ def test_in_a_container_nobody_may_be_named(memory):
 
 
 def test_memory_that_only_the_run_had_taken_asks_for_less(memory):
-    own = f"{os.getpid()}, 60000, GPU-a, /usr/bin/python"
-    for used, *processes in ((20000, "4000001, 20000, GPU-a, python"), (70000, own), ("[N/A]",)):
-        memory(used, *processes)
-        assert "a GPU of its own" in hint(MEMORY_ERRORS) and "smaller batch" in hint(MEMORY_ERRORS)
+    memory(20000, "4000001, 20000, GPU-a, python")
+    assert "a GPU of its own" in hint(MEMORY_ERRORS) and "smaller batch" in hint(MEMORY_ERRORS)
+
+
+def test_memory_that_this_process_has_taken(memory):
+    memory(70000, f"{os.getpid()}, 69000, GPU-a, /usr/bin/python")
+    assert f"by process {os.getpid()} (this process, 67 GB): end it" in hint(MEMORY_ERRORS)
 
 
 def test_a_driver_that_does_not_answer_names_nobody(nvidia_smi):

@@ -126,6 +126,9 @@ def facts_of(outcome: Outcome) -> list[tuple[str, str]]:
         facts.append(("time", f"{outcome.seconds:.1f} s of {_limit(outcome)}"))
     for name, value in (("training accuracy", outcome.train_accuracy), ("test accuracy", outcome.test_accuracy)):
         facts.append((name, "not measured" if value is None else f"{value:.3f}, measured from the saved weights"))
+    if outcome.first_step_seconds is not None:
+        seconds = f"{outcome.first_step_seconds:.1f} s in the calibration, with compiling the GPU's kernels"
+        facts.append(("first step", f"{seconds}; they are kept for later runs"))
     if outcome.claimed is not None:
         facts.append(("claimed accuracy", f"{outcome.claimed:.3f}, the last one that the script printed; not counted"))
     return facts

@@ -9,9 +9,10 @@ namespace. SIGTERM ends the command early. SPEC is a JSON object:
     records  the folder of each rank's record
     copied   the folder for weights and records (see `outbox`). If this host has no room for them, the target of a
              symbolic link beside it, `problem`, is the error's number: on a full disk no file can be written
-    mounts   folders that get a file system in memory; []: none
+    mounts   folder → largest size in bytes of the file system in memory that it gets; {}: none
+    kernels  folder with compiled GPU kernels → folders that get a copy (see `gpu_kernels`); {}: none
     memory   bytes of private memory for each process; 0: no limit
-    disk     largest size of a file, and of a file system, in bytes
+    disk     largest size of a file in bytes
     cores    the cores for all processes; []: all
 """
 
@@ -27,7 +28,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from course_grader.sandbox import outbox
+from course_grader.sandbox import gpu_kernels, outbox
 from course_lib.system.supervise import STDERR, supervise
 
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1
@@ -45,9 +46,11 @@ def main() -> int:
         _limit(resource.RLIMIT_DATA, spec["memory"])
     if spec["mounts"]:
         _loopback_up()
-    for folder in spec["mounts"]:
-        options = f"size={spec['disk']},mode=0700"
-        subprocess.run(["mount", "-t", "tmpfs", "-o", options, "tmpfs", folder], check=True)
+    for folder, size in spec["mounts"].items():
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size},mode=0700", "tmpfs", folder], check=True)
+    for source, copies in spec["kernels"].items():
+        for folder in copies:
+            gpu_kernels.copy(source, folder)
     for folder in (work / "home", work / "tmp", work / outbox.RECORD, *records):
         folder.mkdir(parents=True, exist_ok=True)
     try:

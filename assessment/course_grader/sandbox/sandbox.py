@@ -25,7 +25,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_grader.sandbox import bubblewrap, outbox
+from course_grader.sandbox import bubblewrap, gpu_kernels, outbox
 from course_grader.sandbox.limits import GB, MB, Monitor
 from course_grader.sandbox.resource_monitor import ResourceSample
 from course_lib.ranks import environment, launch
@@ -94,6 +94,7 @@ class Sandbox:
         self._ranks, self._seconds = range(ranks), seconds
         self._files, self._env = files, env
         self._own_files = own_files or [{} for _ in self._ranks]
+        self._kernels = gpu_kernels.folder() if self._gpus and not problem else None
         self._cores = [] if self._gpus else sorted(os.sched_getaffinity(0))[:ranks]
         self._run: launch.Run | None = None
         self._monitor: Monitor | None = None
@@ -193,7 +194,10 @@ class Sandbox:
         room = self._private / "room"
         records = [room / f"record-{rank}" for rank in self._ranks]
         shared = {room / "shm": Path("/dev/shm"), room / "tmp": Path("/tmp"), self._work: bubblewrap.WORK}
-        mounts = [*shared, *records]
+        mounts = dict.fromkeys([*shared, *records], self._limits.disk * MB)
+        kernels = [room / f"kernels-{rank}" for rank in self._ranks] if self._kernels else []
+        if self._kernels:
+            mounts.update(dict.fromkeys(kernels, gpu_kernels.size_of_copy(self._kernels)))
         for folder in mounts:
             folder.mkdir(parents=True)
         bound = [*shared.items()]
@@ -202,6 +206,8 @@ class Sandbox:
             bound.append((room / "tmp", room / "tmp"))
         for rank in self._ranks:
             writable = [*bound, (records[rank], bubblewrap.WORK / outbox.RECORD)]
+            if self._kernels:
+                writable.append((kernels[rank], gpu_kernels.IN_SANDBOX))
             readable = {**self._files, self._private / "script": SCRIPT.parent, **self._own_files[rank]}
             # MPI requires the same user id for the launcher, which is root in its namespace, and for the ranks.
             options = bubblewrap.rank_options(0 if mpi else 1000, writable, readable, self._variables(bubblewrap.WORK))
@@ -210,7 +216,7 @@ class Sandbox:
         fds = {"options": bubblewrap.OPTIONS_FD, "filter": bubblewrap.FILTER_FD}
         starter = self._private / "rank.sh"
         starter.write_text(_STARTER.format(program=shlex.quote(bubblewrap.program()), **fds))
-        launcher = (*bubblewrap.own_network(), *self._entry(command, records, mounts))
+        launcher = (*bubblewrap.own_network(), *self._entry(command, records, mounts, kernels))
         env = {**bubblewrap.passed(command.env), **bubblewrap.python_environment(), "TMPDIR": str(room / "tmp")}
         task = replace(command.task, script=str(SCRIPT))
         return RankCommand(launcher, env, task, wrapper=("/bin/sh", str(starter)), temporary=self._private)
@@ -219,7 +225,7 @@ class Sandbox:
         """Return the command that runs `command` without bubblewrap: in a private folder, with a clean environment."""
         files = {**self._files, **self._own_files[0]}
         variables = bubblewrap.linked(self._variables(self._work), files, self._private / "root")
-        launcher = self._entry(command, [self._work / outbox.RECORD for _ in self._ranks], [])
+        launcher = self._entry(command, [self._work / outbox.RECORD for _ in self._ranks], {}, [])
         env = {**bubblewrap.passed(command.env), **bubblewrap.python_environment(), **variables}
         return replace(command, launcher=launcher, env=env, temporary=self._private)
 
@@ -230,16 +236,20 @@ class Sandbox:
             variables.WEIGHTS: str(work / outbox.WEIGHTS),
             "HOME": str(work / "home"),
             "TMPDIR": str(work / "tmp"),
+            **(gpu_kernels.variables(gpu_kernels.IN_SANDBOX) if self._kernels else {}),
             **self._env,
         }
 
-    def _entry(self, command: RankCommand, records: Sequence[Path], mounts: Sequence[Path]) -> tuple[str, ...]:
+    def _entry(
+        self, command: RankCommand, records: Sequence[Path], mounts: Mapping[Path, int], kernels: Sequence[Path]
+    ) -> tuple[str, ...]:
         """Return the command that runs the launcher of `command` below `entry`."""
         spec = {
             "work": str(self._work),
             "records": list(map(str, records)),
             "copied": str(self._private / "copied"),
-            "mounts": list(map(str, mounts)),
+            "mounts": {str(folder): size for folder, size in mounts.items()},
+            "kernels": {str(self._kernels): list(map(str, kernels))} if kernels else {},
             "memory": 0 if self._gpus else int(self._limits.memory * GB),
             "disk": self._limits.disk * MB,
             "cores": self._cores,

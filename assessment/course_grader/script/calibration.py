@@ -1,6 +1,7 @@
 """Measure how fast this host trains the assessment's network, to scale the time limit.
 
-The speed is measured once for each host, number of ranks and build of TensorFlow, on random images, and cached. The
+The speed is measured once for each host, number of ranks and build of TensorFlow, on random images, and cached. On GPUs
+the measurement fills the folder of compiled kernels from which later runs start (see `sandbox.gpu_kernels`). The
 fastest of several short blocks counts, because other programs only make a block slower. A measurement is rejected if
 other programs used much of the cores' time.
 """
@@ -15,10 +16,11 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
+from course_grader.sandbox import gpu_kernels
 from course_grader.sandbox.resource_monitor import cores_cpu_seconds
 from course_grader.script import slots
 from course_lib.ranks import launch
-from course_lib.system import paths
+from course_lib.system import gpus, paths
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 
@@ -37,10 +39,15 @@ def factor(images_per_second: float, reference: float) -> float:
 
 def known(ranks: int) -> float | None:
     """Return the cached images per second of all ranks together; None if this host has not been measured."""
-    try:
-        return json.loads(_cache_file().read_text()).get(_key(ranks))
-    except (OSError, ValueError, AttributeError):
-        return None
+    return _cached().get(_key(ranks), {}).get("images_per_second")
+
+
+def first_step_seconds(ranks: int) -> float | None:
+    """Return the seconds of the first training step of the cached measurement; None if there is none.
+
+    On GPUs most of it is for compiling kernels, if these were not kept before.
+    """
+    return _cached().get(_key(ranks), {}).get("first_step_seconds")
 
 
 def measure(ranks: int, env: dict[str, str] | None = None) -> float:
@@ -50,12 +57,14 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
     """
     # If the ranks train on GPUs, the CPU seconds of the cores say nothing.
     cores = [] if slots.count() else sorted(os.sched_getaffinity(0))
-    env = {**launch.ONE_THREAD, **(env or {})}
+    kernels = gpu_kernels.folder() if slots.count() else None
+    env = {**launch.ONE_THREAD, **(gpu_kernels.variables(kernels) if kernels else {}), **(env or {})}
     for _ in range(ATTEMPTS):
-        speeds, seconds, cpu, cores_cpu = zip(*launch.call(_training(cores), ranks, env=env, timeout=300))
+        results = launch.call(_training(cores), ranks, env=env, timeout=300)
+        speeds, seconds, cpu, cores_cpu, first_steps = zip(*results)
         others = (cores_cpu[0] - sum(cpu)) / (len(cores) * seconds[0]) if cores_cpu[0] is not None else 0.0
         if others <= MAX_OTHERS_SHARE:
-            _cache(_key(ranks), min(speeds))
+            _cache(_key(ranks), min(speeds), max(first_steps))
             return min(speeds)
     raise CourseError(
         f"This host is too busy to be calibrated. Other programs used {others:.0%} of its cores' time: end them, then "
@@ -64,11 +73,12 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
     )
 
 
-def _training(cores: list[int]) -> Callable[[], tuple[float, float, float, float | None]]:
+def _training(cores: list[int]) -> Callable[[], tuple[float, float, float, float | None, float]]:
     """Return the function that each rank runs to measure its speed."""
 
-    def train() -> tuple[float, float, float, float | None]:
-        """Return images per second, wall-clock seconds, CPU seconds of this rank, and CPU seconds of its cores."""
+    def train() -> tuple[float, float, float, float | None, float]:
+        """Return images per second, wall-clock seconds, CPU seconds of this rank and of its cores, and the wall-clock
+        seconds of the first step."""
         import time
 
         import horovod.tensorflow as hvd
@@ -93,7 +103,9 @@ def _training(cores: list[int]) -> Callable[[], tuple[float, float, float, float
             tape = hvd.DistributedGradientTape(tape)
             optimizer.apply_gradients(zip(tape.gradient(value, model.trainable_variables), model.trainable_variables))
 
+        began = time.perf_counter()
         step()
+        first_step = time.perf_counter() - began
         began = time.perf_counter()
         step()
         took = hvd.allreduce(tf.constant(time.perf_counter() - began), op=hvd.Max).numpy()
@@ -107,19 +119,24 @@ def _training(cores: list[int]) -> Callable[[], tuple[float, float, float, float
             blocks.append(time.perf_counter() - began)
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu_start
         cores_cpu = None if cores_start is None else cores_cpu_seconds(cores) - cores_start
-        return BATCH_SIZE * hvd.size() * steps / min(blocks), seconds, cpu, cores_cpu
+        return BATCH_SIZE * hvd.size() * steps / min(blocks), seconds, cpu, cores_cpu, first_step
 
     return train
 
 
-def _cache(key: str, speed: float) -> None:
-    path = _cache_file()
+def _cached() -> dict[str, dict[str, float]]:
     try:
-        speeds = json.loads(path.read_text())
+        table = json.loads(_cache_file().read_text())
     except (OSError, ValueError):
-        speeds = {}
+        return {}
+    # An earlier version of the course cached the speeds alone.
+    return {key: row for key, row in table.items() if isinstance(row, dict)} if isinstance(table, dict) else {}
+
+
+def _cache(key: str, speed: float, first_step: float) -> None:
+    path, row = _cache_file(), {"images_per_second": round(speed, 1), "first_step_seconds": round(first_step, 1)}
     try:
-        write(path, json.dumps({**speeds, key: round(speed, 1)}, indent=1).encode())
+        write(path, json.dumps({**_cached(), key: row}, indent=1).encode())
     except OSError as error:
         raise CourseError(
             f"{path.parent} cannot be written ({error.strerror}): correct its permissions.", code=2
@@ -136,6 +153,6 @@ def _key(ranks: int) -> str:
     library = paths.ROOT / "course_lib"
     sources = [Path(__file__), library / "models" / "__init__.py", library / "ranks" / "rank.py"]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
-    gpus = launch.gpus() if slots.count() else []
-    parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *gpus, f"{ranks} ranks", *versions]
+    devices = gpus.kinds() if slots.count() else []  # a new driver has to compile all kernels again
+    parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *devices, f"{ranks} ranks", *versions]
     return ", ".join([*parts, code.hexdigest()[:8]])

@@ -33,7 +33,7 @@ from course_lib import data
 from course_lib.data.published import PUBLISHED
 from course_lib.notebook.judging import Verdict, judge
 from course_lib.ranks import launch, run_record
-from course_lib.ranks.messages import known_errors
+from course_lib.ranks.messages import gpu_memory, known_errors
 from course_lib.ranks.run_record import RunRecord
 from course_lib.system import variables
 from course_lib.system.errors import CourseError
@@ -156,7 +156,7 @@ class _Assessment:
         env = {**env, **bundle.env, variables.SLICE: str(images)}
         box = Sandbox(script, self._contract.limits, 1, files=bundle.files, env=env, seconds=limit)
         run = self._run_in(box, folder, 1)
-        self._require_free_cores(run)
+        self._require_free_host(run)
         return run
 
     def _run_together(
@@ -194,7 +194,7 @@ class _Assessment:
             own_files=[bundle.files for bundle in bundles],
         )
         run = self._run_in(box, folder, self._ranks, shown=True)
-        self._require_free_cores(run)
+        self._require_free_host(run)
         self._report("Measuring the accuracy of the saved weights")
         weights = evaluator.evaluate(run.weights, marks if run.kind == "bubblewrap" else ())
         for bundle in bundles:
@@ -300,6 +300,7 @@ class _Assessment:
             weaknesses=run.weaknesses,
             claimed=run.claimed,
             error=_error(result) if result.code else "",
+            first_step_seconds=calibration.first_step_seconds(self._ranks) if self._gpus else None,
         )
 
     def _refused(self, reason: str) -> Outcome:
@@ -354,10 +355,17 @@ class _Assessment:
         self._raise_if_stopped()
         return calibration.factor(speed, self._contract.images_per_second)
 
-    def _require_free_cores(self, run: _Run) -> None:
-        """Raise CannotGrade if the script was late and other programs used a larger share of its cores' time than the
-        contract's tolerance."""
-        late = run.record.result.code == launch.TIMED_OUT
+    def _require_free_host(self, run: _Run) -> None:
+        """Raise CannotGrade if a run failed because of other programs.
+
+        Either the script was late, and they used a larger share of its cores' time than the contract's tolerance, or
+        it found too little memory on a GPU, and they hold most of it.
+        """
+        result = run.record.result
+        signs = (re.search(gpu_memory.SIGNS, line) for line in _last_lines(result))
+        if self._gpus and result.code and any(signs) and (sentence := gpu_memory.taken()):
+            raise CannotGrade(f"The script could not be judged. {sentence} Then assess it again.")
+        late = result.code == launch.TIMED_OUT
         if late and run.others is not None and run.others > self._contract.tolerance:
             raise CannotGrade(
                 f"The script was not done in time, but other programs used {run.others:.0%} of its cores' time: end "
@@ -383,9 +391,13 @@ class _Assessment:
 
 def _error(result: launch.Result) -> str:
     """Return why a run failed, the last lines of the rank that failed first, and advice on a known error."""
-    advice = known_errors.hint(result.tail) if result.failed_rank is not None else ""
+    advice = known_errors.hint(_last_lines(result)) if result.failed_rank is not None else ""
     lines = [result.cause, result.message, *result.tail[-TAIL_LINES:], advice]
     return "\n".join(line for line in lines if line)
+
+
+def _last_lines(result: launch.Result) -> tuple[str, ...]:
+    return (*result.tail, result.reason)
 
 
 def _ranks(number: int) -> str:

@@ -38,6 +38,8 @@ class Outcome:
         error: why the run failed, with the last lines of the rank that failed first; "" if it did not.
         look: flags: phrases on what a person has to read in the script, with line numbers.
         needs_a_look: whether these flags alone prevent the script from passing.
+        first_step_seconds: on GPUs the seconds of the first training step of the calibration, which compiles the
+            kernels that later runs find; None on CPUs.
     """
 
     passed: bool
@@ -58,6 +60,7 @@ class Outcome:
     error: str = ""
     look: tuple[str, ...] = ()
     needs_a_look: bool = False
+    first_step_seconds: float | None = None
 
     def as_json(self) -> dict[str, Any]:
         """Return the object that `course assess --json` writes."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 
 from course_lib.system import gpus
-from course_lib.system.gpus import Holder
 
 # What TensorFlow 2.15, CUDA, cuDNN and cuBLAS say where they get too little memory, each in its own way.
 SIGNS = (
@@ -15,16 +14,16 @@ SIGNS = (
     r"|DNN library (?:is not found|initialization failed)"
     r"|CUBLAS_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED)|(?i:without BLAS support)"
 )
-MOSTLY = 0.5  # of a GPU's memory: with so much of it taken by others, it is they who leave too little
-ANOTHER_GPU = "or use another GPU (CUDA_VISIBLE_DEVICES)"
+MOSTLY = 0.5  # of a GPU's memory: if so much of it is still taken, it was too little because of who holds it
+OR_ELSE = "use another GPU (CUDA_VISIBLE_DEVICES), or take a smaller batch"
 
 
 def advice() -> str:
     """What to do where memory did not suffice, in a sentence."""
-    if not any(gpu.total for gpu in gpus.memory()):
+    if not _known():
         return (
             "A GPU has too little memory, and its driver does not say which processes hold it: end other programs that "
-            "use it (of a notebook, shut the kernel down), or take a smaller batch."
+            "use it (of a notebook, restart the kernel), or take a smaller batch."
         )
     return taken() or (
         "A GPU has too little memory: give each rank a GPU of its own (tf.config.set_visible_devices with "
@@ -33,29 +32,33 @@ def advice() -> str:
 
 
 def taken() -> str:
-    """Which other processes hold most of the memory of the fullest GPU, in a sentence; "" where others hold little."""
-    known = [gpu for gpu in gpus.memory() if gpu.total]
-    if not known:
+    """Which processes hold most of the memory of the fullest GPU, in a sentence; "" where little of it is taken.
+
+    To be asked once a run has ended: then none of its ranks is among them.
+    """
+    gpu = max(_known(), key=lambda gpu: gpu.used / gpu.total, default=None)
+    if gpu is None or gpu.used < MOSTLY * gpu.total:
         return ""
-    gpu = max(known, key=lambda gpu: gpu.used / gpu.total)
-    own = sum(holder.memory for holder in gpu.holders if holder.pid == os.getpid())
-    if gpu.used - own < MOSTLY * gpu.total:
-        return ""
-    fact = f"The memory of GPU {gpu.gpu} is taken, {_gigabytes(gpu.used - own)} of {_gigabytes(gpu.total)} GB,"
-    others = [holder for holder in gpu.holders if holder.pid != os.getpid()]
-    if not others:
+    fact = f"The memory of GPU {gpu.gpu} is taken, {_gigabytes(gpu.used)} of {_gigabytes(gpu.total)} GB,"
+    if not gpu.holders:
         return (
             f"{fact} by processes that the driver does not name here, as in a container: end one of those that "
-            f"`nvidia-smi` names on the host, {ANOTHER_GPU}."
+            f"`nvidia-smi` names on the host, {OR_ELSE}."
         )
-    notebook = any(holder.command == gpus.NOTEBOOK for holder in others)
-    end = f"end {'it' if len(others) == 1 else 'one'}{' (of a notebook, shut the kernel down)' if notebook else ''}"
-    return f"{fact} by {' and '.join(map(_described, others))}: {end}, {ANOTHER_GPU}."
+    notebook = any(holder.command == gpus.NOTEBOOK for holder in gpu.holders)
+    end = f"end {'it' if len(gpu.holders) == 1 else 'one'}{' (of a notebook, restart the kernel)' if notebook else ''}"
+    return f"{fact} by {' and '.join(map(_described, gpu.holders))}: {end}, {OR_ELSE}."
 
 
-def _described(holder: Holder) -> str:
-    facts = [holder.command or "not of this container"]
-    facts += [f"{_gigabytes(holder.memory)} GB"] if holder.memory else []
+def _known() -> list[gpus.Memory]:
+    return [gpu for gpu in gpus.memory() if gpu.total]
+
+
+def _described(holder: gpus.Holder) -> str:
+    command = holder.command or "not of this container"
+    if holder.pid == os.getpid():
+        command = "this notebook" if command == gpus.NOTEBOOK else "this process"
+    facts = [command, *([f"{_gigabytes(holder.memory)} GB"] if holder.memory else [])]
     return f"process {holder.pid} ({', '.join(facts)})"
 
 

@@ -37,11 +37,12 @@ def calibrate(host: Host) -> Iterator[Line]:
         yield untested("Calibration", str(error))
         return
     factor = calibration.factor(speed, contract.read().images_per_second)
+    first_step = calibration.first_step_seconds(ranks)
     yield passed(
         "Calibration",
         f"{ranks} rank{'s train' if ranks > 1 else ' trains'} {speed:,.0f} images/s: time limits are multiplied by "
-        f"{factor:.2f}.",
-        **{"images/s": speed, "factor": factor},
+        f"{factor:.2f}." + (f" The first step took {first_step:.1f} s." if first_step is not None else ""),
+        **{"images/s": speed, "factor": factor, "first step s": first_step},
     )
 
 
