@@ -6,6 +6,9 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Sequence
+from string import Template
+from typing import NamedTuple
 
 import nbformat
 import pytest
@@ -15,7 +18,6 @@ from course_lib.authoring import master_format
 from course_lib.system.paths import ROOT
 
 NOTEBOOKS = ("1a", "1d", "4b", "6a", "7a", "8a")  # that need no TensorFlow; in 7a exercises are classes too
-HABITS = {}
 
 pytestmark = pytest.mark.slow  # some hundred gradings in sandboxes
 
@@ -81,163 +83,197 @@ def solved(source):
     return re.sub(r"(?m)^\s*### (BEGIN|END) SOLUTION\n?", "", source).rstrip()
 
 
+class Habit(NamedTuple):
+    """What is written around an exercise: cells above it, its function's first lines, cells below its test, its cell.
+
+    In these texts `$name` is the exercise's name, `$source` its text, `$stub` that of the stub, `$helper` its text
+    under the name `helper`, and `$calls_NAME` an exercise that lets NAME do the work.
+    """
+
+    above: Sequence[str] = ()
+    begin: str = ""
+    below: Sequence[str] = ()
+    cell: str = "$source"
+    of_functions: bool = False  # a class cannot be written that way
+
+    def __call__(self, book: Book) -> None:
+        """Write it."""
+        if self.of_functions and not book.is_function:
+            return
+        words = {f"calls_{name}": book.hands_over_to(name) for name in ("helper", "middle", "int")}
+        words.update(name=book.name, stub=book.stub, helper=book.renamed("helper"))
+        if self.begin:
+            book.begin(self.begin)
+        words["source"] = book.source
+        for source in self.above:
+            book.insert(Template(source).substitute(words))
+        for source in self.below:
+            book.insert(Template(source).substitute(words), after=True)
+        book.source = Template(self.cell).substitute(words)
+
+
+RAISES = "\n    raise ValueError"
+FAIL_OR_NEVER_END = (
+    "def broken(:\n    pass",
+    "1 / 0",
+    "while True:\n    pass",
+    "raise SystemExit",
+    "exit()",
+    "import no_such_package",
+)
+HABITS = {
+    "nothing": Habit(),
+    # Beside the definition, in its cell
+    "check in the cell": Habit(cell="$source\ncheck($name)"),
+    "trailing print and figure": Habit(
+        cell="$source\nprint($name(1, 2, 3))\nplt.plot([1, 2])\nplt.show();\n$name",
+    ),
+    "redefined in the cell": Habit(cell="$stub\n\n$source"),
+    "overwritten in its cell": Habit(cell="$source\n$name = 3.5"),
+    "attributes of the function": Habit(cell="$source\n$name.author = 'me'\n$name.__doc__ = 'Mine.'"),
+    "assertions on the notebook's variables": Habit(
+        cell="$source\nassert measured_here[0] == 1, 'run the cell below'\nassert $name(measured_here) > 0",
+        below=["measured_here = [1, 2, 3]"],
+    ),
+    "prints much and displays": Habit(
+        begin="print('x' * 20000)\ndisplay('here')\nprint('now', end='', flush=True)",
+    ),
+    "a name that is only mentioned": Habit(
+        begin="if False:\n    never_defined(1)",
+        cell="$source\nnever = never_defined_either",
+    ),
+    # The definition elsewhere, or in other ways
+    "helper above": Habit(above=["$helper"], cell="$calls_helper"),
+    "helper below": Habit(below=["$helper"], cell="$calls_helper"),
+    "helper in the cell below the function": Habit(cell="$calls_helper\n\n$helper", of_functions=True),
+    "helper of a helper over three cells": Habit(
+        above=["def unused():\n    raise RuntimeError\n\nmiddle = helper"],
+        cell="$calls_middle",
+        below=["$helper"],
+    ),
+    "redefined below where a wrong one is left": Habit(cell="$calls_int", below=["$source"]),
+    "written above where the stub is left": Habit(above=["$source"], cell="$stub"),
+    "tried out below under the same name": Habit(below=["$calls_int"]),
+    "overwritten by its own result": Habit(below=["$name = 3"]),
+    "lambda": Habit(cell="$helper\n\n$name = lambda *values, **named: helper(*values, **named)", of_functions=True),
+    "partial": Habit(
+        above=["from functools import partial"],
+        cell="$helper\n\n$name = partial(helper)",
+        of_functions=True,
+    ),
+    "static method": Habit(
+        cell="$helper\n\nclass Mine:\n    helper = staticmethod(helper)\n\n$name = Mine.helper",
+        of_functions=True,
+    ),
+    "tuple assignment": Habit(cell="$helper\n\n$name, other = helper, 3"),
+    "decorator": Habit(
+        above=[
+            "import functools",
+            "def counted(function):\n"
+            "    @functools.wraps(function)\n"
+            "    def inner(*values, **named):\n"
+            "        counts[function.__name__] = counts.get(function.__name__, 0) + 1\n"
+            "        return function(*values, **named)\n"
+            "    return inner\n"
+            "counts = {}",
+        ],
+        cell="@counted\n$calls_helper\n$helper",
+        of_functions=True,
+    ),
+    # What the exercise uses of other cells
+    "computed global": Habit(
+        above=[
+            "import numpy as np\ntable = np.cumsum(np.ones(3))",
+            "table[1:] -= 1\ntable = table.tolist()\ntable.append(len(table))\nscale = {'one': table[0]}",
+            "scale['two'] = 2 * scale['one']",
+        ],
+        begin=f"if scale['two'] != 2 or table != [1, 1, 2, 3]:{RAISES}(table)",
+    ),
+    "global filled by a loop and by a function": Habit(
+        above=[
+            "names = []\nfor number in range(3):\n    names.append(number)\n"
+            "def fill():\n    global squares\n    squares = [n * n for n in names]",
+            "fill()",
+        ],
+        begin=f"if squares != [0, 1, 4]:{RAISES}(squares)",
+    ),
+    "list shuffled in place": Habit(
+        above=[
+            "import random\norder = [3, 1, 2]\nrandom.shuffle(order)\n"
+            "sorted_by_hand = list(order)\nsort_in_place(sorted_by_hand)",
+            "def sort_in_place(x):\n    x.sort()",
+        ],
+        begin=f"if sorted_by_hand != [1, 2, 3]:{RAISES}(sorted_by_hand)",
+    ),
+    "a variable used again below for something else": Habit(
+        above=["gain = 1.0"],
+        begin=f"if gain != 1:{RAISES}(gain)",
+        below=["gain = 'a title'"],
+    ),
+    "deleted at the end": Habit(
+        above=["temporary = 1"],
+        begin=f"if temporary != 1:{RAISES}(temporary)",
+        below=["del temporary, $name"],
+    ),
+    "star import": Habit(above=["from math import *"], begin=f"if sqrt(4) != 2 or pi < 3:{RAISES}"),
+    "import in a cell of one's own": Habit(
+        above=["import math\nimport os.path, statistics as st\nimport os"],
+        begin=f"if math.pi < 3 or st.mean([1, 3]) != 2 or os.path.join('a', 'b') != os.sep.join('ab'):{RAISES}",
+    ),
+    "import below": Habit(begin=f"if string.digits[0] != '0':{RAISES}", below=["import string"]),
+    "names that are not ASCII": Habit(
+        above=["η = 1.0\ndef größe(x):\n    return η * x"],
+        begin=f"β = größe(2)\nif β != 2:{RAISES}('β ≠ 2')",
+    ),
+    "nested function and closure": Habit(
+        above=["OFFSET = 1"],
+        begin="bias = 1\ndef inner():\n    nonlocal bias\n    bias += OFFSET\n    return bias\n"
+        f"if inner() != 2:{RAISES}",
+    ),
+    "global counter": Habit(
+        above=["calls = 0"],
+        begin="global calls\ncalls += 1",
+        cell="$source\nprint('called', calls, 'times')",
+    ),
+    "walrus and f-strings": Habit(
+        above=["if (limit := len('abc')) > 2:\n    label = f'{limit!r:>4} of {limit:.2f}'"],
+        begin=f"if (n := limit) != 3 or f'{{n}}' != '3' or not label:{RAISES}",
+    ),
+    "await at the top level": Habit(
+        above=["import asyncio\nasync def later():\n    await asyncio.sleep(0)\n    return 5\nfive = await later()"],
+        begin=f"if five != 5 or asyncio.run(later()) != 5:{RAISES}",
+    ),
+    "with and context": Habit(
+        above=["import contextlib\nwith contextlib.suppress(ZeroDivisionError):\n    ratio = 3\n    1 / 0"],
+        begin=f"if ratio != 3:{RAISES}",
+    ),
+    "own class with annotations, and what is pickled": Habit(
+        above=[
+            "from __future__ import annotations\nfrom dataclasses import dataclass\nimport typing",
+            "@dataclass\nclass Point:\n    x: Number\n\nNumber = float\ndef double(x):\n    return 2 * x",
+            "import pickle",
+        ],
+        begin=f"if typing.get_type_hints(Point) != {{'x': float}}:{RAISES}\n"
+        f"if pickle.loads(pickle.dumps(double)) is not double:{RAISES}\n"
+        f"if pickle.loads(pickle.dumps(Point(1))) != Point(1):{RAISES}",
+    ),
+    # Cells that fail
+    "cells that fail or never end": Habit(above=FAIL_OR_NEVER_END, below=FAIL_OR_NEVER_END),
+    "package that the grader does not have": Habit(
+        above=["import no_such_package as drawing\ncanvas = drawing.Canvas()"],
+        begin="if len('') > 3:\n    canvas.show()",
+    ),
+    "variable from a cell that fails halfway": Habit(
+        above=["ready_here = 1\nnot_ready = no_such_name\nalso_ready = 2"],
+        begin=f"if ready_here + also_ready != 3:{RAISES}",
+    ),
+}
+
+
 def habit(change):
+    """Add what is not told by texts around the exercise."""
     HABITS[change.__name__] = change
     return change
-
-
-@habit
-def nothing(book):
-    pass
-
-
-@habit
-def check_in_the_cell(book):
-    book.source += f"\ncheck({book.name})"
-
-
-@habit
-def trailing_print_and_figure(book):
-    book.source += f"\nprint({book.name}(1, 2, 3))\nplt.plot([1, 2])\nplt.show();\n{book.name}"
-
-
-@habit
-def helper_above(book):
-    book.insert(book.renamed("helper"))
-    book.source = book.hands_over_to("helper")
-
-
-@habit
-def helper_below(book):
-    book.insert(book.renamed("helper"), after=True)
-    book.source = book.hands_over_to("helper")
-
-
-@habit
-def helper_in_the_cell_below_the_function(book):
-    if book.is_function:
-        book.source = f"{book.hands_over_to('helper')}\n\n{book.renamed('helper')}"
-
-
-@habit
-def helper_of_a_helper_over_three_cells(book):
-    book.insert(book.renamed("innermost"), after=True)
-    book.insert("def unused():\n    raise RuntimeError\n\nmiddle = innermost")
-    book.source = book.hands_over_to("middle")
-
-
-@habit
-def computed_global(book):
-    book.insert("import numpy as np\ntable = np.cumsum(np.ones(3))")
-    book.insert("table[1:] -= 1\ntable = table.tolist()\ntable.append(len(table))\nscale = {'one': table[0]}")
-    book.insert("scale['two'] = 2 * scale['one']")
-    book.begin("if scale['two'] != 2 or table != [1, 1, 2, 3]:\n    raise ValueError(table)")
-
-
-@habit
-def global_filled_by_a_loop_and_by_a_function(book):
-    book.insert(
-        "names = []\nfor number in range(3):\n    names.append(number)\n"
-        "def fill():\n    global squares\n    squares = [n * n for n in names]"
-    )
-    book.insert("fill()")
-    book.begin("if squares != [0, 1, 4]:\n    raise ValueError(squares)")
-
-
-@habit
-def list_shuffled_in_place(book):
-    book.insert(
-        "import random\norder = [3, 1, 2]\nrandom.shuffle(order)\n"
-        "sorted_by_hand = list(order)\nsort_in_place(sorted_by_hand)"
-    )
-    book.insert("def sort_in_place(x):\n    x.sort()")
-    book.begin("if sorted_by_hand != [1, 2, 3]:\n    raise ValueError(sorted_by_hand)")
-
-
-@habit
-def a_variable_used_again_below_for_something_else(book):
-    book.insert("gain = 1.0")
-    book.insert("gain = 'a title'", after=True)
-    book.begin("if gain != 1:\n    raise ValueError(gain)")
-
-
-@habit
-def redefined_in_the_cell(book):
-    book.source = f"{book.stub}\n\n{book.source}"
-
-
-@habit
-def redefined_below_where_a_wrong_one_is_left(book):
-    right = book.source
-    book.source = book.hands_over_to("int")
-    book.insert(right, after=True)
-
-
-@habit
-def written_above_where_the_stub_is_left(book):
-    right, book.source = book.source, book.stub
-    book.insert(right)
-
-
-@habit
-def tried_out_below_under_the_same_name(book):
-    book.insert(book.hands_over_to("int"), after=True)
-
-
-@habit
-def overwritten_by_its_own_result(book):
-    book.insert(f"{book.name} = 3", after=True)
-
-
-@habit
-def overwritten_in_its_cell(book):
-    book.source += f"\n{book.name} = 3.5"
-
-
-@habit
-def star_import(book):
-    book.insert("from math import *")
-    book.begin("if sqrt(4) != 2 or pi < 3:\n    raise ValueError")
-
-
-@habit
-def lambda_(book):
-    if book.is_function:
-        book.source = book.renamed("f") + f"\n\n{book.name} = lambda *values, **named: f(*values, **named)"
-
-
-@habit
-def partial(book):
-    if book.is_function:
-        book.insert("from functools import partial")
-        book.source = book.renamed("f") + f"\n\n{book.name} = partial(f)"
-
-
-@habit
-def static_method(book):
-    if book.is_function:
-        book.source = book.renamed("f") + f"\n\nclass Mine:\n    f = staticmethod(f)\n\n{book.name} = Mine.f"
-
-
-@habit
-def tuple_assignment(book):
-    book.source = book.renamed("f") + f"\n\n{book.name}, other = f, 3"
-
-
-@habit
-def decorator(book):
-    book.insert("import functools")
-    book.insert(
-        "def counted(function):\n"
-        "    @functools.wraps(function)\n"
-        "    def inner(*values, **named):\n"
-        "        counts[function.__name__] = counts.get(function.__name__, 0) + 1\n"
-        "        return function(*values, **named)\n"
-        "    return inner\n"
-        "counts = {}"
-    )
-    if book.is_function:
-        book.source = f"@counted\n{book.hands_over_to('f')}\n{book.renamed('f')}"
 
 
 @habit
@@ -262,8 +298,8 @@ def type_hints_that_are_evaluated(book):
 
 @habit
 def cell_split_between_statements(book):
-    book.begin("if half * 2 != 1 or math.pi < 3:\n    raise ValueError")
-    book.cells.insert(book.place(), [book.id, "import math\nhalf = 1 / 2"])
+    book.begin("if one_half * 2 != 1 or math.pi < 3:\n    raise ValueError")
+    book.cells.insert(book.place(), [book.id, "import math\none_half = 1 / 2"])
 
 
 @habit
@@ -329,18 +365,6 @@ def no_ids_at_all(book):
 
 
 @habit
-def names_that_are_not_ascii(book):
-    book.insert("η = 1.0\ndef größe(x):\n    return η * x")
-    book.begin("β = größe(2)\nif β != 2:\n    raise ValueError('β ≠ 2')")
-
-
-@habit
-def assertions_on_the_notebooks_variables(book):
-    book.insert("measured_here = [1, 2, 3]", after=True)
-    book.source += f"\nassert measured_here[0] == 1, 'run the cell below'\nassert {book.name}(measured_here) > 0"
-
-
-@habit
 def cells_in_another_order(book):
     place = book.place()
     book.cells = [*book.cells[place:], *book.cells[:place]]
@@ -349,42 +373,6 @@ def cells_in_another_order(book):
 @habit
 def cells_in_the_reverse_order(book):
     book.cells.reverse()
-
-
-@habit
-def import_in_a_cell_of_ones_own(book):
-    book.insert("import math\nimport os.path, statistics as st\nimport os")
-    book.begin(
-        "if math.pi < 3 or st.mean([1, 3]) != 2 or os.path.join('a', 'b') != os.sep.join('ab'):\n    raise ValueError"
-    )
-
-
-@habit
-def import_below(book):
-    book.insert("import string", after=True)
-    book.begin("if string.digits[0] != '0':\n    raise ValueError")
-
-
-@habit
-def nested_function_and_closure(book):
-    book.begin(
-        "bias = 1\ndef inner():\n    nonlocal bias\n    bias += OFFSET\n    return bias\n"
-        "if inner() != 2:\n    raise ValueError"
-    )
-    book.insert("OFFSET = 1")
-
-
-@habit
-def global_counter(book):
-    book.insert("calls = 0")
-    book.begin("global calls\ncalls += 1")
-    book.source += "\nprint('called', calls, 'times')"
-
-
-@habit
-def walrus_and_f_strings(book):
-    book.insert("if (limit := len('abc')) > 2:\n    label = f'{limit!r:>4} of {limit:.2f}'")
-    book.begin("if (n := limit) != 3 or f'{n}' != '3' or not label:\n    raise ValueError")
 
 
 @habit
@@ -399,79 +387,6 @@ def defined_in_a_try(book):
     body = "\n".join("    " + line for line in book.source.split("\n"))
     book.insert("try:\n    import no_such_package as np2\nexcept ImportError:\n    import numpy as np2")
     book.source = f"try:\n{body}\nexcept Exception as error:\n    print(error)\nfinally:\n    done = True"
-
-
-@habit
-def await_at_the_top_level(book):
-    book.insert("import asyncio\nasync def later():\n    await asyncio.sleep(0)\n    return 5\nfive = await later()")
-    book.begin("if five != 5 or asyncio.run(later()) != 5:\n    raise ValueError")
-
-
-@habit
-def with_and_context(book):
-    book.insert("import contextlib\nwith contextlib.suppress(ZeroDivisionError):\n    ratio = 3\n    1 / 0")
-    book.begin("if ratio != 3:\n    raise ValueError")
-
-
-@habit
-def cells_that_fail_or_never_end(book):
-    for source in (
-        "def broken(:\n    pass",
-        "1 / 0",
-        "while True:\n    pass",
-        "raise SystemExit",
-        "exit()",
-        "import no_such_package",
-    ):
-        book.insert(source)
-        book.insert(source, after=True)
-
-
-@habit
-def package_that_the_grader_does_not_have(book):
-    book.insert("import no_such_package as drawing\ncanvas = drawing.Canvas()")
-    book.begin("if len('') > 3:\n    canvas.show()")
-
-
-@habit
-def own_class_with_annotations_and_what_is_pickled(book):
-    book.insert("from __future__ import annotations\nfrom dataclasses import dataclass\nimport typing")
-    book.insert("@dataclass\nclass Point:\n    x: Number\n\nNumber = float\ndef double(x):\n    return 2 * x")
-    book.insert("import pickle")
-    book.begin(
-        "if typing.get_type_hints(Point) != {'x': float}:\n    raise ValueError\n"
-        "if pickle.loads(pickle.dumps(double)) is not double or pickle.loads(pickle.dumps(Point(1))) != Point(1):\n"
-        "    raise ValueError"
-    )
-
-
-@habit
-def variable_from_a_cell_that_fails_halfway(book):
-    book.insert("ready = 1\nnot_ready = no_such_name\nalso_ready = 2")
-    book.begin("if ready + also_ready != 3:\n    raise ValueError")
-
-
-@habit
-def a_name_that_is_only_mentioned(book):
-    book.begin("if False:\n    never_defined(1)")
-    book.source += "\nnever = never_defined_either"
-
-
-@habit
-def deleted_at_the_end(book):
-    book.insert("temporary = 1")
-    book.insert(f"del temporary, {book.name}", after=True)
-    book.begin("if temporary != 1:\n    raise ValueError")
-
-
-@habit
-def prints_much_and_displays(book):
-    book.begin("print('x' * 20000)\ndisplay('here')\nprint('now', end='', flush=True)")
-
-
-@habit
-def attributes_of_the_function(book):
-    book.source += f"\n{book.name}.author = 'me'\n{book.name}.__doc__ = 'Mine.'"
 
 
 @habit
