@@ -477,11 +477,13 @@ SILENCE = "(The stall inspector said nothing.)"
 impatient = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TIME_SECONDS": "4"}
 
 
-def words(errors):
+def words(ended, errors):
     """What the stall inspector said, last."""
     told = [re.sub(r"^\[.*stall_inspector.cc:\d+\] ", "> ", line) for line in errors]
     last = max((i for i, line in enumerate(told) if line.startswith("> One or more")), default=None)
     if last is None:
+        if ended.failed_rank is not None:  # it failed, and did not stall
+            ended.check()
         return SILENCE
     return "\n".join([told[last], *(t for t in told[last + 1 :] if re.match(r"Missing|\d+!?: \[|One or more", t))])
 
@@ -490,10 +492,10 @@ if "gloo" in CONTROLLERS:
     with tempfile.TemporaryDirectory() as folder:
         stalled = launch.Options(stall_timeout=8, record=Path(folder))
         ended, errors = train("--images", 2561, controller="gloo", env=impatient, timeout=60, options=stalled)
-    print(words(errors), ended.message, sep="\n")
+    print(words(ended, errors), ended.message, sep="\n")
     measured(
         "unequal batches, Gloo: who tells you",
-        "nobody" if words(errors) == SILENCE else "inspector",
+        "nobody" if words(ended, errors) == SILENCE else "inspector",
         "A rank that waits makes no mistake, so it raises no error; and the inspector has one of its own, see below.",
     )
 else:
@@ -510,7 +512,7 @@ else:
 # %%
 if "mpi" in CONTROLLERS:
     ended, errors = train("--images", 2561, controller="mpi", env=impatient, timeout=60)
-    print(words(errors), ended.message, sep="\n")
+    print(words(ended, errors), ended.message, sep="\n")
 else:
     print("Horovod was built without MPI here. Recorded with Open MPI 4.1, the same run said:")
     print("> One or more tensors were submitted to be reduced, gathered or broadcasted by subset of ranks …")
