@@ -17,6 +17,7 @@ from course_lib.ranks.messages.known_errors import hint
         ("ImportError: `keras.optimizers.legacy` is not supported in Keras 3.", "course doctor"),
         ("Exception: URL fetch failure on https://example.org/x.tar.gz: None -- unknown error", "data.load"),
         ("urllib.error.URLError: <urlopen error [Errno -3] Temporary failure in name resolution>", "data.load"),
+        ("  what(): rp != nullptr. Unable to find address for: pluto", "/etc/hosts"),
         ("FailedPreconditionError: Mismatched ALLREDUCE tensor shapes: One rank sent", "same order"),
         (
             "UnknownError: [/gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1",
@@ -62,8 +63,10 @@ TAKEN = "The memory of GPU 0 is taken, 78 of 80 GB, by process 4000001 (/usr/bin
 
 
 @pytest.fixture
-def memory(nvidia_smi):
+def memory(nvidia_smi, monkeypatch):
     """memory(used, *processes): a GPU of which so many of 81559 MiB are used, by these rows of the driver's list."""
+
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
 
     def make(used: object, *processes: str) -> None:
         rows = "".join(f"echo '{process}'; " for process in processes)
@@ -98,6 +101,13 @@ def test_in_a_container_nobody_may_be_named(memory):
 def test_memory_that_only_the_run_had_taken_asks_for_less(memory):
     memory(20000, "4000001, 20000, GPU-a, python")
     assert "a GPU of its own" in hint(MEMORY_ERRORS) and "smaller batch" in hint(MEMORY_ERRORS)
+
+
+def test_a_gpu_that_the_run_could_not_use_is_not_blamed(memory, monkeypatch):
+    memory(79900, "4000001, 79000, GPU-a, /usr/bin/python")
+    assert "a GPU of its own" in hint(MEMORY_ERRORS, gpus=[1])
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    assert "a GPU of its own" in hint(MEMORY_ERRORS)
 
 
 def test_memory_that_this_process_has_taken(memory):

@@ -124,6 +124,7 @@ class _Assessment:
         self._ranks = self._number(ranks)
         self._on_event, self._stopping = on_event, stopping
         self._began = time.time()
+        self._numbers: list[int] = []  # of the cores or GPUs that are reserved
 
     def run(self) -> Outcome:
         """Run all stages; return the outcome."""
@@ -133,9 +134,9 @@ class _Assessment:
             return self._refused(f"The script has {size:,} bytes, and {max_size:,} are allowed: it was not run.")
         with contextlib.ExitStack() as stack:
             taking = slots.take(self._ranks, gpus=self._gpus, on_wait=self._report, stopping=self._stopping)
-            numbers = stack.enter_context(taking)
-            stack.enter_context(slots.on_cores(numbers, self._gpus))
-            env = slots.environment(numbers, self._gpus)
+            self._numbers = stack.enter_context(taking)
+            stack.enter_context(slots.on_cores(self._numbers, self._gpus))
+            env = slots.environment(self._numbers, self._gpus)
             factor = self._calibrate(env)
             evaluator = stack.enter_context(Evaluator(self._contract.data, self._profile.images))
             script = Path(tempfile.mkdtemp(dir=evaluator.folder)) / "assessment.py"
@@ -299,9 +300,15 @@ class _Assessment:
             sandbox=run.kind,
             weaknesses=run.weaknesses,
             claimed=run.claimed,
-            error=_error(result) if result.code else "",
+            error=self._error(result) if result.code else "",
             first_step_seconds=calibration.first_step_seconds(self._ranks) if self._gpus else None,
         )
+
+    def _error(self, result: launch.Result) -> str:
+        """Return why a run failed, the last lines of the rank that failed first, and advice on a known error."""
+        advice = known_errors.hint(_last_lines(result), self._numbers) if result.failed_rank is not None else ""
+        lines = [result.cause, result.message, *result.tail[-TAIL_LINES:], advice]
+        return "\n".join(line for line in lines if line)
 
     def _refused(self, reason: str) -> Outcome:
         """Return the outcome, without points, of a script that is not run."""
@@ -363,7 +370,7 @@ class _Assessment:
         """
         result = run.record.result
         signs = (re.search(gpu_memory.SIGNS, line) for line in _last_lines(result))
-        if self._gpus and result.code and any(signs) and (sentence := gpu_memory.taken()):
+        if self._gpus and result.code and any(signs) and (sentence := gpu_memory.taken(self._numbers)):
             raise CannotGrade(f"The script could not be judged. {sentence} Then assess it again.")
         late = result.code == launch.TIMED_OUT
         if late and run.others is not None and run.others > self._contract.tolerance:
@@ -387,13 +394,6 @@ class _Assessment:
             if self._stopping.wait(0.1):
                 run.stop()
                 return
-
-
-def _error(result: launch.Result) -> str:
-    """Return why a run failed, the last lines of the rank that failed first, and advice on a known error."""
-    advice = known_errors.hint(_last_lines(result)) if result.failed_rank is not None else ""
-    lines = [result.cause, result.message, *result.tail[-TAIL_LINES:], advice]
-    return "\n".join(line for line in lines if line)
 
 
 def _last_lines(result: launch.Result) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 
 from course_lib.system import gpus
 
@@ -18,25 +19,25 @@ MOSTLY = 0.5  # of a GPU's memory: if so much of it is still taken, it was too l
 OR_ELSE = "use another GPU (CUDA_VISIBLE_DEVICES), or take a smaller batch"
 
 
-def advice() -> str:
-    """What to do where memory did not suffice, in a sentence."""
-    if not _known():
+def advice(numbers: Sequence[int] | None = None) -> str:
+    """What to do where the memory of the GPUs with these `numbers` (default: all visible) did not suffice."""
+    if not _known(numbers):
         return (
             "A GPU has too little memory, and its driver does not say which processes hold it: end other programs that "
             "use it (of a notebook, restart the kernel), or take a smaller batch."
         )
-    return taken() or (
+    return taken(numbers) or (
         "A GPU has too little memory: give each rank a GPU of its own (tf.config.set_visible_devices with "
-        "hvd.local_rank()), or take a smaller batch."
+        "hvd.local_rank()), or take a smaller batch. If it has enough, `course doctor --gpu` says what is wrong."
     )
 
 
-def taken() -> str:
-    """Which processes hold most of the memory of the fullest GPU, in a sentence; "" where little of it is taken.
+def taken(numbers: Sequence[int] | None = None) -> str:
+    """Which processes hold most of the memory of the fullest of these GPUs, in a sentence; "" where none is that full.
 
     To be asked once a run has ended: then none of its ranks is among them.
     """
-    gpu = max(_known(), key=lambda gpu: gpu.used / gpu.total, default=None)
+    gpu = max(_known(numbers), key=lambda gpu: gpu.used / gpu.total, default=None)
     if gpu is None or gpu.used < MOSTLY * gpu.total:
         return ""
     fact = f"The memory of GPU {gpu.gpu} is taken, {_gigabytes(gpu.used)} of {_gigabytes(gpu.total)} GB,"
@@ -50,8 +51,10 @@ def taken() -> str:
     return f"{fact} by {' and '.join(map(_described, gpu.holders))}: {end}, {OR_ELSE}."
 
 
-def _known() -> list[gpus.Memory]:
-    return [gpu for gpu in gpus.memory() if gpu.total]
+def _known(numbers: Sequence[int] | None) -> list[gpus.Memory]:
+    known = [gpu for gpu in gpus.memory() if gpu.total]
+    chosen = gpus.visible(len(known)) if numbers is None else numbers
+    return [gpu for gpu in known if gpu.gpu in chosen]
 
 
 def _described(holder: gpus.Holder) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from course_lib.ranks.messages import gpu_memory
 
-# What an error says → what to do about it, or a function that says so: it may ask the driver of the GPUs.
-HINTS: dict[str, str | Callable[[], str]] = {
+# What an error says → what to do about it, or a function of the GPUs' numbers that says so: it asks their driver.
+HINTS: dict[str, str | Callable[[Sequence[int] | None], str]] = {
     r"'float' object has no attribute 'dtype'": (
         "Horovod's LearningRateWarmupCallback and LearningRateScheduleCallback raise this with Keras's SGD and a "
         "momentum: give the callback momentum_correction=False."
@@ -26,15 +26,21 @@ HINTS: dict[str, str | Callable[[], str]] = {
         "The ranks called different collectives, or gave them tensors of different shapes: all ranks must make the "
         "same collective calls in the same order."
     ),
+    r"Unable to find address for": (
+        "The name of a host does not resolve there, and Gloo needs it: `course doctor` says what to add to /etc/hosts."
+    ),
     r"Connection (?:closed|reset) by peer": (
         "Another rank left in the middle of a collective: it was killed, or ended without hvd.shutdown()."
     ),
 }
 
 
-def hint(lines: Iterable[str]) -> str:
-    """What to do about the known error that a failed rank's last `lines` name last; "" where they name none."""
+def hint(lines: Iterable[str], gpus: Sequence[int] | None = None) -> str:
+    """What to do about the known error that a failed rank's last `lines` name last; "" where they name none.
+
+    `gpus`: the numbers of those that the rank could use; default: all that are visible to this process.
+    """
     lines = list(lines)
     known = (advice for line in reversed(lines) for error, advice in HINTS.items() if re.search(error, line))
     advice = next(known, "")
-    return advice if isinstance(advice, str) else advice()
+    return advice if isinstance(advice, str) else advice(gpus)
