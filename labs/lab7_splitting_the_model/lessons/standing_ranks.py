@@ -112,7 +112,7 @@ class StandingRanks:
         began = time.monotonic()
         while not all(path.exists() for path in paths):
             if not self._thread.is_alive():
-                raise CourseError(f"A rank has failed: {self._error}")
+                raise self._error or CourseError("The ranks have ended: run the cell again.")
             if time.monotonic() - began > timeout:
                 late = [str(rank) for rank, path in enumerate(paths) if not path.exists()]
                 raise CourseError(
