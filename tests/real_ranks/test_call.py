@@ -33,6 +33,19 @@ def test_results_come_back_in_the_order_of_ranks_and_prints_with_their_rank(cont
     assert sorted(capsys.readouterr().out.splitlines()) == ["[0] here is 0", "[1] here is 1"]
 
 
+def test_autograph_leaves_horovods_functions_alone():
+    def function():
+        import horovod.tensorflow as hvd
+        import tensorflow as tf
+        from tensorflow.python.autograph.impl import conversion
+
+        hvd.init()
+        step = tf.function(lambda: hvd.allreduce(tf.constant(1.0 + hvd.rank()), op=hvd.Sum))
+        return conversion.is_allowlisted(hvd.allreduce), conversion.is_allowlisted(function), float(step())
+
+    assert launch.call(function, 2) == [(True, False, 3.0)] * 2
+
+
 def test_two_names_of_this_machine_pass_for_two_hosts():
     def function():
         import os
