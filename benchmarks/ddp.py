@@ -6,7 +6,9 @@
 Both train the assessment's network on CIFAR-10, two ranks with one core and one thread each under the same scheduling,
 in turn and on the same cores, each time from other first weights. Writes results/ddp.csv: seconds of training, seconds
 of the whole run with start-up, images a second while training, and the accuracy on the test images of the weights at
-the end. PyTorch runs with images in both memory layouts, and the ratio is to the one that trains faster.
+the end. The rivals are PyTorch's images in both memory layouts and what `torch.compile` makes of the network, which
+compiles while it trains; in bfloat16, where the processor has it, PyTorch's autocast. Each ratio is to the rival that
+trains fastest in the same precision.
 """
 
 from __future__ import annotations
@@ -25,14 +27,25 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from course_lib import data
+from course_lib import bfloat16, data
 from course_lib.authoring import conversions
 from course_lib.notebook import experiments
 from course_lib.ranks import launch
 
 HERE = Path(__file__).parent
 RANKS = 2
-TORCH = ("torch channels_last", "torch contiguous_format")
+PRECISION = "bfloat16.instructions()"  # what the reference asks
+FLOAT32 = {
+    "horovod": None,
+    "torch channels_last": [],
+    "torch contiguous_format": ["--layout", "contiguous_format"],
+    "torch compiled": ["--compile"],
+}
+BFLOAT16 = {
+    "horovod bfloat16": None,
+    "torch autocast": ["--bfloat16"],
+    "torch autocast compiled": ["--bfloat16", "--compile"],
+}
 
 
 def main() -> None:
@@ -52,22 +65,23 @@ def main() -> None:
         for name in ("x_train", "y_train", "x_test", "y_test"):
             np.save(Path(folder) / f"{name}.npy", getattr(cifar, name))
         os.environ["COURSE_WEIGHTS"] = f"{folder}/weights.h5"
+        in_float32 = Path(folder) / "float32.py"
+        in_float32.write_text(reference.read_text().replace(PRECISION, "False"))
+        contenders = FLOAT32 | (BFLOAT16 if bfloat16.instructions() else {})
         for repeat in range(chosen.repeats):
-            for framework in ("horovod", *TORCH)[:: 1 if repeat % 2 == 0 else -1]:
-                if framework == "horovod":
-                    row = horovod(reference)
+            for framework in list(contenders)[:: 1 if repeat % 2 == 0 else -1]:
+                if framework.startswith("horovod"):
+                    row = horovod(in_float32 if framework == "horovod" else reference)
                     row["test_accuracy"] = test_accuracy()
                 else:
-                    row = torch(chosen.torch, folder, recipe, layout=framework.split()[1])
+                    row = torch(chosen.torch, folder, recipe, contenders[framework])
                 row["images_per_second"] = images / row["seconds"]
                 rows.append({"framework": framework, "repeat": repeat, **row})
                 print(rows[-1], flush=True)
     table = pd.DataFrame(rows)
     middle = table.groupby("framework").median(numeric_only=True)
-    best = middle.loc[list(TORCH)].seconds.idxmin()
-    ratio = middle.loc[best] / middle.loc["horovod"]
-    told = f"{best} / horovod, medians of seconds: training {ratio.seconds:.2f}, with start-up {ratio.whole:.2f}"
-    print(middle.round(3), told, sep="\n")
+    ratios = "; ".join(ratio(middle, rivals) for rivals in (FLOAT32, BFLOAT16) if {*rivals} <= {*middle.index})
+    print(middle.round(3), ratios, sep="\n")
     experiments.write_table(
         HERE / "results" / "ddp.csv",
         table.round(4),
@@ -76,9 +90,18 @@ def main() -> None:
         seeds="other first weights in each run",
         seconds=round(time.time() - began),
         recipe=", ".join(f"{name} {value}" for name, value in recipe.items()),
-        ratio=told,
+        ratio=f"medians of seconds: {ratios}",
+        bfloat16=bfloat16.instructions() or "no instructions for it",
         torch=output([chosen.torch, "-c", "import torch; print(torch.__version__)"]).strip(),
     )
+
+
+def ratio(middle: pd.DataFrame, contenders: dict[str, list[str] | None]) -> str:
+    """How the fastest rival compares with the first contender, by the medians."""
+    own, *rivals = contenders
+    best = middle.loc[rivals].seconds.idxmin()
+    times = middle.loc[best] / middle.loc[own]
+    return f"{best} / {own}: training {times.seconds:.2f}, with start-up {times.whole:.2f}"
 
 
 def constants(script: Path) -> dict[str, float]:
@@ -99,14 +122,14 @@ def horovod(reference: Path) -> dict[str, float]:
     return {"seconds": float(re.search(r"epochs in ([\d.]+) s", "\n".join(lines)).group(1)), "whole": whole}
 
 
-def torch(python: str, folder: str, recipe: dict[str, float], layout: str) -> dict[str, float]:
-    options = ["--epochs", "EPOCHS", "--batch-size", "BATCH_SIZE", "--rate", "RATE", "--layout", layout]
+def torch(python: str, folder: str, recipe: dict[str, float], way: list[str]) -> dict[str, float]:
+    options = ["--epochs", "EPOCHS", "--batch-size", "BATCH_SIZE", "--rate", "RATE", *way]
     options = [str(recipe.get(option, option)) for option in options]
     launcher = [python, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
     began = time.time()
-    told = json.loads(output([*launcher, str(HERE / "ddp_torch.py"), folder, *options]).strip().splitlines()[-1])
-    whole = time.time() - began - told.pop("testing")
-    return {**told, "whole": whole}
+    measured = json.loads(output([*launcher, str(HERE / "ddp_torch.py"), folder, *options]).strip().splitlines()[-1])
+    whole = time.time() - began - measured.pop("testing")
+    return {**measured, "whole": whole}
 
 
 def output(command: list[str]) -> str:

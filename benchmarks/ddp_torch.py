@@ -23,7 +23,9 @@ parser.add_argument("arrays", type=Path, help="folder with x_train.npy, y_train.
 parser.add_argument("--epochs", type=int, required=True)
 parser.add_argument("--batch-size", type=int, required=True)
 parser.add_argument("--rate", type=float, required=True)
-parser.add_argument("--layout", choices=("channels_last", "contiguous_format"), required=True)
+parser.add_argument("--layout", choices=("channels_last", "contiguous_format"), default="channels_last")
+parser.add_argument("--bfloat16", action="store_true", help="forward under torch's autocast")
+parser.add_argument("--compile", action="store_true", help="the network by torch.compile")
 args = parser.parse_args()
 
 # Before Gloo starts its thread: pinned, and scheduled as the course's ranks are (see course_lib.ranks.rank).
@@ -66,6 +68,7 @@ class Network(nn.Module):
 model = nn.parallel.DistributedDataParallel(
     Network().to(memory_format=layout), gradient_as_bucket_view=True, forward_sync_buffers=False
 )
+forward = torch.compile(model) if args.compile else model
 steps = len(x) // (args.batch_size * size)
 optimizer = torch.optim.SGD(model.parameters(), args.rate, momentum=0.9, nesterov=True)
 
@@ -97,7 +100,9 @@ for epoch in range(args.epochs):
         for group in optimizer.param_groups:
             group["lr"] = rate(step)
         optimizer.zero_grad(set_to_none=True)
-        nn.functional.cross_entropy(model(images), y[batch]).backward()
+        with torch.autocast("cpu", torch.bfloat16, enabled=args.bfloat16):
+            loss = nn.functional.cross_entropy(forward(images), y[batch])
+        loss.backward()
         optimizer.step()
         step += 1
 seconds = time.time() - start

@@ -9,7 +9,7 @@ import time
 import horovod.tensorflow.keras as hvd
 import tensorflow as tf
 
-from course_lib import data, models
+from course_lib import bfloat16, data, models
 
 EPOCHS = 4
 BATCH_SIZE = 128  # images in one step
@@ -20,6 +20,8 @@ hvd.init()
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:
     tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+elif bfloat16.instructions():  # of the processor
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
 
 
 def batches(images, labels):

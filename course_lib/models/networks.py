@@ -85,7 +85,8 @@ def assessment_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Mod
         x = _batch_norm()(x)
         x = keras.layers.ReLU()(x)
     x = keras.layers.GlobalAveragePooling2D()(x)
-    return keras.Model(images, keras.layers.Dense(classes, activation="softmax")(x), name="assessment_cnn")
+    classifier = keras.layers.Dense(classes, activation="softmax", dtype="float32")  # also with a mixed policy
+    return keras.Model(images, classifier(x), name="assessment_cnn")
 
 
 def wide_resnet(

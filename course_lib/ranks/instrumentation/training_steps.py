@@ -93,7 +93,7 @@ class TrainingSteps:
                 return outputs
             return _after(tf.numpy_function(step, measured, [], stateful=True, name=STEP_OPERATION), outputs)
 
-        with record.stop_recording():
+        with record.stop_recording(), tf.device("/CPU:0"):  # no copy from a GPU, which the step would wait for
             measured = self._measure(max(tensors, key=_size_of_example))
         return reported
 
