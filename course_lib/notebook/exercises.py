@@ -75,7 +75,7 @@ class Exercise:
         which = (
             f"`{self.name}`" if stub == self.name or not stub.isidentifier() else f"`{stub}`, which `{self.name}` uses,"
         )
-        return f"{which} is still a stub. Put your code in place of `raise NotImplementedError(…)`, and run its cell first."
+        return f"{which} is still a stub. Put your code in place of `raise NotImplementedError(…)`, and run its cell."
 
 
 class Exercises:

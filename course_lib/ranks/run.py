@@ -146,7 +146,9 @@ class Result:
             title = title and f"{title}:"
             last_words = self.reason or next((line for line in reversed(self.tail) if line.strip()), "")
             advice = hint((*self.tail, self.reason))
-            raise CourseError(" ".join(filter(None, (title, self.cause, self.message, advice or last_words))), self.code)
+            raise CourseError(
+                " ".join(filter(None, (title, self.cause, self.message, advice or last_words))), self.code
+            )
 
 
 @dataclass
