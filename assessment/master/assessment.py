@@ -93,6 +93,8 @@ on_one = widgets.train("assessment.py", ranks=1, data=cifar.name, env=launch.ONE
 unchanged = widgets.train("assessment.py", ranks=asked.ranks, data=cifar.name, env=launch.ONE_THREAD)
 
 # %%
+on_one.result.check()
+unchanged.result.check()
 measured(
     "one rank: seconds from start to end",
     on_one.result.seconds,
@@ -134,7 +136,9 @@ widgets.assess("assessment.py")
 #   steps: see 3b for the learning rate and its warm-up. If the training accuracy that your script prints is far above
 #   the one that is measured, batch norm's moving averages have not arrived yet: see "A trap first" in 3c.
 # - **Too slow?** Where do the seconds go: the start, the first step, the steps, the end of an epoch, validation?
-#   The curves above and the output show it; 2c shows how to read a timeline.
+#   The curves above and the output show it. In a terminal, `course run --where assessment.py` divides a step into
+#   network, input, all-reduce and the rest, and names what to change first. If it is the network: where `course doctor`
+#   lists instructions for bfloat16, the policy `mixed_bfloat16` makes it faster (5a).
 # - **Passed?** See how much of the time limit you need. Then halve it. And go on to the large batch.
 #
 # ## A large batch

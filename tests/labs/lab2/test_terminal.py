@@ -15,7 +15,7 @@ from labs.lab2_horovod.lessons import terminal
 
 
 def test_what_a_command_says_is_shown_and_how_it_failed(capsys):
-    with pytest.raises(CourseError, match="^The command ended with exit code 3. Its output says why.$"):
+    with pytest.raises(CourseError, match=r"^The command ended with exit code 3\. Its output says why\.$"):
         terminal.run("""sh -c 'echo out; echo err >&2; echo $WHO; exit 3'""", env={"WHO": "me"})
     assert capsys.readouterr() == ("$ sh -c 'echo out; echo err >&2; echo $WHO; exit 3'\nout\nerr\nme\n", "")
     with pytest.raises(CourseError, match="Keras 2"):
