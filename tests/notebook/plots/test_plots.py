@@ -15,6 +15,8 @@ from matplotlib.colors import to_hex
 
 from course_lib.notebook import plots
 from course_lib.notebook.plots import descent_paths, timeline, training_curves
+from course_lib.notebook.plots.step_shares import step_shares
+from course_lib.ranks.step_shares import INPUT, NETWORK, PARTS, WAITING, StepShares
 from tests.labs import figures
 
 EPOCHS = pd.DataFrame(
@@ -31,6 +33,10 @@ MANY_BARS = pd.DataFrame(
     {"row": [f"tensor {i % 30} with a name that is much too long" for i in range(1000)],
      "activity": [f"activity {i % 5}" for i in range(1000)], "start": np.linspace(0, 1, 1000), "seconds": 0.01}
 )  # fmt: skip
+FAST_AND_SLOW = [
+    StepShares(20.0, dict.fromkeys(PARTS, 0.0) | {NETWORK: 0.57, WAITING: 0.43}),
+    StepShares(20.0, dict.fromkeys(PARTS, 0.0) | {NETWORK: 0.5, INPUT: 0.48, "metrics": 0.02}),
+]
 START, WALKED = [1.0, 0.5], np.linspace([1.0, 0.5], [0, 0], 11)
 
 
@@ -53,6 +59,12 @@ FIGURES = {
         ("loss",),
         {0: [[4, 3, np.nan, 2, 1]]},
         ("accuracy",),
+    ),
+    "where a step goes": (
+        lambda: step_shares(FAST_AND_SLOW, caption="here"),
+        ("rank 0", "rank 1", "57%", "43%", "48%", "input", "one training step (ms)", "here"),
+        {},
+        ("2%",),
     ),
     "curves of nothing": (lambda: plots.curves(NOTHING, NOTHING), ("loss",), {}),
     "throughput": (
