@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from string import Template
 
+from course_lib.authoring import ways
 from course_lib.authoring.master_format import find, notebook_of, opening
 from course_lib.system.paths import ROOT
 
@@ -34,7 +35,7 @@ def course_files(root: Path = ROOT) -> dict[str, bytes]:
         for path in sorted((folder / "recorded").rglob("*")):
             if path.is_file():
                 files[f"{folder.name}/{path.relative_to(folder)}"] = path.read_bytes()
-    files["Welcome.md"] = _welcome(files).encode()
+    files["Welcome.md"] = _welcome(files, ways.table(ways.read(files, root).values())).encode()
     return files
 
 
@@ -44,7 +45,7 @@ def _folders(root: Path) -> Iterator[Path]:
         yield root / "assessment"
 
 
-def _welcome(files: dict[str, bytes]) -> str:
+def _welcome(files: dict[str, bytes], ways_through: str) -> str:
     syllabus, heading = [], ""
     for name in files:
         if not name.endswith(".ipynb"):
@@ -57,7 +58,7 @@ def _welcome(files: dict[str, bytes]) -> str:
         title, time, needs = opening("".join(cell["source"])) or (Path(name).stem, "", "")
         syllabus.append(f"| [{title}]({name}) | {_first_sentence(time)} | {_first_sentence(needs)} |")
     text = _WELCOME.read_text(encoding="utf-8")
-    return Template(text).substitute(syllabus="\n".join(syllabus).strip())
+    return Template(text).substitute(syllabus="\n".join(syllabus).strip(), ways=ways_through)
 
 
 def _title(folder: str) -> str:

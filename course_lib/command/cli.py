@@ -17,8 +17,22 @@ app = typer.Typer(
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    help="One Model, Many GPUs: a hands-on course on training one neural network on many GPUs.",
 )
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(version("one-model-many-gpus"))
+        raise typer.Exit()
+
+
+@app.callback()
+def course(
+    version: bool = typer.Option(False, "--version", is_eager=True, callback=_print_version, help="Print the version."),
+) -> None:
+    """One Model, Many GPUs: a hands-on course on training one neural network on many GPUs."""
 
 
 @app.command()
@@ -176,6 +190,20 @@ def reproduce(
         print(experiments.listing())
     else:
         print(f"wrote into {experiments.reproduce(name)}")
+
+
+@app.command()
+def plan(
+    way: str = typer.Argument(..., metavar="WAY", help="day, two-days, term, systems or methods."),
+) -> None:
+    """Print the timetable of a way through the course."""
+    from course_lib.authoring import released, ways
+
+    known = ways.read(released.course_files())
+    if way not in known:
+        listed = ", ".join(known) or "none here, where the course is a learner's"
+        raise CourseError(f"There is no way called {way}; there are: {listed}.")
+    print("\n".join(ways.timetable(known[way])))
 
 
 @app.command()
