@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator
 from pathlib import Path
-from string import Template
 
-from course_lib.authoring import ways
-from course_lib.authoring.master_format import find, notebook_of, opening
+from course_lib.authoring import welcome
+from course_lib.authoring.master_format import find, notebook_of
 from course_lib.system.paths import ROOT
 
 HANDOUT = "handout"  # replaces labs/ and assessment/ where the course is a learner's (see `command.classroom.handout`)
-_WELCOME = Path(__file__).with_name("welcome.md")
 
 
 def course_files(root: Path = ROOT) -> dict[str, bytes]:
@@ -35,7 +31,7 @@ def course_files(root: Path = ROOT) -> dict[str, bytes]:
         for path in sorted((folder / "recorded").rglob("*")):
             if path.is_file():
                 files[f"{folder.name}/{path.relative_to(folder)}"] = path.read_bytes()
-    files["Welcome.md"] = _welcome(files, ways.table(ways.read(files, root).values())).encode()
+    files[welcome.NAME] = welcome.page(files, {}, root).encode()
     return files
 
 
@@ -43,31 +39,3 @@ def _folders(root: Path) -> Iterator[Path]:
     yield from sorted(path for path in root.glob("labs/*") if path.is_dir())
     if (root / "assessment").is_dir():
         yield root / "assessment"
-
-
-def _welcome(files: dict[str, bytes], ways_through: str) -> str:
-    syllabus, heading = [], ""
-    for name in files:
-        if not name.endswith(".ipynb"):
-            continue
-        folder = name.split("/")[0]
-        if folder != heading:
-            heading = folder
-            syllabus += ["", f"## {_title(folder)}", "", "| notebook | time | needs |", "|---|---|---|"]
-        cell = json.loads(files[name])["cells"][0]
-        title, time, needs = opening("".join(cell["source"])) or (Path(name).stem, "", "")
-        syllabus.append(f"| [{title}]({name}) | {_first_sentence(time)} | {_first_sentence(needs)} |")
-    text = _WELCOME.read_text(encoding="utf-8")
-    return Template(text).substitute(syllabus="\n".join(syllabus).strip(), ways=ways_through)
-
-
-def _title(folder: str) -> str:
-    """lab2_horovod → Lab 2: Horovod"""
-    lab_name, _, topic = folder.partition("_")
-    if not lab_name.startswith("lab"):
-        return folder.replace("_", " ").capitalize()
-    return f"Lab {lab_name[3:]}: {topic.replace('_', ' ').capitalize()}"
-
-
-def _first_sentence(text: str) -> str:
-    return re.split(r"\.(?=\s|$)", text)[0]

@@ -176,10 +176,10 @@ def _notebooks(files: Mapping[str, bytes]) -> Iterator[Notebook]:
             title, time, needs = opening(cells[0]) or ("", "", "")
             sections = [heading for cell in cells for heading in re.findall(r"^## (.+)$", cell, re.MULTILINE)]
             code = Path(path).name.split("_")[0].removesuffix(".ipynb")
-            yield Notebook(code, path, title or code, _minutes(time), tuple(_needs(needs)), tuple(sections))
+            yield Notebook(code, path, title or code, minutes(time), tuple(_needs(needs)), tuple(sections))
 
 
-def _minutes(time: str) -> int:
+def minutes(time: str) -> int:
     """What a notebook takes, from its opening cell: "80 minutes; …", "two hours, …"."""
     if minutes := re.match(r"(\d+) minutes", time):
         return int(minutes[1])

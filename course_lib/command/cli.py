@@ -207,6 +207,18 @@ def plan(
 
 
 @app.command()
+def solution(
+    notebook: str = typer.Argument(..., help="A notebook by its short name, as 3d."),
+    directory: Path = typer.Option(Path("workspace"), "--dir", help="The learner's workspace."),
+) -> None:
+    """Show the course's solutions beside yours, once all checks of a notebook have passed."""
+    from course_lib.authoring import solutions
+    from course_lib.command import console
+
+    console.show_solutions(solutions.pairs(notebook, directory))
+
+
+@app.command()
 def grade(
     directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
     jobs: Optional[int] = typer.Option(None, help="Submissions graded at a time; default: 1, with --slurm up to 64."),

@@ -5,18 +5,23 @@ from __future__ import annotations
 import contextlib
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.panel import Panel
+from rich.rule import Rule
+from rich.syntax import Syntax
 from rich.table import Table
 from rich.text import Text
 
+from course_lib.authoring.solutions import Pair
 from course_lib.ranks import step_shares
 from course_lib.ranks.launch import STOPPED, Run
 from course_lib.ranks.messages.known_errors import hint
 from course_lib.ranks.run import SILENCE_S
 
+SIDE_BY_SIDE_COLUMNS = 120  # of a terminal: room for two times 60 characters
 RANK_STYLES = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
@@ -77,6 +82,24 @@ def show_shares(folder: Path) -> None:
     out = Console()
     out.print(table)
     out.print(step_shares.bottleneck(ranks), highlight=False)
+
+
+def show_solutions(pairs: Sequence[Pair]) -> None:
+    """Print both solutions of each exercise, side by side where the terminal is wide enough."""
+    out = Console()
+    for pair in pairs:
+        code = [Syntax(text, "python", theme="ansi_light", word_wrap=True) for text in (pair.learners, pair.courses)]
+        panels = [Panel(text, title=title) for text, title in zip(code, ("yours", "the course's"))]
+        out.print(Rule(pair.exercise, align="left"))
+        if out.width >= SIDE_BY_SIDE_COLUMNS:
+            table = Table.grid(expand=True)
+            for _ in panels:
+                table.add_column(ratio=1)
+            table.add_row(*panels)
+            out.print(table)
+        else:
+            out.print(*panels, sep="\n")
+        out.print(pair.difference, highlight=False)
 
 
 def _say(console: Console, sentence: str) -> None:

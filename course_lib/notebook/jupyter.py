@@ -12,7 +12,7 @@ from pathlib import Path
 from course_lib.ranks.environment import QUIET, TENSORFLOW
 from course_lib.system.files import write
 
-_EXTENSION = ("--IPKernelApp.extensions=course_lib.notebook.cell_errors",)  # a cell's error in one sentence
+_EXTENSIONS = ("cell_errors", "progress")  # modules beside this one that kernels load
 
 
 def environment(folder: Path) -> dict[str, str]:
@@ -58,7 +58,14 @@ def programs() -> Iterator[None]:
 
 def _own_kernel(data: Path) -> None:
     kernel = {
-        "argv": [sys.executable, "-m", "ipykernel_launcher", *_EXTENSION, "-f", "{connection_file}"],
+        "argv": [
+            sys.executable,
+            "-m",
+            "ipykernel_launcher",
+            *(f"--IPKernelApp.extensions=course_lib.notebook.{name}" for name in _EXTENSIONS),
+            "-f",
+            "{connection_file}",
+        ],
         "display_name": "Python 3 (ipykernel)",
         "language": "python",
         "metadata": {"debugger": True},

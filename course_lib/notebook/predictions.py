@@ -91,6 +91,10 @@ class Predictions:
         if sentences := " ".join(filter(None, [side, reveals])):
             print(textwrap.indent(textwrap.fill(sentences, 100), "    "))
 
+    def off(self) -> dict[str, str]:
+        """How far off each guess is that was measured, by its question."""
+        return {question: one.off_by for question, one in self._by_question.items() if one.off_by}
+
     def table(self) -> pd.DataFrame:
         """All guesses: guessed, measured, off by."""
         import pandas as pd
@@ -107,7 +111,7 @@ class Predictions:
 
 
 _notebook = Predictions()  # of this process, which runs one notebook
-predict, measured, table = _notebook.predict, _notebook.measured, _notebook.table
+predict, measured, table, off = _notebook.predict, _notebook.measured, _notebook.table, _notebook.off
 
 
 def off_by(guess: Any, value: Any, exponent: bool = False) -> str:

@@ -33,6 +33,11 @@ class Report:
         """Points of all criteria together."""
         return sum(verdict.points for verdict in self.verdicts)
 
+    @property
+    def passed(self) -> bool:
+        """Whether the criterion in focus has passed; without a focus, all of them."""
+        return bool(self.verdicts) and all(verdict.passed for verdict, asked in self._order() if asked)
+
     def _order(self) -> list[tuple[Verdict, bool]]:
         """Each verdict, and whether to tell its reason: of all where there is no focus, else of that one only."""
         return [(verdict, self.focus in (None, verdict.id)) for verdict in self.verdicts]

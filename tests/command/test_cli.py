@@ -25,7 +25,20 @@ def course(*arguments: str) -> subprocess.CompletedProcess:
     return subprocess.run([*COURSE, *arguments], capture_output=True, text=True)
 
 
-COMMANDS = {"setup", "lab", "test", "doctor", "data", "run", "assess", "build", "plan", "grade", "reproduce"}
+COMMANDS = {
+    "setup",
+    "lab",
+    "test",
+    "doctor",
+    "data",
+    "run",
+    "assess",
+    "build",
+    "plan",
+    "solution",
+    "grade",
+    "reproduce",
+}
 
 
 def test_help_names_every_command():

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from course_grader.script import contract
-from course_lib.authoring import released
+from course_lib.authoring import released, ways
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
@@ -28,7 +28,8 @@ def hand_out(target: Path, root: Path = ROOT) -> None:
         shutil.copytree(root / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     for lessons in root.glob("labs/*/lessons"):
         shutil.copytree(lessons, target / lessons.relative_to(root), ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copyfile(root / "labs" / "__init__.py", target / "labs" / "__init__.py")
+    for name in ("__init__.py", ways.PATHS.name):
+        shutil.copyfile(root / "labs" / name, target / "labs" / name)
     for name, content in released.course_files(root).items():
         write(target / released.HANDOUT / name, content)
     agreed = contract.CONTRACT.relative_to(ROOT)  # the Assess button needs it

@@ -7,6 +7,7 @@ import itertools
 import json
 from pathlib import Path
 
+from course_lib.authoring import welcome
 from course_lib.authoring.released import HANDOUT, course_files
 from course_lib.command.classroom import lab
 from course_lib.system.errors import CourseError
@@ -40,13 +41,16 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
 
     A file as the course left it is replaced by the course's newer one. A file that the learner changed stays;
     when the course's changes too, the newer one is put beside it as NAME.new.ext. Where a notebook is among them, a
-    last line says what to do with cells that import what the course no longer has.
+    last line says what to do with cells that import what the course no longer has. The welcome page is written anew.
     """
     manifest = directory / STATE_FOLDER / "manifest.json"
     lines, notebooks = [], False  # whether one of the learner's notebooks is older than the course's
     try:
         put = _put(manifest)
-        for name, content in course_files(root).items():
+        files = course_files(root)
+        for name, content in files.items():
+            if name == welcome.NAME:
+                continue
             path, new = directory / name, _digest(content)
             current = _digest_of(path)
             if current is None or (current != new and current == put.get(name)):
@@ -58,6 +62,9 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
                 lines.append(f"{name} is yours and stays; the course's newer one is beside it: {beside.name}")
                 notebooks |= path.suffix == ".ipynb"
             put[name] = new
+        page = welcome.page(files, welcome.read_progress(directory), root).encode()
+        if _digest_of(directory / welcome.NAME) != _digest(page):
+            write(directory / welcome.NAME, page)
         write(manifest, json.dumps(put, indent=1, sort_keys=True).encode())
     except OSError as error:
         reason = error.strerror or str(error)
