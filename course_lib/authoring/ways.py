@@ -119,7 +119,7 @@ def read(files: Mapping[str, bytes], root: Path = ROOT) -> dict[str, Way]:
 def table(ways: Iterable[Way]) -> str:
     """The ways as a Markdown table, with a link to each notebook; "" without any."""
     rows = [
-        f"| **{way.title}** (`{way.id}`) | {way.hours} h | {way.audience} | {' '.join(map(_link, way.parts))} |"
+        f"| **{way.title}** (`{way.id}`) | {way.hours}\u00a0h | {way.audience} | {' '.join(map(_link, way.parts))} |"
         for way in ways
     ]
     return "\n".join(["| way | time | for | notebooks (*in part*) |", "|---|---|---|---|", *rows]) if rows else ""

@@ -19,6 +19,7 @@ RIGHT = "right"  # how what `predictions.off_by` says of a right guess begins
 _TEMPLATE = Path(__file__).with_name("welcome.md")
 _CHECK = re.compile(r"^check\w*\(.*\)$", re.MULTILINE)
 _BAR = 6  # characters
+NO_BREAK = "\u00a0"  # a space at which no line ends
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class _Row:
         if not self.checks:
             return ""
         full = _BAR * self.passed // self.checks
-        return f"{'▰' * full}{'▱' * (_BAR - full)} {self.passed} of {self.checks}"
+        return f"{'▰' * full}{'▱' * (_BAR - full)} {self.passed} of {self.checks}".replace(" ", NO_BREAK)
 
     @property
     def minutes_left(self) -> int:

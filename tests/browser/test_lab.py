@@ -55,3 +55,16 @@ def test_two_ranks_train_live_until_stop_is_pressed(page, lab, convert, shot):
     lab.wait_until(lambda: "Stopped after" in notebook.read_text())
     assert "data:image/png" in notebook.read_text()
     assert "widget-view" not in notebook.read_text()
+
+
+def test_what_is_solved_stands_on_the_welcome_page(page, lab, opened, shot):
+    line = opened("1a Linear model")
+    line.run("import numpy", "import numpy")
+    line.add("def years(", "def years(work, rate):\n    return work * 1e15 / rate / 365")
+    expect(line.run("check(years)").get_by_text("✅").first).to_be_visible()
+    welcome = lab.workspace / "Welcome.md"
+    lab.wait_until(lambda: "1 of 5 solved" in welcome.read_text())
+    page.goto(lab.url)  # the page, opened again
+    expect(page.get_by_text("Go on here:")).to_be_visible()
+    expect(page.get_by_text("▰▱▱▱▱▱ 1 of 5")).to_be_visible()
+    shot("welcome-progress")
