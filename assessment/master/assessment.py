@@ -10,8 +10,7 @@
 # **Time:** 90 minutes, without the large batch at the end; an attempt takes one to five of them on 2 CPU cores; on GPUs
 # it is not yet measured.
 #
-# **Needs:** lab 2, and from lab 3 what a larger batch asks of the learning rate (3b); for the large batch 3d and 3e,
-# too.
+# **Needs:** 2a and 2b, and what a larger batch asks of the learning rate (3b); for the large batch 3d and 3e, too.
 
 # %%
 from course_grader.display import contract_view as terms

@@ -122,7 +122,17 @@ def table(ways: Iterable[Way]) -> str:
         f"| **{way.title}** (`{way.id}`) | {way.hours}\u00a0h | {way.audience} | {' '.join(map(_link, way.parts))} |"
         for way in ways
     ]
-    return "\n".join(["| way | time | for | notebooks (*in part*) |", "|---|---|---|---|", *rows]) if rows else ""
+    return (
+        "\n".join(
+            [
+                "| way | time | for | notebooks (*in part: `course plan` names the sections*) |",
+                "|---|---|---|---|",
+                *rows,
+            ]
+        )
+        if rows
+        else ""
+    )
 
 
 def _link(part: Part) -> str:
@@ -132,7 +142,7 @@ def _link(part: Part) -> str:
 
 def timetable(way: Way) -> Iterator[str]:
     """The lines of a way's plan: each day with its hours and breaks, or each week with its minutes."""
-    yield f"{way.title}: {way.hours} hours, {way.audience}."
+    yield f"{way.title}, {way.hours} hours: {way.audience}."
     yield f"At its end learners can {way.outcome}."
     for number, session in enumerate(way.sessions, 1):
         yield ""

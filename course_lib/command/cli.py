@@ -194,15 +194,14 @@ def reproduce(
 
 @app.command()
 def plan(
-    way: str = typer.Argument(..., metavar="WAY", help="day, two-days, term, systems or methods."),
+    way: Optional[str] = typer.Argument(None, metavar="WAY", help="day, two-days, term, systems or methods."),
 ) -> None:
     """Print the timetable of a way through the course."""
     from course_lib.authoring import released, ways
 
     known = ways.read(released.course_files())
     if way not in known:
-        listed = ", ".join(known) or "none here, where the course is a learner's"
-        raise CourseError(f"There is no way called {way}; there are: {listed}.")
+        raise CourseError(f"Name a way through the course: {', '.join(known)}.")
     print("\n".join(ways.timetable(known[way])))
 
 
