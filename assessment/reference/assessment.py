@@ -20,7 +20,7 @@ hvd.init()
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:
     tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
-elif bfloat16.instructions():  # of the processor
+if bfloat16.instructions() and not tf.test.is_built_with_cuda():  # it trains on processors that have them
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
 
 
