@@ -6,6 +6,8 @@ bfloat16; its weights, their gradients and the optimizer's state stay in float32
     if bfloat16.instructions():
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")  # before the model is built
 
+Ask this apart from `if gpus:`, since an assessment on processors shows a script GPUs that do not exist.
+
 It pays where there are instructions for it: AMX (Intel's Xeons since 2023) or AVX512-BF16 (AMD's processors since
 Zen 4, some of Intel's). Other processors convert to float32 and back, and are slower than in float32. A rank that
 trains on a GPU asks that instead, since GPUs have bfloat16 from compute capability 8.0 on (A100):
