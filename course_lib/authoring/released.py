@@ -1,11 +1,10 @@
-"""What learners get: notebooks, starter scripts, recorded results and the welcome page."""
+"""What learners get: notebooks, starter scripts, recorded results. (The welcome page is made in the workspace.)"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
 
-from course_lib.authoring import welcome
 from course_lib.authoring.master_format import find, notebook_of
 from course_lib.system.paths import ROOT
 
@@ -15,7 +14,7 @@ HANDOUT = "handout"  # replaces labs/ and assessment/ where the course is a lear
 def course_files(root: Path = ROOT) -> dict[str, bytes]:
     """What learners get, by its path in the workspace.
 
-    Notebooks, starter scripts, recorded results and Welcome.md: masters, solutions and what else stands in
+    Notebooks, starter scripts and recorded results: masters, solutions and what else stands in
     a lab's folder are not taken.
     """
     if (handout := root / HANDOUT).is_dir():
@@ -31,7 +30,6 @@ def course_files(root: Path = ROOT) -> dict[str, bytes]:
         for path in sorted((folder / "recorded").rglob("*")):
             if path.is_file():
                 files[f"{folder.name}/{path.relative_to(folder)}"] = path.read_bytes()
-    files[welcome.NAME] = welcome.page(files, {}, root).encode()
     return files
 
 

@@ -1,4 +1,4 @@
-"""The course's own solutions beside the learner's, for who has solved all exercises of a notebook."""
+"""The course's own solutions beside the learner's, for learners who have solved all exercises of a notebook."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.authoring import master_format, welcome
+from course_lib.authoring import master_format, ways, welcome
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
@@ -32,7 +32,7 @@ def pairs(code: str, workspace: Path, root: Path = ROOT) -> list[Pair]:
     Raises CourseError (code 1) where this installation has no solutions, for an unknown notebook, and before all of its
     checks have passed in this workspace.
     """
-    masters = {welcome.code_of(path.name): path for path in master_format.find(root)}
+    masters = {ways.code_of(path.name): path for path in master_format.find(root)}
     if not masters:
         raise CourseError("This installation has no solutions: it is a learner's.")
     if code not in masters:

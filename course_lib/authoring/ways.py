@@ -24,15 +24,13 @@ else:
     import tomli as tomllib
 
 PATHS = Path("labs/paths.toml")
-ASSESSMENT = "assessment"
 START_MINUTE = 9 * 60  # of a day
 BREAK_MINUTES, LUNCH_MINUTES = 10, 60
 LUNCH_FROM = 12 * 60
 LONGEST_SITTING = 100  # minutes without a break, unless one notebook takes longer
 _CODE = r"\b\d[a-z]\b"  # of a notebook
-_OPTIONAL = re.compile(
-    r"\bhelps?\b|another view|^\s*for the "
-)  # a clause of what a notebook needs that it can do without
+# A clause of what a notebook needs that it can do without.
+_OPTIONAL = re.compile(r"\bhelps?\b|another view|^\s*for the ")
 
 
 @dataclass(frozen=True)
@@ -122,17 +120,8 @@ def table(ways: Iterable[Way]) -> str:
         f"| **{way.title}** (`{way.id}`) | {way.hours}\u00a0h | {way.audience} | {' '.join(map(_link, way.parts))} |"
         for way in ways
     ]
-    return (
-        "\n".join(
-            [
-                "| way | time | for | notebooks (*in part: `course plan` names the sections*) |",
-                "|---|---|---|---|",
-                *rows,
-            ]
-        )
-        if rows
-        else ""
-    )
+    heading = "| way | time | for | notebooks (*in part: `course plan` names the sections*) |"
+    return "\n".join([heading, "|---|---|---|---|", *rows]) if rows else ""
 
 
 def _link(part: Part) -> str:
@@ -185,8 +174,13 @@ def _notebooks(files: Mapping[str, bytes]) -> Iterator[Notebook]:
             ]
             title, time, needs = opening(cells[0]) or ("", "", "")
             sections = [heading for cell in cells for heading in re.findall(r"^## (.+)$", cell, re.MULTILINE)]
-            code = Path(path).name.split("_")[0].removesuffix(".ipynb")
+            code = code_of(path)
             yield Notebook(code, path, title or code, minutes(time), tuple(_needs(needs)), tuple(sections))
+
+
+def code_of(path: str) -> str:
+    """lab3_large_batch/3d_layer_wise_rates.ipynb → 3d"""
+    return Path(path).stem.split("_")[0]
 
 
 def minutes(time: str) -> int:

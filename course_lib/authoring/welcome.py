@@ -83,7 +83,7 @@ class _Row:
         cells = json.loads(content)["cells"]
         title, time, needs = opening("".join(cells[0]["source"])) or (Path(path).stem, "", "")
         lines = {line for cell in cells if cell["cell_type"] == "code" for line in checks("".join(cell["source"]))}
-        progress = done.get(code_of(path), Progress())
+        progress = done.get(ways.code_of(path), Progress())
         return cls(path, title, time, needs, len(lines & progress.passed), len(lines), progress)
 
     @property
@@ -103,11 +103,6 @@ class _Row:
         """To five minutes, if all exercises take the same time."""
         share = 1 - self.passed / self.checks if self.checks else 1
         return 5 * round(share * ways.minutes(self.time) / 5)
-
-
-def code_of(path: str) -> str:
-    """lab3_large_batch/3d_layer_wise_rates.ipynb → 3d"""
-    return Path(path).stem.split("_")[0]
 
 
 def _go_on(rows: list[_Row]) -> str:

@@ -132,7 +132,9 @@ def run(
         run = launch.start(script, args or (), ranks, controller=controller, timeout=timeout, options=options)
         code = console.follow(run)
         if profile and not code:
-            console.show_shares(profile)
+            from course_lib.command import tables
+
+            tables.show_shares(profile)
     raise typer.Exit(code)
 
 
@@ -212,9 +214,9 @@ def solution(
 ) -> None:
     """Show the course's solutions beside yours, once all checks of a notebook have passed."""
     from course_lib.authoring import solutions
-    from course_lib.command import console
+    from course_lib.command import tables
 
-    console.show_solutions(solutions.pairs(notebook, directory))
+    tables.show_solutions(solutions.pairs(notebook, directory))
 
 
 @app.command()

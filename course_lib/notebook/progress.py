@@ -12,7 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from course_lib.authoring import released, welcome
+from course_lib.authoring import released, ways, welcome
 from course_lib.notebook import predictions
 from course_lib.notebook.report import Report
 from course_lib.system.files import write
@@ -28,7 +28,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
     notebook = Path(os.environ.get(SESSION, ""))
     workspace = next((folder for folder in notebook.parents if (folder / welcome.PROGRESS).parent.is_dir()), None)
     if notebook.suffix == ".ipynb" and workspace:
-        shell.events.register("post_run_cell", Follower(workspace, welcome.code_of(notebook.name)).end)
+        shell.events.register("post_run_cell", Follower(workspace, ways.code_of(notebook.name)).end)
 
 
 class Follower:

@@ -10,7 +10,7 @@ import sys
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
-from course_lib.authoring import released, ways
+from course_lib.authoring import released, ways, welcome
 from course_lib.notebook import cell_errors
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
@@ -105,9 +105,9 @@ def test_a_day_has_a_lunch_and_no_sitting_is_too_long():
 
 
 def test_the_welcome_page_links_each_way():
-    welcome = FILES["Welcome.md"].decode()
+    page = welcome.page(FILES, {})
     for way in WAYS.values():
-        row = next(line for line in welcome.splitlines() if f"(`{way.id}`)" in line)
+        row = next(line for line in page.splitlines() if f"(`{way.id}`)" in line)
         assert re.findall(r"\[(\w+)\]\((\S+)\)", row) == [(p.notebook.code, p.notebook.path) for p in way.parts]
 
 

@@ -49,8 +49,6 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
         put = _put(manifest)
         files = course_files(root)
         for name, content in files.items():
-            if name == welcome.NAME:
-                continue
             path, new = directory / name, _digest(content)
             current = _digest_of(path)
             if current is None or (current != new and current == put.get(name)):
