@@ -128,7 +128,7 @@ class Notebook:
         """Open the lab at its welcome page and follow the link to the notebook."""
         self.page = page
         page.goto(url)
-        page.get_by_role("link", name=title).click()
+        page.get_by_role("link", name=title, exact=True).click()
         page.get_by_text("Python 3 (ipykernel) | Idle").wait_for()
         self.cells = page.locator(".jp-NotebookPanel:not(.lm-mod-hidden) .jp-Cell")
         self.cells.first.wait_for()
