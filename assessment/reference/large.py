@@ -9,7 +9,7 @@ import time
 import horovod.tensorflow.keras as hvd
 import tensorflow as tf
 
-from course_lib import data, models, optimizers
+from course_lib import bfloat16, data, models, optimizers
 from course_lib.optimizers import schedules
 
 EPOCHS = 3
@@ -22,6 +22,8 @@ hvd.init()
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:
     tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
+if bfloat16.instructions() and not tf.test.is_built_with_cuda():  # it trains on processors that have them
+    tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
 
 
 def batches(images, labels):
