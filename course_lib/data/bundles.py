@@ -1,4 +1,4 @@
-"""Data sets for sandboxes, where there is no network: which file goes where, and what is set in the environment."""
+"""Data sets for sandboxes without a network: the files to bind, and the environment variables to set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,13 @@ from course_lib.system import paths, variables
 
 @dataclass(frozen=True)
 class Bundle:
-    """A data set for a sandbox: its name and source as in `Dataset`, which file goes where, what to set there."""
+    """A data set for a sandbox.
+
+    Attributes:
+        name, source: as in `Dataset`.
+        files: path on the host → path in the sandbox.
+        env: environment variables of the sandbox.
+    """
 
     name: str
     source: str
@@ -24,10 +30,13 @@ class Bundle:
 
 
 def bundle(name: str, folder: Path, *, test: bool = True, limit: int | None = None) -> Bundle:
-    """What `load(name, test=test)` needs where there is no network: for a sandbox.
+    """The files and variables that `load(name, test=test)` needs in a sandbox without a network.
 
-    What has to be made for it goes into `folder` and the course's cache. `limit` is the COURSE_SLICE of the sandbox:
-    a slice of the stand-in need not be drawn here. Raises CourseError as `load` does.
+    Args:
+        folder: an empty folder for files that are made for the sandbox; others go into the course's cache.
+        limit: COURSE_SLICE of the sandbox. With a limit, the sandbox draws the stand-in itself.
+
+    Raises CourseError as `load` does.
     """
     published = find(name)
     try:
@@ -40,14 +49,15 @@ def bundle(name: str, folder: Path, *, test: bool = True, limit: int | None = No
 
 
 def bundle_of(name: str, folder: Path, x_train: np.ndarray, y_train: np.ndarray) -> Bundle:
-    """Write these training images into `folder`, as the set is published: for a sandbox in which `load(name,
-    test=False)`, and whoever reads the files directly, gets them instead of the set's own.
+    """Write training images in the published format, for a sandbox that gets them instead of the set's own.
+
+    In the sandbox `load(name, test=False)` returns these images, and a script that reads the files gets them too.
 
     Args:
-        folder: an empty one, which has to stay as long as the sandbox.
+        folder: an empty folder, which must exist as long as the sandbox.
         x_train, y_train: images uint8 [n, h, w, c] of the set's shape, n at least 5, and their labels, int [n].
 
-    Raises CourseError for an unknown name, OSError where the files can't be written.
+    Raises CourseError for an unknown name, OSError if the files can't be written.
     """
     published = find(name)
     try:
@@ -61,13 +71,13 @@ def bundle_of(name: str, folder: Path, x_train: np.ndarray, y_train: np.ndarray)
 
 
 def _of_published(published: Published, where: Path, source: str, test: bool) -> Bundle:
-    """The set's files, which lie in the folder `where`."""
+    """The bundle of the set's files in the folder `where`."""
     files = {where / file: Path("/data") / published.folder / file for file in published.needed(test)}
     return Bundle(published.name, source, files, {variables.DATA_DIR: "/data"})
 
 
 def _of_stand_in(published: Published, folder: Path, drawn: Path) -> Bundle:
-    """The stand-in in the file `drawn`, if there is one, and a note, made in `folder`, that `load` need not wait."""
+    """The bundle of the stand-in: the file `drawn`, if it exists, and a note, so that `load` tries no download."""
     cache = Path("/data/cache")
     inside = cache / paths.cache().name
     note = sources.offline_note(published, folder)

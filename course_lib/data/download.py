@@ -1,4 +1,4 @@
-"""Fetch a published file: whole, verified and only once, however many ranks ask for it at the same time."""
+"""Download a published file and verify it."""
 
 from __future__ import annotations
 
@@ -15,21 +15,26 @@ from urllib.request import Request, urlopen
 from course_lib.system.files import replacing
 
 CHUNK_BYTES = 1 << 18
-STALL_LIMIT_S = 20  # without a byte, after which a download has failed
+STALL_LIMIT_S = 20  # a download fails after so many seconds without a byte
 
 
 class DownloadError(OSError):
-    """The file could not be fetched; the text is the reason, without a full stop."""
+    """A download failed; the text is the reason, without a full stop."""
 
 
 def download(url: str, path: Path, sha256: str, *, timeout: float) -> None:
-    """Fetch `url` to `path`, showing progress on a terminal.
+    """Download `url` to `path`, with a progress bar on a terminal.
 
-    The file appears under its name only when it is whole and its checksum is right. The server has `timeout`
-    seconds to answer. Raises DownloadError; nothing half-read is left behind.
+    The file gets its name only when it is complete and its checksum matches.
+
+    Args:
+        sha256: the checksum of the file, in hexadecimal digits.
+        timeout: seconds that the server has to answer.
+
+    Raises DownloadError; a partial file is deleted.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    for stale in path.parent.glob(f".{path.name}.*.part"):  # of a process that was killed
+    for stale in path.parent.glob(f".{path.name}.*.part"):  # left by a process that was killed
         stale.unlink(missing_ok=True)
     host = urlsplit(url).hostname
     try:
@@ -42,7 +47,7 @@ def download(url: str, path: Path, sha256: str, *, timeout: float) -> None:
 
 
 def _receive(url: str, part: Path, name: str, sha256: str, timeout: float) -> None:
-    """Write what `url` sends, which is to be `name`, to the new file `part`."""
+    """Download the file `name` from `url` into the new file `part`, and verify its length and checksum."""
     host = urlsplit(url).hostname
     with _open(url, timeout) as response, part.open("xb") as file:
         expected = int(response.headers.get("Content-Length") or 0)
@@ -58,15 +63,15 @@ def _receive(url: str, part: Path, name: str, sha256: str, timeout: float) -> No
 
 
 def probe(url: str, *, timeout: float) -> None:
-    """Ask whether `url` is there, without fetching it. Raises DownloadError when it is not."""
+    """Check that `url` exists, without a download. Raises DownloadError if it does not."""
     _open(url, timeout, method="HEAD").close()
 
 
 def _open(url: str, timeout: float, method: str = "GET") -> HTTPResponse:
-    """The server's answer, or DownloadError after `timeout` seconds.
+    """The server's response. Raises DownloadError after `timeout` seconds.
 
-    The thread is there because a socket's time-out does not cover the look-up of the name, which can take
-    half a minute offline.
+    The request runs in a thread, because a socket's time-out does not cover the name lookup, which can take half a
+    minute offline.
     """
     host = urlsplit(url).hostname
     answers: queue.SimpleQueue[HTTPResponse | Exception] = queue.SimpleQueue()
@@ -88,7 +93,7 @@ def _open(url: str, timeout: float, method: str = "GET") -> HTTPResponse:
 
 
 def _reason(error: Exception) -> str:
-    """The heart of a network error: URLError wraps an OSError that holds a number and a text."""
+    """The text of a network error. URLError wraps an OSError, which has a number and a text."""
     error = getattr(error, "reason", error)
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
 

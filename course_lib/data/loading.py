@@ -23,10 +23,14 @@ from course_lib.system.notices import notify
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images uint8 [n, h, w, c], labels int64 [n], and the names of the classes.
+    """Images and labels of a data set.
 
-    `name` is "shapes" where the stand-in has replaced the set; `source` is "directory", "cache", "download"
-    or "stand-in".
+    Attributes:
+        name: the name of the set; "shapes" if the stand-in replaces it.
+        source: "directory", "cache", "download" or "stand-in".
+        x_train, x_test: images, uint8 [n, h, w, c].
+        y_train, y_test: labels, int64 [n].
+        classes: names of the classes.
     """
 
     name: str
@@ -40,7 +44,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class Fetched:
-    """One line of the report of `fetch`: where a set is, and how many images it has."""
+    """One row of the report of `fetch`: the source and the folder of a set, and its numbers of images."""
 
     name: str
     source: str
@@ -50,12 +54,15 @@ class Fetched:
 
 
 def load(name: str, *, test: bool = True) -> Dataset:
-    """Load "fashion_mnist" or "cifar10", or the stand-in of the same shape where the set is not to be had.
+    """Load a data set, or the stand-in of the same shape if the set is not available.
 
-    With `test` False the test images are neither needed nor read: x_test and y_test are empty.
+    With COURSE_SLICE=N in the environment, return only the first N training images and N // 4 test images.
 
-    With COURSE_SLICE=N in the environment, return the first N training and N // 4 test images only. Raises CourseError
-    for an unknown name, a bad setting, or a file that is missing or damaged.
+    Args:
+        name: "fashion_mnist" or "cifar10".
+        test: if False, the test images are not read and need not exist; x_test and y_test are empty.
+
+    Raises CourseError for an unknown name, an invalid setting, or a file that is missing or damaged.
     """
     published, limit, wanted = find(name), images_limit(), name
     classes = published.classes
@@ -73,23 +80,26 @@ def load(name: str, *, test: bool = True) -> Dataset:
     else:
         x_train, y_train, x_test, y_test = _read(published, folder, source, test)
     if limit:
-        # Copies, so that the rest of the set does not stay in memory.
+        # Copies: a view would keep the whole set in memory.
         x_train, y_train = x_train[:limit].copy(), y_train[:limit].copy()
         x_test, y_test = x_test[: limit // 4].copy(), y_test[: limit // 4].copy()
-    notify("data", name=wanted, loaded=name, images=f"{len(x_train):,}")  # all ranks must have the same
+    notify("data", name=wanted, loaded=name, images=f"{len(x_train):,}")  # the launcher compares the ranks
     return Dataset(name, source, x_train, y_train, x_test, y_test, classes)
 
 
 def locate(name: str) -> str:
-    """Where `load(name)` would take the set from, without reading it: the `source` of a Dataset.
+    """The `source` from which `load(name)` would take the set, without reading it.
 
-    Raises CourseError for an unknown name, or when the set's folder in COURSE_DATA_DIR lacks a file.
+    Raises CourseError for an unknown name, or if a file is missing in the set's folder in COURSE_DATA_DIR.
     """
     return sources.locate(find(name))
 
 
 def fetch(names: Iterable[str] | None = None) -> list[Fetched]:
-    """Make sure that the sets (all, if none is named) are on this machine and whole; download what is not.
+    """Verify the data sets on this machine, and download those that are missing or damaged.
+
+    Args:
+        names: names of data sets; default: all.
 
     Raises CourseError for an unknown name, a damaged file in COURSE_DATA_DIR, or a failed download.
     """
@@ -119,7 +129,7 @@ def show(report: Sequence[Fetched]) -> None:
 
 
 def images_limit() -> int | None:
-    """The number of images in COURSE_SLICE; None where it is not set. Raises CourseError for a bad setting."""
+    """The number of images in COURSE_SLICE; None if it is not set. Raises CourseError for an invalid setting."""
     setting = os.environ.get(variables.SLICE)
     if not setting:
         return None
@@ -146,6 +156,6 @@ def _fetch(published: Published) -> tuple[Path, str, Arrays]:
         return folder, source, _read(published, folder, source)
     except CourseError:
         if sources.in_directory(published):
-            raise  # the user's own files are not ours to replace
+            raise  # never replace the user's own files
         folder, source = sources.fetch(published, patient=True, replace=True)
         return folder, source, _read(published, folder, source)

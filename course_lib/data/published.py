@@ -1,4 +1,4 @@
-"""What is published of each data set: addresses, checksums, file formats; and the readers of these files."""
+"""The published data sets: addresses, checksums, file formats, and functions that read and write the files."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ Arrays = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]  # x_train, y_tra
 
 @dataclass(frozen=True)
 class Published:
-    """One data set as its makers and Keras hand it out.
+    """One data set as its authors and Keras publish it.
 
     `read(folder, test)` reads the training images and, unless `test` is False, the test images; it raises Damaged or
-    OSError. `write(folder, images, labels)` writes these training images as the files that hold the published ones.
+    OSError. `write(folder, images, labels)` writes training images into files of the published names and format.
     """
 
     name: str
     folder: str  # the same in COURSE_DATA_DIR and in Keras's cache
     files: tuple[str, ...]  # what the folder must hold
-    test_files: tuple[str, ...]  # those among them that hold the test images
+    test_files: tuple[str, ...]  # the files among them with the test images
     downloads: dict[str, str]  # URL -> SHA-256
     archive: str | None  # the name that Keras gives the downloaded archive
-    images: tuple[int, int]  # for training, for test
+    images: tuple[int, int]  # numbers of training and test images
     image_shape: tuple[int, int, int]
     classes: tuple[str, ...]
     read: Callable[[Path, bool], Arrays]
@@ -43,7 +43,7 @@ class Published:
 
 
 class Damaged(Exception):
-    """A file does not hold what it should: Damaged(path, what is wrong with it)."""
+    """A file has the wrong content: Damaged(path, fault)."""
 
 
 def _read_fashion_mnist(folder: Path, test: bool) -> Arrays:
@@ -53,7 +53,7 @@ def _read_fashion_mnist(folder: Path, test: bool) -> Arrays:
 
 
 def _read_pair(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    """A file of Fashion-MNIST's images and that of their labels: uint8 [n, 28, 28, 1], int64 [n]."""
+    """Fashion-MNIST's images and labels of one part: uint8 [n, 28, 28, 1], int64 [n]."""
     labels = _read_idx(folder / f"{part}-labels-idx1-ubyte.gz", ())
     path = folder / f"{part}-images-idx3-ubyte.gz"
     images = _read_idx(path, (28, 28))
@@ -78,7 +78,7 @@ def _read_idx(path: Path, item_shape: tuple[int, ...]) -> np.ndarray:
         raise Damaged(path, "is cut short or damaged")
     if not item_shape and values.max() > 9:
         raise Damaged(path, "has labels above 9")
-    return values.reshape(count, *item_shape).copy()  # a buffer's own array can't be written to
+    return values.reshape(count, *item_shape).copy()  # an array from `frombuffer` is read-only
 
 
 def _write_fashion_mnist(folder: Path, images: np.ndarray, labels: np.ndarray) -> None:
@@ -100,7 +100,7 @@ def _read_batch(path: Path) -> tuple[np.ndarray, np.ndarray]:
         batch = _NumPyUnpickler(io.BytesIO(raw), encoding="bytes").load()
     except pickle.UnpicklingError as error:
         raise Damaged(path, f"can't be read ({error})") from error
-    except Exception as error:  # whatever a broken pickle makes NumPy or the unpickler raise
+    except Exception as error:  # a damaged pickle can raise anything, in NumPy or in the unpickler
         raise Damaged(path, "is cut short or damaged") from error
     planes, labels = (batch.get(b"data"), batch.get(b"labels")) if isinstance(batch, dict) else (None, None)
     if not (
@@ -128,10 +128,10 @@ def _write_cifar10(folder: Path, images: np.ndarray, labels: np.ndarray) -> None
 
 
 class _Python2Pickler(pickle._Pickler):
-    """Writes bytes as Python 2 did, in whose format CIFAR-10 is published: so any `encoding` reads them."""
+    """Writes bytes in the format of Python 2, as in the published CIFAR-10: any `encoding` can read them."""
 
     dispatch: ClassVar[dict] = dict(pickle._Pickler.dispatch)
-    write: Callable[[bytes], object]  # set by pickle, which does not document it
+    write: Callable[[bytes], object]  # set by pickle, undocumented
 
     def save_bytes(self, raw: bytes) -> None:
         self.write(pickle.BINSTRING + len(raw).to_bytes(4, "little") + raw)
@@ -140,9 +140,9 @@ class _Python2Pickler(pickle._Pickler):
 
 
 class _NumPyUnpickler(pickle.Unpickler):
-    """Reads plain containers, numbers, bytes and NumPy arrays; a pickle that asks for more may run any code.
+    """Reads only plain containers, numbers, bytes and NumPy arrays, since a pickle can run any code.
 
-    Raises UnpicklingError for such a pickle before anything of it is called.
+    Raises UnpicklingError for any other class or function, before it is called.
     """
 
     ALLOWED = frozenset(
@@ -150,7 +150,7 @@ class _NumPyUnpickler(pickle.Unpickler):
             ("numpy", "ndarray"),
             ("numpy", "dtype"),
             ("numpy.core.multiarray", "_reconstruct"),
-            ("numpy._core.multiarray", "_reconstruct"),  # the same, written by NumPy 2
+            ("numpy._core.multiarray", "_reconstruct"),  # the name in NumPy 2
         }
     )
 
@@ -207,7 +207,7 @@ PUBLISHED = {
 
 
 def find(name: str) -> Published:
-    """The data set of this name. Raises CourseError for an unknown one."""
+    """The data set of this name. Raises CourseError for an unknown name."""
     if name not in PUBLISHED:
         raise CourseError(f"There is no data set {name!r}: the course has {' and '.join(PUBLISHED)}.")
     return PUBLISHED[name]

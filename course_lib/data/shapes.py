@@ -1,8 +1,8 @@
 """The offline stand-in for Fashion-MNIST and CIFAR-10: ten classes of shapes and textures, drawn with NumPy.
 
 Classes 0 to 6 are outlines (disc, ring, ...); classes 7 to 9 are textures (stripes, checks, spots) that fill
-any of these outlines. Colour, size, place, rotation, background, a second object and noise are random. A link
-between class and hue gives a linear model of colour images something to learn; the rest takes convolutions.
+any of these outlines. Colour, size, position, rotation, background, a second object and noise are random. The hue
+depends on the class, so that a linear model of colour images learns something; a high accuracy needs convolutions.
 
 Coordinates run from -1 to 1 across the image, brightness from 0 to 1. In `_block` every random number of an
 image has the shape [n, 1, 1], so that it broadcasts over the image's pixels.
@@ -16,30 +16,30 @@ from typing import Callable
 import numpy as np
 
 CLASSES = ("disc", "ring", "square", "triangle", "cross", "star", "crescent", "stripes", "checks", "spots")
-OUTLINES = 7  # the first seven classes are told by their outline, the others by their texture
-BLOCK = 500  # images drawn at once, each block from a random stream of its own
+OUTLINES = 7  # the first seven classes differ in their outline, the others in their texture
+BLOCK = 500  # images drawn at once; each block has its own random stream
 
 Uniform = Callable[[float, float], np.ndarray]  # (low, high) -> one random number per image, [n, 1, 1]
 
 
 @dataclass(frozen=True)
 class Difficulty:
-    """How far the random factors reach."""
+    """The ranges of the random factors."""
 
     shift: float  # largest distance of the object from the centre, along each axis
     radius: tuple[float, float]  # of the object
     turn: float  # largest rotation, in whole turns
     contrast: tuple[float, float]  # difference in brightness between object and background
-    dark: float  # brightest level of the darker of the two, as a part of what the contrast leaves free
+    dark: float  # brightest level of the darker one, as a fraction of 1 - contrast
     inverted: float  # probability that the object is darker than its background
     texture: tuple[float, float]  # contrast of the texture
     waves: float  # largest amplitude of the waves in the background
     clutter: float  # probability of a second, smaller object
     noise: float  # largest standard deviation of the noise of a pixel
-    hue: float  # largest distance of the hue from the class's own, in whole turns
+    hue: float  # largest distance of the hue from the hue of the class, in whole turns
 
 
-# Tuned with benchmarks/stand_in.py until the learning curves had the shape of the replaced set's.
+# Tuned with benchmarks/stand_in.py, so that the learning curves resemble those of the replaced set.
 LIKE_FASHION_MNIST = Difficulty(
     shift=0.15,
     radius=(0.4, 0.8),
@@ -71,10 +71,15 @@ LIKE_CIFAR10 = Difficulty(
 def draw(
     count: int, image_shape: tuple[int, int, int] = (32, 32, 3), *, split: str = "train", seed: int = 0
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The first `count` images of the "train" or the "test" split: uint8 [count, h, w, c], int64 [count].
+    """Draw the first `count` images of a split: images uint8 [count, h, w, c], labels int64 [count].
 
-    The same seed gives the same bytes, and image i is the same however many are drawn. `image_shape` is
-    [h, w, c]: with c = 1 they are as hard as Fashion-MNIST, with c = 3 as CIFAR-10. Raises ValueError.
+    The same seed gives the same bytes, and image i does not depend on `count`.
+
+    Args:
+        image_shape: (h, w, c); with c = 1 the images are as hard as Fashion-MNIST, with c = 3 as CIFAR-10.
+        split: "train" or "test".
+
+    Raises ValueError for another split or number of channels.
     """
     if split not in ("train", "test"):
         raise ValueError(f'The split is "train" or "test", not {split!r}.')
@@ -91,7 +96,7 @@ def draw(
 
 
 def _block(rng: np.random.Generator, image_shape: tuple[int, int, int]) -> tuple[np.ndarray, np.ndarray]:
-    """BLOCK images with their labels, each class equally often."""
+    """Draw BLOCK images and their labels, the same number of each class."""
     height, width, channels = image_shape
     level = LIKE_CIFAR10 if channels == 3 else LIKE_FASHION_MNIST
     labels = rng.permutation(np.arange(BLOCK) % len(CLASSES))
@@ -101,14 +106,14 @@ def _block(rng: np.random.Generator, image_shape: tuple[int, int, int]) -> tuple
     def uniform(low: float, high: float) -> np.ndarray:
         return rng.uniform(low, high, (BLOCK, 1, 1)).astype(np.float32)
 
-    # The object, in coordinates (u, v) in which its outline has the radius 1.
+    # The object, in coordinates (u, v) relative to its centre; u / radius, v / radius give an outline of radius 1.
     radius = uniform(*level.radius)
     centre = uniform(-level.shift, level.shift), uniform(-level.shift, level.shift)
     u, v = _turned(x, y, centre, uniform(-level.turn, level.turn), uniform)
     outlines = np.where(labels < OUTLINES, labels, rng.integers(OUTLINES, size=BLOCK))
     inside = _inside(outlines, u / radius, v / radius, radius * width / 2)
 
-    # A second object near the rim and behind the first: its outline says nothing about the class.
+    # A second object near the border, behind the first. Its outline does not depend on the class.
     small, angle, away = uniform(0.15, 0.35), uniform(0, 2 * np.pi), uniform(0.7, 1.0)
     centre = away * np.cos(angle), away * np.sin(angle)
     s, t = _turned(x, y, centre, uniform(-0.5, 0.5), uniform)
@@ -126,7 +131,7 @@ def _block(rng: np.random.Generator, image_shape: tuple[int, int, int]) -> tuple
     front += uniform(-0.15, 0.15) * x + uniform(-0.15, 0.15) * y
     second = low + contrast * uniform(0, 1)
 
-    # Colour, then one layer over the other, then noise.
+    # Colour the layers, stack them, add noise.
     if channels == 3:
         back = _tinted(back, uniform(0, 1), uniform(0, 0.25))
         second = _tinted(second, uniform(0, 1), uniform(0, 0.35))
@@ -143,14 +148,14 @@ def _block(rng: np.random.Generator, image_shape: tuple[int, int, int]) -> tuple
 def _turned(
     x: np.ndarray, y: np.ndarray, centre: tuple[np.ndarray, np.ndarray], turn: np.ndarray, uniform: Uniform
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Coordinates [n, h, w] about `centre`, rotated and a little stretched along one axis."""
+    """Coordinates [n, h, w] relative to `centre`, rotated by `turn` and slightly stretched along one axis."""
     dx, dy = x - centre[0], y - centre[1]
     cos, sin, stretch = np.cos(2 * np.pi * turn), np.sin(2 * np.pi * turn), uniform(0.85, 1.15)
     return (cos * dx + sin * dy) * stretch, (cos * dy - sin * dx) / stretch
 
 
 def _inside(outlines: np.ndarray, u: np.ndarray, v: np.ndarray, pixels: np.ndarray) -> np.ndarray:
-    """1 inside the outline, 0 outside, and a smooth edge one pixel wide; `pixels` is the radius in pixels."""
+    """1 inside the outline, 0 outside, with a smooth edge one pixel wide; `pixels` is the radius in pixels."""
     distance = np.empty_like(u)
     for outline, formula in enumerate((_disc, _ring, _square, _triangle, _cross, _star, _crescent)):
         chosen = outlines == outline
@@ -158,7 +163,7 @@ def _inside(outlines: np.ndarray, u: np.ndarray, v: np.ndarray, pixels: np.ndarr
     return (0.5 - distance * pixels).clip(0, 1)
 
 
-# Outlines as distances from the edge, negative inside. The radius is 1, y points down.
+# Signed distances from the edge of each outline, negative inside. The radius is 1, y points down.
 
 
 def _disc(u: np.ndarray, v: np.ndarray) -> np.ndarray:
@@ -183,7 +188,7 @@ def _cross(u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def _star(u: np.ndarray, v: np.ndarray) -> np.ndarray:
-    """Five points: every tenth of the plane is mirrored onto the one from a tip (1, 0) to an inner corner."""
+    """Five points. By symmetry, each tenth of the plane maps to the sector from a tip to an inner corner."""
     tenth = np.pi / 5
     angle = np.abs((np.arctan2(u, -v) + tenth) % (2 * tenth) - tenth)
     along, across = np.hypot(u, v) * np.cos(angle), np.hypot(u, v) * np.sin(angle)
@@ -196,7 +201,7 @@ def _crescent(u: np.ndarray, v: np.ndarray) -> np.ndarray:
 
 
 def _texture(labels: np.ndarray, u: np.ndarray, v: np.ndarray, uniform: Uniform) -> np.ndarray:
-    """0 where an object has its plain colour, 1 in the stripes, checks or spots; [n, h, w]."""
+    """The texture [n, h, w]: 1 in the stripes, checks or spots of an object, 0 elsewhere."""
     frequency = 2 * np.pi / uniform(0.28, 0.5)
     a, b = np.sin(frequency * u + uniform(0, 6.3)), np.sin(frequency * v + uniform(0, 6.3))
     texture = np.zeros_like(u)
@@ -207,11 +212,11 @@ def _texture(labels: np.ndarray, u: np.ndarray, v: np.ndarray, uniform: Uniform)
 
 
 def _waves(x: np.ndarray, y: np.ndarray, uniform: Uniform) -> np.ndarray:
-    """Two random plane waves, between -1 and 1; [n, h, w]."""
+    """The mean [n, h, w] of two random plane waves, between -1 and 1."""
     return sum(np.sin(uniform(-8, 8) * x + uniform(-8, 8) * y + uniform(0, 6.3)) for _ in range(2)) / 2
 
 
 def _tinted(light: np.ndarray, hue: np.ndarray, saturation: np.ndarray) -> np.ndarray:
-    """RGB [n, h, w, 3] of a brightness, a hue (in whole turns) and a saturation (in brightness)."""
+    """RGB [n, h, w, 3] from brightness [n, h, w], hue (in whole turns) and saturation (in units of brightness)."""
     thirds = np.arange(3, dtype=np.float32) / 3
     return light[..., None] + saturation[..., None] * np.cos(2 * np.pi * (hue[..., None] - thirds))

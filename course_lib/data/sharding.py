@@ -1,4 +1,4 @@
-"""How ranks share a data set."""
+"""Partition a data set over the ranks."""
 
 from __future__ import annotations
 
@@ -19,14 +19,27 @@ def shard(
     epoch: int = 0,
     seed: int = 0,
 ) -> tuple[np.ndarray, ...]:
-    """The part of `data`, for example (x, y), that `rank` of `size` ranks trains on in this epoch.
+    """Return the part of `data` that one rank trains on in one epoch.
 
-    Option 1: all ranks shuffle the set alike and partition it, so that together they see each image at most
-    once. Batch k of all ranks together holds the images of batch k of a single rank with `size` times the
-    batch size. Option 2: each rank shuffles the whole set in its own way and reads the first 1/size of it.
+    Option 1: all ranks shuffle the set with the same seed and partition it, so that together they read each image at
+    most once. Batch k of all ranks together has the images of batch k of a single rank with `size` times the batch
+    size. Option 2: each rank shuffles the whole set with its own seed and reads the first 1/size of it.
 
-    Either way every rank gets the same number of whole batches, for with unequal numbers training deadlocks;
-    the few images left over have their chance in another epoch. Raises CourseError.
+    With both options every rank gets the same number of full batches, because unequal numbers cause a deadlock. The
+    remaining images are left out in this epoch.
+
+    Args:
+        data: arrays of the same length, for example (x, y).
+        rank, size: number of this rank, 0 … size − 1, and number of ranks.
+        option: 1 or 2, as above.
+        batch_size: images of a batch on one rank.
+        epoch, seed: determine the permutation.
+
+    Returns:
+        The rows of each array for this rank, in the order in which it reads them.
+
+    Raises:
+        CourseError: for an invalid argument, arrays of different lengths, or too few images for one batch on each rank.
     """
     if size < 1 or not 0 <= rank < size:
         raise CourseError(f"There is no rank {rank} among {size} ranks: rank runs from 0 to size - 1.")

@@ -1,4 +1,4 @@
-"""The places where a published data set is found, in order: COURSE_DATA_DIR, Keras's cache, the internet."""
+"""Find a published data set: in COURSE_DATA_DIR, else in Keras's cache, else on the internet."""
 
 from __future__ import annotations
 
@@ -22,18 +22,21 @@ from course_lib.system.errors import CourseError
 from course_lib.system.files import locked, write
 from course_lib.system.rank import rank
 
-TIMEOUT_S = 4  # seconds to wait for a server before going on with the stand-in
-LONG_TIMEOUT_S = 30  # seconds to wait when the user has asked for a download
-RETRY_AFTER = 600  # seconds for which a failed download is not tried again, so that not every rank waits
+TIMEOUT_S = 4  # seconds to wait for a server before the stand-in is used
+LONG_TIMEOUT_S = 30  # seconds to wait if the user asked for a download
+RETRY_AFTER = 600  # seconds after a failed download before the next try, so that not every rank waits
 
 
 def find(published: Published, *, patient: bool = False, test: bool = True) -> tuple[Path, str]:
-    """The folder that holds the set's files, downloaded if need be, and its source as in `data.Dataset`.
+    """Return the folder with the set's files, downloaded if necessary, and its source as in `data.Dataset`.
 
-    With `test` False, COURSE_DATA_DIR need not hold those of the test images.
+    Args:
+        patient: wait LONG_TIMEOUT_S for a server, and retry a recent failure.
+        test: if False, COURSE_DATA_DIR need not have the files of the test images.
 
-    Raises DownloadError where only a download could help and it failed; CourseError for files that are there
-    but incomplete.
+    Raises:
+        DownloadError: the set is not on this machine, and the download failed.
+        CourseError: the set's files are incomplete.
     """
     if folder := in_directory(published, test=test):
         return folder, "directory"
@@ -46,7 +49,7 @@ def find(published: Published, *, patient: bool = False, test: bool = True) -> t
 
 
 def locate(published: Published) -> str:
-    """The source that `find` would answer, without downloading; "stand-in" where there is none."""
+    """The source that `find` would return, without a download; "stand-in" if there is none."""
     if in_directory(published):
         return "directory"
     if _in_cache(published) or _archive(published):
@@ -60,7 +63,7 @@ def locate(published: Published) -> str:
 
 
 def in_directory(published: Published, *, test: bool = True) -> Path | None:
-    """The set's folder in COURSE_DATA_DIR, if it is there. Raises CourseError if a file is missing in it."""
+    """The set's folder in COURSE_DATA_DIR; None if it does not exist. Raises CourseError if a file is missing."""
     setting = os.environ.get(variables.DATA_DIR)
     if not setting:
         return None
@@ -83,10 +86,17 @@ def in_directory(published: Published, *, test: bool = True) -> Path | None:
 
 
 def fetch(published: Published, *, patient: bool, replace: bool = False) -> tuple[Path, str]:
-    """Download what Keras's cache lacks or, with `replace`, has damaged; return the folder and the source.
+    """Download files that are missing in Keras's cache; return the folder and the source.
 
-    The source is "cache" if another rank has just downloaded it. A `patient` call waits longer, and tries
-    even if an attempt has failed only just now. Raises DownloadError, CourseError.
+    The source is "cache" if another rank has just downloaded the set.
+
+    Args:
+        patient: wait longer for a server, and retry a recent failure.
+        replace: also replace damaged files.
+
+    Raises:
+        DownloadError: the download failed.
+        CourseError: the archive is damaged or can't be unpacked.
     """
     cache = _keras_caches()[0]
     with locked(paths.cache() / f"{published.name}.lock"):
@@ -109,13 +119,13 @@ def fetch(published: Published, *, patient: bool, replace: bool = False) -> tupl
 
 @functools.cache
 def say(line: str) -> None:
-    """Write a line to stderr, once in a process and only on rank 0."""
+    """Write a line to stderr, once per process and only on rank 0."""
     if rank() == 0:
         print(line, file=sys.stderr, flush=True)
 
 
 def _keras_caches() -> list[Path]:
-    """The folders where Keras looks for data sets; what the course downloads goes into the first."""
+    """The folders in which Keras keeps data sets; the course downloads into the first."""
     homes = [os.environ.get("KERAS_HOME"), "~/.keras"]
     return [Path(home).expanduser() / "datasets" for home in homes if home]
 
@@ -129,26 +139,26 @@ def _in_cache(published: Published) -> Path | None:
 
 
 def _archive(published: Published) -> Path | None:
-    """The archive in Keras's cache: Keras unpacks it when it first loads the set."""
+    """The archive in Keras's cache, if there is one. Keras unpacks it when it loads the set for the first time."""
     archives = [cache / published.archive for cache in _keras_caches() if published.archive]
     return next((archive for archive in archives if _can_be_read(archive)), None)
 
 
 def _can_be_read(path: Path) -> bool:
-    """Whether it is a file that this account can read."""
+    """Whether `path` is a file that this account can read."""
     with contextlib.suppress(OSError):
         return path.is_file() and os.access(path, os.R_OK)
     return False
 
 
 def _unpack(published: Published, archive: Path) -> Path:
-    """Unpack the set's files beside the archive, all of them or none, and return their folder."""
+    """Unpack the set's files into a folder next to the archive, all or none; return the folder."""
     folder = archive.parent / published.folder
     part = archive.parent / f".{published.folder}.{uuid.uuid4().hex}.part"
     try:
         part.mkdir()
         with tarfile.open(archive) as tar:
-            for member in tar:  # in the archive's order: going back would unpack from the start again
+            for member in tar:  # in the archive's order: seeking back would decompress it again from the start
                 file = member.name.rpartition("/")[2]
                 if member.isfile() and file in published.files and (content := tar.extractfile(member)):
                     (part / file).write_bytes(content.read())
@@ -171,12 +181,12 @@ def _unpack(published: Published, archive: Path) -> Path:
 
 
 def _failure(published: Published) -> Path:
-    """The note of a failed download: its text is the reason, its age tells when to try again."""
+    """The file that records a failed download: its text is the reason, its age decides when to retry."""
     return paths.cache() / f"{published.name}.offline"
 
 
 def offline_note(published: Published, folder: Path) -> Path:
-    """A note as of a failed download, in `folder`: with it in the cache, nobody there waits for the network."""
+    """Write the record of a failed download into `folder`; in a sandbox's cache it prevents waiting for the network."""
     note = folder / _failure(published).name
     note.write_text("there is no network here")
     return note

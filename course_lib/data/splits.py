@@ -1,4 +1,4 @@
-"""A data set in three parts: to train on, to choose by, and to judge by."""
+"""A data set in three parts: training, validation and test."""
 
 from __future__ import annotations
 
@@ -21,7 +21,12 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """A data set in three parts that share no image: to train on, to choose by, and to judge by, once, at the end."""
+    """Training, validation and test images of a data set; the three parts share no image.
+
+    Attributes:
+        name: name of the data set, "shapes" for the stand-in.
+        classes: number of classes.
+    """
 
     name: str
     classes: int
@@ -31,18 +36,30 @@ class Problem:
 
     @classmethod
     def fashion(cls, images: int) -> Problem:
-        """The first `images` of Fashion-MNIST, the last 5,000 for validation, and the test set; of a slice, parts of
-        it. Images are uint8 [n, 28, 28, 1]."""
-        whole = data.load("fashion_mnist")
-        held = min(VALIDATION_IMAGES, len(whole.x_train) // 4)
-        x, y = whole.x_train, whole.y_train
-        used = min(images, len(x) - held)
-        parts = Part(x[:used], y[:used]), Part(x[-held:], y[-held:]), Part(whole.x_test, whole.y_test)
-        return cls(whole.name, len(whole.classes), *parts)
+        """Fashion-MNIST with its last 5,000 training images (of a slice, at most a quarter) for validation.
+
+        Args:
+            images: train on the first `images` of the others.
+
+        Returns:
+            The parts, with images uint8 [n, 28, 28, 1].
+        """
+        dataset = data.load("fashion_mnist")
+        held_out = min(VALIDATION_IMAGES, len(dataset.x_train) // 4)
+        x, y = dataset.x_train, dataset.y_train
+        used = min(images, len(x) - held_out)
+        parts = Part(x[:used], y[:used]), Part(x[-held_out:], y[-held_out:]), Part(dataset.x_test, dataset.y_test)
+        return cls(dataset.name, len(dataset.classes), *parts)
 
     def downsampled(self, side: int) -> Problem:
-        """With the means of neighbouring pixels, standardised: float32 [n, side²], of mean 0 and variance 1 over the
-        training images. `side` divides that of the images, which are squares of one channel."""
+        """Average neighbouring pixels, then standardise to mean 0 and variance 1 over the training images.
+
+        Args:
+            side: pixels along each edge of the result; it divides that of the images, which are square, one channel.
+
+        Returns:
+            The same parts, with images float32 [n, side²].
+        """
         parts = self.train, self.validation, self.test
         small = [_means(part.images, side) for part in parts]
         mean, deviation = small[0].mean(), small[0].std()

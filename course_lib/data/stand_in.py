@@ -1,4 +1,4 @@
-"""The stand-in of a set: drawn once (see `shapes`), and kept in the course's cache."""
+"""The stand-in for a data set: drawn once (see `shapes`), then read from the course's cache."""
 
 from __future__ import annotations
 
@@ -18,15 +18,21 @@ _NAMES = "x_train", "y_train", "x_test", "y_test"
 
 
 def file(published: Published) -> Path:
-    """Where the whole stand-in of a set is kept once it is drawn. Another version of `shapes` has another file."""
+    """The file in the cache for the whole stand-in of a set. Its name depends on the version of `shapes`."""
     version = hashlib.sha256(Path(shapes.__file__).read_bytes()).hexdigest()[:12]
     return paths.cache() / f"{_kind(published)}-{version}.npz"
 
 
 def load(published: Published, limit: int | None = None) -> Arrays:
-    """The stand-in of a set, drawn if it is not there yet: at least `limit` training and `limit` // 4 test images.
+    """Load the stand-in for a set; draw it if it is not in the cache.
 
-    A whole one takes seconds to draw, so it is kept for other ranks and the next start.
+    Drawing the whole stand-in takes seconds, so it is cached for other ranks and later runs.
+
+    Args:
+        limit: with a limit and no cached file, draw only `limit` training and `limit` // 4 test images.
+
+    Returns:
+        x_train, y_train, x_test, y_test: images uint8 [n, h, w, c], labels int64 [n].
     """
     cached = file(published)
     if limit and not cached.exists():
@@ -49,7 +55,7 @@ def load(published: Published, limit: int | None = None) -> Arrays:
 
 
 def _kind(published: Published) -> str:
-    """How the names of all versions' files begin."""
+    """The beginning of the file names of all versions."""
     return "shapes-{}x{}x{}".format(*published.image_shape)
 
 
