@@ -1,7 +1,7 @@
 """The loss around a point in weight space: slices along a few directions (Li et al., arXiv:1712.09913), and curvature.
 
-A network's loss is a function of all its weights. What can be drawn is a slice: L(w + a d1 + b d2) for two
-directions d1, d2 and a grid of steps a, b. How sharply it bends is the largest eigenvalue of its Hessian.
+A network's loss is a function of all its weights. A figure shows a slice of it: L(w + a d1 + b d2) for two directions
+d1, d2 and a grid of steps a, b. The largest eigenvalue of the Hessian measures the sharpness.
 """
 
 from __future__ import annotations
@@ -20,15 +20,18 @@ Direction = list[np.ndarray]
 
 
 def random_direction(weights: Sequence[np.ndarray], rng: np.random.Generator) -> Direction:
-    """A random direction, filter-normalised: each of its filters is as long as the same filter of the weights.
+    """A random filter-normalised direction: each filter has the norm of the same filter of the weights.
 
-    So a step of 1 changes every filter by its own length, whatever its scale. Without this, two networks that
-    compute the same, one with larger filters in front of its batch norms, would look differently sharp.
+    A step of 1 thus changes every filter by its own norm. Without the normalisation, two networks that compute the
+    same function, but differ in the scale of the filters before a batch norm, would seem to differ in sharpness.
 
     Args:
-        weights: arrays as Keras keeps them. The last axis of a kernel counts its filters (the columns of a
-            dense layer). Biases and batch norm's parameters, which have one axis, get no move.
+        weights: arrays in Keras's layout. The last axis of a kernel counts its filters (the columns of a dense
+            layer). The direction is 0 for arrays with one axis: biases, batch norm's parameters.
         rng: draws the direction.
+
+    Returns:
+        Arrays of the shapes of `weights`.
     """
     direction = []
     for w in weights:
@@ -50,7 +53,7 @@ def grid(
     ys: Sequence[float],
     progress: Callable[[int, int], None] | None = None,
 ) -> np.ndarray:
-    """`loss(a, b)` for each a of `xs` [n] and b of `ys` [m]: an array [m, n].
+    """Evaluate `loss(a, b)` for each a in `xs` [n] and b in `ys` [m]; return an array [m, n].
 
     Args:
         loss: for example the function that `along` yields for two directions.
@@ -70,22 +73,25 @@ def grid(
 def along(
     model: keras.Model, directions: Sequence[Direction], images: np.ndarray, labels: np.ndarray, batch: int = 500
 ) -> Iterator[Callable[..., float]]:
-    """The loss of a Keras model as a function of steps along directions from where it stands now.
+    """The loss of a Keras model as a function of steps along directions from its current weights.
 
         with landscape.along(model, [d1, d2], images, labels) as loss:
             loss(0.5, -1.0)
 
-    The loss is the mean cross-entropy in inference mode: batch norm uses its moving averages, which don't move
-    with the weights. When the block ends, however it ends, the model has its own weights again, bit for bit.
+    The loss is the mean cross-entropy in inference mode: batch norm uses its moving averages, which stay as they are.
+    At the end of the block, also after an error, the model has its original weights, bit for bit.
 
     Args:
-        model: takes images and gives probabilities [n, classes].
-        directions: each one array for each of the model's trainable weights, in their order.
-        images, labels: what the loss is averaged over; labels are integers [n].
-        batch: images evaluated at once. It bounds the memory; the loss does not depend on it.
+        model: maps images to probabilities [n, classes].
+        directions: each has one array for each trainable weight of the model, in the model's order.
+        images, labels: the loss is averaged over them; labels are integers [n].
+        batch: images evaluated at once. It limits the memory; the loss does not depend on it.
+
+    Yields:
+        loss(*steps): a function of one step for each direction.
 
     Raises:
-        ValueError: for a direction whose arrays don't fit the weights.
+        ValueError: if the shapes of a direction differ from those of the weights.
     """
     import tensorflow as tf
 
@@ -95,7 +101,7 @@ def along(
         if [d.shape for d in direction] != shapes:
             raise ValueError("A direction needs one array for each trainable weight of the model, in its shape.")
     start = [v.numpy() for v in variables]
-    # Kept as tensors, and moved inside the graph: a point of the grid copies nothing from Python.
+    # Tensors, so that the graph moves the weights: a point of the grid copies no weights from Python.
     origin = [tf.constant(w) for w in start]
     moves = [
         [(k, tf.constant(d[i], v.dtype)) for k, d in enumerate(directions) if d[i].any()]
@@ -140,7 +146,7 @@ def _pieces(images: np.ndarray, labels: np.ndarray, batch: int) -> list[tuple[tf
 
 
 class Eigen(NamedTuple):
-    """An eigenvalue, its vector [d] of length 1, and how often a product with the matrix was taken for it."""
+    """An eigenvalue, its eigenvector [d] of norm 1, and the number of matrix-vector products that were needed."""
 
     value: float
     vector: np.ndarray
@@ -155,17 +161,18 @@ def largest_eigenvalue(
     tolerance: float = 1e-3,
     limit: int = 200,
 ) -> Eigen:
-    """The largest eigenvalue of a symmetric matrix of which only products with vectors are known: power iteration.
+    """The largest eigenvalue of a symmetric matrix, by power iteration on matrix-vector products.
 
-    v ← H v / ‖H v‖ turns v towards the eigenvector whose eigenvalue has the largest magnitude, and vᵀ H v is an
-    estimate of it. Where that is a negative one, the iteration goes on with H moved up by its magnitude, which leaves
-    the order of the eigenvalues and makes the largest the first in magnitude too.
+    v ← H v / ‖H v‖ converges to the eigenvector whose eigenvalue has the largest magnitude, and vᵀ H v estimates that
+    eigenvalue λ. If λ is negative, the iteration is repeated with H + |λ| I: the order of the eigenvalues stays the
+    same, and the largest eigenvalue also has the largest magnitude.
 
     Args:
         product: v [size] → H v [size].
+        size: rows of H.
         rng: draws the first vector.
-        tolerance: it ends when two estimates in turn differ by less than this share.
-        limit: products at most; what there is then is returned.
+        tolerance: stop when two successive estimates differ by less than this fraction.
+        limit: maximum number of products; the estimate at that point is returned.
     """
     value, vector, products = _iterate(product, rng.standard_normal(size), tolerance, limit)
     if value < 0 and products < limit:
@@ -195,15 +202,16 @@ def _iterate(
 def hessian_product(
     model: keras.Model, images: np.ndarray, labels: np.ndarray, batch: int = 500
 ) -> Callable[[np.ndarray], np.ndarray]:
-    """v [d] ↦ H v [d], H the Hessian of the loss that `along` slices, by all d trainable weights in a row.
+    """A function v [d] → H v [d], with H the Hessian of the loss in `along` by all d trainable weights.
 
-    Nothing of size d × d is made. For a fixed v, ∇(vᵀ ∇L) = H v: a gradient of a gradient, at the cost of a few
-    gradients (Pearlmutter 1994). The model stays as it is, and the function follows it when its weights change.
+    The d × d matrix is never computed. For a fixed v, ∇(vᵀ ∇L) = H v: a gradient of a gradient, at the cost of a few
+    gradients (Pearlmutter 1994). The function uses the model's weights at the time of the call, and does not change
+    them.
 
     Args:
-        model: takes images and gives probabilities [n, classes].
-        images, labels: what the loss is averaged over; labels are integers [n].
-        batch: images at once. It bounds the memory; the product does not depend on it.
+        model: maps images to probabilities [n, classes].
+        images, labels: the loss is averaged over them; labels are integers [n].
+        batch: images evaluated at once. It limits the memory; the product does not depend on it.
     """
     import tensorflow as tf
 
@@ -233,10 +241,10 @@ def hessian_product(
 
 
 def settle(model: keras.Model, images: np.ndarray) -> None:
-    """Give batch norm the moving averages that belong to the model's weights: those of `images` as one batch.
+    """Set batch norm's moving averages to the statistics of `images` [n, h, w, c] as one batch.
 
-    For weights that training did not arrive at, such as a mean of two networks', or where the averages of the last
-    updates lag behind. The weights themselves stay.
+    For weights that are not the result of training, such as the mean of two networks, or if the moving averages lag
+    behind the last updates. The weights stay the same.
     """
     layers = [layer for layer in model.layers if hasattr(layer, "moving_mean")]
     momenta = [layer.momentum for layer in layers]

@@ -1,4 +1,4 @@
-"""Batch norm in small groups."""
+"""Batch norm over groups of examples."""
 
 from __future__ import annotations
 
@@ -10,13 +10,21 @@ from tensorflow import keras
 
 @keras.saving.register_keras_serializable("course_lib")
 class GhostBatchNormalization(keras.layers.Layer):
-    """Batch norm whose statistics are those of `ghost` examples (Hoffer et al. 2017, arXiv:1705.08741).
+    """Batch norm with the statistics of groups of `ghost` examples (Hoffer et al. 2017, arXiv:1705.08741).
 
     x̂ = (x − μ_g) / √(σ²_g + ε), y = γ x̂ + β, with the mean and variance of ghost batch g: the first `ghost` examples,
-    the next `ghost` ones, …; the last takes what is left over too. For prediction the moving averages serve. They
-    follow the mean of the ghost batches' statistics: moving ← momentum · moving + (1 − momentum) · mean.
+    the next `ghost` ones, …; the last ghost batch also has the remainder. Inference uses moving averages of the mean
+    of the ghost batches' statistics: moving ← momentum · moving + (1 − momentum) · mean.
 
-    The input is [batch, …, channels]. With ghost ≥ batch it is batch norm.
+    The input is [batch, …, channels]. With ghost ≥ batch this is ordinary batch norm.
+
+    Args:
+        ghost: examples of a ghost batch, at least 2.
+        momentum: of the moving averages.
+        epsilon: ε.
+
+    Raises:
+        ValueError: for a ghost batch of fewer than 2 examples.
     """
 
     def __init__(self, ghost: int, momentum: float = 0.99, epsilon: float = 1e-3, **options: Any) -> None:
@@ -26,7 +34,7 @@ class GhostBatchNormalization(keras.layers.Layer):
         self.ghost, self.momentum, self.epsilon = ghost, momentum, epsilon
 
     def build(self, input_shape: tf.TensorShape) -> None:
-        """Make γ, β and the moving averages, one number for each channel."""
+        """Create γ, β and the moving averages, one number for each channel."""
         shape = input_shape[-1:]
         self.gamma = self.add_weight("gamma", shape, initializer="ones")
         self.beta = self.add_weight("beta", shape, initializer="zeros")
@@ -35,7 +43,7 @@ class GhostBatchNormalization(keras.layers.Layer):
         super().build(input_shape)
 
     def call(self, x: tf.Tensor, training: bool = False) -> tf.Tensor:
-        """Normalise."""
+        """Normalise x [batch, …, channels]; in training, also update the moving averages."""
         if not (training and self.trainable):
             return self._normalise(x, self.moving_mean, self.moving_variance)
         whole = tf.shape(x)[0]
@@ -57,7 +65,7 @@ class GhostBatchNormalization(keras.layers.Layer):
         return tf.math.segment_mean(each, number)
 
     def _spread(self, values: tf.Tensor, number: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
-        """To each example the row of its ghost batch: [ghosts, channels] → [batch, 1, …, channels]."""
+        """For each example, the row of its ghost batch: [ghosts, channels] → [batch, 1, …, channels]."""
         rows = tf.gather(values, number)
         return tf.reshape(rows, [-1, *[1] * (len(like.shape) - 2), like.shape[-1]])
 

@@ -10,12 +10,12 @@ from collections.abc import Callable
 import tensorflow as tf
 from tensorflow import keras
 
-# 0 ... 255 becomes -2 ... 2. With 0 ... 1 the first layer's variance is about 0.001, and batch norm's moving
-# variance, which starts at 1, needs many updates to come down to it.
+# Maps 0 ... 255 to -2 ... 2. With 0 ... 1 the first layer's variance would be about 0.001, and batch norm's moving
+# variance, which starts at 1, would need many updates to approach it.
 TO_UNIT_SCALE = {"scale": 1 / 64, "offset": -2}
 
-# Keras's own 0.99 averages over hundreds of updates. A run with a large batch makes fewer, and its test
-# accuracy then looks poor only because the moving averages have not arrived. 0.8 averages over about five.
+# Keras's default of 0.99 averages over hundreds of updates. A run with a large batch makes fewer updates, and its test
+# accuracy would be poor only because the moving averages lag behind. 0.8 averages over about five updates.
 BATCH_NORM_MOMENTUM = 0.8
 
 
@@ -52,13 +52,13 @@ def small_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Model:
 def quick_cnn(
     input_shape: tuple[int, int, int], classes: int, *, normalise: Callable[[], keras.layers.Layer] | None = None
 ) -> keras.Model:
-    """Three convolutions, the first with stride 2, for runs by the dozen: [n, h, w, c] -> probabilities [n, classes].
+    """A fast network of three convolutions, the first with stride 2: [n, h, w, c] -> probabilities [n, classes].
 
     For [28, 28, 1] it has 24,282 weights and takes 0.4 million multiply-adds an image: one CPU core trains on some
     35,000 images a second.
 
     Args:
-        normalise: makes the layer behind each convolution; batch norm unless given.
+        normalise: creates the layer after each convolution; default: batch norm.
     """
     images = keras.Input(input_shape)
     x = keras.layers.Rescaling(**TO_UNIT_SCALE)(images)
@@ -75,7 +75,7 @@ def assessment_cnn(input_shape: tuple[int, int, int], classes: int) -> keras.Mod
     """The assessment's network: four convolutions, each with pooling and batch norm: [n, h, w, c] -> [n, classes].
 
     For [32, 32, 3] it has 99,450 weights (0.4 MB) and takes 4.0 million multiply-adds an image: one CPU core trains
-    on some 5,000 images a second. Pooling comes first, so that batch norm and ReLU meet a quarter of the numbers.
+    on some 5,000 images a second. Pooling comes first, so that batch norm and ReLU process a quarter of the numbers.
     """
     images = keras.Input(input_shape)
     x = keras.layers.Rescaling(**TO_UNIT_SCALE)(images)
@@ -95,21 +95,21 @@ def wide_resnet(
     """A residual network of pre-activation blocks (arXiv:1605.07146): [n, h, w, c] -> probabilities [n, classes].
 
     As in the paper there are three groups of (depth - 4) / 6 blocks with 16, 32 and 64 times `width` channels, and
-    a block is twice batch norm, ReLU, 3 × 3 convolution. Two things differ. The first convolution and a pooling
-    shrink the image fourfold, so that two CPU cores can train it. And where a block changes the shape, its input is
-    pooled and padded with zero channels (option A of arXiv:1512.03385), not multiplied by more weights: the networks
-    with and without skip connections then have the same weights.
+    a block is twice batch norm, ReLU, 3 × 3 convolution. Two things differ from the paper. The first convolution and a
+    pooling shrink the image fourfold, so that two CPU cores can train the network. If a block changes the shape, its
+    input is pooled and padded with zero channels (option A of arXiv:1512.03385), not multiplied by further weights:
+    the networks with and without skip connections thus have the same weights.
 
     For [28, 28, 1], depth 40 and width 1 it has 563,802 weights and takes 4.8 million multiply-adds an image, few
     more than `small_cnn`; two CPU cores train on some 2,500 images a second.
 
     Args:
-        depth: layers as the paper counts them: 6 n + 4, for n blocks in a group.
-        width: multiplies the channels.
-        skip: False leaves out the additions, and nothing else.
+        depth: number of layers as in the paper: 6 n + 4, with n blocks in a group.
+        width: factor of the channels.
+        skip: if False, only the additions of the skip connections are left out.
 
     Raises:
-        ValueError: for another depth.
+        ValueError: if the depth is not 6 n + 4.
     """
     if depth < 10 or (depth - 4) % 6:
         raise ValueError(f"The depth of a Wide ResNet is 6 n + 4: 10, 16, 22, 28, …, not {depth}.")
@@ -142,7 +142,7 @@ def _activation(x: tf.Tensor) -> tf.Tensor:
 
 
 def _shortcut(x: tf.Tensor, channels: int, stride: int) -> tf.Tensor:
-    """`x` in the shape of the block's output, without weights."""
+    """`x` in the shape of the block's output, by pooling and padding."""
     if stride > 1:
         x = keras.layers.AveragePooling2D(stride, padding="same")(x)
     return tf.pad(x, [[0, 0]] * 3 + [[0, channels - x.shape[-1]]]) if x.shape[-1] < channels else x

@@ -1,12 +1,12 @@
-"""Check values of the layer-wise optimizers: what the papers' formulas give, calculated in float64.
+"""Expected weights of the layer-wise optimizers, calculated in float64 from the papers' formulas.
 
-From the weights START, three steps with GRADIENTS and a weight decay of 0.1.
+Each optimizer makes three steps from the weights START, with GRADIENTS and a weight decay of 0.1.
 """
 
 from __future__ import annotations
 
 START, GRADIENTS = [3.0, 4.0], ([-0.8, 0.6], [0.5, 0.5], [0.1, -0.2])
-# name → learning rate of each step, arguments beside it and the decay, weights after each step
+# name → learning rate of each step, further arguments, weights after each step
 CHECK_VALUES = {
     "LARS": ((1, 0.5, 0.5), {}, ((3.0016667, 3.9966667), (3.0015098, 3.9918038), (2.9999866, 3.9867392))),
     "LARC": (

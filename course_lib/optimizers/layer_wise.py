@@ -1,8 +1,13 @@
 """LARS, LARC, LAMB and NovoGrad as Keras 2.15 optimizers; their formulas are the functions of `rules`.
 
-Sparse gradients are made dense, since a norm needs all of a layer. `exclude` is a list of regular expressions; a
-variable whose name one of them finds gets neither layer-wise scaling nor decay: usually
-["bias", "batch_normalization"].
+Arguments of all:
+
+    learning_rate: c, a number or a Keras schedule.
+    weight_decay: b.
+    exclude: regular expressions; a variable whose name matches one of them (`re.search`) gets neither layer-wise
+        scaling nor weight decay. Usual: ["bias", "batch_normalization"]. Not for NovoGrad.
+
+Sparse gradients become dense, because the norm is over the whole layer.
 """
 
 from __future__ import annotations
@@ -19,9 +24,9 @@ from course_lib.optimizers.schedules import Rate
 
 
 class _LayerWise(keras.optimizers.Optimizer):
-    """Settings, the variables of the state, and the update by a rule.
+    """Base class: settings, state variables, and the update by a rule.
 
-    Subclasses have `rule`, one of `rules`, and `hyperparameters`, the names of their own arguments.
+    Subclasses define `rule`, a function of `rules`, and `hyperparameters`, the names of their own arguments.
     """
 
     rule: Callable
@@ -29,7 +34,7 @@ class _LayerWise(keras.optimizers.Optimizer):
     nesterov = False
 
     def __init__(self, learning_rate: Rate, weight_decay: float, exclude: Sequence[str] | None, **keras_options: Any):
-        # Keras's own weight decay is kept off: the papers put decay into the ratio of norms.
+        # Keras's weight decay stays off: in the papers the decay is part of the ratio of norms.
         super().__init__(**{**keras_options, "weight_decay": None})
         self._learning_rate = self._build_learning_rate(learning_rate)
         self.decay = float(weight_decay)
@@ -37,7 +42,7 @@ class _LayerWise(keras.optimizers.Optimizer):
         self._excluded = re.compile("|".join(f"(?:{pattern})" for pattern in exclude) if exclude else r"(?!)")
 
     def build(self, var_list: Sequence[tf.Variable]) -> None:
-        """Make the variables of the state, all zero."""
+        """Create the state variables, initialised to zero."""
         super().build(var_list)
         if getattr(self, "_built", False):
             return
@@ -46,11 +51,11 @@ class _LayerWise(keras.optimizers.Optimizer):
         self._built = True
 
     def _first_states(self, var_list: Sequence[tf.Variable]) -> list[dict[str, tf.Variable]]:
-        """What the rule remembers of each variable beside the momentum."""
+        """The state of the rule for each variable, in addition to the momentum."""
         return [{} for _ in var_list]
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable) -> None:
-        """One step of one variable."""
+        """Update one variable by its gradient."""
         place = self._index_dict[self._var_key(variable)]
         state, scaled = self._states[place], not self._excluded.search(variable.name)
         rate = tf.cast(self.learning_rate, variable.dtype)
@@ -60,7 +65,7 @@ class _LayerWise(keras.optimizers.Optimizer):
         self._apply(variable, self._momenta[place], rate, step)
 
     def _apply(self, variable: tf.Variable, momentum: tf.Variable, rate: tf.Tensor, step: tf.Tensor) -> None:
-        """v ← m v + step; w ← w − rate · v: one pass over memory for both."""
+        """v ← m v + step; w ← w − rate · v, in one pass over memory."""
         tf.raw_ops.ResourceApplyMomentum(
             var=variable.handle,
             accum=momentum.handle,
@@ -71,7 +76,7 @@ class _LayerWise(keras.optimizers.Optimizer):
         )
 
     def get_config(self) -> dict[str, Any]:
-        """All arguments: Horovod makes the optimizer anew from them."""
+        """All arguments; Horovod creates its distributed optimizer from them."""
         rate = self._serialize_hyperparameter(self._learning_rate)
         own = {name: getattr(self, name) for name in self.hyperparameters}
         return {
@@ -90,6 +95,11 @@ class LARS(_LayerWise):
     λ = η‖w‖ / (‖g‖ + b‖w‖ + ε);  v ← m v + c λ (g + b w);  w ← w − v
 
     With `nesterov`, w ← w − (m v + c λ (g + b w)) with the new v. Excluded variables get λ = 1 and b = 0.
+
+    Args:
+        momentum: m.
+        trust_coefficient: η.
+        epsilon: ε.
     """
 
     rule = rules.lars
@@ -112,7 +122,7 @@ class LARS(_LayerWise):
         self.nesterov, self.epsilon = bool(nesterov), float(epsilon)
 
     def _apply(self, variable: tf.Variable, momentum: tf.Variable, rate: tf.Tensor, step: tf.Tensor) -> None:
-        """v ← m v + rate · step; w ← w − v, where the operation has the negative of v."""
+        """v ← m v + rate · step; w ← w − v. TensorFlow's operation stores −v."""
         tf.raw_ops.ResourceApplyKerasMomentum(
             var=variable.handle,
             accum=momentum.handle,
@@ -125,11 +135,18 @@ class LARS(_LayerWise):
 
 @keras.saving.register_keras_serializable("course_lib")
 class LARC(_LayerWise):
-    """LARS that is clipped at the learning rate: with momentum SGD within, as the course's slides and apex have it.
+    """LARS with the local rate clipped at the learning rate, on momentum SGD, as in the course's slides and NVIDIA apex.
 
-    λ = η‖w‖ / (‖g‖ + b‖w‖ + ε), with `clip` at most c;  v ← m v + (λ / c) (g + b w);  w ← w − c v
+    λ = min(η‖w‖ / (‖g‖ + b‖w‖ + ε), c);  v ← m v + (λ / c) (g + b w);  w ← w − c v
 
-    Without `clip` it is v ← m v + λ (g + b w): LARS with the learning rate outside the momentum.
+    Without `clip`, λ = η‖w‖ / (‖g‖ + b‖w‖ + ε) and v ← m v + λ (g + b w): LARS with the learning rate outside the
+    momentum.
+
+    Args:
+        momentum: m.
+        trust_coefficient: η.
+        epsilon: ε.
+        clip: whether λ is at most the learning rate.
     """
 
     rule = rules.larc
@@ -155,11 +172,15 @@ class LARC(_LayerWise):
 
 @keras.saving.register_keras_serializable("course_lib")
 class LAMB(_LayerWise):
-    """Adam with a layer-wise ratio (You et al. 2020, arXiv:1904.00962), bias correction included.
+    """Adam with a layer-wise trust ratio (You et al. 2020, arXiv:1904.00962), with bias correction.
 
     M ← β₁M + (1−β₁)g;  V ← β₂V + (1−β₂)g²;  u = M̂ / (√V̂ + ε) + b w;  w ← w − c ‖w‖/‖u‖ u
 
-    Excluded variables take Adam's step.
+    Excluded variables get Adam's update.
+
+    Args:
+        beta_1, beta_2: β₁ and β₂.
+        epsilon: ε.
     """
 
     rule = rules.lamb
@@ -180,21 +201,25 @@ class LAMB(_LayerWise):
         self.beta_1, self.beta_2, self.epsilon = float(beta_1), float(beta_2), float(epsilon)
 
     def _first_states(self, var_list: Sequence[tf.Variable]) -> list[dict[str, tf.Variable]]:
-        # Keras's count of iterations is not that of steps when Horovod adds up several passes.
+        # Keras's `iterations` is not the number of updates if Horovod accumulates gradients over several passes.
         updates = [self.add_variable((), tf.int64, name="t") for _ in var_list]
         second = [self.add_variable_from_reference(variable, "v") for variable in var_list]
         return [{"m": m, "v": v, "t": t} for m, v, t in zip(self._momenta, second, updates)]
 
     def _apply(self, variable: tf.Variable, momentum: tf.Variable, rate: tf.Tensor, step: tf.Tensor) -> None:
-        """w ← w − rate · step: the rule's step has the momentum in it."""
+        """w ← w − rate · step; the rule's step includes the momentum."""
         tf.raw_ops.ResourceApplyGradientDescent(var=variable.handle, alpha=rate, delta=step)
 
 
 @keras.saving.register_keras_serializable("course_lib")
 class NovoGrad(_LayerWise):
-    """Moving averages by layer (Ginsburg et al. 2019, arXiv:1905.11286): the second moment is one number a layer.
+    """NovoGrad (Ginsburg et al. 2019, arXiv:1905.11286): the second moment is one number for each layer.
 
     V ← ‖g‖² in the first step, then β₂V + (1−β₂)‖g‖²;  M ← β₁M + g/(√V + ε) + b w;  w ← w − c M
+
+    Args:
+        beta_1, beta_2: β₁ and β₂.
+        epsilon: ε.
     """
 
     rule = rules.novograd
@@ -218,7 +243,7 @@ class NovoGrad(_LayerWise):
         return [{"v": self.add_variable((), variable.dtype, name="v")} for variable in var_list]
 
     def get_config(self) -> dict[str, Any]:
-        """All arguments; the paper's rule has no exceptions."""
+        """All arguments; `exclude` is not one of them, because the paper excludes no variable."""
         config = super().get_config()
         del config["exclude"]
         return config

@@ -3,10 +3,17 @@
     state, rate, step = rule(weights, gradient, state, rate, optimizer, scaled)
 
 Notation of the papers: w weights of one layer (one variable), g its gradient, c learning rate, b weight decay,
-m momentum, η trust coefficient, β₁ and β₂ decay rates of the moving averages. Norms are over one variable. `state` maps
-names to what the rule remembers from update to update; `optimizer` has the hyperparameters (the Keras optimizers of
-`layer_wise` call these functions with themselves); `scaled` is False for an excluded layer, which gets neither
-layer-wise scaling nor decay. A rule changes nothing; it returns the new state, and the rate and step of the update.
+m momentum, η trust coefficient, β₁ and β₂ decay rates of the moving averages. Norms are over one variable.
+
+Arguments of every rule:
+
+    weights, gradient: w and g, of the same shape.
+    state: name → array, the rule's state between updates.
+    rate: c.
+    optimizer: has the hyperparameters as attributes; the Keras optimizers of `layer_wise` pass themselves.
+    scaled: False for an excluded layer, which gets neither layer-wise scaling nor weight decay.
+
+A rule returns the new state, and the rate and step of the update. It does not change its arguments.
 """
 
 from __future__ import annotations
@@ -19,12 +26,12 @@ State = dict[str, tf.Tensor]
 
 
 def norm(x: tf.Tensor) -> tf.Tensor:
-    """‖x‖, in one pass over x without a copy: l2_loss is half the sum of the squares."""
+    """‖x‖, a scalar. `l2_loss` is half the sum of squares and needs one pass over x without a copy."""
     return tf.sqrt(2 * tf.nn.l2_loss(x))
 
 
 def trust_ratio(numerator: tf.Tensor, denominator: tf.Tensor) -> tf.Tensor:
-    """numerator / denominator; 1 where one of them is zero, as for new biases or a dead layer."""
+    """numerator / denominator; 1 if one of them is zero, as for biases that start at 0 or a layer without gradient."""
     ratio = tf.math.divide_no_nan(numerator, denominator)
     return tf.where((numerator > 0) & (denominator > 0), ratio, tf.ones_like(numerator))
 
@@ -74,7 +81,7 @@ def lamb(
     second = state["v"] + (tf.square(gradient) - state["v"]) * (1 - optimizer.beta_2)
     updates = state["t"] + 1
     time = tf.cast(updates, gradient.dtype)
-    # M̂ / (√V̂ + ε) is `correction` times `step`. The factor is kept out of the arrays, and cancels in u/‖u‖.
+    # M̂ / (√V̂ + ε) is `correction` times `step`. The factor stays a scalar to save a pass over the array.
     root = tf.sqrt(1 - tf.constant(optimizer.beta_2, gradient.dtype) ** time)
     correction = root / (1 - tf.constant(optimizer.beta_1, gradient.dtype) ** time)
     step = first / (tf.sqrt(second) + optimizer.epsilon * root)
@@ -89,8 +96,8 @@ def novograd(
 ) -> tuple[State, tf.Tensor, tf.Tensor]:
     """Rate c and step g / (√V + ε) + b w, for M ← β₁M + step; w ← w − rate · M.
 
-    The state has V, which is ‖g‖² in the first update, then β₂V + (1−β₂)‖g‖². Zero is "no update yet": of a layer,
-    which may get its first gradient late.
+    The state has V, which is ‖g‖² in the first update, then β₂V + (1−β₂)‖g‖². V = 0 means that the layer has had no
+    gradient yet; layers can get their first gradient in different updates.
     """
     squares = 2 * tf.nn.l2_loss(gradient)
     second = tf.where(state["v"] > 0, optimizer.beta_2 * state["v"] + (1 - optimizer.beta_2) * squares, squares)

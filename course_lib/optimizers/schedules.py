@@ -1,6 +1,6 @@
-"""Learning rates for large batches: scaling rules, gradual warm-up, LEGW, growing the batch in place of decaying.
+"""Learning rates for large batches: scaling rules, gradual warm-up, LEGW, batch growth instead of decay.
 
-η is the learning rate that was tuned for a batch of `base` examples, B the batch that is trained with.
+η (`eta`) is the learning rate tuned for a batch of `base` examples, B (`batch`) the batch size of the training.
 """
 
 from __future__ import annotations
@@ -16,37 +16,44 @@ Rate = Union[float, keras.optimizers.schedules.LearningRateSchedule]
 
 
 def linear_scaling(eta: float, batch: int, base: int) -> float:
-    """η B / base: k small steps become one, k times as long (Krizhevsky 2014; Goyal et al. 2017, arXiv:1706.02677)."""
+    """η B / base: one step replaces B / base small steps (Krizhevsky 2014; Goyal et al. 2017, arXiv:1706.02677)."""
     return eta * batch / base
 
 
 def sqrt_scaling(eta: float, batch: int, base: int) -> float:
-    """η √(B / base): the step's covariance stays what it was (Krizhevsky 2014, arXiv:1404.5997)."""
+    """η √(B / base): the covariance of the step stays the same (Krizhevsky 2014, arXiv:1404.5997)."""
     return eta * math.sqrt(batch / base)
 
 
 def legw(eta: float, epochs: float, batch: int, base: int) -> tuple[float, float]:
-    """Learning rate and epochs of warm-up for a batch of B (linear-epoch gradual warm-up, arXiv:1901.08256).
+    """Learning rate and warm-up for a batch of B (linear-epoch gradual warm-up, LEGW, arXiv:1901.08256).
 
-    The rate by the square root, the warm-up in proportion to the batch: it keeps its number of updates.
+    The rate grows with the square root of the batch, the epochs of warm-up in proportion to it: the number of warm-up
+    updates stays the same.
 
     Args:
-        epochs: of warm-up that were tuned for `base`; may be a fraction.
+        epochs: epochs of warm-up tuned for `base`; may be a fraction.
+
+    Returns:
+        The learning rate, and the epochs of warm-up.
     """
     return sqrt_scaling(eta, batch, base), epochs * batch / base
 
 
 @keras.saving.register_keras_serializable("course_lib")
 class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
-    """From `start` in equal increments to the full rate (Goyal et al. 2017, arXiv:1706.02677).
+    """Gradual warm-up: the rate grows linearly from `start` to the peak (Goyal et al. 2017, arXiv:1706.02677).
 
     Update t = 0, 1, … has the rate start + (peak − start) t / steps while t < steps, then that of `after`.
 
     Args:
-        after: what follows, a rate or a schedule; it counts its updates from the end of the warm-up, and its first
-            rate is the peak.
+        after: the rate after the warm-up, a number or a schedule. The schedule counts updates from the end of the
+            warm-up; its first rate is the peak.
         steps: updates of warm-up, at least 1.
         start: the rate of the first update.
+
+    Raises:
+        ValueError: for fewer than 1 update.
     """
 
     def __init__(self, after: Rate, steps: int, start: float = 0.0) -> None:
@@ -80,13 +87,20 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 def cosine(
     peak: float, updates: int, warm_up: int = 0, start: float = 0.0
 ) -> keras.optimizers.schedules.LearningRateSchedule:
-    """Warm-up from `start` over the first `warm_up` updates, then half a cosine down to 0 (arXiv:1608.03983)."""
+    """Cosine decay with warm-up (Loshchilov and Hutter 2017, arXiv:1608.03983).
+
+    Args:
+        peak: the rate after the warm-up.
+        updates: of the whole training; after the last one the rate is 0.
+        warm_up: updates of linear warm-up, part of `updates`.
+        start: the rate of the first update, if there is a warm-up.
+    """
     decay = keras.optimizers.schedules.CosineDecay(peak, updates - warm_up)
     return WarmUp(decay, warm_up, start) if warm_up else decay
 
 
 class Stage(NamedTuple):
-    """From epoch `epoch` on: batch size and learning rate."""
+    """The batch size and the learning rate `eta` from an epoch on."""
 
     epoch: int
     batch: int
@@ -94,11 +108,18 @@ class Stage(NamedTuple):
 
 
 def growth(eta: float, batch: int, milestones: Sequence[int], factor: int, largest: int) -> list[Stage]:
-    """At each of the milestones (epochs) the batch grows by `factor`, where else the learning rate is divided by it.
+    """Multiply the batch size by `factor` at each milestone, instead of dividing the learning rate by it.
 
-    The noise of the updates goes with η / B, which falls by `factor` either way (Smith et al. 2017, arXiv:1711.00489).
-    A batch that would pass `largest` stops there, and the rest is taken from the learning rate: with `largest=batch`
-    all of it.
+    The noise of the updates is proportional to η / B, which falls by `factor` either way (Smith et al. 2017,
+    arXiv:1711.00489). At the batch size `largest`, the remaining factor divides the learning rate.
+
+    Args:
+        eta, batch: learning rate and batch size of the first stage.
+        milestones: epochs.
+        largest: maximum batch size; `largest=batch` decays the learning rate only.
+
+    Returns:
+        The first stage, then one for each milestone.
     """
     stages = [Stage(0, batch, eta)]
     for epoch in milestones:

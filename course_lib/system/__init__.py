@@ -1,1 +1,1 @@
-"""What all else stands on: errors, files, paths, processes, signals."""
+"""The lowest layer, which all other packages may import: errors, files, paths, processes, signals."""

@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, and files as locks."""
+"""Atomic writes, and locks between processes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from course_lib.system.errors import CourseError
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A new name beside `path`, whose folder is made if missing; what the block writes there becomes `path` in the end.
+    """Replace `path` atomically: the block writes to the path that this yields, which then gets the name `path`.
 
-    Where the block fails, `path` stays as it was. Of several writers at the same time, the last to end counts.
+    The folder is created if it is missing. If the block fails, `path` stays as it is. If several processes write at the
+    same time, the last one wins.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
@@ -28,13 +29,13 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def write(path: Path, content: bytes) -> None:
-    """Write a file whole or not at all. Raises OSError where it can't be written."""
+    """Write a file atomically. Raises OSError if it can't be written."""
     with replacing(path) as draft:
         draft.write_bytes(content)
 
 
 def require_place(path: Path) -> None:
-    """Make the folder of a file that is written later. Raises CourseError (code 2) where it can't be written."""
+    """Check that a file can be written later, and create its folder. Raises CourseError (code 2) if it can't."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         existed = path.exists()
@@ -47,9 +48,9 @@ def require_place(path: Path) -> None:
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Let one process at a time through; `path` is the lock's file, and a lock ends with its process.
+    """Hold the lock of the file `path` during the block; other processes wait. The lock ends with its process.
 
-    Where no lock is to be had (a read-only folder, some network file systems), everyone is let through.
+    Without support for locks (a read-only folder, some network file systems) nobody waits.
     """
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):

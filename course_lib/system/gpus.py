@@ -1,4 +1,4 @@
-"""The NVIDIA GPUs of this host, as its driver lists them. With the standard library alone, for the set-up."""
+"""The NVIDIA GPUs of this host, from `nvidia-smi`. Only the standard library: the set-up uses this module."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-TIMEOUT_S = 20.0  # for an answer: a driver in trouble gives none at all
+TIMEOUT_S = 20.0  # for an answer: a faulty driver never answers
 MAX_COMMAND_CHARACTERS = 60
-NOTEBOOK = "a notebook"  # a `Holder.command`
+NOTEBOOK = "a notebook"  # value of `Holder.command` for a notebook's kernel
 
 
 @dataclass(frozen=True)
 class Holder:
-    """A process that holds memory of a GPU: its id, what it runs ("" where that can't be seen), MiB (0: not known)."""
+    """A process that uses memory of a GPU: its id, its command ("" if unknown), MiB of memory (0 if unknown)."""
 
     pid: int
     command: str
@@ -27,7 +27,7 @@ class Holder:
 
 @dataclass(frozen=True)
 class Memory:
-    """The memory of a GPU: the GPU's number, MiB that are used and that it has, and the processes that hold them."""
+    """The memory of a GPU: the GPU's number, used MiB, total MiB, and the processes that use it."""
 
     gpu: int
     used: float
@@ -38,24 +38,24 @@ class Memory:
 def listing(timeout: float = TIMEOUT_S) -> list[str]:
     """The lines of `nvidia-smi -L`, one for each GPU: "GPU 0: NVIDIA H200 (UUID: GPU-…)".
 
-    Empty where there is no driver, or one that fails or does not answer.
+    Empty if there is no driver, or if it fails or does not answer.
     """
     return [line for line in _answer(["-L"], timeout) if line.startswith("GPU ")]
 
 
 def names(timeout: float = TIMEOUT_S) -> list[str]:
-    """The names of the GPUs; empty as `listing` is."""
+    """The names of the GPUs; empty in the same cases as `listing`."""
     matches = (re.match(r"GPU \d+: (.+?) \(UUID", line) for line in listing(timeout))
     return [match[1] for match in matches if match]
 
 
 def visible(gpus: int) -> list[int]:
-    """The numbers of the GPUs that CUDA_VISIBLE_DEVICES names, in its order; of all `gpus` where it is not set."""
+    """The numbers of the GPUs in CUDA_VISIBLE_DEVICES, in its order; 0 … gpus − 1 if it is not set."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is None:
         return list(range(gpus))
     names = [name.strip() for name in chosen.split(",") if name.strip()]
-    names = list(itertools.takewhile(lambda name: not name.startswith("-"), names))  # as CUDA does: -1 ends the list
+    names = list(itertools.takewhile(lambda name: not name.startswith("-"), names))  # as in CUDA: -1 ends the list
     lines = [] if all(map(str.isdecimal, names)) else listing()
     numbers = [
         int(name)
@@ -67,14 +67,14 @@ def visible(gpus: int) -> list[int]:
 
 
 def kinds() -> list[str]:
-    """Name and driver version of each GPU of this host; empty as `listing` is. Compiled kernels fit one such kind."""
+    """Name and driver version of each GPU; empty in the same cases as `listing`. Compiled kernels depend on both."""
     return [", ".join(row) for row in _table("gpu=name,driver_version", columns=2)]
 
 
 def memory() -> list[Memory]:
-    """The memory of each GPU, and which processes hold it; empty as `listing` is.
+    """The memory of each GPU, and the processes that use it; empty in the same cases as `listing`.
 
-    In a container the driver lists no processes, or those of the host by ids that mean nothing here.
+    In a container the driver lists no processes, or processes of the host with ids that are not valid here.
     """
     holders: dict[str, list[Holder]] = {}
     for pid, mib, uuid, program in _table("compute-apps=pid,used_memory,gpu_uuid,process_name", columns=4):
@@ -87,19 +87,19 @@ def memory() -> list[Memory]:
 
 
 def mebibytes(words: str) -> float:
-    """MiB, as the driver writes them; 0 where it says [N/A], as for GPUs that share the host's memory."""
+    """The MiB in a text of the driver; 0 for [N/A], which it writes for GPUs that share the host's memory."""
     digits = re.match(r"[\d.]+", words.strip())
     return float(digits[0]) if digits else 0.0
 
 
 def processes(timeout: float = TIMEOUT_S) -> list[tuple[int, str]]:
-    """(process id, UUID of a GPU that it computes on) for all processes that the driver lists; see `memory`."""
+    """(process id, UUID of the GPU) for all processes that the driver lists; see `memory` for containers."""
     rows = _table("compute-apps=pid,gpu_uuid", columns=2, timeout=timeout)
     return [(int(pid), uuid) for pid, uuid in rows if pid.isdecimal()]
 
 
 def _command(pid: int, program: str) -> str:
-    """What a process runs, in short; "" for one that can't be seen here. `program` is the driver's name for it."""
+    """A process's command, shortened; "" if the process is not visible here. `program`: its name in the driver."""
     if program.startswith("["):  # "[Not Found]": in another container, or on the host
         return ""
     try:
@@ -107,7 +107,7 @@ def _command(pid: int, program: str) -> str:
     except OSError:
         words = []
     if not words or os.path.basename(words[0]) != os.path.basename(program.split()[0]):
-        return program  # another process has that id here
+        return program  # here, the id belongs to another process
     if any("ipykernel" in word for word in words):
         return NOTEBOOK
     named = [os.path.basename(word) for word in words[:2]]
@@ -115,7 +115,7 @@ def _command(pid: int, program: str) -> str:
 
 
 def _table(query: str, columns: int, timeout: float = TIMEOUT_S) -> list[list[str]]:
-    """The rows that `nvidia-smi --query-…` answers with, those that have all `columns`; the last may have commas."""
+    """The rows of `nvidia-smi --query-…` that have all `columns`; the last column may contain commas."""
     lines = _answer([f"--query-{query}", "--format=csv,noheader,nounits"], timeout)
     rows = [[word.strip() for word in line.split(",", columns - 1)] for line in lines]
     return [row for row in rows if len(row) == columns]

@@ -1,6 +1,6 @@
-"""Being ended from outside: SIGTERM and SIGHUP become what Ctrl-C is, a KeyboardInterrupt, and none is lost.
+"""Turn SIGTERM and SIGHUP into a KeyboardInterrupt, as Ctrl-C does.
 
-With the standard library alone, because the set-up uses it before anything is installed.
+Only the standard library: the set-up uses this module before anything is installed.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ _REPEAT_DELAY_S = 0.02
 
 
 def raise_on_signals() -> None:
-    """Let the signals raise KeyboardInterrupt, for the rest of this process.
+    """Make SIGTERM and SIGHUP raise KeyboardInterrupt in this process.
 
-    Python drops what is raised in a finalizer, and with it the interrupt that happened to arrive there; such a
-    one is raised again a moment later.
+    Python ignores exceptions in finalizers. An interrupt that arrives in a finalizer is therefore raised again after
+    _REPEAT_DELAY_S.
     """
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
         if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup

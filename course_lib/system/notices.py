@@ -1,4 +1,4 @@
-"""What a module reports to whoever listens, so that it need not know them: a rank sends it to its launcher."""
+"""Notices from low-level modules to listeners. A rank registers a listener that reports to its launcher."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where things are: the course's own folder, and what it keeps on a machine between runs."""
+"""The course's folder, and its cache on this machine."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ ROOT = Path(__file__).resolve().parents[2]  # with labs/ and assessment/
 
 
 def cache() -> Path:
-    """The folder for what can be made again: wheels, drawn data, what is known of the installed Horovod."""
+    """The cache folder: wheels, drawn data, facts about the installed Horovod. It can be deleted at any time."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "one-model-many-gpus"

@@ -1,4 +1,4 @@
-"""Processes that leave nothing running: each is the root of a tree that `supervise` ends."""
+"""Commands that leave no processes behind: `supervise` ends the process tree of each."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from course_lib.system.supervise import GRACE_S
 
 
 class Supervised(subprocess.Popen):
-    """A command whose whole process tree ends with it, after its time-out, at `end`, or with this process.
+    """A command whose process tree ends with the command, at the time-out, at `end()`, or with this process.
 
-    Its exit codes are those of `supervise`. As a context manager, it has ended when the block has.
+    The exit codes are those of `supervise`. As a context manager, it ends the tree at the end of the block.
     """
 
     def __init__(
@@ -27,13 +27,17 @@ class Supervised(subprocess.Popen):
         temporary: Path | None = None,
         **options: Any,
     ) -> None:
-        """Start `command`, which reads nothing.
+        """Start `command` with an empty standard input.
 
-        `timeout` in seconds, 0 for none; `grace` is how many seconds the tree has to end by itself; `temporary` is a
-        folder that is removed where this process dies before it; `options` as for subprocess.Popen.
+        Args:
+            command: program and arguments.
+            timeout: seconds; 0: no limit.
+            grace: seconds between SIGTERM and SIGKILL.
+            temporary: a folder that is deleted if this process dies before the command ends.
+            options: as for `subprocess.Popen`.
         """
         command_line = supervise.command_line(command, timeout, grace, temporary=temporary)
-        # In a session of its own: Ctrl-C comes to this process alone, which then ends the tree.
+        # A new session: Ctrl-C reaches only this process, which then ends the tree.
         super().__init__(command_line, stdin=subprocess.PIPE, start_new_session=True, **options)
 
     def __exit__(self, *_: object) -> None:
@@ -43,7 +47,7 @@ class Supervised(subprocess.Popen):
             self.stdout.close()
 
     def end(self) -> None:
-        """Have the whole tree ended; return at once (`wait` for the end). Any thread may call it."""
+        """End the whole tree; return at once (use `wait`). Thread-safe."""
         assert self.stdin
         with contextlib.suppress(OSError):
-            self.stdin.close()  # the lease
+            self.stdin.close()  # the lease of `supervise`

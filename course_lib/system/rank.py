@@ -1,4 +1,4 @@
-"""Which rank of a run this process is, as the launcher says in its environment: known before Horovod is loaded."""
+"""The rank of this process, from the environment variables of the launcher: available without Horovod."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ VARIABLES = ("HOROVOD_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK")  # by Horovod o
 
 
 def rank() -> int:
-    """The number of this rank; 0 in a process that no launcher has started."""
+    """The number of this rank; 0 in a process without a launcher."""
     return int(next((os.environ[name] for name in VARIABLES if os.environ.get(name)), "0"))

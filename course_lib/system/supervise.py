@@ -1,11 +1,11 @@
-"""Run a command and end its whole process tree, whatever happens to the process that asked for it.
+"""Run a command and end its whole process tree, even if the calling process dies.
 
-    python supervise.py TIMEOUT GRACE LEASE FOLDER COMMAND [ARG …]      (`command_line` writes it)
+    python supervise.py TIMEOUT GRACE LEASE FOLDER COMMAND [ARG …]      (see `command_line`)
 
-LEASE is a file descriptor: when its other end closes, because the asker wants the end or has died, the tree is ended.
-So it is when the command itself ends (what it left behind goes too) and when TIMEOUT seconds (0: no limit) are over.
-The tree has GRACE seconds to end by itself. The exit code is the command's, 124 on time-out, 128 + n for signal n.
-Where the asker has died, FOLDER ("": none) is removed. What the kernel does not let go is named on stderr.
+LEASE is a file descriptor. The tree is ended when the other end of LEASE closes (the caller closed it or died), when
+the command ends (its remaining children are ended too), and after TIMEOUT seconds (0: no limit). The processes get
+SIGTERM, and SIGKILL after GRACE seconds. The exit code is that of the command, 124 on time-out, 128 + n for signal n.
+If the caller has died, FOLDER ("": none) is deleted. Processes that can't be ended are named on standard error.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 
 import psutil
 
-GRACE_S = 2.0  # between asking processes to end and killing them
-KILL_LIMIT_S = 10.0  # after killing them, until processes are given up that the kernel does not let go
+GRACE_S = 2.0  # between SIGTERM and SIGKILL
+KILL_LIMIT_S = 10.0  # wait so long after SIGKILL for processes in uninterruptible sleep
 TIMED_OUT = 124  # exit code, as of timeout(1)
-LEFT = "Could not be ended: "  # begins the line on standard error that names what is left
+LEFT = "Could not be ended: "  # the start of the line on standard error that names the remaining processes
 LEFT_ADVICE = "Such a process waits for a file server or a device: it ends once that answers, or with a restart."
 STDIN, STDERR = 0, 2
 _LEASE_POLL_MS = 50
@@ -42,21 +42,21 @@ def command_line(
     lease: int = STDIN,
     temporary: Path | None = None,
 ) -> list[str]:
-    """What runs `command` as this module's docstring says; `temporary` is the folder to remove."""
+    """The command line that runs `command` under this module; see the module's docstring for the arguments."""
     return [sys.executable, __file__, str(timeout), str(grace), str(lease), str(temporary or ""), *command]
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of its orphaned descendants, so that a daemon cannot leave the tree (Linux)."""
+    """Make this process the parent of its orphaned descendants, so that no daemon leaves the tree (Linux only)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def end_tree(grace: float = GRACE_S) -> str:
-    """End every descendant of this process: first politely, once, after `grace` seconds by force; reap all of them.
+    """End all descendants of this process: SIGTERM, and SIGKILL after `grace` seconds; reap them.
 
-    A process that waits in the kernel for a disk or a device ends when the kernel lets it: after KILL_LIMIT_S more,
-    return a sentence that names what is left; "" mostly.
+    A process in uninterruptible sleep (it waits for a disk or a device) ignores SIGKILL. After KILL_LIMIT_S more
+    seconds, return a sentence that names such processes; "" if there are none.
     """
     deadline = time.monotonic() + grace
     terminated: set[psutil.Process] = set()
@@ -82,14 +82,14 @@ def _described(process: psutil.Process) -> str:
 def supervise(
     command: Sequence[str], timeout: float = 0.0, grace: float = GRACE_S, lease: int = STDIN, temporary: str = ""
 ) -> int:
-    """Run `command` until it ends, its time is up or the lease closes; end its tree; return the exit code."""
-    asker = os.getppid()
+    """Run `command` until it ends, the time-out is reached or the lease closes; end its tree; return the exit code."""
+    caller = os.getppid()
     adopt_orphans()
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the asker, who closes the lease
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the caller, which closes the lease
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     deadline = time.monotonic() + timeout if timeout else float("inf")
     closed = select.poll()
-    closed.register(lease, select.POLLIN if lease == STDIN else 0)  # an error or a hang-up is always reported
+    closed.register(lease, select.POLLIN if lease == STDIN else 0)  # errors and hang-ups are always reported
     try:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
         while process.poll() is None:
@@ -99,11 +99,11 @@ def supervise(
                 return 128 + signal.SIGTERM
         return process.returncode if process.returncode >= 0 else 128 - process.returncode
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # the tree is ended whatever comes now
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second SIGTERM must not interrupt `end_tree`
         if left := end_tree(grace):
-            with contextlib.suppress(OSError):  # nobody may read it any more
+            with contextlib.suppress(OSError):  # standard error may be closed
                 print(left, file=sys.stderr, flush=True)
-        if temporary and os.getppid() != asker:
+        if temporary and os.getppid() != caller:
             shutil.rmtree(temporary, ignore_errors=True)
 
 

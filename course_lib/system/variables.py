@@ -1,4 +1,4 @@
-"""The names of the course's environment variables. docs/variables.md says what each of them means and who sets it."""
+"""The names of the course's environment variables. docs/variables.md describes each of them."""
 
 from __future__ import annotations
 
