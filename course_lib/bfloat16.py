@@ -1,20 +1,20 @@
-"""bfloat16 where the processor computes with it: whether this one does, and what it gains.
+"""bfloat16 on this processor: does it have instructions for it, and how much faster is training with them?
 
-bfloat16 is float32 with 7 mantissa bits in place of 23. Under Keras's policy `mixed_bfloat16` a network multiplies in
+bfloat16 is float32 with 7 mantissa bits instead of 23. Under Keras's policy `mixed_bfloat16` a network multiplies in
 bfloat16; its weights, their gradients and the optimizer's state stay in float32:
 
     if bfloat16.instructions():
         tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")  # before the model is built
 
-Ask this apart from `if gpus:`, since an assessment on processors shows a script GPUs that do not exist.
+Do not put this test under `if gpus:`, since an assessment on processors shows the script GPUs that do not exist.
 
-It pays where there are instructions for it: AMX (Intel's Xeons since 2023) or AVX512-BF16 (AMD's processors since
-Zen 4, some of Intel's). Other processors convert to float32 and back, and are slower than in float32. A rank that
-trains on a GPU asks that instead, since GPUs have bfloat16 from compute capability 8.0 on (A100):
+bfloat16 is faster on processors with instructions for it: AMX (Intel Xeon since 2023) or AVX512-BF16 (AMD since Zen 4,
+some of Intel's). Other processors convert to float32 and back, and are slower than in float32. A rank that trains on a
+GPU should test the GPU instead, since GPUs have bfloat16 from compute capability 8.0 on (A100):
 `tf.config.experimental.get_device_details(gpu)["compute_capability"] >= (8, 0)`.
 
-Horovod averages the gradients in float32, so as many bytes travel as without. All ranks apply the same average to the
-same float32 weights: they agree, also where one of them computes in float32, on another processor.
+Horovod averages the gradients in float32, so the ranks send as many bytes as without bfloat16. All ranks apply the same
+average to the same float32 weights: the weights stay equal, even if a rank on another processor computes in float32.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ import numpy as np
 CPUINFO = Path("/proc/cpuinfo")
 FLAGS = {"amx_bf16": "AMX", "avx512_bf16": "AVX512-BF16"}  # the faster one first: processors with AMX have both
 BATCH = 128  # images in a step, as in the assessment's reference
-MIN_STEPS = 5  # of each, however little time there is
+MIN_STEPS = 5  # of each precision, even if they take longer than the time to measure
 
 
 def instructions() -> str | None:
-    """The processor's instructions for bfloat16: "AMX", "AVX512-BF16", or None where it has neither, or is unknown.
+    """The processor's instructions for bfloat16: "AMX", "AVX512-BF16", or None if it has neither.
 
-    Source: the flags in /proc/cpuinfo, which only Linux has.
+    Source: the flags in /proc/cpuinfo. None on systems other than Linux, which do not have this file.
     """
     try:
         lines = CPUINFO.read_text(encoding="utf-8", errors="replace").splitlines()
@@ -46,14 +46,14 @@ def instructions() -> str | None:
 
 
 def gain(seconds: float = 2.0) -> float:
-    """How many times as fast the assessment's network trains in bfloat16 as in float32, on this processor.
+    """The speedup of training the assessment's network in bfloat16 over float32 on this processor.
 
-    The ratio of images/s of `models.assessment_cnn` under `mixed_bfloat16` to those in float32: steps of 128 images
-    [128, 32, 32, 3] in turn, without input pipeline and Horovod, on the threads that TensorFlow has in this process.
-    The median step of each counts. Above 1 it pays. The process's global policy stays as it is.
+    The ratio of images/s of `models.assessment_cnn` under `mixed_bfloat16` to those in float32, from the median step of
+    each. Steps of both take turns, on images [128, 32, 32, 3], without input pipeline and Horovod, on the threads of
+    TensorFlow in this process. Above 1, bfloat16 is faster. The global policy of the process does not change.
 
     Args:
-        seconds: how long to measure, after a first step of each, which takes some seconds more.
+        seconds: duration of the measurement, after one step of each to build the graphs, which takes some seconds more.
     """
     float32, mixed = _training_step("float32"), _training_step("mixed_bfloat16")
     for step in (float32, mixed):
@@ -69,7 +69,7 @@ def gain(seconds: float = 2.0) -> float:
 
 
 def _training_step(policy: str) -> Callable[[], float]:
-    """A function that takes a training step of a new network with this policy, on the processor; returns the loss."""
+    """A function that makes one training step of a new network under this policy, on the CPU, and returns the loss."""
     import tensorflow as tf
 
     from course_lib import models
@@ -98,5 +98,5 @@ def _training_step(policy: str) -> Callable[[], float]:
     return lambda: float(step())
 
 
-if __name__ == "__main__":  # the doctor measures in a process of its own
+if __name__ == "__main__":  # `course doctor` measures in a separate process
     print(gain())

@@ -1,13 +1,14 @@
-"""Gradients of which only a part is sent: the largest numbers, the signs, or a few columns. The rest waits.
+"""Gradient compression: ranks send only the largest numbers, the signs, or a low-rank approximation.
 
     compressor = TopK(LocalCommunicator(), ratio=0.01)
     step = compressor.compressed_mean(gradients)        # [n, L] → [L], the same on all ranks
 
-n is the number of ranks that this process computes: all N in an emulation, one on a real rank. What travels goes
-through a `Communicator`, which also counts it; so a real rank computes what its emulation does, in the same order.
+n is the number of ranks in this process: all N in an emulation, one on a real rank. L is the number of values in the
+gradient. A `Communicator` exchanges the arrays and counts their bytes; a real rank thus makes the same operations in
+the same order as its emulation.
 
-A compressor with a memory sends what it did not send before: it adds what it kept to the next gradient (error feedback:
-Seide et al. 2014; Karimireddy et al. 2019, arXiv:1901.09847).
+A compressor with a memory keeps the residual, the part that was not sent, and adds it to the next gradient (error
+feedback: Seide et al. 2014; Karimireddy et al. 2019, arXiv:1901.09847).
 """
 
 from __future__ import annotations
@@ -16,27 +17,32 @@ from collections.abc import Sequence
 
 import numpy as np
 
-FIRST_RATIO = 0.25  # of deep gradient compression's warm-up
+FIRST_RATIO = 0.25  # at the start of the warm-up, as in deep gradient compression (Lin et al. 2018)
 
 
 class Communicator:
-    """How ranks exchange arrays, and the bytes that one rank has handed over so far: `reduced` and `gathered`."""
+    """Collectives for gradients, with a count of their bytes.
+
+    Attributes:
+        ranks: N; None: all ranks are in this process.
+        reduced, gathered: bytes of one rank's input to the all-reduces and the all-gathers so far.
+    """
 
     def __init__(self, ranks: int | None = None) -> None:
         self.ranks, self.reduced, self.gathered = ranks, 0, 0
 
     def mean(self, parts: np.ndarray) -> np.ndarray:
-        """An all-reduce: arrays [n, …] of the ranks here → the mean over all N ranks."""
+        """All-reduce: arrays [n, …] of the ranks in this process → the mean […] over all N ranks."""
         self.reduced += parts[0].nbytes
         return self._sum(parts) / parts.dtype.type(self.ranks or len(parts))
 
     def gather(self, parts: np.ndarray) -> np.ndarray:
-        """An all-gather: arrays [n, …] of the ranks here → those of all N ranks, in the order of the ranks."""
+        """All-gather: arrays [n, …] of the ranks in this process → those of all ranks [N, …], in rank order."""
         self.gathered += parts[0].nbytes
         return self._all(parts)
 
     def sent(self, ranks: int) -> float:
-        """The bytes that a rank sends in all if both go round a ring of so many ranks."""
+        """The bytes that a rank sends in total if both collectives use a ring of `ranks` ranks."""
         return 2 * (ranks - 1) / ranks * self.reduced + (ranks - 1) * self.gathered
 
     def _sum(self, parts: np.ndarray) -> np.ndarray:
@@ -47,7 +53,7 @@ class Communicator:
 
 
 class LocalCommunicator(Communicator):
-    """All ranks are in this process."""
+    """A communicator for an emulation: all ranks are in this process."""
 
     def _sum(self, parts: np.ndarray) -> np.ndarray:
         return parts.sum(0)
@@ -57,7 +63,7 @@ class LocalCommunicator(Communicator):
 
 
 class Dense:
-    """Everything is sent, by all-reduce."""
+    """No compression: an all-reduce of the whole gradients."""
 
     def __init__(self, communicator: Communicator) -> None:
         self.communicator = communicator
@@ -68,17 +74,18 @@ class Dense:
 
 
 class TopK:
-    """The largest numbers of each rank, with their positions, by all-gather.
+    """Top-k sparsification: each rank sends its largest numbers and their positions, by all-gather.
 
-    With `momentum` it does momentum correction (Lin et al. 2018, arXiv:1712.01887): a rank adds up its velocity, not
-    its gradient, and the mean is a finished step: whoever takes it adds no momentum of his own.
+    With `momentum` it applies momentum correction (Lin et al. 2018, arXiv:1712.01887): a rank accumulates its velocity
+    instead of its gradient. The mean then includes the momentum, so the optimizer must not add any.
 
     Args:
-        ratio: the share of numbers that a rank sends, rounded to a whole number of them, and at least one.
-        memory: keep what is not sent; else it is lost.
-        masking: set the velocity of what is sent to 0 (momentum factor masking).
-        clip: the length to which a rank shortens a longer gradient, times √N; None for no clipping.
-        warm_up: for so many updates more is sent, FIRST_RATIO at first, then ever less (the ratio falls exponentially).
+        ratio: fraction of the numbers that a rank sends; at least one number.
+        memory: keep the residual; else it is lost.
+        momentum: momentum coefficient; 0 for none.
+        masking: set the velocity of the sent numbers to 0 (momentum factor masking).
+        clip: a rank clips its gradient to the norm clip / √N; None for no clipping.
+        warm_up: number of updates in which the ratio falls exponentially from FIRST_RATIO to `ratio`.
     """
 
     def __init__(
@@ -94,10 +101,10 @@ class TopK:
     ) -> None:
         self.communicator, self.ratio, self.memory, self.momentum = communicator, ratio, memory, np.float32(momentum)
         self.masking, self.clip, self.warm_up, self.updates = masking, clip, warm_up, 0
-        self.residual = self.velocity = np.zeros((), np.float32)  # [n, L] from the first update on
+        self.residual = self.velocity = np.zeros((), np.float32)  # [n, L] after the first update
 
     def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
-        """Gradients [n, L] → what all ranks together send, divided by their number, [L]."""
+        """Gradients [n, L] → the mean over all ranks of their sparse vectors, [L]."""
         self.velocity = self.momentum * self.velocity + self._clipped(gradients)
         pending = self.residual + self.velocity
         positions = largest(pending, max(1, round(self._ratio_now() * pending.shape[1])))
@@ -124,12 +131,12 @@ class TopK:
 
 
 def largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Positions of the k numbers of largest size in each row of values [n, L]: int32 [n, k], in no order."""
+    """Positions of the k numbers of largest magnitude in each row of values [n, L]: int32 [n, k], unordered."""
     return np.argpartition(-np.abs(values), k - 1, axis=1)[:, :k].astype(np.int32)
 
 
 def scatter_mean(positions: np.ndarray, values: np.ndarray, length: int) -> np.ndarray:
-    """The mean [L] of N sparse vectors: positions and values [N, k]. Where nobody sends it is 0."""
+    """The mean [L] of N sparse vectors, given by positions and values [N, k]; 0 at positions that no rank sends."""
     total = np.zeros(length, values.dtype)
     for at, sent in zip(positions, values):
         total[at] += sent
@@ -137,13 +144,14 @@ def scatter_mean(positions: np.ndarray, values: np.ndarray, length: int) -> np.n
 
 
 class Sign:
-    """One bit for each number, its sign, and one float32 for each tensor, the mean size of its numbers; by all-gather.
+    """Each rank sends the sign of each number (one bit) and the mean magnitude of each tensor (float32), by all-gather.
 
-    With a memory this is EF-SIGNSGD (Karimireddy et al. 2019).
+    With a memory this is EF-SIGNSGD (Karimireddy et al. 2019, arXiv:1901.09847).
 
     Args:
-        ends: [T + 1], where the tensors begin and end in the gradient.
-        momentum: of each rank, before its signs are taken, as in `TopK`.
+        ends: [T + 1], boundaries of the T tensors in the gradient.
+        memory: keep the residual; else it is lost.
+        momentum: momentum coefficient of each rank, applied before the signs, as in `TopK`.
     """
 
     def __init__(
@@ -154,7 +162,7 @@ class Sign:
         self.residual = self.velocity = np.zeros((), np.float32)
 
     def compressed_mean(self, gradients: np.ndarray) -> np.ndarray:
-        """Gradients [n, L] → the mean over all ranks of their signs times their sizes, [L]."""
+        """Gradients [n, L] → the mean over all ranks of their signs times their magnitudes, [L]."""
         self.velocity = self.momentum * self.velocity + gradients
         pending, counts = self.residual + self.velocity, np.diff(self.ends)
         sizes = np.add.reduceat(np.abs(pending), self.ends[:-1], axis=1) / counts.astype(np.float32)
@@ -172,18 +180,20 @@ def _signed(positive: np.ndarray, sizes: np.ndarray, counts: np.ndarray) -> np.n
 
 
 class PowerSGD:
-    """Of each kernel a product of two thin matrices, by two all-reduces (Vogels et al. 2019, arXiv:1905.13727).
+    """PowerSGD: approximates each kernel by a product of two thin matrices (Vogels et al. 2019, arXiv:1905.13727).
 
-    One step of the power iteration finds both. It begins with the right one of the update before (warm start), so
-    that over many updates they approach the largest singular vectors. Vectors (biases) are sent as they are.
+    One step of power iteration computes both matrices, with two all-reduces. It starts from the right matrix of the
+    previous update (warm start), so that over many updates the matrices approach the largest singular vectors. Vectors
+    (biases) are sent uncompressed.
 
     Args:
-        shapes: of the matrices and vectors that make up the gradient, in their order.
-        rank: columns of the thin matrices, of a small kernel as many as it has.
-        seed: of the first right matrices, the same on all ranks.
+        shapes: shapes of the matrices and vectors in the gradient, in order.
+        rank: columns of the thin matrices; at most the smaller side of the kernel.
+        memory: keep the residual; else it is lost.
+        seed: for the first right matrices, the same on all ranks.
 
     Raises:
-        ValueError: for a tensor that is neither, as a convolution's kernel is.
+        ValueError: for a tensor that is neither a matrix nor a vector, such as a convolution's kernel.
     """
 
     def __init__(
@@ -222,16 +232,16 @@ class PowerSGD:
         return joined([next(products) if len(shape) == 2 else next(biases) for shape in self.shapes], 0)
 
     def _means(self, arrays: list[np.ndarray]) -> list[np.ndarray]:
-        """Of several arrays [n, …] in one all-reduce."""
+        """The means over all ranks of several arrays [n, …], with one all-reduce."""
         return split(self.communicator.mean(joined(arrays)), [array.shape[1:] for array in arrays])
 
 
 def split(flat: np.ndarray, shapes: Sequence[Sequence[int]]) -> list[np.ndarray]:
-    """Views of flat […, L] as tensors […, *shape], one after the other."""
+    """Split `flat` […, L] into consecutive views […, *shape]."""
     ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
     return [flat[..., a:b].reshape(*flat.shape[:-1], *shape) for a, b, shape in zip(ends, ends[1:], shapes)]
 
 
 def joined(tensors: Sequence[np.ndarray], lead: int = 1) -> np.ndarray:
-    """The tensors [*n, *shape] as one array [*n, L]; `lead` is the number of axes that stay."""
+    """Flatten the tensors [*n, *shape] and concatenate them to [*n, L]; `lead` is the number of axes in *n."""
     return np.concatenate([tensor.reshape(*tensor.shape[:lead], -1) for tensor in tensors], axis=lead)

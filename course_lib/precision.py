@@ -1,7 +1,7 @@
-"""Numbers of few bits: any IEEE-like format, scaled losses, shared exponents, gradients shifted to a format's top.
+"""Low precision: any IEEE-like format, loss scaling, shared exponents (Flexpoint), automatic precision scaling (APS).
 
 A format has a sign bit, e exponent bits and m mantissa bits: float16 is (5, 10), bfloat16 (8, 7), the two 8-bit formats
-are (5, 2) and (4, 3). Everything here is NumPy: it shows what a format holds, not how fast hardware computes with it.
+are (5, 2) and (4, 3). All functions use NumPy: they emulate the values of a format, not the speed of hardware.
 """
 
 from __future__ import annotations
@@ -12,19 +12,27 @@ import numpy as np
 
 
 def quantise(x: np.ndarray | float, exponent: int, mantissa: int) -> np.ndarray:
-    """x rounded to the nearest number of a format, ties to the even mantissa: float32, of x's shape.
+    """Round x to the nearest number of a format, ties to the even mantissa.
 
-    As IEEE 754 has it: the bias is 2^(exponent − 1) − 1, the lowest exponent holds zero and the subnormal numbers, the
-    highest one infinity and NaN. What rounds beyond the largest number becomes infinity; NaN stays. x is rounded once:
-    numbers in float64 are not made float32 before.
+    As in IEEE 754, the bias is 2^(exponent − 1) − 1, the lowest exponent is for zero and the subnormal numbers, the
+    highest one for infinity and NaN. Numbers that round beyond the largest number become infinity; NaN stays NaN. x is
+    rounded once: float64 is not converted to float32 first.
+
+    Args:
+        x: a number or an array.
+        exponent: exponent bits, 2 to 8.
+        mantissa: mantissa bits, 0 to 23.
+
+    Returns:
+        float32, of x's shape.
 
     Raises:
-        ValueError: for formats that float32 can't hold: 2 to 8 exponent bits and 0 to 23 mantissa bits are taken.
+        ValueError: for other numbers of bits, whose formats float32 can't represent.
     """
     _check(exponent, mantissa)
     lowest = 2 - 2 ** (exponent - 1)
     with np.errstate(invalid="ignore", over="ignore"):
-        wide = np.asarray(x, np.float64)  # in which all that follows is exact
+        wide = np.asarray(x, np.float64)  # every operation below is exact in float64
         _, powers = np.frexp(wide)
         spacing = np.ldexp(1.0, np.maximum(powers - 1, lowest) - mantissa)
         rounded = np.rint(wide / spacing) * spacing
@@ -39,17 +47,17 @@ def largest(exponent: int, mantissa: int) -> float:
 
 
 def smallest(exponent: int, mantissa: int) -> float:
-    """The smallest number above 0 of a format, a subnormal one: 2⁻²⁴ for (5, 10)."""
+    """The smallest positive number of a format, a subnormal number: 2⁻²⁴ for (5, 10)."""
     _check(exponent, mantissa)
     return float(2.0 ** (2 - 2 ** (exponent - 1) - mantissa))
 
 
 class LossScale:
-    """By what the loss is multiplied, so that small gradients don't vanish in float16 (Micikevicius et al. 2018).
+    """The factor of the loss that keeps small gradients from vanishing in float16 (Micikevicius et al. 2018).
 
     Args:
-        scale: the first one, a power of two, so that nothing is rounded by it.
-        clean_steps: after so many steps without overflow the scale doubles; None: it stays as it is (static).
+        scale: the first factor, a power of two, so that the multiplication is exact.
+        clean_steps: the scale doubles after so many steps without overflow; None: the scale is static.
     """
 
     def __init__(self, scale: float = 2.0**15, clean_steps: int | None = 2000) -> None:
@@ -57,9 +65,9 @@ class LossScale:
         self._clean_steps, self._clean = clean_steps, 0
 
     def update(self, gradients: list[np.ndarray]) -> bool:
-        """Whether a step may be taken with these gradients, of the scaled loss: not if one of them is infinite or NaN.
+        """Update the scale; return whether to apply these gradients of the scaled loss.
 
-        Then the step is left out and the scale, unless it is static, is halved.
+        False if a gradient is infinite or NaN: skip the step. A dynamic scale is then halved.
         """
         finite = all(np.isfinite(gradient).all() for gradient in gradients)
         if self._clean_steps is None:
@@ -73,12 +81,16 @@ class LossScale:
 
 
 def shared_exponent(largest: float, bits: int = 16) -> int:
-    """The exponent k that a tensor shares, whose largest magnitude is `largest`: its numbers are i·2^k (Flexpoint).
+    """The shared exponent k of a tensor whose numbers are stored as i·2^k (Flexpoint, Köster et al. 2017).
 
-    i is an integer of so many bits, the sign among them, and k the least with which `largest` still fits.
+    i is an integer of `bits` bits, including the sign; k is the smallest exponent for which `largest` does not overflow.
+
+    Args:
+        largest: largest magnitude in the tensor.
+        bits: bits of i.
 
     Raises:
-        ValueError: for a `largest` that is no finite number, 0 or above.
+        ValueError: if `largest` is negative or not finite.
     """
     if not (np.isfinite(largest) and largest >= 0):
         raise ValueError(f"The largest magnitude is {largest}; it must be finite and not below 0.")
@@ -90,22 +102,22 @@ def shared_exponent(largest: float, bits: int = 16) -> int:
 
 
 def with_shared_exponent(x: np.ndarray, k: int, bits: int = 16) -> np.ndarray:
-    """x as integers of so many bits times 2^k; what is too large becomes the largest one. float32 in and out."""
+    """Round x to integers of `bits` bits times 2^k, and clip numbers that overflow; float32 of x's shape."""
     most = 2 ** (bits - 1) - 1
     integers = np.clip(np.rint(np.ldexp(np.asarray(x, np.float64), -k)), -most - 1, most)
     return np.ldexp(integers, k).astype(np.float32)
 
 
 def auto_scale(largest: float | np.ndarray, ranks: int, exponent: int) -> np.ndarray:
-    """The power f: gradients times 2^f lie at the top of a format, and their sum over the ranks still fits (APS).
+    """The largest power f for which the sum over the ranks of gradients times 2^f does not overflow (APS).
 
     Args:
         largest: the largest magnitude in a layer's gradients, over all ranks; an array for several layers.
-        ranks: how many are added.
-        exponent: the format's exponent bits; its number of mantissa bits doesn't matter.
+        ranks: number of ranks in the sum.
+        exponent: the format's exponent bits; f does not depend on the mantissa bits.
 
     Returns:
-        Integers of the shape of `largest`; 0 where that is 0.
+        Integers of the shape of `largest`; 0 for layers where `largest` is 0.
     """
     _check(exponent, 0)
     total = np.asarray(largest, np.float64) * ranks

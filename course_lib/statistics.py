@@ -1,6 +1,6 @@
-"""How sure a mean of few runs is: intervals by Student's t (Student, "The probable error of a mean", 1908).
+"""Confidence intervals for the mean of a few runs, by Student's t (Student, "The probable error of a mean", 1908).
 
-And a median, which takes no distribution for granted: the interval between two of the values in their order.
+Also for the median, without an assumption about the distribution: the interval between two order statistics.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from scipy.special import bdtr, stdtrit
 
 
 def student(runs: int) -> float:
-    """The t within ± which 95 % of the values lie, for the mean of so many runs.
+    """The two-sided 95 % quantile of Student's t for the mean of `runs` runs.
 
     Raises:
         ValueError: for fewer than two runs.
@@ -24,7 +24,7 @@ def student(runs: int) -> float:
 
 
 def mean(values: ArrayLike) -> tuple[float, float]:
-    """The mean of independent runs, and half the width of its 95 % interval.
+    """The mean of the values [n] of independent runs, and half the width of its 95 % interval.
 
     Raises:
         ValueError: for fewer than two runs.
@@ -34,14 +34,18 @@ def mean(values: ArrayLike) -> tuple[float, float]:
 
 
 def paired(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
-    """The mean of ours − theirs, run by run (the same seed, say), and half the width of its 95 % interval."""
+    """The mean of ours − theirs over pairs of runs (with the same seed, say), and half the width of its 95 % interval.
+
+    Raises:
+        ValueError: for fewer than two pairs.
+    """
     return mean(np.subtract(ours, theirs))
 
 
 def unpaired(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
-    """Mean of ours − mean of theirs, of runs that have nothing in common, and half the width of its 95 % interval.
+    """Mean of ours − mean of theirs, for independent runs, and half the width of its 95 % interval.
 
-    Both are taken to scatter alike: their variances are pooled.
+    Both sides are assumed to have the same variance: the variances are pooled.
 
     Raises:
         ValueError: for fewer than two runs on one side.
@@ -54,7 +58,7 @@ def unpaired(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
 
 
 def welch(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
-    """As `unpaired`, where one side may scatter more than the other (Welch 1947, doi:10.1093/biomet/34.1-2.28).
+    """Like `unpaired`, for different variances (Welch 1947, doi:10.1093/biomet/34.1-2.28).
 
     Raises:
         ValueError: for fewer than two runs on one side.
@@ -75,7 +79,11 @@ def _sides(ours: ArrayLike, theirs: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
 
 
 def band(values: ArrayLike) -> tuple[float, float]:
-    """Between which two values 95 % of further runs like these fall (the prediction interval of one more run)."""
+    """The lower and upper end of the 95 % prediction interval for one more run.
+
+    Raises:
+        ValueError: for fewer than two runs.
+    """
     values = np.asarray(values, float)
     middle, _ = mean(values)
     half = student(len(values)) * float(np.std(values, ddof=1)) * math.sqrt(1 + 1 / len(values))
@@ -83,13 +91,13 @@ def band(values: ArrayLike) -> tuple[float, float]:
 
 
 def median(values: ArrayLike) -> tuple[float, float, float]:
-    """The median of independent runs, and an interval that holds the true one with at least 95 %: (median, low, high).
+    """The median of independent runs and its interval of at least 95 % confidence: (median, low, high).
 
-    A run that never came to its end may be infinite. With n values the interval from the k-th smallest to the k-th
-    largest misses the true median where fewer than k of them lie on one side of it, which is binomial.
+    The value of a run that did not end may be infinite. The interval from the k-th smallest to the k-th largest value
+    misses the true median if fewer than k values lie on one side of it; their number has a binomial distribution.
 
     Raises:
-        ValueError: for fewer than six runs, of which not even smallest and largest are that sure.
+        ValueError: for fewer than six runs, whose smallest and largest value give less than 95 % confidence.
     """
     values = np.sort(values)
     most = [k for k in range(len(values) // 2) if 2 * bdtr(k, len(values), 0.5) <= 0.05]

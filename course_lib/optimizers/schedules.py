@@ -71,7 +71,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
         return tf.cast(self.after(step) if callable(self.after) else self.after, tf.float32)
 
     def get_config(self) -> dict[str, Any]:
-        """All arguments: Horovod makes the optimizer anew from them."""
+        """All arguments; Horovod creates its distributed optimizer from them."""
         after = keras.optimizers.schedules.serialize(self.after) if callable(self.after) else self.after
         return {"after": after, "steps": self.steps, "start": self.start}
 
