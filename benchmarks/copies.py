@@ -112,10 +112,10 @@ def disguised(text: str) -> str:
 
 DISGUISES: dict[str, Callable[[str], str]] = {
     "copies: all names changed": renamed,
-    "copies: comments gone, laid out anew": laid_out_anew,
+    "copies: comments removed, code reformatted": laid_out_anew,
     "copies: functions in reverse order": reordered,
-    "copies: five lines that do nothing": padded,
-    "copies: these four at once": disguised,
+    "copies: five lines added that do nothing": padded,
+    "copies: all four changes": disguised,
     "copies: every number changed": other_numbers,
 }
 
@@ -162,13 +162,13 @@ def measure() -> list[Row]:
     each = itertools.combinations
     others = [(a, f"copy of {b}") for a, b in itertools.permutations(texts, 2)]
     return [
-        Row("independent, each with each", [alone[pair] for pair in each(texts, 2)]),
-        Row("independent, each with the reference", [alone[name, REFERENCE] for name in texts]),
-        Row("independent, each with copies of the others", [one[pair] for one in classes.values() for pair in others]),
-        Row("by lab 2’s recipe to the letter, each with each", [alike[pair] for pair in each(recipe, 2)]),
-        Row("by lab 2’s recipe to the letter, each with the reference", [alike[name, REFERENCE] for name in recipe]),
+        Row("independent scripts, all pairs", [alone[pair] for pair in each(texts, 2)]),
+        Row("independent scripts and the reference", [alone[name, REFERENCE] for name in texts]),
+        Row("independent scripts and copies of other scripts", [one[pair] for one in classes.values() for pair in others]),
+        Row("exactly lab 2’s steps, all pairs", [alike[pair] for pair in each(recipe, 2)]),
+        Row("exactly lab 2’s steps, and the reference", [alike[name, REFERENCE] for name in recipe]),
         *(Row(kind, [one[name, f"copy of {name}"] for name in texts]) for kind, one in classes.items()),
-        Row("copy of the reference: the four at once", [copied["copy", REFERENCE]]),
+        Row("copy of the reference: all four changes", [copied["copy", REFERENCE]]),
     ]
 
 

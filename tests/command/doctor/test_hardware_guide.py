@@ -19,7 +19,7 @@ GUIDE = (HARDWARE / "README.md").read_text()
 def test_the_guide_names_the_profiles_limit_and_targets():
     gpu = contract.read().profiles["gpu"]
     assert f"The limit is {gpu.seconds} s" in GUIDE and f"with {grading.EPOCHS_OF_GPU} epochs" in GUIDE
-    assert f"Asked for are {gpu.train_accuracy:.2f} and {gpu.test_accuracy:.2f}" in GUIDE
+    assert f"The targets are {gpu.train_accuracy:.2f} and {gpu.test_accuracy:.2f}" in GUIDE
 
 
 def test_the_profiles_targets_stand_below_what_was_reached():
