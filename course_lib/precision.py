@@ -83,7 +83,7 @@ class LossScale:
 def shared_exponent(largest: float, bits: int = 16) -> int:
     """The shared exponent k of a tensor whose numbers are stored as i·2^k (Flexpoint, Köster et al. 2017).
 
-    i is an integer of `bits` bits, including the sign; k is the smallest exponent for which `largest` does not overflow.
+    i is an integer of `bits` bits, including the sign; k is the smallest exponent with which `largest` fits.
 
     Args:
         largest: largest magnitude in the tensor.
@@ -109,7 +109,7 @@ def with_shared_exponent(x: np.ndarray, k: int, bits: int = 16) -> np.ndarray:
 
 
 def auto_scale(largest: float | np.ndarray, ranks: int, exponent: int) -> np.ndarray:
-    """The largest power f for which the sum over the ranks of gradients times 2^f does not overflow (APS).
+    """The power f for automatic precision scaling (APS): the sum over the ranks of gradients times 2^f just fits.
 
     Args:
         largest: the largest magnitude in a layer's gradients, over all ranks; an array for several layers.

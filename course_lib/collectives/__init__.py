@@ -1,4 +1,5 @@
-"""Collectives on simulated ranks: all-reduce algorithms as plans, and programs that send messages (`simulated`)."""
+"""Collectives on simulated ranks: all-reduce algorithms as plans (`plans`), and programs that exchange messages
+(`simulated`)."""
 
 from course_lib.collectives.plans import (
     Plan,

@@ -1,12 +1,12 @@
-"""All-reduce algorithms on simulated ranks: who sends what to whom in which round.
+"""All-reduce algorithms as plans: which rank sends which numbers to which rank in which round.
 
 An algorithm is a function (ranks, length) → rounds; it plans an all-reduce of `length` numbers on each of `ranks`
-ranks. The messages of a round travel at the same time, and no rank sends or receives more than one in a round; so
-a round of messages with at most n bytes takes α + β n seconds. `run` carries a plan out on real numbers, `trace`
-lists its messages: both are generic, the algorithms are nothing but their plans.
+ranks. The messages of a round travel at the same time, and a rank sends and receives at most one message in a round;
+so a round of messages of at most n bytes takes α + β n seconds. `run` executes a plan on real numbers, `trace` lists
+its messages; both work for any plan.
 
-N is the number of ranks, k that of a group, L the length. Where chunks don't divide evenly the first ones are longer
-by one; with L < N some messages are empty, and are sent all the same, as MPI does.
+N is the number of ranks, k the number of ranks in a group, L the length. If L is not a multiple of the number of
+chunks, the first chunks are longer by one. With L < N some messages are empty; they are still sent, as in MPI.
 """
 
 from __future__ import annotations
@@ -20,10 +20,13 @@ import numpy as np
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Messages that travel together: number i carries the elements first[i] … last[i] − 1 of source[i] to target[i].
+    """Messages that travel at the same time.
 
-    Where `add` holds (for all messages, or for each), the receiver adds what comes to its own; else it puts it in its
-    place.
+    Message i has the elements first[i] … last[i] − 1 of rank source[i] and goes to rank target[i].
+
+    Attributes:
+        source, target, first, last: int [messages].
+        add: bool, or bool [messages]: True if the receiver adds the elements to its own, False if it replaces its own.
     """
 
     source: np.ndarray
@@ -37,15 +40,15 @@ Plan = Iterable[Round]
 
 
 def chunks(length: int, parts: int) -> np.ndarray:
-    """The parts + 1 ends of `parts` chunks of nearly equal length: chunk i goes from ends[i] to ends[i + 1]."""
+    """The boundaries [parts + 1] of `parts` chunks of nearly equal length: chunk i is ends[i] … ends[i + 1] − 1."""
     i = np.arange(parts + 1)
     return i * (length // parts) + np.minimum(i, length % parts)
 
 
 def ring(ranks: int, length: int) -> Iterator[Round]:
-    """Reduce-scatter, then all-gather, round a ring (Patarasuk and Yuan 2009): 2(N−1) rounds of L/N numbers.
+    """Ring: reduce-scatter, then all-gather (Patarasuk and Yuan 2009); 2(N−1) rounds of L/N numbers.
 
-    Each rank sends 2(N−1)/N · L numbers, which no all-reduce can undercut.
+    Each rank sends 2(N−1)/N · L numbers, the minimum for an all-reduce.
     """
     yield from _ring(np.arange(ranks), chunks(length, ranks))
 
@@ -53,9 +56,12 @@ def ring(ranks: int, length: int) -> Iterator[Round]:
 def halving(ranks: int, length: int, far_first: bool = False) -> Iterator[Round]:
     """Recursive halving, then doubling (Thakur, Rabenseifner, Gropp 2005): 2 log₂N rounds of L/2, L/4, … numbers.
 
-    Partners are neighbours in the first round, and twice as far away in each that follows; `far_first` turns the order
-    round. Unless N is a power of two, the ranks beyond the last one first give all they have to a partner, and get the
-    sum back at the end: two more rounds of L numbers.
+    If N is not a power of two, let P be the largest power of two below N. The ranks from P on first send all their
+    numbers to a partner, and receive the sum at the end: two more rounds of L numbers.
+
+    Args:
+        far_first: False: partners are neighbours in the first round, and their distance doubles in each round. True:
+            the largest distance comes first.
     """
     size = _power_of_two(ranks)
     rank = np.arange(size)
@@ -78,9 +84,9 @@ def halving(ranks: int, length: int, far_first: bool = False) -> Iterator[Round]
 
 
 def doubling(ranks: int, length: int) -> Iterator[Round]:
-    """Recursive doubling: log₂N rounds in which partners exchange all they have (Thakur et al. 2005).
+    """Recursive doubling: log₂N rounds in which partners exchange all their numbers (Thakur et al. 2005).
 
-    No all-reduce has fewer rounds. With N not a power of two as in `halving`: two rounds more.
+    This is the minimum number of rounds. If N is not a power of two, there are two more rounds, as in `halving`.
     """
     size = _power_of_two(ranks)
     rank, whole = np.arange(size), (np.zeros(size, int), np.full(size, length))
@@ -91,20 +97,20 @@ def doubling(ranks: int, length: int) -> Iterator[Round]:
 
 
 def double_tree(ranks: int, length: int, segments: int) -> Iterator[Round]:
-    """Two binary trees, each adds up one half of the numbers and gives out its sum (Sanders, Speck, Träff 2009).
+    """Double binary tree: each tree reduces and broadcasts one half of the numbers (Sanders, Speck, Träff 2009).
 
-    A leaf of one tree is an inner node of the other, so every link is used. Each half is cut into `segments` that
-    follow each other: while one goes up, the one before it comes down. Which message travels in which round is decided
-    as it goes: of those that could, the earlier segment first.
+    A leaf of one tree is an inner node of the other, so every link is used. Each half is pipelined in `segments`: while
+    one segment moves up the tree, the previous one moves down. The messages of a round are chosen greedily: earlier
+    segments first.
     """
     ends, parents = chunks(length, 2 * segments), _two_trees(ranks)
-    waits = np.zeros((2, segments, ranks), int)  # children whose sums a rank still waits for
+    waits = np.zeros((2, segments, ranks), int)  # number of children whose sums a rank waits for
     waits += np.array([np.bincount(parent[parent >= 0], minlength=ranks) for parent in parents])[:, None]
     edges = [(t, s, r) for t in (0, 1) for s in range(segments) for r in range(ranks) if parents[t][r] >= 0]
-    up, down = set(edges), set(edges)  # messages to come: from rank r to its parent, and from its parent to r
+    up, down = set(edges), set(edges)  # remaining messages: from rank r to its parent, and from its parent to r
     whole = {
         (t, s, int(np.argmin(parents[t]))) for t in (0, 1) for s in range(segments)
-    }  # roots, once they wait for none
+    }  # ranks with the whole sum of a segment: at first the roots, as soon as they wait for no child
     while down:
         ready = [(s, True, t, r) for t, s, r in up if not waits[t, s, r]]
         ready += [
@@ -118,7 +124,7 @@ def double_tree(ranks: int, length: int, segments: int) -> Iterator[Round]:
                 receives.add(target)
                 chosen.append((source, target, t * segments + s, add))
                 (up if add else down).remove((t, s, r))
-        for _, target, part, add in chosen:  # it can be sent on from the next round
+        for _, target, part, add in chosen:  # the target can forward it from the next round on
             if add:
                 waits[part // segments, part % segments, target] -= 1
             else:
@@ -128,11 +134,11 @@ def double_tree(ranks: int, length: int, segments: int) -> Iterator[Round]:
 
 
 def hierarchical(ranks: int, length: int, group: int) -> Iterator[Round]:
-    """Reduce within groups of k, a ring among their leaders, broadcast within groups (Jia et al. 2018).
+    """Hierarchical all-reduce: reduce in groups of k, ring of their leaders, broadcast in groups (Jia et al. 2018).
 
-    The reduction and the broadcast go round the group too (reduce-scatter and gather; scatter and all-gather):
-    4(k−1) rounds of L/k and 2(N/k − 1) of L·k/N numbers. Chunks are large where N is large, so latency costs less than
-    in a ring. A last group that is not full does its rounds beside the others.
+    The reduction and the broadcast use rings within the group (reduce-scatter and gather; scatter and all-gather):
+    4(k−1) rounds of L/k and 2(N/k − 1) rounds of L·k/N numbers. There are fewer rounds than in a ring of N ranks, so
+    latency costs less. A last group with fewer than k ranks makes its rounds at the same time as the others.
     """
     members = [np.arange(start, min(start + group, ranks)) for start in range(0, ranks, group)]
     leaders = np.arange(0, ranks, group)
@@ -142,13 +148,16 @@ def hierarchical(ranks: int, length: int, group: int) -> Iterator[Round]:
 
 
 def sharded(ranks: int, length: int, group: int) -> Iterator[Round]:
-    """Reduce-scatter in each host of k, k all-reduces of L/k numbers across hosts, all-gather in each host.
+    """Reduce-scatter in each host of k ranks, k all-reduces of L/k numbers across hosts, all-gather in each host.
 
-    Horovod's hierarchical all-reduce (HOROVOD_HIERARCHICAL_ALLREDUCE): every rank of a host takes part in a ring of
-    those with its place in the other hosts. 2(k−1) rounds of L/k and 2(N/k − 1) of L/N numbers.
+    Horovod's hierarchical all-reduce (HOROVOD_HIERARCHICAL_ALLREDUCE): ranks with the same local rank form a ring
+    across the hosts. 2(k−1) rounds of L/k and 2(N/k − 1) rounds of L/N numbers.
+
+    Args:
+        group: k, the ranks of a host.
 
     Raises:
-        ValueError: if the last host is not full.
+        ValueError: if N is not a multiple of k.
     """
     group = min(group, ranks)
     if ranks % group:
@@ -161,19 +170,19 @@ def sharded(ranks: int, length: int, group: int) -> Iterator[Round]:
 
 
 def hybrid(ranks: int, length: int, group: int, threshold: int) -> Iterator[Round]:
-    """A ring for tensors of at least `threshold` numbers, else hierarchical (Jia et al. 2018).
+    """A ring for tensors of at least `threshold` numbers, else `hierarchical` (Jia et al. 2018).
 
-    Large messages are bound by bandwidth, where the ring is best; small ones by latency.
+    Bandwidth limits large messages, for which the ring is best; latency limits small ones.
     """
     return ring(ranks, length) if length >= threshold else hierarchical(ranks, length, group)
 
 
 def run(plan: Plan, values: np.ndarray) -> np.ndarray:
-    """What all ranks hold after the plan: values [ranks, length] → [ranks, length]. The input stays as it is."""
+    """Execute a plan: the ranks' values before [ranks, length] → after [ranks, length]. The input does not change."""
     held = np.array(values)
     for messages in plan:
         sizes = messages.last - messages.first
-        # Element by element: where each is in its message, then where in the sender's and the receiver's memory.
+        # For each element: its position in the message, then in the sender's and the receiver's memory.
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         place = np.repeat(messages.first, sizes) + within
         payload = held[np.repeat(messages.source, sizes), place]
@@ -185,7 +194,11 @@ def run(plan: Plan, values: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True, eq=False)
 class Trace:
-    """All messages of a plan, in order: round, source, target, elements (one array entry for each)."""
+    """All messages of a plan, in order.
+
+    Attributes:
+        round, source, target, elements: int [messages]; `elements` is the number of elements in the message.
+    """
 
     round: np.ndarray
     source: np.ndarray
@@ -194,17 +207,23 @@ class Trace:
 
     @property
     def rounds(self) -> int:
-        """How many rounds there are."""
+        """Number of rounds."""
         return int(self.round[-1]) + 1 if len(self.round) else 0
 
     def largest(self) -> np.ndarray:
-        """Elements of the largest message of each round: what the round waits for."""
+        """Elements of the largest message of each round, int [rounds]; it determines the round's time."""
         largest = np.zeros(self.rounds, int)
         np.maximum.at(largest, self.round, self.elements)
         return largest
 
     def seconds(self, alpha: float, beta: float, itemsize: int = 4) -> float:
-        """Seconds by the α–β model: α for each round, β for each byte of its largest message."""
+        """Seconds in the α–β model: alpha for each round, beta for each byte of its largest message.
+
+        Args:
+            alpha: seconds.
+            beta: seconds per byte.
+            itemsize: bytes of an element.
+        """
         return float(alpha * self.rounds + beta * itemsize * self.largest().sum())
 
 
@@ -230,19 +249,19 @@ def _ring(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
 
 
 def _reduce_scatter(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
-    """Afterwards member i has the whole sum of chunk i."""
+    """Reduce-scatter in a ring: in the end, member i has the sum of chunk i."""
     for step in range(len(members) - 1):
         yield _turn(members, ends, -step - 1, add=True)
 
 
 def _all_gather(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
-    """From member i, chunk i to all the others."""
+    """All-gather in a ring: member i's chunk i goes to all members."""
     for step in range(len(members) - 1):
         yield _turn(members, ends, -step, add=False)
 
 
 def _turn(members: np.ndarray, ends: np.ndarray, ahead: int, add: bool) -> Round:
-    """From each member to the next, round the ring: member i sends chunk i + ahead."""
+    """One round of a ring: member i sends chunk i + ahead to the next member."""
     return Round(members, np.roll(members, -1), np.roll(ends[:-1], -ahead), np.roll(ends[1:], -ahead), add)
 
 
@@ -263,7 +282,7 @@ def _from_leader(members: np.ndarray, length: int) -> Iterator[Round]:
 
 
 def _beside(plans: Iterable[Plan]) -> Iterator[Round]:
-    """Plans of separate ranks, carried out at the same time."""
+    """Merge plans of disjoint ranks into one plan, whose rounds run at the same time."""
     for together in itertools.zip_longest(*plans):
         rounds = [messages for messages in together if messages is not None]
         names = "source", "target", "first", "last"
@@ -273,12 +292,12 @@ def _beside(plans: Iterable[Plan]) -> Iterator[Round]:
 
 
 def _power_of_two(ranks: int) -> int:
-    """The largest one that is not greater."""
+    """The largest power of two that is at most `ranks`."""
     return 1 << (ranks.bit_length() - 1)
 
 
 def _handed(ranks: int, length: int, back: bool) -> Iterator[Round]:
-    """The ranks beyond the last power of two hand over all they have; `back`: they get the whole sum."""
+    """The ranks beyond the largest power of two send all their numbers to a partner; `back`: they receive the sum."""
     size = _power_of_two(ranks)
     extra = np.arange(size, ranks)
     if len(extra):
@@ -287,14 +306,14 @@ def _handed(ranks: int, length: int, back: bool) -> Iterator[Round]:
 
 
 def _two_trees(ranks: int) -> list[np.ndarray]:
-    """Each rank's parent in two binary trees, −1 at the root: even ranks are leaves of the first one.
+    """The parent of each rank in two binary trees, −1 for the root. Even ranks are leaves of the first tree.
 
-    The second is the first one's mirror image, or with N odd the first one shifted by one rank.
+    The second tree is the mirror image of the first; for odd N it is the first tree shifted by one rank.
     """
     parent = np.full(ranks, -1)
 
     def join(first: int, last: int, above: int) -> None:
-        """The ranks first … last − 1 as a tree below `above`, odd ranks inside."""
+        """Make a tree of the ranks first … last − 1 under the parent `above`, with odd ranks as inner nodes."""
         if first >= last:
             return
         size = last - first
@@ -304,7 +323,7 @@ def _two_trees(ranks: int) -> list[np.ndarray]:
         join(middle + 1, last, middle)
 
     join(0, ranks, -1)
-    moved = (np.arange(ranks) + 1) % ranks if ranks % 2 else np.arange(ranks)[::-1]  # where each rank stands in it
+    moved = (np.arange(ranks) + 1) % ranks if ranks % 2 else np.arange(ranks)[::-1]  # rank in tree 1 → rank in tree 2
     other = np.full(ranks, -1)
     other[moved] = np.where(parent >= 0, moved[parent], -1)
     return [parent, other]

@@ -1,13 +1,13 @@
-"""Simulated ranks: a program on N of them within one process, and every message that they sent.
+"""Simulated ranks: run a program on N ranks in one process, and record every message.
 
     outcome = run(program, [x0, x1, x2])     # program(me, x) → result; me is a Rank
     outcome.results, outcome.messages
 
-Sending never waits; receiving waits for a message of the rank that it names. Each rank is a thread. What the ranks
-do depends only on the program, never on the threads' pace, since messages between two ranks keep their order.
+Sending never blocks; receiving blocks until a message from the given rank arrives. Each rank is a thread. The result
+does not depend on the timing of the threads, since messages between two ranks keep their order.
 
-`marked` makes numbers that tell where they come from: element c of rank r is (c + 1) · 10^r, so a sum of several is a
-number whose digits name the ranks in it.
+`marked` makes numbers that encode their origin: element c of rank r is (c + 1) · 10^r, so the digits of a sum show
+which ranks it includes.
 """
 
 from __future__ import annotations
@@ -23,20 +23,23 @@ import numpy as np
 from course_lib.collectives import plans
 from course_lib.collectives.plans import Trace
 
-MOST_MESSAGES = 50_000  # that a rank sends in one run
+MOST_MESSAGES = 50_000  # of one rank in one run
 
 
 class DeadlockError(RuntimeError):
-    """Every rank that has not ended waits for a message that nobody will send."""
+    """All running ranks wait for messages that no rank will send."""
 
 
 class EndlessError(RuntimeError):
-    """A rank has sent so many messages that it seems never to end."""
+    """A rank has sent more than MOST_MESSAGES messages, probably in an endless loop."""
 
 
 @dataclass(frozen=True, eq=False)
 class Message:
-    """What travelled in which round. A rank sends and receives one message a round, and forwards in a later one."""
+    """A message and the round in which it travelled.
+
+    A rank sends and receives at most one message in a round, and forwards a message in a later round at the earliest.
+    """
 
     round: int
     source: int
@@ -46,7 +49,13 @@ class Message:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What each rank returned, the messages in the order of their rounds, and how many nobody received."""
+    """The result of a run.
+
+    Attributes:
+        results: return value of each rank.
+        messages: received messages, in the order of their rounds.
+        unread: number of messages that were sent but not received.
+    """
 
     results: list[Any]
     messages: list[Message]
@@ -54,41 +63,53 @@ class Outcome:
 
     @property
     def trace(self) -> Trace:
-        """The messages as arrays, without what was in them."""
+        """The messages as arrays, without their content."""
         rows = [(m.round, m.source, m.target, m.payload.size) for m in self.messages]
         return Trace(*np.array(rows, int).reshape(-1, 4).T)
 
 
 class Rank:
-    """One of the ranks, as its program sees it: `rank`, `size`, `send`, `receive`, `all_reduce`."""
+    """The interface of a program to its rank.
+
+    Attributes:
+        rank: 0 … size − 1.
+        size: number of ranks.
+    """
 
     def __init__(self, rank: int, network: _Network) -> None:
         self.rank, self.size = rank, network.size
         self._network = network
 
     def send(self, array: np.ndarray, to: int) -> None:
-        """Send a copy of `array` to rank `to`; returns at once."""
+        """Send a copy of `array` to rank `to`; return at once. Raises ValueError for an invalid rank."""
         self._network.send(self.rank, to, np.array(array))
 
     def receive(self, source: int) -> np.ndarray:
-        """Wait for the next message of rank `source` and return it. Raises DeadlockError where none can come."""
+        """Wait for the next message from rank `source` and return it.
+
+        Raises DeadlockError if none can arrive, ValueError for an invalid rank.
+        """
         return self._network.receive(self.rank, source)
 
     def all_reduce(self, array: np.ndarray) -> np.ndarray:
-        """The sum of all ranks' arrays: everybody sends to everybody."""
-        # Each begins with its neighbour, so that nobody is sent to by all at once.
+        """The sum of all ranks' arrays, of their shape. Each rank sends its array to all others."""
+        # Each rank starts with its neighbour, so that the ranks do not all send to the same rank in one round.
         others = [(self.rank + distance) % self.size for distance in range(1, self.size)]
         for rank in others:
             self.send(array, rank)
         arrived = {self.rank: np.array(array), **{rank: self.receive(rank) for rank in reversed(others)}}
-        return sum((arrived[rank] for rank in range(self.size)), start=np.array(0))  # in the same order everywhere
+        return sum((arrived[rank] for rank in range(self.size)), start=np.array(0))  # in the same order on all ranks
 
 
 def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
-    """Run `program(me, values[rank])` on len(values) simulated ranks.
+    """Run `program(me, values[rank])` on len(values) simulated ranks; `me` is a `Rank`.
 
-    Raises what the first failing rank raised, DeadlockError or EndlessError. An interrupt ends each rank at its next
-    message.
+    An interrupt ends each rank at its next message.
+
+    Raises:
+        DeadlockError: the ranks wait for messages that no rank will send.
+        EndlessError: a rank has sent more than MOST_MESSAGES messages.
+        Exception: the exception of the rank that failed first.
     """
     network = _Network(len(values))
     results: list[Any] = [None] * len(values)
@@ -107,7 +128,7 @@ def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
             thread.start()
         for thread in threads:
             thread.join()
-    except BaseException as error:  # an interrupt: ranks that exchange messages for ever would go on
+    except BaseException as error:  # an interrupt: ranks in an endless loop would continue
         network.fail(error)
         raise
     if network.error:
@@ -117,7 +138,7 @@ def run(program: Callable[[Rank, Any], Any], values: Sequence[Any]) -> Outcome:
 
 
 def ring_among(me: Rank, array: np.ndarray, members: Sequence[int]) -> np.ndarray:
-    """The sum of the arrays of the ranks in `members`, by a ring. Each of them calls it, and nobody else."""
+    """The sum of the arrays [L] of the ranks in `members`, by a ring all-reduce. All members must call it."""
     place, held = list(members).index(me.rank), np.array(array)
     for messages in plans.ring(len(members), len(held)):
         (out,), (into,) = np.flatnonzero(messages.source == place), np.flatnonzero(messages.target == place)
@@ -137,8 +158,9 @@ class _Network:
         self._changed = threading.Condition()
         self._waiting: dict[int, int] = {}  # rank → the rank that it waits for
         self._running = size
-        self._knows, self._sends, self._receives = [0] * size, [0] * size, [0] * size  # next free round of each
-        self._sent = [0] * size  # messages
+        # For each rank: the first round after its last receive, the next free round for a send, for a receive.
+        self._knows, self._sends, self._receives = [0] * size, [0] * size, [0] * size
+        self._sent = [0] * size  # number of messages
 
     def send(self, source: int, target: int, payload: np.ndarray) -> None:
         if not 0 <= target < self.size or target == source:
@@ -194,14 +216,14 @@ class _Network:
 
 
 def marked(rank: int, elements: int) -> np.ndarray:
-    """Rank `rank`'s numbers (c + 1) · 10^rank for c = 0 … elements − 1, int64. For up to nine ranks and elements."""
+    """The numbers (c + 1) · 10^rank for c = 0 … elements − 1, int64 [elements]. For at most nine ranks and elements."""
     return (np.arange(elements, dtype=np.int64) + 1) * 10**rank
 
 
 def origin(number: float) -> tuple[int, tuple[int, ...]]:
-    """(element c, ranks) that a sum of marked numbers is made of; a rank that is in it twice is named twice.
+    """Decode a sum of marked numbers: (element c, ranks). A rank that was added twice occurs twice.
 
-    Raises ValueError for a number that is no such sum.
+    Raises ValueError if the number is not a sum of one element over several ranks.
     """
     digits = [int(digit) for digit in reversed(str(round(number)))]
     nonzero = [digit for digit in digits if digit]

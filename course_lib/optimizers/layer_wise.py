@@ -135,7 +135,7 @@ class LARS(_LayerWise):
 
 @keras.saving.register_keras_serializable("course_lib")
 class LARC(_LayerWise):
-    """LARS with the local rate clipped at the learning rate, on momentum SGD, as in the course's slides and NVIDIA apex.
+    """LARS with the local rate clipped at the learning rate, on momentum SGD, as in the slides and in NVIDIA's apex.
 
     λ = min(η‖w‖ / (‖g‖ + b‖w‖ + ε), c);  v ← m v + (λ / c) (g + b w);  w ← w − c v
 
