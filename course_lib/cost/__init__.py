@@ -1,4 +1,4 @@
-"""What training costs: time, bytes on the wire, memory."""
+"""The cost of distributed training: time, communication, memory."""
 
 from course_lib.cost.allreduce import Link
 from course_lib.cost.cluster import Prediction, System, predict

@@ -1,8 +1,8 @@
-"""How fast does a network train on a cluster that nobody has seen? `predict`, from hosts, links and one rank's speed.
+"""Predict the training speed on a cluster from its hosts, its links and the speed of one rank: `predict`.
 
-A step is the forward pass, then the backward pass of the slowest rank, with the all-reduces of fused gradients beside
-it (`overlap.step`). Not in the model: the input pipeline, the optimizer, other jobs on the network, and what
-communication takes from computation.
+A step is the forward pass, then the backward pass of the slowest rank, overlapped with the all-reduces of fused
+gradients (`overlap.step`). The model leaves out the input pipeline, the optimizer, other jobs on the network, and the
+slowdown of the computation by the communication.
 """
 
 from __future__ import annotations
@@ -18,34 +18,35 @@ from course_lib.cost.allreduce import Link, Numbers
 from course_lib.cost.networks import Tensor
 
 MIB = 2**20
-PHASES = 4  # of a cycle that are averaged: at which of them a backward pass begins is chance
+PHASES = 4  # average over so many phases of the cycle: the start of the backward pass within a cycle is random
 
 
 @dataclass(frozen=True)
 class System:
     """A cluster with its software.
 
-    Bandwidths are those that software reaches, as `published.PCIE` and `published.network`. Who knows nothing of the
-    software leaves the rest as it is: Horovod's defaults, and the spread that published systems have in common.
+    Bandwidths are those that software reaches, as in `published.PCIE` and `published.network`. The other defaults are
+    Horovod's, and a straggler spread that fits published systems.
 
     Args:
-        hosts, ranks_per_host: as many as there are; a prediction fills one host after the other.
-        inner: the link of a rank to the others of its host, all its lanes together. outer: that of a host to the
-            others, which its ranks share.
-        images_per_second: of one rank on its own, with the network and the images per rank that are asked for.
-        cycle_seconds: between two looks at what is ready (`HOROVOD_CYCLE_TIME`); 0 looks at all times.
-        fusion_bytes: of a fused message at most (`HOROVOD_FUSION_THRESHOLD`); 0 sends each gradient alone.
-        straggler_spread: standard deviation of a rank's step time, in its mean; normal and independent, and all wait
-            for the slowest. The default is fitted on published efficiencies (notebook 4c).
+        hosts, ranks_per_host: numbers; `predict` fills one host after the other.
+        inner: the link of a rank to the other ranks of its host, all lanes together.
+        outer: the link of a host to other hosts, which its ranks share.
+        images_per_second: of one rank alone, for the network and the images per rank of the prediction.
+        cycle_seconds: seconds between two cycles (`HOROVOD_CYCLE_TIME`); 0: a gradient is noticed at once.
+        fusion_bytes: maximum bytes of a fused message (`HOROVOD_FUSION_THRESHOLD`); 0: no fusion.
+        straggler_spread: standard deviation of a rank's step time relative to its mean. Step times are normal and
+            independent, and all ranks wait for the slowest. The default is fitted to published efficiencies
+            (notebook 4c).
         algorithm: one of ALGORITHMS: "ring", "two levels", "hierarchical", "hybrid" or "best".
-        group: ranks in a group of Jia's hierarchical all-reduce; None for those of a host. Another number needs inner
-            and outer to be the same.
-        itemsize: bytes of a gradient's number.
-        backward: share of the computation that is the backward pass.
-        at_least: fusion_bytes is the least that a message waits for, without cycles (see `overlap.step`).
+        group: ranks in a group of Jia's hierarchical all-reduce; None: the ranks of a host. For another number, inner
+            and outer must be equal.
+        itemsize: bytes of a number in a gradient.
+        backward: fraction of the computation in the backward pass.
+        at_least: fusion_bytes is the minimum size of a message, and there are no cycles (see `overlap.step`).
 
     Raises:
-        ValueError: for what no cluster has, such as no hosts, or an algorithm that is not there.
+        ValueError: for an invalid value, such as 0 hosts or an unknown algorithm.
     """
 
     hosts: int
@@ -84,17 +85,21 @@ class System:
 
     @property
     def ranks(self) -> int:
-        """Of all hosts together."""
+        """Number of ranks on all hosts."""
         return self.hosts * self.ranks_per_host
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """A training step.
+    """The prediction of a training step.
 
-    images_per_second: of all ranks together; efficiency: in multiples of as many ranks that don't wait for each other;
-    step_seconds: from step to step; exposed_communication_seconds: of it, after the backward pass of the slowest rank;
-    compute_seconds: forward and backward pass of one rank; communication_seconds: in which a message travels.
+    Attributes:
+        images_per_second: of all ranks together.
+        efficiency: images_per_second divided by that of as many independent ranks.
+        step_seconds: duration of a step.
+        exposed_communication_seconds: part of step_seconds after the backward pass of the slowest rank.
+        compute_seconds: forward and backward pass of one rank.
+        communication_seconds: total duration of the all-reduces.
     """
 
     images_per_second: float
@@ -106,13 +111,16 @@ class Prediction:
 
 
 def predict(network: str | Sequence[Tensor], system: System, ranks: int, batch_per_rank: float) -> Prediction:
-    """One training step of `network` on the first `ranks` ranks of `system`, with `batch_per_rank` images on each.
+    """Predict a training step.
 
     Args:
-        network: a name of `networks.NETWORKS`, or tensors in forward order.
+        network: a name from `networks.NETWORKS`, or tensors in forward order.
+        system: the cluster.
+        ranks: the first so many ranks of the system train.
+        batch_per_rank: images per step on each rank.
 
     Raises:
-        ValueError: for a network that is unknown or empty, no images, or more ranks than the system has.
+        ValueError: for an unknown or empty network, no images, or more ranks than the system has.
     """
     if not (1 <= ranks <= system.ranks and ranks == int(ranks)):
         raise ValueError(
@@ -141,12 +149,12 @@ def predict(network: str | Sequence[Tensor], system: System, ranks: int, batch_p
 
 
 def all_reduce(system: System, ranks: int, nbytes: Numbers) -> Numbers:
-    """Seconds of all-reduces of `nbytes` on the first `ranks` ranks of a system, by its algorithm."""
+    """Seconds of an all-reduce of `nbytes` bytes on the first `ranks` ranks of a system, with its algorithm."""
     return ALGORITHMS[system.algorithm](system, ranks, np.asarray(nbytes, float))
 
 
 def _ring(system: System, ranks: int, nbytes: Numbers) -> Numbers:
-    """A chunk meets each hop's latency, and all chunks the narrowest link. No rank waits for all of a round."""
+    """A ring without synchronous rounds: the latencies of all hops add up, and the slowest link limits the rate."""
     near = min(ranks, system.ranks_per_host)
     hosts = -(-ranks // near)
     crossings = hosts if hosts > 1 else 0
@@ -156,9 +164,9 @@ def _ring(system: System, ranks: int, nbytes: Numbers) -> Numbers:
 
 
 def _in_hosts_first(system: System, ranks: int, nbytes: Numbers) -> Numbers:
-    """Horovod's hierarchical all-reduce: reduce-scatter in the host, across, all-gather in the host.
+    """Horovod's hierarchical all-reduce: reduce-scatter in each host, all-reduce across hosts, all-gather in each host.
 
-    Across the hosts the quicker of a ring and recursive halving and doubling, where each host sends all its bytes.
+    Across hosts: the faster of a ring and recursive halving and doubling, of all bytes of the host.
     """
     near = min(ranks, system.ranks_per_host)
     hosts = -(-ranks // near)
@@ -171,7 +179,7 @@ def _in_hosts_first(system: System, ranks: int, nbytes: Numbers) -> Numbers:
 
 
 def _in_groups(system: System, ranks: int, nbytes: Numbers) -> Numbers:
-    """The hierarchical all-reduce of Jia et al.: groups, a ring of their leaders, groups."""
+    """The hierarchical all-reduce of Jia et al. (2018): groups, ring of the leaders, groups."""
     group = system.group or system.ranks_per_host
     return allreduce.hierarchical(ranks, nbytes, system.outer, group, system.inner)
 
@@ -194,7 +202,7 @@ ALGORITHMS: dict[str, Callable[[System, int, Numbers], Numbers]] = {
 
 @lru_cache(maxsize=64)
 def _arrays(network: tuple[Tensor, ...]) -> tuple[np.ndarray, np.ndarray]:
-    """Operations [T] and numbers [T] of a network's tensors."""
+    """Floating-point operations [T] and numbers of elements [T] of a network's tensors."""
     if not sum(tensor.flops for tensor in network) > 0:
         raise ValueError("the network has no layer that computes: give a list of networks.Tensor, or a name")
     return np.array([tensor.flops for tensor in network], float), np.array([tensor.elements for tensor in network])
@@ -202,5 +210,5 @@ def _arrays(network: tuple[Tensor, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 @lru_cache(maxsize=4096)
 def _lateness(spread: float, ranks: int) -> float:
-    """The time of the slowest rank in mean times."""
+    """The expected step time of the slowest rank, relative to the mean step time."""
     return float(stragglers.expected_maximum(stragglers.normal(spread), ranks)) if spread and ranks > 1 else 1.0

@@ -1,14 +1,14 @@
-"""How many numbers a network holds: weights, the activations that training keeps, what crosses a cut between layers.
+"""Memory of training: weights, stored activations, and the activations that cross a cut between layers.
 
-All counts of activations are for one image. "Kept" are the outputs that the backward pass needs again:
+All counts of activations are for one image. The forward pass keeps the outputs that the backward pass needs:
 
-- of a convolution or a sum that a normalisation follows (its gradient needs its input);
-- of a ReLU (its gradient and that of the next convolution's weights), a pooling and a local response normalisation;
+- of a convolution or a sum before a normalisation (whose gradient needs its input);
+- of a ReLU (for its gradient and that of the next convolution's weights), a pooling, a local response normalisation;
 - of a dense layer.
 
-The output of a batch norm is not kept, since the ReLU behind it tells the rest, nor that of a convolution that only
-a ReLU or a sum follows. Frameworks differ in details; what a step holds for a moment (the gradients of activations,
-work space) comes on top.
+It does not keep the output of a batch norm, since the output of the next ReLU is enough, nor that of a convolution
+before a ReLU or a sum. Frameworks differ in details, and a step needs further memory for the gradients of activations
+and for work space.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from course_lib.cost import networks
 from course_lib.cost.networks import Image, Layer
 
 NUMBER = 4  # bytes of a number in single precision
-Cuts = tuple[int, int, tuple[int, ...]]  # work of the busiest device, numbers that cross, where to cut
-OPTIMIZERS = {"SGD": 0, "momentum": 1, "Adam": 2}  # numbers that it keeps for each weight, beside the gradient
+Cuts = tuple[int, int, tuple[int, ...]]  # work of the busiest device, activations that cross, positions of the cuts
+OPTIMIZERS = {"SGD": 0, "momentum": 1, "Adam": 2}  # numbers of state per weight, without the gradient
 
 
 @dataclass(frozen=True)
 class Network:
-    """A chain of layers; `image` counts the numbers of an input image, `source` says where the sizes come from."""
+    """A chain of layers; `image`: numbers in an input image, `source`: where the sizes come from."""
 
     name: str
     source: str
@@ -43,12 +43,12 @@ class Network:
 
     @property
     def activations(self) -> int:
-        """Numbers kept for the backward pass, for one image, the image included."""
+        """Numbers kept for the backward pass, for one image, including the image."""
         return self.image + sum(layer.activations for layer in self.layers)
 
     @property
     def multiply_adds(self) -> int:
-        """Of a forward pass, for one image."""
+        """Multiply-adds of a forward pass, for one image."""
         return sum(layer.multiply_adds for layer in self.layers)
 
 
@@ -57,14 +57,14 @@ class Network:
 
 @cache
 def split(network: Network, devices: int) -> tuple[tuple[Layer, ...], ...]:
-    """The layers cut into one run for each device, so that the busiest device has the fewest multiply-adds.
+    """Split the layers into consecutive parts, one for each device, to minimise the work of the busiest device.
 
-    Of equally good cuts the one that fewest activations cross is taken. A network with fewer layers than devices
-    leaves the last devices empty.
+    Work is counted in multiply-adds. Among equal splits, the one with the fewest activations across the cuts is
+    chosen. If there are fewer layers than devices, the last devices get no layers.
     """
     layers = network.layers
     used = min(devices, len(layers))
-    # best[k]: for the first k layers on so many devices
+    # best[k]: the best cuts of the first k layers on `count` devices (here 1)
     best: dict[int, Cuts] = {end: (_work(layers[:end]), 0, ()) for end in range(1, len(layers) + 1)}
     for count in range(2, used + 1):
         best = {
@@ -79,7 +79,7 @@ def split(network: Network, devices: int) -> tuple[tuple[Layer, ...], ...]:
 
 
 def cuts(network: Network, devices: int) -> tuple[int, ...]:
-    """Numbers that cross from each device to the next for one image, when `split` has cut the network."""
+    """Activations that each device sends to the next for one image, if `split` has cut the network."""
     return tuple(run[-1].output for run in split(network, devices) if run)[:-1]
 
 
@@ -88,7 +88,13 @@ def _work(layers: Sequence[Layer]) -> int:
 
 
 def largest_batch(size: Callable[[int], float], limit: float) -> int:
-    """The largest batch for which `size(batch)`, which grows with the batch, is at most `limit`; 0 if none is."""
+    """The largest batch with size(batch) ≤ limit; 0 if there is none.
+
+    Args:
+        size: increasing function of the batch, for example bytes.
+
+    Raises ValueError if `size` does not increase.
+    """
     if size(1) > limit:
         return 0
     high = 2
@@ -107,9 +113,9 @@ def largest_batch(size: Callable[[int], float], limit: float) -> int:
 
 
 def recomputed(network: Network) -> int:
-    """Numbers kept for one image when of each layer only the input is kept, and the rest computed again.
+    """Numbers kept for one image with activation recomputation: only the input of each layer is kept.
 
-    In the backward pass one layer at a time has all of its activations besides.
+    The backward pass recomputes the activations of one layer at a time; those of the largest layer are included.
     """
     inputs = network.image + sum(layer.output for layer in network.layers[:-1])
     return inputs + max(layer.activations for layer in network.layers)
@@ -119,14 +125,15 @@ def training(
     network: Network, batch: int, optimizer: str = "Adam", *,
     mixed: bool = False, ranks: int = 1, stage: int = 0,
 ) -> dict[str, float]:  # fmt: skip
-    """Bytes that training keeps on each rank: "weights", "gradients", "state" and "activations".
+    """Bytes of memory for training on each rank: "weights", "gradients", "state" and "activations".
 
     Args:
-        batch: images of a step on one rank.
+        batch: images per step on one rank.
         optimizer: one of OPTIMIZERS.
         mixed: weights, gradients and activations have 16 bits, and the state includes the weights in 32 bits.
-        ranks, stage: of `ranks` ranks each keeps a share only of the state (stage 1), the gradients, too (stage 2), the
-            weights, too (stage 3). The stages are those of ZeRO (arXiv:1910.02054).
+        ranks: number of ranks.
+        stage: ZeRO stage (arXiv:1910.02054): the ranks partition the state (1), also the gradients (2), also the
+            weights (3); 0: nothing.
     """
     number = NUMBER / 2 if mixed else NUMBER
     return {
@@ -141,9 +148,13 @@ def training(
 
 
 def walk(model: Any) -> list[dict[str, Any]]:
-    """A row for each layer of a Keras model: name, kind, weights, outputs (numbers for one image), kept.
+    """Count weights and outputs of a Keras model.
 
-    It knows the layers of `models.small_cnn` and its like, where a ReLU follows each batch norm.
+    Correct for networks like `models.small_cnn`, in which a ReLU follows each batch norm.
+
+    Returns:
+        One dict for each layer: layer (name), kind, weights, outputs (numbers for one image), kept (whether the
+        backward pass needs the outputs).
     """
     rows = []
     for layer in model.layers:
@@ -155,7 +166,7 @@ def walk(model: Any) -> list[dict[str, Any]]:
                 "kind": kind,
                 "weights": sum(math.prod(weight.shape) for weight in layer.trainable_weights),
                 "outputs": sum(math.prod(shape[1:]) for shape in shapes),
-                # What Flatten hands on is the same memory; the image is kept as the scaled one.
+                # Flatten shares the memory of its input; the image is counted once, after Rescaling.
                 "kept": kind not in ("InputLayer", "BatchNormalization", "Flatten"),
             }
         )
@@ -188,7 +199,7 @@ def wide_resnet(depth: int = 28, width: int = 10) -> Network:
 
 
 def _resnet50() -> Network:
-    # As in the paper a 1 × 1 convolution shrinks the image; in `networks.resnet50` a 3 × 3 does, as in frameworks.
+    # As in the paper, the 1 × 1 convolution has the stride; in `networks.resnet50`, as in frameworks, the 3 × 3 has it.
     pieces = networks.follow_resnet((3, 4, 6, 3), shrink_first=True).pieces
     return Network("ResNet-50", "arXiv:1512.03385, ImageNet 224 × 224", 224 * 224 * 3, tuple(pieces))
 
@@ -199,7 +210,7 @@ def _alexnet() -> Network:
 
 
 def vgg16() -> Network:
-    """VGG-16 (arXiv:1409.1556, configuration D), every convolution a layer of its own, with the pooling after it."""
+    """VGG-16 (arXiv:1409.1556, configuration D); each convolution is a layer, together with the pooling after it."""
     pieces = networks.follow_vgg((2, 2, 3, 3, 3)).pieces
     return Network("VGG-16", "arXiv:1409.1556, ImageNet 224 × 224", 224 * 224 * 3, tuple(pieces))
 

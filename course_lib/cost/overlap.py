@@ -1,11 +1,11 @@
-"""One training step with tensor fusion: when is which gradient sent, and how much of it hides behind the computation?
+"""Simulate a training step with tensor fusion: when each gradient is sent, and how much communication is overlapped.
 
-As in Horovod (arXiv:1802.05799) a thread wakes up once in a cycle. It takes the gradients that have become ready,
-packs them in the order in which they did into messages of at most `threshold` bytes, and sends one after the other.
-A gradient that is larger than the threshold travels alone.
+As in Horovod (arXiv:1802.05799), a thread wakes up once per cycle. It takes the gradients that are ready, packs them in
+the order in which they became ready into messages of at most `threshold` bytes, and sends one message after the other.
+A gradient larger than the threshold is sent alone.
 
-The other rule is that of Jia et al. (arXiv:1807.11205): no cycles, and a message leaves as soon as at *least*
-`threshold` bytes are together. Notebooks 4b and 4c and `cost.predict` all simulate with `step`.
+The alternative is the rule of Jia et al. (arXiv:1807.11205): there are no cycles, and a message is sent as soon as it
+has at *least* `threshold` bytes. Notebooks 4b and 4c and `cost.predict` use `step`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-TOLERANCE = 1e-9  # seconds: what rounding may add to the time of a gradient that a cycle just catches
+TOLERANCE = 1e-9  # seconds: rounding error of the time at which a gradient is ready, relative to a cycle
 
 
 @dataclass(frozen=True)
 class Message:
-    """An all-reduce: start and duration in seconds, bytes, and the indices of the tensors in it, in their order."""
+    """An all-reduce: start and duration in seconds, bytes, and the indices of its tensors, in order."""
 
     start: float
     seconds: float
@@ -31,13 +31,13 @@ class Message:
 
     @property
     def end(self) -> float:
-        """Seconds from the start of the step."""
+        """End in seconds from the start of the backward pass."""
         return self.start + self.seconds
 
 
 @dataclass(frozen=True)
 class Step:
-    """A backward pass with its messages. All times in seconds from the start of the backward pass."""
+    """A backward pass and its messages. All times are seconds from the start of the backward pass."""
 
     backward: float
     messages: tuple[Message, ...]
@@ -45,22 +45,22 @@ class Step:
 
     @property
     def seconds(self) -> float:
-        """Until the backward pass is over and the last message is through."""
+        """Seconds until the end of the backward pass and of the last message."""
         return max([self.backward, *(message.end for message in self.messages)])
 
     @property
     def communication(self) -> float:
-        """Seconds in which a message travels."""
+        """Total seconds of the messages."""
         return sum(message.seconds for message in self.messages)
 
     @property
     def hidden(self) -> float:
-        """Seconds of communication that pass during the backward pass."""
+        """Seconds of communication that overlap with the backward pass."""
         return sum(max(0.0, min(message.end, self.backward) - message.start) for message in self.messages)
 
     @property
     def exposed(self) -> float:
-        """Seconds by which the step is longer than the backward pass: what overlap could not hide."""
+        """Seconds of communication after the backward pass, by which the step is longer."""
         return self.seconds - self.backward
 
 
@@ -68,8 +68,8 @@ def ready_times(flops: ArrayLike, backward: float) -> np.ndarray:
     """When each tensor's gradient is ready, [T], in seconds from the start of the backward pass.
 
     Args:
-        flops: of each tensor's layer, [T], in forward order; the backward pass goes from the last to the first.
-        backward: seconds of the whole backward pass; each layer takes its share of the operations.
+        flops: operations of each tensor's layer, [T], in forward order; the backward pass starts with the last.
+        backward: seconds of the whole backward pass, divided among the layers in proportion to their operations.
     """
     flops = np.asarray(flops, float)
     return backward * np.cumsum(flops[::-1])[::-1] / flops.sum()
@@ -83,22 +83,21 @@ def step(
 
     Args:
         ready: when each gradient is ready, [T], in seconds from the start of the backward pass.
-        nbytes: of each gradient, [T].
+        nbytes: size of each gradient in bytes, [T].
         all_reduce: bytes [M] → seconds [M] of an all-reduce.
-        threshold: bytes of a fused message; 0 sends every tensor alone.
-        cycle: seconds between two cycles; 0 looks at all times.
-        first: when the thread wakes up first.
-        copy: seconds for each byte of a message with more than one tensor: into the fusion buffer and out again.
-        negotiation: seconds that a cycle with work spends before its first message, in which the ranks agree on what
-            is ready everywhere.
-        blocking: True where the thread itself carries out the all-reduce, as Horovod's does on CPUs; the next cycle
-            waits for it. With NCCL the GPU does it, and cycles go on.
-        at_least: the rule of Jia et al.: a message leaves when it has `threshold` bytes; cycles play no part.
+        threshold: maximum bytes of a fused message; 0: no fusion.
+        cycle: seconds between two cycles; 0: a gradient is noticed at once.
+        first: time of the first cycle, in seconds from the start of the backward pass.
+        copy: seconds per byte for the copies into the fusion buffer and out of it, for messages of several tensors.
+        negotiation: seconds at the start of a cycle with messages, in which the ranks agree on the ready tensors.
+        blocking: True: the thread executes the all-reduce itself, as Horovod's thread does on CPUs, and the next cycle
+            starts afterwards. False: the GPU executes it, as with NCCL, and cycles continue.
+        at_least: use the rule of Jia et al.: a message is sent when it has `threshold` bytes, without cycles.
     """
     ready_at, sizes = np.asarray(ready, float).tolist(), np.asarray(nbytes, float).tolist()
     order = np.argsort(ready_at, kind="stable").tolist()
     messages: list[Message] = []
-    packed: list[tuple[float, list[int]]] = []  # not yet sent: (when, tensors)
+    packed: list[tuple[float, list[int]]] = []  # messages to send: (time, tensors)
     clock, free = first, -math.inf
 
     def send() -> None:
@@ -118,7 +117,7 @@ def step(
         wait = ready_at[order[done]] - clock
         if wait > TOLERANCE:
             clock = clock + math.ceil((wait - TOLERANCE) / cycle) * cycle if cycle else clock + wait
-        size = None  # of the message that is being packed
+        size = None  # bytes of the current message
         while done < len(order) and ready_at[order[done]] <= clock + TOLERANCE:
             tensor = order[done]
             if size is None or size + sizes[tensor] > threshold:
@@ -138,7 +137,7 @@ def step(
 def _when_full(
     order: Sequence[int], ready: Sequence[float], nbytes: Sequence[float], threshold: float
 ) -> list[tuple[float, list[int]]]:
-    """Messages of at least `threshold` bytes, and what is left at the end: (when, tensors)."""
+    """Messages of at least `threshold` bytes, and one with the remaining tensors: (time, tensors)."""
     packed: list[tuple[float, list[int]]] = []
     held: list[int] = []
     for place, tensor in enumerate(order, 1):

@@ -1,4 +1,4 @@
-"""What the prediction of a run needs beside that of a step: the best groups, a fitted parameter, seconds of the run."""
+"""Functions for the prediction of a whole run: the best group size, a fitted parameter, seconds of the run."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from collections.abc import Callable
 
 
 def fewest_rounds(ranks: int) -> int:
-    """The power of two k for which a hierarchical all-reduce has the fewest rounds, 4(k−1) + 2(N/k−1)."""
+    """The group size k, a power of two, with the fewest rounds of a hierarchical all-reduce: 4(k−1) + 2(N/k−1)."""
     sizes = [2**power for power in range(int(math.log2(ranks)) + 1)]
     return min(sizes, key=lambda k: 4 * (k - 1) + 2 * (ranks / k - 1))
 
 
 def fit(efficiency: Callable[[float], float], published: float, low: float, high: float) -> float:
-    """The parameter between `low` and `high` at which `efficiency`, which falls with it, equals `published`.
+    """Find x between `low` and `high` with efficiency(x) = published, by bisection.
+
+    Args:
+        efficiency: a decreasing function.
 
     Raises:
-        ValueError: if it does not lie between the efficiencies at the two ends.
+        ValueError: if `published` does not lie between the efficiencies at the two ends.
     """
     if not efficiency(high) <= published <= efficiency(low):
         raise ValueError(f"no value between {low:g} and {high:g} gives {published:g}")
@@ -29,5 +32,11 @@ def fit(efficiency: Callable[[float], float], published: float, low: float, high
 
 
 def training_seconds(examples: int, epochs: float, ranks: int, images: float, step: float) -> float:
-    """Seconds of a training run: as many steps of ranks · images as all epochs together need."""
+    """Seconds of a training run.
+
+    Args:
+        examples: in an epoch.
+        images: per step on one rank.
+        step: seconds of a step.
+    """
     return step * math.ceil(epochs * examples / ranks / images)

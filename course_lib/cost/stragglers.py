@@ -1,6 +1,6 @@
-"""Bulk-synchronous training: in every step all ranks wait for the slowest.
+"""Stragglers in synchronous training: in every step all ranks wait for the slowest.
 
-Each rank's time for a step is drawn anew, from a distribution with mean 1: the unit is the mean step of one rank.
+Each step time of each rank is drawn independently from a distribution with mean 1; the unit is the mean step time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from scipy.special import ndtr  # Φ(z), of the standard normal distribution
 
 @dataclass(frozen=True)
 class StepTime:
-    """How long a rank takes for a step: a distribution with mean 1.
+    """The distribution of a rank's step time, with mean 1.
 
-    draw: (generator, shape) → random times; cumulative: t [n] → the probability that a step takes at most t, F(t).
+    Attributes:
+        draw: (generator, shape) → random times.
+        cumulative: t [n] → F(t) [n], the probability of a step time of at most t.
     """
 
     name: str
@@ -26,14 +28,14 @@ class StepTime:
 
 
 def normal(spread: float) -> StepTime:
-    """Normal with standard deviation `spread`: many small causes add up."""
+    """Normal distribution with standard deviation `spread`: a sum of many small delays."""
     return StepTime(
         "normal", lambda random, shape: random.normal(1, spread, shape), lambda t: ndtr((np.asarray(t) - 1) / spread)
     )
 
 
 def lognormal(spread: float) -> StepTime:
-    """Log-normal with mean 1 and standard deviation `spread`: causes multiply, now and then a step is far too long."""
+    """Log-normal distribution with standard deviation `spread`: a product of many factors; a few steps are very long."""
     sigma = math.sqrt(math.log1p(spread**2))
     mu = -(sigma**2) / 2
 
@@ -45,7 +47,7 @@ def lognormal(spread: float) -> StepTime:
 
 
 def exponential(spread: float) -> StepTime:
-    """At least 1 − spread, and an exponential wait of mean `spread` on top: a rare interruption, of any length."""
+    """1 − spread plus an exponential delay of mean `spread`: rare interruptions of any length."""
     return StepTime(
         "exponential",
         lambda random, shape: 1 - spread + random.exponential(spread, shape),
@@ -54,9 +56,15 @@ def exponential(spread: float) -> StepTime:
 
 
 def expected_maximum(time: StepTime, ranks: int | Sequence[int]) -> float | np.ndarray:
-    """The mean time of the slowest of N ranks, E[max] = ∫ 1 − F(t)ᴺ dt from 0, for each number of ranks.
+    """The expected step time of the slowest of N ranks, E[max] = ∫₀^∞ 1 − F(t)ᴺ dt.
 
-    For the exponential it is 1 − s + s · (1 + 1/2 + … + 1/N), where s is the spread.
+    For the exponential distribution with spread s it is 1 − s + s · (1 + 1/2 + … + 1/N).
+
+    Args:
+        ranks: N, or several N.
+
+    Returns:
+        A number, or an array with one entry for each N.
     """
     grid = np.concatenate([np.linspace(0, 4, 8001), np.geomspace(4, 1000, 4000)[1:]])
     beyond = 1 - np.clip(time.cumulative(grid), 0, 1) ** np.asarray(ranks, float)[..., None]
@@ -64,10 +72,10 @@ def expected_maximum(time: StepTime, ranks: int | Sequence[int]) -> float | np.n
 
 
 def simulate(time: StepTime, ranks: int, steps: int, seed: int = 0) -> np.ndarray:
-    """Times of all ranks in all steps, [steps, ranks]."""
+    """Random step times [steps, ranks]."""
     return time.draw(np.random.default_rng(seed), (steps, ranks))
 
 
 def efficiency(seconds: np.ndarray) -> float:
-    """The share of the time that ranks compute, where all wait for the slowest in each step: seconds [steps, ranks]."""
+    """The fraction of time in which the ranks compute, if all wait for the slowest in each step: seconds [steps, ranks]."""
     return float(seconds.mean() / seconds.max(1).mean())
