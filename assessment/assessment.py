@@ -12,7 +12,7 @@ from course_lib import data, models
 
 EPOCHS = 4
 BATCH_SIZE = 128  # images in one step
-RATE = 0.1  # learning rate at its highest
+RATE = 0.1  # peak learning rate
 
 
 def batches(images, labels):
@@ -21,7 +21,7 @@ def batches(images, labels):
     dataset = dataset.shuffle(len(images), seed=1)
     dataset = dataset.batch(BATCH_SIZE, drop_remainder=True)
     dataset = dataset.map(mirrored).prefetch(2)
-    # TensorFlow's tuning of the pipeline holds up the end of each epoch, for seconds in a long one.
+    # Autotuning of the input pipeline delays the end of each epoch, by seconds if the epoch is long.
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
@@ -32,7 +32,7 @@ def mirrored(images, labels):
 
 
 cifar = data.load("cifar10", test=False)
-held_out = len(cifar.x_train) // 10  # the last images: never trained on
+held_out = len(cifar.x_train) // 10  # the last images; not used for training
 x_train, y_train = cifar.x_train[:-held_out], cifar.y_train[:-held_out]
 x_valid, y_valid = cifar.x_train[-held_out:], cifar.y_train[-held_out:]
 
@@ -41,7 +41,7 @@ steps = len(x_train) // BATCH_SIZE  # in one epoch
 rate = tf.keras.optimizers.schedules.CosineDecay(RATE, EPOCHS * steps)
 optimizer = tf.keras.optimizers.SGD(rate, momentum=0.9, nesterov=True)
 
-# The network takes images of 0 to 255, and scales them itself.
+# The network expects pixel values from 0 to 255 and scales them itself.
 model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 

@@ -13,14 +13,14 @@ from course_lib import bfloat16, data, models
 
 EPOCHS = 4
 BATCH_SIZE = 128  # images in one step
-RATE = 0.1  # learning rate at its highest
+RATE = 0.1  # peak learning rate
 
 hvd.init()
 
 gpus = tf.config.list_physical_devices("GPU")
 if gpus:
     tf.config.set_visible_devices(gpus[hvd.local_rank()], "GPU")
-if bfloat16.instructions() and not tf.test.is_built_with_cuda():  # it trains on processors that have them
+if bfloat16.instructions() and not tf.test.is_built_with_cuda():  # only on CPUs with bfloat16 instructions
     tf.keras.mixed_precision.set_global_policy("mixed_bfloat16")
 
 
@@ -31,7 +31,7 @@ def batches(images, labels):
     dataset = dataset.shard(hvd.size(), hvd.rank()).batch(BATCH_SIZE, drop_remainder=True)
     dataset = dataset.take(len(images) // (BATCH_SIZE * hvd.size()))
     dataset = dataset.map(mirrored).prefetch(2)
-    # TensorFlow's tuning of the pipeline holds up the end of each epoch, for seconds in a long one.
+    # Autotuning of the input pipeline delays the end of each epoch, by seconds if the epoch is long.
     options = tf.data.Options()
     options.autotune.enabled = False
     return dataset.with_options(options)
@@ -42,7 +42,7 @@ def mirrored(images, labels):
 
 
 cifar = data.load("cifar10", test=False)
-held_out = len(cifar.x_train) // 10  # the last images: never trained on
+held_out = len(cifar.x_train) // 10  # the last images; not used for training
 x_train, y_train = cifar.x_train[:-held_out], cifar.y_train[:-held_out]
 x_valid, y_valid = cifar.x_train[-held_out:], cifar.y_train[-held_out:]
 
@@ -54,7 +54,7 @@ rate = tf.keras.optimizers.schedules.CosineDecay(
 optimizer = tf.keras.optimizers.SGD(rate, momentum=0.9, nesterov=True)
 optimizer = hvd.DistributedOptimizer(optimizer)
 
-# The network takes images of 0 to 255, and scales them itself.
+# The network expects pixel values from 0 to 255 and scales them itself.
 model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 

@@ -14,8 +14,8 @@ from course_lib.optimizers import schedules
 
 EPOCHS = 3
 BATCH_SIZE = 2048  # images in one update, over all ranks
-RATE = 2.0  # learning rate at its highest
-WARM_UP = 0.25  # of the updates
+RATE = 2.0  # peak learning rate
+WARM_UP = 0.25  # share of the updates
 
 hvd.init()
 
@@ -43,7 +43,7 @@ def mirrored(images, labels):
 
 
 cifar = data.load("cifar10", test=False)
-held_out = len(cifar.x_train) // 10  # the last images: never trained on
+held_out = len(cifar.x_train) // 10  # the last images; not used for training
 x_train, y_train = cifar.x_train[:-held_out], cifar.y_train[:-held_out]
 x_valid, y_valid = cifar.x_train[-held_out:], cifar.y_train[-held_out:]
 
@@ -54,7 +54,7 @@ exclude = ["bias", "batch_normalization"]
 optimizer = optimizers.LARS(rate, nesterov=True, trust_coefficient=0.02, exclude=exclude)
 optimizer = hvd.DistributedOptimizer(optimizer)
 
-# The network takes images of 0 to 255, and scales them itself.
+# The network expects pixel values from 0 to 255 and scales them itself.
 model = models.assessment_cnn(x_train.shape[1:], len(cifar.classes))
 model.compile(optimizer=optimizer, loss="sparse_categorical_crossentropy", metrics=["accuracy"])
 

@@ -108,9 +108,9 @@ class TestLarge:
         naive = self.RUNS[self.RUNS["script"] == "naive"]["test_accuracy"]
         reached = pd.concat([sgd["test"].dropna(), naive])
         least, most = (round(100 * (self.ASKED.test_accuracy - one)) for one in (reached.max(), reached.min()))
-        assert f"256 and twice that end {least} to {most} points below the target" in text
+        assert f"256 and twice that rate end {least} to {most} percentage points below the target" in text
         tried = sgd[sgd["use"] == "tuning"].set_index("rate")["validation"]
-        assert tried.max() - tried[1.6] > 0.05 and "in proportion to the batch far below" in text
+        assert tried.max() - tried[1.6] > 0.05 and "in proportion to the batch ends far below" in text
 
 
 def test_being_watched_costs_less_than_a_tenth():

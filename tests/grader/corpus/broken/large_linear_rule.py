@@ -6,5 +6,5 @@
 #: - BATCH_SIZE = 128  # images in one step
 #: + BATCH_SIZE = 1024  # images in one step
 #:
-#: - RATE = 0.1  # learning rate at its highest
-#: + RATE = 0.8  # learning rate at its highest
+#: - RATE = 0.1  # peak learning rate
+#: + RATE = 0.8  # peak learning rate

@@ -3,8 +3,8 @@
 #: - import horovod.tensorflow.keras as hvd
 #: + import horovod.tensorflow as hvd
 #:
-#: - WARM_UP = 0.25  # of the updates
-#: + WARM_UP = 0.25  # of the updates
+#: - WARM_UP = 0.25  # share of the updates
+#: + WARM_UP = 0.25  # share of the updates
 #: + SMALL = 256  # images that a rank computes gradients of at once
 #:
 #: - optimizer = hvd.DistributedOptimizer(optimizer)
