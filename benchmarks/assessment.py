@@ -1,11 +1,11 @@
-"""What the grader costs, and how much the reference's time varies, idle and with one core loaded.
+"""Measure the cost of the grader, and the variation of the reference's time, idle and with one loaded core.
 
     COURSE_DATA_DIR=... python benchmarks/assessment.py [--runs 20] [--pairs 5] [--images N]
 
-runs the reference solution in the grader's sandbox `runs` times on the idle machine and as often with a busy program
-on one core, on the first `images` training images (default: all), which is what contract.toml's `tolerance` is set from
-(results/assessment.csv); and `pairs` times bare (as `course run` does) and assessed whole, in changing order, on all
-images (results/overhead.csv).
+First it runs the reference solution in the grader's sandbox `runs` times on the idle machine, and as often with a busy
+program on one core, on the first `images` training images (default: all). The `tolerance` in contract.toml is set from
+these times (results/assessment.csv). Then it runs the reference `pairs` times without the grader (with `course run`)
+and as often with it, in alternating order, on all images (results/overhead.csv).
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def keep(kind: str, load: str, run: int, **figures: float) -> dict:
 
 
 def bare() -> dict[str, float]:
-    """The reference as `course run` runs it, with a core for each rank."""
+    """Run the reference as `course run` does, with one core for each rank."""
     with tempfile.TemporaryDirectory() as folder, launch.start(
         REFERENCE, ranks=RANKS, env={**launch.ONE_THREAD, "COURSE_WEIGHTS": f"{folder}/weights.h5"},
         options=launch.Options(cwd=folder, cores=(0, 1)),
@@ -124,7 +124,7 @@ def measured(evaluator: Evaluator, images: int | None) -> dict[str, float]:
 
 @contextlib.contextmanager
 def loaded() -> Iterator[None]:
-    """One core kept busy by a program of its own."""
+    """Keep one core busy with another process."""
     core = max(os.sched_getaffinity(0))
     spin = f"import os\nos.sched_setaffinity(0, [{core}])\nwhile True: pass"
     program = subprocess.Popen([sys.executable, "-c", spin])

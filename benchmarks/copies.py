@@ -1,9 +1,9 @@
-"""How many copies of a script are found, and how many independent scripts are taken for copies.
+"""Count how many copies of a script are listed, and how many independent scripts are listed as copies.
 
     python benchmarks/copies.py
 
-Prints the table of docs/copies.md: pairs of the ten conversions in tests/course_grader/conversions, which were written
-independently of each other, and copies of each of them, disguised in several ways. It takes some seconds.
+Prints the table of docs/copies.md. The pairs are those of the ten independently written conversions in
+tests/course_grader/conversions, and of copies of them with several changes. It takes some seconds.
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ DUMMIES = (
 
 
 def independent() -> dict[str, str]:
-    """The ten conversions: name → text."""
+    """Return the ten conversions: name → text."""
     return {path.stem: path.read_text(encoding="utf-8") for path in sorted(FOLDER.glob("*.py"))}
 
 
 def renamed(text: str, most: int | None = None) -> str:
-    """Names that the script gives are changed, the first `most` of them; default: all."""
+    """Change the names that the script defines, at most the first `most` of them; default: all."""
     nodes = list(ast.walk(ast.parse(text)))
     given = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
     given |= {node.name for node in nodes if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
@@ -66,7 +66,7 @@ def renamed(text: str, most: int | None = None) -> str:
 
 
 def laid_out_anew(text: str) -> str:
-    """Without comments and docstrings, with other quotes, brackets, line breaks and blank lines."""
+    """Remove comments and docstrings; change quotes, brackets, line breaks and blank lines."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.FunctionDef, ast.ClassDef)) and ast.get_docstring(node) is not None:
@@ -75,7 +75,7 @@ def laid_out_anew(text: str) -> str:
 
 
 def reordered(text: str) -> str:
-    """The functions and classes at the top in reverse order."""
+    """Reverse the order of the functions and classes at the top level."""
     lines = text.splitlines(keepends=True)
     blocks = [_span(node) for node in ast.parse(text).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     new, end = [], 0
@@ -86,7 +86,7 @@ def reordered(text: str) -> str:
 
 
 def padded(text: str) -> str:
-    """Five lines that do nothing, between others."""
+    """Insert five lines that do nothing."""
     lines = text.splitlines(keepends=True)
     nodes = ast.parse(text).body
     places = sorted(random.Random(1).sample(range(1, len(nodes)), min(len(DUMMIES), len(nodes) - 1)))
@@ -96,7 +96,7 @@ def padded(text: str) -> str:
 
 
 def other_numbers(text: str) -> str:
-    """Every number is another one."""
+    """Change every number."""
     lines = text.splitlines(keepends=True)
     tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
     for token in reversed([token for token in tokens if token.type == tokenize.NUMBER]):
@@ -106,7 +106,7 @@ def other_numbers(text: str) -> str:
 
 
 def disguised(text: str) -> str:
-    """All of it at once, but for the numbers."""
+    """Make all these changes, except that of the numbers."""
     return functools.reduce(lambda done, step: step(done), (renamed, laid_out_anew, reordered, padded), text)
 
 
@@ -121,12 +121,12 @@ DISGUISES: dict[str, Callable[[str], str]] = {
 
 
 def _span(node: ast.stmt) -> tuple[int, int]:
-    """The first line of a statement, from 0, and the one behind it."""
+    """Return the first line of a statement, from 0, and the line after its last."""
     return min([node.lineno, *(one.lineno for one in getattr(node, "decorator_list", ()))]) - 1, node.end_lineno
 
 
 def by_the_recipe() -> dict[str, str]:
-    """Conversions by lab 2's recipe to the letter, with no or few ideas of one's own."""
+    """Return conversions that follow lab 2's steps exactly, with few or no changes."""
     folder = conversions.ASSESSMENT
     names = [name for name in conversions.steps(folder) if name not in copies.REFERENCE_ALONE]
     plain = conversions.converted(names, folder).replace("RATE, EPOCHS * steps", "RATE * hvd.size(), EPOCHS * steps")
@@ -150,7 +150,7 @@ def by_the_recipe() -> dict[str, str]:
 
 
 def measure() -> list[Row]:
-    """The rows of the table. For each disguise there is a class of twenty: the ten scripts, and a copy of each."""
+    """Return the rows of the table. Each disguise has a class of twenty: the ten scripts and a copy of each."""
     texts, recipe = independent(), by_the_recipe()
     alone, alike = similarities(texts), similarities(recipe)
     classes = {
@@ -164,7 +164,10 @@ def measure() -> list[Row]:
     return [
         Row("independent scripts, all pairs", [alone[pair] for pair in each(texts, 2)]),
         Row("independent scripts and the reference", [alone[name, REFERENCE] for name in texts]),
-        Row("independent scripts and copies of other scripts", [one[pair] for one in classes.values() for pair in others]),
+        Row(
+            "independent scripts and copies of other scripts",
+            [one[pair] for one in classes.values() for pair in others],
+        ),
         Row("exactly lab 2’s steps, all pairs", [alike[pair] for pair in each(recipe, 2)]),
         Row("exactly lab 2’s steps, and the reference", [alike[name, REFERENCE] for name in recipe]),
         *(Row(kind, [one[name, f"copy of {name}"] for name in texts]) for kind, one in classes.items()),
@@ -173,7 +176,7 @@ def measure() -> list[Row]:
 
 
 def similarities(scripts: Mapping[str, str]) -> dict[tuple[str, str], Found]:
-    """What there is of each pair of a class, and of each script with the reference."""
+    """Return the result for each pair of a class, and for each script with the reference."""
     raw = {name: text.encode() for name, text in scripts.items()}
     with tempfile.TemporaryDirectory() as folder:
         listed = {(pair.first.name, pair.second.name) for pair in copies.write(Path(folder), raw, {})}

@@ -1,14 +1,15 @@
-"""The assessment's reference solution against the same training in PyTorch DistributedDataParallel over Gloo.
+"""Compare the assessment's reference solution with the same training in PyTorch DistributedDataParallel over Gloo.
 
     python3.11 -m venv /tmp/torch && /tmp/torch/bin/pip install torch==2.13.0 numpy   # the CPU wheel is enough
     COURSE_DATA_DIR=... python benchmarks/ddp.py --torch /tmp/torch/bin/python
 
-Both train the assessment's network on CIFAR-10, two ranks with one core and one thread each under the same scheduling,
-in turn and on the same cores, each time from other first weights. Writes results/ddp.csv: seconds of training, seconds
-of the whole run with start-up, images a second while training, and the accuracy on the test images of the weights at
-the end. The rivals are PyTorch's images in both memory layouts and what `torch.compile` makes of the network, which
-compiles while it trains; in bfloat16, where the processor has it, PyTorch's autocast. A rival that takes more than half
-as long again as the fastest one in its precision runs once. Each ratio is to the rival that trains fastest.
+Both train the assessment's network on CIFAR-10 on two ranks. Each rank has one core and one thread, with the same
+scheduling. The runs alternate on the same cores, each with different initial weights. Writes results/ddp.csv: seconds
+of training, seconds of the whole run with start-up, images per second of training, and the final accuracy on the test
+images. The PyTorch contenders use both memory layouts for images, and `torch.compile`, which compiles the network
+during training; in bfloat16, if the processor has it, they use PyTorch's autocast. A contender that takes more than 1.5
+times as long as the fastest one in its precision runs only once. Each ratio compares with the contender that trains
+fastest.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from course_lib.ranks import launch
 
 HERE = Path(__file__).parent
 RANKS = 2
-PRECISION = "bfloat16.instructions()"  # what the reference asks
+PRECISION = "bfloat16.instructions()"  # the reference's condition
 FLOAT32 = {
     "horovod": None,
     "torch channels_last": [],
@@ -100,13 +101,13 @@ def main() -> None:
 
 
 def beaten(framework: str, seconds: pd.Series) -> bool:
-    """Whether a rival takes more than half as long again as the fastest one in its precision."""
+    """Return whether a rival takes more than 1.5 times as long as the fastest rival in its precision."""
     rivals = [name for name in (FLOAT32 if framework in FLOAT32 else BFLOAT16) if not name.startswith("horovod")]
     return framework in rivals and seconds[framework] > 1.5 * seconds[rivals].min()
 
 
 def ratio(middle: pd.DataFrame, contenders: dict[str, list[str] | None]) -> str:
-    """How the fastest rival compares with the first contender, by the medians."""
+    """Return the ratio of the median times of the fastest rival to those of the first contender, as text."""
     own, *rivals = contenders
     best = middle.loc[rivals].seconds.idxmin()
     times = middle.loc[best] / middle.loc[own]
@@ -114,7 +115,7 @@ def ratio(middle: pd.DataFrame, contenders: dict[str, list[str] | None]) -> str:
 
 
 def constants(script: Path) -> dict[str, float]:
-    """The script's EPOCHS, BATCH_SIZE and RATE."""
+    """Return the script's EPOCHS, BATCH_SIZE and RATE."""
     assigned = [node for node in ast.parse(script.read_text("utf-8")).body if isinstance(node, ast.Assign)]
     values = {node.targets[0].id: node.value for node in assigned if isinstance(node.targets[0], ast.Name)}
     return {name: ast.literal_eval(values[name]) for name in ("EPOCHS", "BATCH_SIZE", "RATE")}
@@ -150,7 +151,7 @@ def output(command: list[str]) -> str:
 
 
 def test_accuracy() -> float:
-    """Of the saved weights. In a process of its own: TensorFlow keeps threads and memory for as long as it lives."""
+    """Evaluate the saved weights, in another process: TensorFlow keeps its threads and memory until it exits."""
     code = (
         "import os; from course_lib import data, models; cifar = data.load('cifar10');"
         "model = models.assessment_cnn((32, 32, 3), 10); model.load_weights(os.environ['COURSE_WEIGHTS']);"

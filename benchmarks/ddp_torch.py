@@ -1,7 +1,7 @@
-"""The assessment's reference solution in PyTorch, for `ddp.py`: started by torchrun, it needs torch and NumPy only.
+"""The assessment's reference solution in PyTorch, for `ddp.py`. torchrun starts it; it needs only torch and NumPy.
 
-Network, recipe, batches and order policy are those of assessment/reference/assessment.py. Gradients are views of
-their buckets and buffers are not broadcast on each step, as PyTorch recommends for speed.
+Network, recipe, batches and the order of images are those of assessment/reference/assessment.py. Gradients are views of
+their buckets, and buffers are not broadcast on each step, as PyTorch recommends for speed.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ parser.add_argument("--epochs", type=int, required=True)
 parser.add_argument("--batch-size", type=int, required=True)
 parser.add_argument("--rate", type=float, required=True)
 parser.add_argument("--layout", choices=("channels_last", "contiguous_format"), default="channels_last")
-parser.add_argument("--bfloat16", action="store_true", help="forward under torch's autocast")
-parser.add_argument("--compile", action="store_true", help="the network by torch.compile")
+parser.add_argument("--bfloat16", action="store_true", help="use torch's autocast in the forward pass")
+parser.add_argument("--compile", action="store_true", help="compile the network with torch.compile")
 args = parser.parse_args()
 
-# Before Gloo starts its thread: pinned, and scheduled as the course's ranks are (see course_lib.ranks.rank).
+# Pin to a core and set the scheduling as the course does for its ranks (see course_lib.ranks.rank), before Gloo
+# starts its thread.
 cores = sorted(os.sched_getaffinity(0))
 os.sched_setaffinity(0, {cores[int(os.environ["LOCAL_RANK"]) % len(cores)]})
 os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -55,7 +56,7 @@ class Network(nn.Module):
             blocks += [convolution, nn.MaxPool2d(2), nn.BatchNorm2d(channels, eps=1e-3, momentum=0.2), nn.ReLU(True)]
             before = channels
         self.body, self.head = nn.Sequential(*blocks), nn.Linear(before, 10)
-        for layer in self.modules():  # as Keras starts
+        for layer in self.modules():  # the initialisation of Keras
             if isinstance(layer, (nn.Conv2d, nn.Linear)):
                 nn.init.xavier_uniform_(layer.weight)
         nn.init.zeros_(self.head.bias)
@@ -74,7 +75,7 @@ optimizer = torch.optim.SGD(model.parameters(), args.rate, momentum=0.9, nestero
 
 
 def rate(step: int) -> float:
-    """Warm-up over the first epoch, then half a cosine down to 0."""
+    """Return the learning rate of a step: warm-up over the first epoch, then cosine decay to 0."""
     high = args.rate * size
     if step < steps:
         return args.rate + (high - args.rate) * step / steps

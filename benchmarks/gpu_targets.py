@@ -1,9 +1,10 @@
-"""What accuracy the assessment's reference reaches on many ranks, for the targets of the profile `gpu`.
+"""Compute the accuracy of the assessment's reference on many ranks, for the targets of the profile `gpu`.
 
     COURSE_DATA_DIR=... python benchmarks/gpu_targets.py [--ranks 8] [--epochs 24]
 
-One process computes what the ranks would: of each step the gradients of every rank's 128 images, with their own batch
-statistics, and the mean of them. Adds a row to benchmarks/results/gpu_targets.csv. Five minutes on two cores.
+One process does the computation of all ranks. In each step it computes the gradients of each rank's 128 images, with
+the batch statistics of these images, and averages them. Adds a row to benchmarks/results/gpu_targets.csv. It takes five
+minutes on two cores.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from course_lib import data, models
 from course_lib.notebook import experiments
 
 TABLE = Path(__file__).parent / "results" / "gpu_targets.csv"
-BATCH, RATE, SEED, MEASURED = 128, 0.1, 1, 10_000  # as in assessment/reference; images that the grader measures
+BATCH, RATE, SEED, MEASURED = 128, 0.1, 1, 10_000  # as in assessment/reference; images for measuring accuracy
 
 
 def main() -> None:
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def trained(ranks: int, epochs: int) -> dict[str, float]:
-    """Accuracy of the reference's recipe on so many ranks."""
+    """Return the accuracy of the reference's recipe on `ranks` ranks."""
     tf.keras.utils.set_random_seed(SEED)
     cifar = data.load("cifar10")
     images = len(cifar.x_train) - len(cifar.x_train) // 10
@@ -78,7 +79,7 @@ def trained(ranks: int, epochs: int) -> dict[str, float]:
 
 
 def accuracy(model: tf.keras.Model, x: np.ndarray, y: np.ndarray) -> float:
-    """The share of images that the model names right."""
+    """Return the share of images that the model classifies correctly."""
     return round(float(np.mean(model.predict(x, batch_size=500, verbose=0).argmax(1) == y)), 4)
 
 

@@ -1,15 +1,15 @@
-"""The assessment's profile `large`: how its reference was tuned, and what honest and naive scripts reach under it.
+"""Tune the reference of the assessment's profile `large`, and grade honest and naive scripts under this profile.
 
     COURSE_DATA_DIR=... python benchmarks/large_batch.py tune WAY
     COURSE_DATA_DIR=... python benchmarks/large_batch.py assess SCRIPT [--runs 5]
 
-`tune` trains the network in one process, whose gradients of 2,048 images are those that the ranks would average, and
-adds to results/large_tuning.csv. As in lab 3's 3e each way of training tries the same number of rates, once each, with
-seed 0 and on the 45,000 images that the reference trains on; the best rate on the other 5,000 runs again with three
-other seeds, and only these see the test images. A best rate at the end of its grid is an error.
+`tune` trains the network in one process. Its gradients of 2,048 images equal the average over the ranks. It adds rows
+to results/large_tuning.csv. As in 3e, each training method tries the same number of learning rates, once each, with
+seed 0, on the 45,000 images that the reference trains on. The rate with the best accuracy on the other 5,000 images
+runs again with three other seeds; only these runs see the test images. A best rate at the end of its grid is an error.
 
-`assess` grades a script of the corpus as `course assess --profile large` does, so many times, and adds to
-results/large.csv. With `--busy` the time does not count: other work on the machine changes no accuracy.
+`assess` grades a script of the corpus `runs` times, as `course assess --profile large` does, and adds rows to
+results/large.csv. With `--busy` there is no time limit; other programs on the machine do not change the accuracy.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from course_lib.system.paths import ROOT
 RESULTS = Path(__file__).parent / "results"
 IMAGES, BATCH, EPOCHS = 45_000, 2048, 3
 UPDATES = EPOCHS * (IMAGES // BATCH)
-WARM_UP = 0.25  # of the updates
+WARM_UP = 0.25  # share of the updates
 RATES = {
     "SGD": (0.1, 0.2, 0.4, 0.8, 1.6),
     "LARS": (0.5, 1.0, 2.0, 4.0, 8.0),
@@ -43,7 +43,7 @@ RATES = {
 UNLIMITED_S = 900
 EXCLUDED = ("bias", "batch_normalization")
 TUNING_SEED, SEEDS = 0, (1, 2, 3)
-SCRIPTS = {  # of the grader's corpus
+SCRIPTS = {  # in the grader's corpus
     "reference": "honest/large_reference",
     "linear rule": "broken/large_linear_rule",
     "loop": "honest/large_loop",
@@ -53,9 +53,9 @@ SCRIPTS = {  # of the grader's corpus
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("what", choices=("tune", "assess"))
-    arguments.add_argument("which", help="a way of training, or a script")
+    arguments.add_argument("which", help="a training method, or a script")
     arguments.add_argument("--runs", type=int, default=5)
-    arguments.add_argument("--busy", action="store_true", help="the machine has other work: there is no time limit")
+    arguments.add_argument("--busy", action="store_true", help="do not limit the time: other programs use the machine")
     chosen = arguments.parse_args()
     if chosen.what == "tune":
         tune(chosen.which)
@@ -82,7 +82,7 @@ def tune(way: str) -> None:
 
 
 def add(table: str, rows: pd.DataFrame, **provenance: object) -> pd.DataFrame:
-    """Add rows to a table of the results; each row's `took` has the seconds that it took."""
+    """Add rows to a table of the results; the column `took` contains the seconds of each row."""
     path = RESULTS / f"{table}.csv"
     known = [pd.read_csv(path, comment="#")] if path.exists() else []
     whole = pd.concat([*known, rows], ignore_index=True)
@@ -91,7 +91,7 @@ def add(table: str, rows: pd.DataFrame, **provenance: object) -> pd.DataFrame:
 
 
 def trained(use: str, way: str, rate: float, seed: int) -> dict[str, float | None]:
-    """The accuracies that a way of training reaches; a tuning run does not see the test images."""
+    """Return the accuracies of a training method; a tuning run does not see the test images."""
     began = time.monotonic()
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     from tensorflow import keras

@@ -1,8 +1,8 @@
-"""How long one redraw of the live view takes, for short and long runs on few and many ranks.
+"""Measure how long one redraw of the live view takes, for short and long runs on few and many ranks.
 
     python benchmarks/live_redraw.py
 
-A redraw should stay under 100 ms: a learner sees it once a second, while the ranks want the processors.
+A redraw should take less than 100 ms: it happens once a second, while the ranks need the processors.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ STEPS = 900
 
 
 def state(ranks: int, epochs: int, points: int) -> LiveState:
-    """A run of which all but the last batch is over, with `points` measured batches per rank and epoch."""
+    """Return the state of a run before its last batch, with `points` measured batches per rank and epoch."""
     live = LiveState("train.py", ranks)
     for rank in range(ranks):
         live.update(Event("fit", rank, 0, {"epochs": epochs, "steps": STEPS, "initial_epoch": 0}))
@@ -36,7 +36,7 @@ def state(ranks: int, epochs: int, points: int) -> LiveState:
 
 
 def measure(live: LiveState, repetitions: int = 15) -> tuple[float, float]:
-    """Median milliseconds for the text and for the picture."""
+    """Return the median milliseconds for the text and for the picture."""
     text, picture = [], []
     for _ in range(repetitions):
         began = time.perf_counter()

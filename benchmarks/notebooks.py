@@ -1,11 +1,11 @@
-"""How long each notebook's solution takes against the time that it states, and how fast its sliders redraw.
+"""Measure how long each notebook's solution takes, compared with its stated time, and how fast its sliders redraw.
 
     COURSE_DATA_DIR=... python benchmarks/notebooks.py [1a 1b …]
 
-runs the instructors' notebooks from top to bottom on all data that they use and writes results/notebooks.csv. The
-machine should do nothing else meanwhile. A slider's time is the worst over the ends of its controls (median of five
-redraws, picture included): it should stay under 100 ms. Beside it stands that of a figure with two empty panels, which
-tells how fast the machine was.
+Runs the instructors' notebooks from top to bottom, on all the data that they use, and writes results/notebooks.csv. Run
+nothing else on the machine. A slider's time is the largest over the ends of its controls (median of five redraws,
+including the picture); it should be less than 100 ms. For comparison, the table also has the time of a figure with two
+empty panels, which shows how fast the machine was.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from course_lib.system.paths import ROOT
 RESULTS = Path(__file__).parent / "results"
 UNITS = {"second": 1, "minute": 60}
 
-# Runs first in the notebook's kernel. In place of showing a slider's figure it says how long drawing takes.
+# Runs first in the notebook's kernel. Instead of showing a slider's figure, it prints how long drawing takes.
 TIMED = """
 def _replace():
     import gc, itertools, json, statistics, time
@@ -55,7 +55,7 @@ def _replace():
         corners = [dict(zip(moved, values)) for values in itertools.product(*map(ends, moved.values()))]
         draw(**corners[0]).png(controls.SHARPNESS)
         gc.collect()
-        gc.freeze()  # as the real one does
+        gc.freeze()  # as in the original function
         worst = max(statistics.median(seconds(draw, values) for _ in range(5)) for values in corners[:24])
         empty = statistics.median(seconds(lambda: plots.subplots(columns=2)[0], {}) for _ in range(9))
         print("SLIDER", json.dumps([", ".join(moved), round(1000 * worst), round(1000 * empty)]))
@@ -67,7 +67,7 @@ _replace()
 
 
 def measure(master: masters.Master) -> dict:
-    """One row: seconds of the whole notebook and of its slowest cell, and milliseconds of its slowest slider."""
+    """Return one row: seconds of the notebook and of its slowest cell, milliseconds of its slowest slider."""
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         workspace.fill(place / "work")
@@ -83,7 +83,7 @@ def measure(master: masters.Master) -> dict:
                 began = time.perf_counter()
                 client.execute_cell(cell, number)
                 cells.append((time.perf_counter() - began, cell.source.strip().splitlines()[0]))
-    # The cells with sliders are not what a learner waits for here: each was drawn many times.
+    # Cells with sliders are left out, because each was drawn many times; a learner waits for one drawing only.
     texts = ["".join(out.get("text", "") for out in cell.get("outputs", [])) for cell in notebook.cells]
     sliders = [json.loads(found) for text in texts for found in re.findall(r"^SLIDER (.*)$", text, re.MULTILINE)]
     waited = [cell for cell, text in zip(cells[1:], texts[1:]) if "SLIDER" not in text]
@@ -106,7 +106,7 @@ def measure(master: masters.Master) -> dict:
 
 
 def claim(master: masters.Master) -> float | None:
-    """The seconds that the opening cell states for 2 CPU cores."""
+    """Return the seconds that the first cell states for 2 CPU cores."""
     found = re.search(r"about (?:(\d+)|an?|one) (second|minute)s? on (?:the )?2 (?:quiet )?CPU cores", master.time)
     return found and int(found.group(1) or 1) * UNITS[found.group(2)]
 

@@ -1,9 +1,9 @@
-"""Is the stand-in `shapes` worth training on? Its learning curves beside those of the sets that it replaces.
+"""Compare learning curves on the synthetic data set `shapes` with those on the data sets that it replaces.
 
     COURSE_DATA_DIR=... python benchmarks/stand_in.py
 
-trains both course models on a slice of each set, with several seeds, and writes the table stand_in.csv, the
-figure stand_in.png and the contact sheet shapes.png into benchmarks/results/.
+Trains both course models on a slice of each set, with several seeds. Writes the table stand_in.csv, the figure
+stand_in.png and the sample images shapes.png into benchmarks/results/.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def measure(images: int, epochs: int, seeds: int) -> pd.DataFrame:
-    """One row for each set, model, seed and epoch."""
+    """Return one row for each set, model, seed and epoch."""
     rows = []
     with Progress() as progress:
         task = progress.add_task("runs", total=4 * 2 * seeds)
@@ -71,8 +71,8 @@ def measure(images: int, epochs: int, seeds: int) -> pd.DataFrame:
 
 
 def both(replaced: str, images: int) -> dict[str, tuple]:
-    """The real set and its stand-in: (x_train, y_train, x_test, y_test), `images` and half as many."""
-    os.environ["COURSE_SLICE"] = str(2 * images)  # it gives a quarter as many test images
+    """Return the real set and its stand-in: (x_train, y_train, x_test, y_test), `images` and half as many."""
+    os.environ["COURSE_SLICE"] = str(2 * images)  # the slice has a quarter as many test images
     real = data.load(replaced)
     if real.name == "shapes":
         sys.exit(f"This comparison needs the real {replaced}: name its folder in COURSE_DATA_DIR.")
@@ -138,7 +138,7 @@ def draw_curves(table: pd.DataFrame, images: int) -> plots.Figure:
 
 
 def draw_contact_sheet(samples: int = 10) -> plots.Figure:
-    """The first images of each class, in both sizes; each of their pixels takes 2 x 2 of the figure's."""
+    """Draw the first images of each class, in both sizes; each pixel is 2 x 2 pixels of the figure."""
     height = 410
     caption = "The stand-in `shapes`: the first images of each class, training split, seed 0"
     figure, axes = plots.subplots(height=height, columns=2, caption=caption)

@@ -1,6 +1,9 @@
-"""Start-up cost of `course run` over bare `horovodrun`, in turn, on this machine: python benchmarks/startup.py
+"""Compare the start-up time of `course run` with that of plain `horovodrun` on this machine.
 
-The script initialises Horovod on two ranks and ends. Prints both times and their ratio, pair by pair.
+    python benchmarks/startup.py
+
+The script initialises Horovod on two ranks and exits. Both commands run in turn. Prints both times and their ratio for
+each pair.
 """
 
 from __future__ import annotations

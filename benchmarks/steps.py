@@ -1,11 +1,11 @@
-"""What the assessment's reference loses of the speed of its network, part by part.
+"""Measure how much each part of the assessment's reference reduces the speed of its network.
 
     COURSE_DATA_DIR=... python benchmarks/steps.py
 
-Two ranks with one core each train the assessment's network on CIFAR-10 in steps of 128 images: first the network alone
-on one batch that stays the same, without Horovod; then with Horovod; then with the reference's input, which is the
-reference; then this with one change at a time. Writes results/steps.csv: images/s of both ranks together over 100 steps
-after those that `course run --where` profiles, and for each rank the parts of a profiled step, in percent.
+Two ranks with one core each train the assessment's network on CIFAR-10 in steps of 128 images. The variants are: the
+network alone on one constant batch, without Horovod; the same with Horovod; with the reference's input, which is the
+reference; and the reference with one change each. Writes results/steps.csv: images/s of both ranks together over 100
+steps, after the steps that `course run --where` profiles, and for each rank the parts of a profiled step in percent.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def measure(precision: str, variant: str) -> list[dict[str, float]]:
-    """A row for each rank of one run."""
+    """Return a row for each rank of one run."""
     with tempfile.TemporaryDirectory() as folder:
         options = launch.Options(profile=Path(folder))
         run = launch.start(HERE / "steps.py", ["train", precision, *VARIANTS[variant]], ranks=2, options=options)
@@ -79,7 +79,7 @@ def measure(precision: str, variant: str) -> list[dict[str, float]]:
 
 
 def train(precision: str, *changes: str) -> None:
-    """What each rank runs."""
+    """Train on this rank."""
     import horovod.tensorflow.keras as hvd
     import tensorflow as tf
 
@@ -100,9 +100,9 @@ def train(precision: str, *changes: str) -> None:
         dataset = tf.data.Dataset.from_tensors((images[:BATCH], labels[:BATCH])).repeat()
     else:
         dataset = batches(tf, images, labels, hvd)
-    profiled = 90  # and those that come before
+    profiled = 90  # including the steps before profiling
     for steps in (profiled, TIMED_STEPS):
-        hvd.allreduce(tf.ones(1))  # both begin
+        hvd.allreduce(tf.ones(1))  # so that both ranks start at the same time
         start = time.perf_counter()
         model.fit(dataset, steps_per_epoch=steps, verbose=0)
     if hvd.rank() == 0:
@@ -110,7 +110,7 @@ def train(precision: str, *changes: str) -> None:
 
 
 def batches(tf, images, labels, hvd):  # noqa: ANN001, ANN201
-    """The reference's input."""
+    """Return the reference's input pipeline."""
     dataset = tf.data.Dataset.from_tensor_slices((images, labels)).shuffle(len(images), seed=1)
     dataset = dataset.shard(hvd.size(), hvd.rank()).batch(BATCH, drop_remainder=True).repeat()
     dataset = dataset.map(lambda images, labels: (tf.image.random_flip_left_right(images), labels)).prefetch(2)

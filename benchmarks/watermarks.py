@@ -1,16 +1,17 @@
-"""How surely watermarks on the images show which ranks took part in a training, and what they cost.
+"""Measure how reliably watermarks on the images show which ranks took part in a training, and what they cost.
 
     COURSE_DATA_DIR=... python benchmarks/watermarks.py [--runs 20] [--whole]
     python benchmarks/watermarks.py --power
 
-Each run trains the assessment's network on 2,560 images, as two ranks that average their gradients do: one batch holds
-the batches of both, each from a copy of its own. The honest kinds differ in augmentation, optimizer, rate, batch and
-length; the dishonest ones leave a rank's copy out. The kind `unmarked` has no watermarks: what they cost is the
-accuracy of `plain` from the same seed. Writes watermarks.csv into benchmarks/results/. `--whole` trains these two
-kinds only, on all images as the profile `cpu` does, and writes watermarks_cost.csv.
+Each run trains the assessment's network on 2,560 images as two ranks with averaged gradients do: one batch contains the
+batches of both ranks, each from the rank's own copy of the data. The honest kinds of training differ in augmentation,
+optimizer, learning rate, batch size and length. The dishonest kinds leave out a rank's copy. The kind `unmarked` has no
+watermarks: their cost is the difference to the accuracy of `plain` with the same seed. Writes watermarks.csv into
+benchmarks/results/. `--whole` trains only these two kinds, on all images as the profile `cpu` does, and writes
+watermarks_cost.csv.
 
-`--power` trains nothing: it reads watermarks.csv and writes watermark_power.csv, the shares of scripts that the rule of
-`watermarks.unknown` accuses, for several least margins.
+`--power` trains nothing. It reads watermarks.csv and writes watermark_power.csv: the share of scripts that the rule of
+`watermarks.unknown` reports, for several minimum margins.
 """
 
 from __future__ import annotations
@@ -40,16 +41,16 @@ from course_lib.notebook import experiments
 RESULTS = Path(__file__).parent / "results"
 IMAGES, RANKS, ASKED = 2560, 2, 1000
 MARGINS = ["margin_0", "margin_1"]
-LEAST = (0.3, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)  # margins that the rule might ask for
-CORES = 2  # a run on each
+LEAST = (0.3, 0.5, 0.55, 0.6, 0.65, 0.7, 0.8)  # minimum margins to compare
+CORES = 2  # one run on each
 Augment = Callable[[np.ndarray, np.ndarray, np.random.Generator], tuple[np.ndarray, np.ndarray]]
 
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     arguments.add_argument("--runs", type=int, default=20)
-    arguments.add_argument("--whole", action="store_true", help="what watermarks cost a training on all images")
-    arguments.add_argument("--power", action="store_true", help="what the recorded runs say of the rule")
+    arguments.add_argument("--whole", action="store_true", help="measure what watermarks cost on all training images")
+    arguments.add_argument("--power", action="store_true", help="compute the rule's error rates from the recorded runs")
     chosen = arguments.parse_args()
     if chosen.power:
         write_power()
@@ -93,9 +94,9 @@ def write_power() -> None:
 
 
 def power(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return what the rule would have done with each kind of scripts, and with all that are honest or are not.
+    """Return the rule's error rates for each kind of script, and for all honest and all dishonest kinds together.
 
-    All kinds count alike. Of each kind RUNS runs are drawn with replacement, so the shares are exact.
+    All kinds have the same weight. The shares are exact probabilities for RUNS runs of a kind, drawn with replacement.
     """
     rows = []
     for least in LEAST:
@@ -114,10 +115,10 @@ def power(runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _power(kind: str, runs: pd.DataFrame, least: float) -> dict:
-    """One row of the table, for one kind."""
+    """Return the row of the table for one kind."""
     low = (runs[MARGINS] < least).to_numpy()
     absent = KINDS[kind].get("absent", RANKS)
-    asked = low[:, [absent]] if absent < RANKS else low  # of an absent rank's script the other rank took part
+    asked = low[:, [absent]] if absent < RANKS else low  # if one rank is absent, the other took part
     one, other, both = low[:, 0].mean(), low[:, 1].mean(), low.all(axis=1).mean()
     number = watermarks.RUNS
     return {
@@ -131,14 +132,14 @@ def _power(kind: str, runs: pd.DataFrame, least: float) -> dict:
 
 
 def row(seed: int, kind: str, images: int) -> dict:
-    """One run, as a row of the table."""
+    """Return one run as a row of the table."""
     found = run(data.load("cifar10"), seed, images=images, **KINDS[kind])
     print(kind, seed, found, flush=True)
     return {"kind": kind, "honest": "absent" not in KINDS[kind], "seed": seed, **found}
 
 
 def wilson(count: int, number: int, z: float = 1.96) -> tuple[float, float]:
-    """95 % interval of a share (Wilson 1927)."""
+    """Return the 95 % interval of a share (Wilson 1927)."""
     share, weight = count / number, z**2 / number
     half = z * np.sqrt(share * (1 - share) / number + weight / (4 * number))
     return max(0.0, (share + weight / 2 - half) / (1 + weight)), (share + weight / 2 + half) / (1 + weight)
