@@ -1,7 +1,7 @@
-"""The gradients of networks: how many numbers each tensor has, and how much work its layer is.
+"""The gradients of networks: the size of each tensor, and the floating-point operations of its layer.
 
-All are computed from the architecture, in forward order; a gradient becomes ready in the opposite one. Where a network
-has branches, they stand one after the other, as one GPU computes them.
+All are computed from the architecture. Tensors are in forward order; their gradients become ready in reverse order. The
+branches of a network follow each other, because one GPU computes them in sequence.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from typing import NamedTuple
 
 @dataclass(frozen=True)
 class Tensor:
-    """One trainable array: numbers in it, and floating-point operations of its layer's forward pass for one image.
+    """A trainable tensor.
 
-    A multiply-add counts as two operations. A bias and a batch norm's arrays count none.
+    Attributes:
+        elements: number of elements.
+        flops: floating-point operations of its layer's forward pass for one image. A multiply-add counts as two; 0 for
+            biases and batch norm.
     """
 
     name: str
@@ -27,20 +30,20 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Layer:
-    """A piece of a network that is not cut: a layer with what belongs to it, or a residual block."""
+    """A part of a network that is never cut: a layer with its activation and pooling, or a residual block."""
 
     name: str
     weights: int  # trainable numbers
     activations: int  # numbers kept for the backward pass, for one image
-    output: int  # numbers handed to the next piece, for one image
+    output: int  # numbers passed to the next part, for one image
     multiply_adds: int  # forward, for one image
 
 
 def resnet50() -> list[Tensor]:
     """ResNet-50 for 224 × 224 (arXiv:1512.03385): 161 tensors, 25,557,032 numbers, 4.1 G multiply-adds an image.
 
-    Where a group shrinks the image its first 3 × 3 convolution does it, as frameworks train it; in the paper the
-    1 × 1 before it does, with 3.9 G multiply-adds and the same tensors.
+    In groups that shrink the image, the first 3 × 3 convolution has the stride, as in frameworks. In the paper the
+    1 × 1 convolution before it has the stride: 3.9 G multiply-adds and the same tensors.
     """
     return follow_resnet((3, 4, 6, 3)).tensors
 
@@ -53,7 +56,7 @@ def vgg16() -> list[Tensor]:
 def inception_v3() -> list[Tensor]:
     """Inception V3 for 299 × 299 (arXiv:1512.00567): 23,817,352 numbers, 5.7 G multiply-adds an image.
 
-    Batch norm has a shift and no scale; the auxiliary classifier is left out.
+    Batch norm has a shift but no scale. The auxiliary classifier is left out.
     """
     image = Image(299, 3, scale=False)
     for channels, kernel, stride, side in ((32, 3, 2, 149), (32, 3, 1, 147), (64, 3, 1, 147)):
@@ -62,7 +65,7 @@ def inception_v3() -> list[Tensor]:
     image.convolution("stem80", 80, 1).norm()
     image.convolution("stem192", 192, 3, side=71).norm()
     image.pool(35)
-    pooled = ()  # a branch that only pools keeps the channels
+    pooled = ()  # a branch with only pooling
     for block, last in enumerate((32, 64, 64)):
         image.branches(
             f"a{block}", [(64, 1)], [(48, 1), (64, 5)], [(64, 1), (96, 3), (96, 3)], [(last, 1)]
@@ -95,9 +98,13 @@ def alexnet() -> list[Tensor]:
 
 
 class Stage(NamedTuple):
-    """Layers of the same block, MBConv: × `expand` channels by 1 × 1, depthwise `kernel`, squeeze and excite, 1 × 1.
+    """MBConv blocks: a 1 × 1 convolution multiplies the channels by `expand`, a depthwise convolution of size `kernel`,
+    squeeze-and-excitation, a 1 × 1 convolution.
 
-    The first layer has `stride`; all hand on `channels`.
+    Attributes:
+        stride: of the depthwise convolution in the first block.
+        channels: of the outputs.
+        layers: number of blocks.
     """
 
     expand: int
@@ -117,7 +124,7 @@ class Family:
     classes: int
 
     def scaled(self, width: float, depth: float) -> Family:
-        """With `width` times the channels, in multiples of 8, and `depth` times the layers, rounded up."""
+        """Multiply the channels by `width`, rounded to multiples of 8, and the layers by `depth`, rounded up."""
         stages = (
             stage._replace(channels=_eights(width * stage.channels), layers=math.ceil(depth * stage.layers - 1e-9))
             for stage in self.stages
@@ -125,7 +132,7 @@ class Family:
         return Family(_eights(width * self.stem), tuple(stages), _eights(width * self.head), self.classes)
 
     def tensors(self, side: int) -> list[Tensor]:
-        """Of the network for images of side × side × 3."""
+        """The tensors of the network for images of side × side × 3."""
         image = Image(side, 3)
         image.convolution("stem", self.stem, 3, stride=2).norm()
         for number, stage in enumerate(self.stages, 1):
@@ -170,7 +177,7 @@ def efficientnet_b0() -> list[Tensor]:
     return EFFICIENTNET.tensors(224)
 
 
-# name → tensors. Those that stand here alone are deeper or wider ones of the same kind, for 224 × 224 unless given.
+# name → function that returns the tensors. Images are 224 × 224 unless a comment says otherwise.
 NETWORKS: dict[str, Callable[[], list[Tensor]]] = {
     "AlexNet": alexnet,
     "EfficientNet-B0": efficientnet_b0,
@@ -187,10 +194,10 @@ NETWORKS: dict[str, Callable[[], list[Tensor]]] = {
 
 @cache
 def find(name: str) -> tuple[Tensor, ...]:
-    """The tensors of one of NETWORKS, whatever case, spaces and hyphens its name is written with.
+    """The tensors of one of NETWORKS; case, spaces and hyphens of the name do not matter.
 
     Raises:
-        ValueError: where there is none of that name.
+        ValueError: for an unknown name.
     """
     for known, network in NETWORKS.items():
         if _plain(known) == _plain(name):
@@ -203,17 +210,18 @@ def _plain(name: str) -> str:
 
 
 def _eights(channels: float) -> int:
-    """The nearest multiple of 8, or the next one where that would be less than nine tenths."""
+    """The nearest multiple of 8; the next larger one if the nearest is less than 0.9 · channels."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 * (rounded < 0.9 * channels)
 
 
 def follow_resnet(depths: Sequence[int], *, shrink_first: bool = False) -> Image:
-    """An image's way through a ResNet with so many blocks in its groups.
+    """Follow an image through a ResNet.
 
     Args:
-        shrink_first: where a group shrinks the image, its first 1 × 1 convolution does it, as in the paper, and not its
-            first 3 × 3.
+        depths: number of blocks in each group.
+        shrink_first: in groups that shrink the image, the first 1 × 1 convolution has the stride, as in the paper;
+            else the first 3 × 3 convolution.
     """
     image = Image(224, 3)
     image.convolution("conv1", 64, 7, stride=2).norm().relu().pool(56).piece("conv 1")
@@ -233,7 +241,7 @@ def follow_resnet(depths: Sequence[int], *, shrink_first: bool = False) -> Image
 
 
 def follow_vgg(depths: Sequence[int]) -> Image:
-    """An image's way through a VGG with so many convolutions in its groups, each a piece with the pooling after it."""
+    """Follow an image through a VGG; `depths` is the number of convolutions in each group, each a part of its own."""
     image = Image(224, 3)
     for group, (width, layers) in enumerate(zip((64, 128, 256, 512, 512), depths), 1):
         for layer in range(1, layers + 1):
@@ -246,7 +254,7 @@ def follow_vgg(depths: Sequence[int]) -> Image:
 
 
 def follow_alexnet() -> Image:
-    """An image's way through AlexNet; a response normalisation follows convolutions 1 and 2."""
+    """Follow an image through AlexNet, with local response normalisation after convolutions 1 and 2."""
     image = Image(227, 3)
     image.convolution("conv1", 96, 11, stride=4, side=55, bias=True).relu().keep().pool(27).piece("conv 1")
     image.convolution("conv2", 256, 5, groups=2, bias=True).relu().keep().pool(13).piece("conv 2")
@@ -263,33 +271,35 @@ def _three_dense(image: Image) -> None:
 
 
 class Image:
-    """Follows an image of side × side × channels through a network and notes the tensors it meets.
+    """Follows an image of side × side × channels through a network and records the tensors of the layers.
 
     Attributes:
-        tensors: those met so far; pieces: the layers that `piece` has closed, for `memory`.
+        side, channels: current shape of the image.
+        tensors: tensors of the layers so far.
+        pieces: the parts that `piece` has closed, for `memory`.
     """
 
     def __init__(self, side: int, channels: int, scale: bool = True) -> None:
-        """`scale`: whether batch norm has one."""
+        """`scale`: whether batch norm has a scale γ."""
         self.side, self.channels, self.scale = side, channels, scale
         self.tensors: list[Tensor] = []
         self.pieces: list[Layer] = []
-        self._kept, self._closed = 0, 0  # numbers kept in the piece that is open; tensors of the closed ones
+        self._kept, self._closed = 0, 0  # numbers kept in the current part; number of tensors in closed parts
 
     @property
     def size(self) -> int:
-        """Numbers of the image as it is now."""
+        """Numbers in the current image."""
         return self.side**2 * self.channels
 
     def keep(self) -> Image:
-        """Keep what is here now for the backward pass: the output of a sum, a ReLU, a response normalisation."""
+        """Keep the current image for the backward pass: the output of a sum, a ReLU or a response normalisation."""
         self._kept += self.size
         return self
 
     relu = keep
 
     def piece(self, name: str) -> None:
-        """Close a piece: what came since the last one."""
+        """Close a part: all layers since the last call."""
         tensors = self.tensors[self._closed :]
         weights, multiply_adds = sum(t.elements for t in tensors), sum(t.flops for t in tensors) // 2
         self.pieces.append(Layer(name, weights, self._kept, self.size, multiply_adds))
@@ -299,17 +309,18 @@ class Image:
         self, name: str, channels: int, kernel: int | tuple[int, int], *, stride: int = 1, side: int = 0,
         groups: int = 1, bias: bool = False,
     ) -> Image:  # fmt: skip
-        """A convolution that keeps the size but for its stride, or makes it `side`."""
+        """A convolution with padding "same", or with an output of size `side`."""
         self.side = side or math.ceil(self.side / stride)
         height, width = (kernel, kernel) if isinstance(kernel, int) else kernel
         return self._layer(name, height * width * self.channels // groups, channels, bias)
 
     def branches(self, name: str, *branches: Sequence, side: int = 0) -> None:
-        """Branches that start from the same image, side by side, and hand on all their channels.
+        """Parallel branches from the same image, whose outputs are concatenated along the channels.
 
         Args:
-            branches: lists of (channels, kernel[, side]) with batch norm; none just pools. A list in a list splits.
-            side: of the image that they hand on, where it is another.
+            branches: for each branch, its convolutions (channels, kernel[, side]), each with batch norm. An empty
+                branch only pools. A list in a branch splits it into one convolution for each entry.
+            side: side of the output; default: that of the input.
         """
         start, handed = (self.side, self.channels), 0
         for number, layers in enumerate(branches):
@@ -318,7 +329,7 @@ class Image:
         self.side, self.channels = side or start[0], handed
 
     def _branch(self, name: str, layers: Sequence) -> int:
-        """The channels at the end of a branch."""
+        """Follow a branch; return the channels of its output."""
         for number, layer in enumerate(layers):
             if isinstance(layer, list):
                 start, channels = (self.side, self.channels), 0
@@ -331,7 +342,7 @@ class Image:
         return self.channels
 
     def shortcut(self, name: str, channels: int, *, stride: int = 1, norm: bool = True) -> None:
-        """A 1 × 1 convolution of the `channels` that a block began with, beside it, to what the block hands on."""
+        """A 1 × 1 convolution parallel to a block, from the block's input with `channels` channels to its output."""
         side, handed = self.side, self.channels
         self.side, self.channels = stride * side, channels
         self.convolution(name, handed, 1, stride=stride)
@@ -353,13 +364,13 @@ class Image:
         return self
 
     def norm(self) -> Image:
-        """Batch norm: it keeps its input."""
+        """Batch norm, which keeps its input for the backward pass."""
         layer = self.tensors[-1].name.rpartition("/")[0]
         parts = ("gamma", "beta") if self.scale else ("beta",)
         self.tensors += [Tensor(f"{layer}/{part}", self.channels, 0) for part in parts]
         return self.keep()
 
     def pool(self, side: int) -> Image:
-        """Pooling to images of `side` × `side`, which are kept."""
+        """Pooling to `side` × `side`; the output is kept."""
         self.side = side
         return self.keep()

@@ -1,8 +1,8 @@
-"""Published runs on ImageNet, and what recomputes them.
+"""Published runs on ImageNet, and predictions of their duration.
 
-The figures are those of "Training ImageNet in Four Minutes" (Jia et al. 2018, arXiv:1807.11205) and of its talk:
-its tables 4, 5 and 9, figures 11 and 12. What other papers add is named at its line. `runs` has those of the tutorial
-of Pedram, Lynch and Lauterbach (2018), slide "Pushing synchronous SGD farther", and two later ones.
+The numbers are from "Training ImageNet in Four Minutes" (Jia et al. 2018, arXiv:1807.11205) and its talk: tables 4, 5
+and 9, figures 11 and 12. Other sources are named where they are used. `runs` has the runs of the tutorial of Pedram,
+Lynch and Lauterbach (2018), slide "Pushing synchronous SGD farther", and two later ones.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ SPEEDUP = {"AlexNet": 3.0, "ResNet-50": 11.0}  # over NCCL's rings on 1,024 GPUs
 
 BANDWIDTH = 12.5e9  # bytes/s of a server's link, 100 Gbit/s
 THRESHOLD = 0.4e6  # bytes; chosen on SPEEDUP, see notebook 4c
-ALEXNET_RATE = 790.0  # images/s of one P40: what 95 epochs in 5 minutes on 512 of them need at least
-PCIE = Link(5.7e-6, 12e9)  # PCIe 3 × 16: seconds of a ring's step and bytes/s in each direction, as NCCL reckons
+ALEXNET_RATE = 790.0  # images/s of one P40: the minimum for 95 epochs in 5 minutes on 512 of them
+PCIE = Link(5.7e-6, 12e9)  # PCIe 3 × 16: seconds per step of a ring and bytes/s in each direction, as NCCL assumes
 
 
 def network(gigabits: float) -> Link:
-    """Between hosts: NCCL counts on 12 GB/s of 100 Gbit/s (its src/graph/topo.h and tuning.cc, version 2)."""
+    """A link between hosts: NCCL assumes 12 GB/s for 100 Gbit/s (src/graph/topo.h and tuning.cc of NCCL 2)."""
     return Link(14e-6, 0.96 * gigabits * 1e9 / 8)
 
 
 def rings(alpha: float, fusion_bytes: float = THRESHOLD, itemsize: int = 4) -> System:
-    """A cluster in which each message costs `alpha` seconds, wherever it goes, and 100 Gbit/s carry it.
+    """A cluster with a latency of `alpha` seconds for every message and links of 100 Gbit/s.
 
-    In a ring one message of a round leaves each server, so that a rank has the link to itself: ranks are drawn as
-    hosts of one. Groups of 16 have the fewest rounds for 1,024 ranks.
+    In each round of a ring one message leaves each server, so the ranks of a server do not compete for its link: each
+    rank is modelled as a host of its own. Groups of 16 have the fewest rounds for 1,024 ranks.
     """
     link = Link(alpha, BANDWIDTH)
     return System(
@@ -47,7 +47,7 @@ def rings(alpha: float, fusion_bytes: float = THRESHOLD, itemsize: int = 4) -> S
 
 
 def tencent(threshold: float = THRESHOLD, itemsize: int = 4) -> System:
-    """The system that predicts 87.9 % with 32 images per GPU: α is fitted to that figure, and to no other."""
+    """Tencent's cluster (Jia et al. 2018): α is fitted to the published efficiency of 87.9 % with 32 images per GPU."""
 
     def efficiency(alpha: float) -> float:
         return predict("ResNet-50", rings(alpha, threshold, itemsize), 1024, 32).efficiency
@@ -57,11 +57,15 @@ def tencent(threshold: float = THRESHOLD, itemsize: int = 4) -> System:
 
 @dataclass(frozen=True)
 class Line:
-    """A line of table 4 or 5, recomputed.
+    """A line of table 4 or 5, with a prediction.
 
-    rate: images/s of one device on its own; efficiency: of all of them together; minutes: as published;
-    predicted: recomputed, None where the line itself is the input; source: what was put in, and from where; accuracy:
-    top-1 on the validation set, in %, as published.
+    Attributes:
+        minutes: published time.
+        rate: images/s of one device alone.
+        efficiency: of all devices together.
+        source: the inputs of the prediction and where they come from.
+        predicted: predicted minutes; None if the line itself is an input.
+        accuracy: published top-1 accuracy on the validation set, in %.
     """
 
     table: int
@@ -80,7 +84,7 @@ class Line:
 
     @property
     def error(self) -> float | None:
-        """Of the prediction, relative to the published time."""
+        """Error of the prediction, relative to the published time."""
         return None if self.predicted is None else self.predicted / self.minutes - 1
 
 
@@ -88,13 +92,13 @@ def lines(system: System, seconds: Callable = training_seconds) -> list[Line]:
     """Tables 4 and 5, line by line.
 
     Args:
-        system: what the lines of Jia et al. are predicted with.
+        system: the cluster for the lines of Jia et al.
         seconds: (examples, epochs, ranks, images per rank, seconds of a step) → seconds of the run.
     """
     resnet, alexnet = networks.resnet50(), networks.alexnet()
     p100 = _rate(90, 8, 29 * 60)
     knl = _rate(90, 1024, 42)
-    work = operations(resnet) / operations(alexnet)  # an image of ResNet-50 in images of AlexNet
+    work = operations(resnet) / operations(alexnet)  # ratio of the operations per image
     p40 = THROUGHPUT["mixed"]
 
     def ours(network: str, devices: int, rate: float) -> float:
@@ -136,10 +140,13 @@ def lines(system: System, seconds: Callable = training_seconds) -> list[Line]:
 
 @dataclass(frozen=True)
 class Run:
-    """A run that was published elsewhere than in tables 4 and 5.
+    """A published run that is not in tables 4 and 5.
 
-    batch, minutes, accuracy: None where they are not given; accuracy is top-1 in %; confirmed: what says so besides the
-    slide, empty for nothing; predicted: minutes, None where an input is missing; how: what was put in, or is missing.
+    Attributes:
+        batch, minutes, accuracy: None if not published; accuracy is top-1 in %.
+        confirmed: a second source besides the slide; "" if there is none.
+        predicted: predicted minutes; None if an input is missing.
+        how: the inputs of the prediction, or the missing input.
     """
 
     year: int
@@ -155,7 +162,7 @@ class Run:
 
 
 def runs() -> list[Run]:
-    """Runs of other networks, other devices or other schedules than those of tables 4 and 5."""
+    """Published runs with other networks, devices or schedules than in tables 4 and 5."""
     amazon = System(8, 16, PCIE, network(25), K80_RATE)
     amazon_rate = predict("Inception V3", amazon, 128, 32).images_per_second
     return [
@@ -181,10 +188,10 @@ def runs() -> list[Run]:
 
 
 def operations(network: list[Tensor]) -> float:
-    """Floating-point operations of a training step for one image: forward, and twice that backward."""
+    """Floating-point operations of a training step for one image; the backward pass counts twice the forward pass."""
     return 3.0 * sum(tensor.flops for tensor in network)
 
 
 def _rate(epochs: int, devices: int, minutes: float) -> float:
-    """Images/s of one of the devices in a run over ImageNet."""
+    """Images/s of one device, from the epochs, devices and minutes of a run on ImageNet."""
     return epochs * IMAGES / (devices * minutes * 60)

@@ -1,4 +1,4 @@
-"""The roofline model of this machine and a dense layer (Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785).
+"""The roofline model of this machine (Williams, Waterman, Patterson 2009, doi:10.1145/1498765.1498785).
 
 A kernel with I floating-point operations per byte runs at min(peak, I · bandwidth) at most. With a small I the memory
 limits it, with a large I the arithmetic. Peak and bandwidth are measured with NumPy's BLAS library, on all threads that

@@ -35,7 +35,7 @@ def normal(spread: float) -> StepTime:
 
 
 def lognormal(spread: float) -> StepTime:
-    """Log-normal distribution with standard deviation `spread`: a product of many factors; a few steps are very long."""
+    """Log-normal distribution with standard deviation `spread`: a product of many factors; few steps are very long."""
     sigma = math.sqrt(math.log1p(spread**2))
     mu = -(sigma**2) / 2
 
@@ -77,5 +77,5 @@ def simulate(time: StepTime, ranks: int, steps: int, seed: int = 0) -> np.ndarra
 
 
 def efficiency(seconds: np.ndarray) -> float:
-    """The fraction of time in which the ranks compute, if all wait for the slowest in each step: seconds [steps, ranks]."""
+    """The fraction of time in which ranks compute, if all wait for the slowest in each step: seconds [steps, ranks]."""
     return float(seconds.mean() / seconds.max(1).mean())

@@ -1,1 +1,1 @@
-"""Networks split over ranks: layers cut in width (layers), in depth (pipeline, schedules)."""
+"""Model parallelism: tensor parallelism (`layers`) and pipeline parallelism (`pipeline`, `schedules`)."""

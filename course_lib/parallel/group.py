@@ -1,11 +1,11 @@
-"""A group of ranks and its collectives, as the layers that are cut over it see them: on Horovod, or rehearsed.
+"""A group of ranks and its collectives, on Horovod or on simulated ranks.
 
     group = HorovodGroup(hvd)                       # on a real rank, in each process
     results = rehearse(program, 4)                  # program(group) on four simulated ranks, in this process
 
-`all_reduce`, `all_gather`, `reduce_scatter`, `broadcast` and `all_to_all` take and return NumPy arrays, and change
-none. Every rank of the group calls the same ones in the same order. A rehearsal says so where they don't, at once,
-where real ranks would wait for each other.
+`all_reduce`, `all_gather`, `reduce_scatter`, `broadcast` and `all_to_all` take and return NumPy arrays, and do not
+change their arguments. All ranks of the group must call the same collectives in the same order. If they don't, real
+ranks wait for each other; `rehearse` raises an error at once.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from course_lib.collectives import simulated
 
 
 class CollectiveError(RuntimeError):
-    """Ranks that don't call the same collectives in the same order; the message says which rank calls what."""
+    """The ranks call different collectives; the message names the ranks and their calls."""
 
 
 class Call(NamedTuple):
-    """A collective that a rank took part in, how many numbers it gave, and how many of those it had to send."""
+    """A call of a collective: its kind, the numbers in the rank's array, and the numbers that the rank sent."""
 
     kind: str
     numbers: int
@@ -31,10 +31,12 @@ class Call(NamedTuple):
 
 
 class Group:
-    """One rank's view of a group of one: what a group of more has in common.
+    """A rank's view of a group; the base class is a group of one rank.
 
     Attributes:
-        rank: 0 … size − 1 within the group. size: ranks of the group. calls: what was called, see `Call`.
+        rank: 0 … size − 1 within the group.
+        size: number of ranks in the group.
+        calls: the calls so far, see `Call`.
     """
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
@@ -43,11 +45,14 @@ class Group:
 
     @property
     def sent(self) -> float:
-        """Numbers that this rank has sent, if all-reduce is a ring, and so are its two halves."""
+        """Numbers that this rank has sent, if all-reduce, reduce-scatter and all-gather use a ring."""
         return sum(call.sent for call in self.calls)
 
     def all_reduce(self, x: np.ndarray, op: str = "sum") -> np.ndarray:
-        """The sum of all ranks' arrays, on every rank; with op="max" the largest at each place."""
+        """The sum of all ranks' arrays, of their shape, on every rank; with op="max" the element-wise maximum.
+
+        Raises ValueError for another op.
+        """
         x = np.asarray(x)
         if op not in ("sum", "max"):
             raise ValueError(f"there is no {op!r}: give sum or max")
@@ -55,13 +60,16 @@ class Group:
         return self._all_reduce(x, op)
 
     def all_gather(self, x: np.ndarray) -> np.ndarray:
-        """All ranks' arrays [..., k] side by side, [..., k · size], on every rank."""
+        """All ranks' arrays [..., k], concatenated to [..., k · size], on every rank."""
         x = np.asarray(x)
         self._called("all_gather", x.size, (self.size - 1) * x.size)
         return self._all_gather(x)
 
     def reduce_scatter(self, x: np.ndarray) -> np.ndarray:
-        """This rank's part [..., k] of the sum of all ranks' arrays [..., k · size]. ValueError for other lengths."""
+        """This rank's part [..., k] of the sum of all ranks' arrays [..., k · size].
+
+        Raises ValueError if the last axis is not a multiple of size.
+        """
         x = np.asarray(x)
         if x.shape[-1] % self.size:
             raise ValueError(f"{x.shape[-1]} columns don't go to {self.size} ranks in equal parts")
@@ -69,15 +77,16 @@ class Group:
         return self._reduce_scatter(x)
 
     def broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
-        """The array of rank `root`, on every rank. All give one of the same shape; the others' are not looked at."""
+        """The array of rank `root`, on every rank. All ranks pass an array of the same shape."""
         x = np.asarray(x)
-        self._called("broadcast", x.size, x.size * (self.rank != (root - 1) % self.size))  # a chain that ends there
+        # In a chain from the root, the last rank, before the root, sends nothing.
+        self._called("broadcast", x.size, x.size * (self.rank != (root - 1) % self.size))
         return self._broadcast(x, root)
 
     def all_to_all(self, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Give parts[r] to rank r; return what each rank had for this one. Parts [n_r, ...] may differ in length.
+        """Send parts[r] to rank r; return the parts from all ranks, in rank order. Parts [n_r, ...] may differ in n_r.
 
-        ValueError where there are not as many parts as ranks.
+        Raises ValueError if the number of parts is not the number of ranks.
         """
         parts = [np.asarray(part) for part in parts]
         if len(parts) != self.size:
@@ -106,14 +115,14 @@ class Group:
 
 
 class HorovodGroup(Group):
-    """This process among Horovod's ranks, or in one of its process sets (which `hvd.init` was told of)."""
+    """All ranks of Horovod, or the ranks of a process set that was registered in `hvd.init`."""
 
     def __init__(self, hvd: Any, process_set: Any = None) -> None:
         self._hvd, self.process_set = hvd, process_set or hvd.global_process_set
         super().__init__(self.process_set.rank(), self.process_set.size())
 
     def _named(self) -> dict[str, Any]:
-        # A name of its own for each call: ranks that don't call the same ones are noticed, not mixed up.
+        # A unique name for each call: Horovod then never combines different calls of different ranks.
         name = f"{len(self.calls)} {self.calls[-1].kind} of {self.process_set.ranks}"
         return {"name": name, "process_set": self.process_set}
 
@@ -130,7 +139,7 @@ class HorovodGroup(Group):
         return np.moveaxis(scattered, 0, -1)
 
     def _broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
-        # Horovod numbers the root among all ranks, also in a process set.
+        # In a process set, too, Horovod expects the global rank of the root.
         return self._hvd.broadcast(x, root_rank=self.process_set.ranks[root], **self._named()).numpy()
 
     def _all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
@@ -140,14 +149,14 @@ class HorovodGroup(Group):
 
 
 class RehearsedGroup(Group):
-    """Some of the simulated ranks."""
+    """All or some of the simulated ranks."""
 
     def __init__(self, me: simulated.Rank, members: Sequence[int] | None = None) -> None:
         self._me, self._members = me, list(range(me.size) if members is None else members)
         super().__init__(self._members.index(me.rank), len(self._members))
 
     def _exchange(self, parts: Sequence[np.ndarray], how: str = "") -> list[np.ndarray]:
-        """parts[r] to each rank r, and what comes from each. `how`: what else must be the same on all ranks."""
+        """Send parts[r] to each rank r; return the parts from all ranks. `how`: further settings that must agree."""
         alike = f"{self.calls[-1].kind}{how} of {parts[self.rank].dtype}"
         mine = f"{alike}, shape {parts[self.rank].shape}"
         if self.calls[-1].kind != "all_to_all":
@@ -188,18 +197,22 @@ class RehearsedGroup(Group):
 def rehearse(
     program: Callable[..., Any], ranks: int, members: Callable[[int], Sequence[Sequence[int]]] | None = None
 ) -> list[Any]:
-    """What `program(group)` returns on each of so many simulated ranks.
+    """Run `program(group)` on simulated ranks; return its results in rank order.
 
     Args:
-        members: rank → the ranks of each group that it is in; `program` is then called with all of those groups.
+        program: called on each rank with its group, or with its groups.
+        ranks: number of ranks.
+        members: rank → the members of each of its groups; default: one group of all ranks.
 
-    Raises CollectiveError, where ranks wait for each other or disagree, and what the first failing rank raised.
+    Raises:
+        CollectiveError: the ranks call different collectives, or wait for each other.
+        Exception: the exception of the rank that failed first.
     """
     groups: dict[int, list[Group]] = {}
 
     def on_a_rank(me: simulated.Rank, _: None) -> Any:
         groups[me.rank] = [RehearsedGroup(me, some) for some in (members(me.rank) if members else [None])]
-        with np.errstate(all="ignore"):  # of each thread
+        with np.errstate(all="ignore"):  # the setting is per thread
             return program(*groups[me.rank])
 
     try:
@@ -209,7 +222,7 @@ def rehearse(
 
 
 def _who_waits(groups: dict[int, list[Group]]) -> str:
-    """Who waits in which collective, and who has called fewer of them."""
+    """The message on a deadlock: a rank that waits, its collective, and the ranks that made fewer calls."""
     made = {rank: [call.kind for group in some for call in group.calls] for rank, some in groups.items()}
     most = max(made, key=lambda rank: len(made[rank]))
     fewer = [rank for rank in sorted(made) if len(made[rank]) < len(made[most])]

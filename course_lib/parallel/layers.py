@@ -1,11 +1,11 @@
-"""Layers that are cut over ranks, in TensorFlow: with two functions in them, automatic differentiation does the rest.
+"""Tensor-parallel dense layers in TensorFlow, from two functions with custom gradients.
 
     y = rows(tf.nn.relu(columns(x, w1, b1, ranks)), w2, b2, ranks)
 
-`copied` and `summed` are the pair f and g of Megatron-LM (Shoeybi et al. 2019, arXiv:1909.08053): each is one
-all-reduce, the first in the backward pass, the second in the forward pass. Both take what is equal on all ranks for a
-single number, stored N times. So the loss, which all ranks compute, counts once. Horovod's own `hvd.allreduce` counts
-it N times: its gradient is another all-reduce, and N times as large.
+`copied` and `summed` are the functions f and g of Megatron-LM (Shoeybi et al. 2019, arXiv:1909.08053). Each makes one
+all-reduce: `copied` in the backward pass, `summed` in the forward pass. A value that is equal on all ranks counts as
+one value with N copies, so the loss, which all ranks compute, counts once. With `hvd.allreduce` it would count N times:
+the gradient of `hvd.allreduce` is another all-reduce, and thus N times as large.
 """
 
 from __future__ import annotations
@@ -16,10 +16,11 @@ import tensorflow as tf
 
 
 class Ranks:
-    """The ranks that layers are cut over: all of Horovod's, or a process set.
+    """The ranks that share a layer: all ranks of Horovod, or a process set.
 
     Attributes:
-        rank: of this process, 0 … size − 1 within the set. size: ranks of the set.
+        rank: of this process, 0 … size − 1 within the set.
+        size: number of ranks in the set.
     """
 
     def __init__(self, hvd: Any, process_set: Any = None) -> None:
@@ -27,11 +28,14 @@ class Ranks:
         self.rank, self.size = self._set.rank(), self._set.size()
 
     def total(self, x: tf.Tensor) -> tf.Tensor:
-        """The sum over the ranks, on each of them."""
+        """The sum of x over the ranks, on each rank."""
         return self._hvd.allreduce(x, op=self._hvd.Sum, process_set=self._set)
 
     def part(self, x: Any, axis: int) -> Any:
-        """This rank's of `size` equal parts of an array. ValueError where the axis does not divide."""
+        """This rank's part of an array that is split into `size` equal parts along an axis.
+
+        Raises ValueError if the length of the axis is not a multiple of `size`.
+        """
         length, rest = divmod(x.shape[axis], self.size)
         if rest:
             raise ValueError(f"{x.shape[axis]} places don't go to {self.size} ranks in equal parts")
@@ -41,7 +45,7 @@ class Ranks:
 
 
 def copied(x: tf.Tensor, ranks: Ranks) -> tf.Tensor:
-    """x, equal on all ranks, as each goes on with it in a way of its own (f). Its gradient is the sum of theirs."""
+    """Identity in the forward pass, all-reduce in the backward pass (f). x is equal on all ranks."""
 
     @tf.custom_gradient
     def call(x: tf.Tensor) -> tuple:
@@ -51,7 +55,7 @@ def copied(x: tf.Tensor, ranks: Ranks) -> tf.Tensor:
 
 
 def summed(x: tf.Tensor, ranks: Ranks) -> tf.Tensor:
-    """The sum of what the ranks have, equal on all of them (g). Its gradient goes to each rank as it is."""
+    """All-reduce in the forward pass, identity in the backward pass (g). The result is equal on all ranks."""
 
     @tf.custom_gradient
     def call(x: tf.Tensor) -> tuple:
@@ -61,10 +65,10 @@ def summed(x: tf.Tensor, ranks: Ranks) -> tf.Tensor:
 
 
 def columns(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, ranks: Ranks) -> tf.Tensor:
-    """This rank's columns [n, h / N] of a dense layer: x [n, d] whole, w [d, h / N], b [h / N]."""
+    """A column-parallel dense layer: whole x [n, d] → this rank's outputs [n, h / N]; w [d, h / N], b [h / N]."""
     return copied(x, ranks) @ w + b
 
 
 def rows(x: tf.Tensor, w: tf.Tensor, b: tf.Tensor, ranks: Ranks) -> tf.Tensor:
-    """A dense layer's outputs [n, h], whole, from this rank's x [n, d / N] and rows w [d / N, h]; b [h] is whole."""
+    """A row-parallel dense layer: this rank's x [n, d / N] → whole outputs [n, h]; w [d / N, h], whole b [h]."""
     return summed(x @ w, ranks) + b

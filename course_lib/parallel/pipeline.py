@@ -1,8 +1,8 @@
-"""A stage of a pipeline on a rank of its own: its layers, and the wires to its neighbours.
+"""Pipeline parallelism with one stage per rank: the layers of a stage, and point-to-point messages to its neighbours.
 
-Horovod has collectives only: in its `alltoall` every rank takes part, and returns when all have come. A pipeline wants
-to send and go on. So the ranks tell each other their addresses by Horovod, and neighbours are joined by one TCP
-connection each, as a library of point-to-point messages would do it.
+Horovod has only collectives: all ranks take part in `alltoall` and return together. A stage of a pipeline must send
+without waiting. The ranks therefore exchange their addresses with Horovod, and each pair of neighbours opens a TCP
+connection, as a library for point-to-point messages does.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ from course_lib.parallel.schedules import Span, Task
 
 Layers = list[tuple[np.ndarray, np.ndarray]]  # of each: kernel [inputs, outputs], bias [outputs]
 
-STALL_TIMEOUT_S = 60.0  # for a message; a table that was checked before never waits for ever
+STALL_TIMEOUT_S = 60.0  # for a message; a schedule that passed `schedules.check` has no deadlock
 
 
 class Stage:
-    """Some neighbouring dense layers of a network; ReLU follows each but the network's last.
+    """Consecutive dense layers of a network, each followed by ReLU except the network's last layer.
 
     Args:
-        layers: of this stage; they are never changed in place.
-        last: whether the network's last layer is among them.
-        stash: True has each backward pass use the weights of its forward pass; False those that are there now.
+        layers: layers of this stage; never changed in place.
+        last: whether this stage has the network's last layer.
+        stash: True: a backward pass uses the weights of its forward pass (weight stashing); False: the current weights.
     """
 
     def __init__(self, layers: Layers, last: bool, *, stash: bool = False) -> None:
@@ -41,16 +41,16 @@ class Stage:
         self._stash = stash
         self._kept: dict[int, tuple[list[np.ndarray], Layers]] = {}
         self.spans: list[tuple[str, int, float, float]] = []  # kind, micro-batch, start and end in seconds
-        self.most_kept = 0  # micro-batches at a time
+        self.most_kept = 0  # maximum number of micro-batches with stored activations
         self.clear()
 
     def clear(self) -> None:
-        """Set the sums of the gradients to 0, and forget the times."""
+        """Set the accumulated gradients to 0, and delete the recorded times."""
         self.gradients = [(np.zeros_like(kernel), np.zeros_like(bias)) for kernel, bias in self.layers]
         self.spans.clear()
 
     def forward(self, micro: int, inputs: np.ndarray) -> np.ndarray:
-        """The outputs [n, outputs] for inputs [n, inputs]; keeps what the backward pass of `micro` needs."""
+        """Forward pass of micro-batch `micro`: inputs [n, inputs] → outputs [n, outputs]; stores the activations."""
         with self._timed("F", micro):
             values = [inputs]
             for number, (kernel, bias) in enumerate(self.layers):
@@ -62,9 +62,10 @@ class Stage:
         return values[-1]
 
     def backward(self, micro: int, gradient: np.ndarray) -> np.ndarray:
-        """The gradient by the inputs, from that by the outputs; adds those by the weights to `gradients`.
+        """Backward pass of micro-batch `micro`: gradient by the outputs → gradient by the inputs.
 
-        ValueError for a gradient that has another shape than the outputs of that micro-batch.
+        Adds the gradients by the weights to `gradients`. Raises ValueError if the gradient does not have the shape of
+        the outputs.
         """
         with self._timed("B", micro):
             values, then = self._kept.pop(micro)
@@ -83,7 +84,7 @@ class Stage:
         return gradient
 
     def update(self, rate: float) -> None:
-        """Descend along the sums of the gradients, and set them to 0."""
+        """Make one step of SGD with learning rate `rate` and the accumulated gradients; set the gradients to 0."""
         self.layers = [
             (kernel - rate * slope, bias - rate * shift)
             for (kernel, bias), (slope, shift) in zip(self.layers, self.gradients)
@@ -98,7 +99,7 @@ class Stage:
 
 
 def first_layers(sizes: Sequence[int], seed: int, dtype: type = np.float32) -> Layers:
-    """Random weights of a dense network with so many units in each layer, the inputs first: variance 2 / inputs."""
+    """Random layers of a dense network; `sizes`: inputs, then units of each layer. The weights' variance is 2 / inputs."""
     random = np.random.default_rng(seed)
     return [
         (random.normal(0, np.sqrt(2 / inputs), (inputs, outputs)).astype(dtype), np.zeros(outputs, dtype))
@@ -107,13 +108,13 @@ def first_layers(sizes: Sequence[int], seed: int, dtype: type = np.float32) -> L
 
 
 def stages(layers: Layers, ends: Sequence[int], *, stash: bool = False) -> list[Stage]:
-    """The network cut after so many layers, counted from the first: 8 layers and ends [3, 5] make 3, 2 and 3."""
+    """Cut a network into stages after layers `ends`, counted from the first: 8 layers, ends [3, 5] → 3, 2 and 3."""
     ends = [0, *ends, len(layers)]
     return [Stage(layers[a:b], b == len(layers), stash=stash) for a, b in zip(ends, ends[1:])]
 
 
 def cross_entropy(outputs: np.ndarray, labels: np.ndarray) -> tuple[float, np.ndarray]:
-    """Mean loss of outputs [n, classes] before the softmax and labels [n], and its gradient by the outputs."""
+    """The mean cross-entropy of logits [n, classes] and labels int [n], and its gradient by the logits."""
     shifted = outputs - outputs.max(1, keepdims=True)
     exponentials = np.exp(shifted)
     sums = exponentials.sum(1)
@@ -127,13 +128,16 @@ def follow(
     row: Sequence[Task], stage: Stage, me: int, size: int, wire: Wire, inputs: Sequence[np.ndarray],
     labels: Sequence[np.ndarray],
 ) -> float:  # fmt: skip
-    """Carry out a row of a schedule; the gradients in `stage` are then those of the mean loss of the whole batch.
+    """Execute one row of a schedule; `stage.gradients` are then those of the mean loss over the whole batch.
 
     Args:
-        me, size: the number of this stage, and of all.
-        inputs, labels: of each micro-batch, whose sizes may differ; the first and the last stage use them.
+        row: the tasks of this stage.
+        me, size: number of this stage, number of stages.
+        inputs, labels: one array for each micro-batch, whose sizes may differ. The first stage uses the inputs, the
+            last one the labels.
 
-    Returns this stage's part of the mean loss: all of it on the last stage, 0 elsewhere.
+    Returns:
+        The mean loss on the last stage, 0 on the others.
     """
     total, loss, slopes = sum(map(len, labels)), 0.0, {}
     for kind, micro in row:
@@ -155,18 +159,18 @@ def follow(
 
 
 class Wire:
-    """Messages between this stage and its neighbours: `send` returns at once, `receive` waits.
+    """Point-to-point messages between this stage and its neighbours: `send` returns at once, `receive` waits.
 
-    Each message has a name, (kind, micro-batch), so that they need not be asked for in the order in which they come.
-    What the system's buffers can't take is left to a thread, so that two stages that send to each other never block.
-    (A thread for everything would wait for its turn on the core on which the stage computes.)
+    Each message has a name, (kind, micro-batch), so messages can be received in any order. `send` writes as much as
+    the socket's buffer takes; a thread sends the rest, so that two stages that send to each other do not block. (A
+    thread for all of it would have to wait for the core on which the stage computes.)
     """
 
     def __init__(self, me: int, connections: dict[int, socket.socket]) -> None:
         self.me, self._connections = me, connections
         self.sent_bytes = 0
         self._early: dict[tuple[int, str, int], np.ndarray] = {}
-        self._left: dict[int, queue.Queue] = {}  # what the threads have to send
+        self._left: dict[int, queue.Queue] = {}  # bytes for the threads to send
         for other, connection in connections.items():
             connection.settimeout(STALL_TIMEOUT_S)
             self._left[other] = queue.Queue()
@@ -185,9 +189,9 @@ class Wire:
             left.put(post)
 
     def receive(self, source: int, kind: str, micro: int) -> np.ndarray:
-        """The message of that name from stage `source`.
+        """The message (kind, micro) from stage `source`.
 
-        Raises TimeoutError, which says who waited for what, where it does not come within a minute.
+        Raises TimeoutError if the stage sends nothing for STALL_TIMEOUT_S.
         """
         wanted = source, kind, micro
         while wanted not in self._early:
@@ -201,12 +205,12 @@ class Wire:
         return self._early.pop(wanted)
 
     def close(self) -> None:
-        """Send what has been handed over, and take the connections down."""
+        """Send the remaining messages, then close the connections."""
         for left in self._left.values():
             left.put(None)
         for connection in self._connections.values():
             with contextlib.suppress(OSError):
-                while connection.recv(1 << 16):  # until the neighbour has closed, too
+                while connection.recv(1 << 16):  # until the neighbour closes the connection
                     pass
             connection.close()
 
@@ -229,9 +233,9 @@ class Wire:
 
 
 def connect() -> Wire:
-    """Join each Horovod rank to the ranks before and after it; call it on all ranks, after `hvd.init()`.
+    """Connect each Horovod rank to the previous and the next rank. Call it on all ranks, after `hvd.init()`.
 
-    The last of the ranks is not joined to the first. Who connects must know a secret that Horovod carried.
+    The last rank is not connected to the first. Connections are authenticated by a secret that Horovod distributes.
     """
     import horovod.tensorflow as hvd
 
@@ -261,7 +265,14 @@ def connect() -> Wire:
 
 
 def gathered(spans: Sequence[Sequence[tuple[str, int, float, float]]]) -> list[Span]:
-    """The tasks of all stages, [k] of `Stage.spans`, in seconds from the first one; their host must be the same."""
+    """Merge the times of all stages; all stages must run on the same host.
+
+    Args:
+        spans: `Stage.spans` of each stage.
+
+    Returns:
+        The tasks of all stages, with times in seconds from the start of the first task.
+    """
     first = min(start for row in spans for _, _, start, _ in row)
     return [
         Span(stage, kind, micro, start - first, end - first)

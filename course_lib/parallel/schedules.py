@@ -1,9 +1,9 @@
-"""Schedules of a pipeline as tables: who computes what in which order, for how long, and how much it has to keep.
+"""Pipeline schedules as tables: the order of the tasks of each stage, their times, and the stored activations.
 
-A network is cut into k stages and a batch into m micro-batches. A table has a row for each stage, and a row is the list
-of its tasks: ("F", i), the forward pass of micro-batch i, and ("B", i), its backward pass; stages and micro-batches
-are counted from 0. A stage sends without waiting, and waits for what it needs: stage s can't begin ("F", i) before
-stage s − 1 has done it, nor ("B", i) before stage s + 1 has.
+A network is cut into k stages and a batch into m micro-batches. A table has one row for each stage; a row is the list
+of its tasks: ("F", i), the forward pass of micro-batch i, and ("B", i), its backward pass. Stages and micro-batches
+are counted from 0. A stage sends its results without waiting, and waits for its inputs: stage s can start ("F", i)
+only after stage s − 1 has finished it, and ("B", i) only after stage s + 1 has finished it.
 
 GPipe: Huang et al., arXiv:1811.06965. One forward, one backward with a flush: Narayanan et al., arXiv:2006.09503 (there
 PipeDream-Flush) and arXiv:2104.04473.
@@ -19,20 +19,20 @@ import numpy as np
 
 Task = tuple[str, int]
 Table = Sequence[Sequence[Task]]
-Seconds = Union[float, Sequence[float]]  # of each stage, or of all alike
+Seconds = Union[float, Sequence[float]]  # one number for all stages, or one for each
 
 
 class WrongSchedule(ValueError):
-    """A table that no pipeline can follow, in one sentence."""
+    """The table is not a valid schedule; the message is one sentence."""
 
 
 class Deadlock(WrongSchedule):
-    """A table in which stages wait for each other for ever: which waits for what."""
+    """The stages wait for each other; the message says which stage waits for what."""
 
 
 @dataclass(frozen=True)
 class Span:
-    """A task of a stage, from start to end in seconds."""
+    """A task of a stage, with its start and end in seconds."""
 
     stage: int
     kind: str
@@ -43,34 +43,34 @@ class Span:
 
 @dataclass(frozen=True)
 class Run:
-    """What came of a table: its tasks, with the times of each."""
+    """The execution of a table: all tasks with their times."""
 
     stages: int
     spans: tuple[Span, ...]
 
     @property
     def seconds(self) -> float:
-        """From the first task to the end of the last."""
+        """Seconds from the start of the first task to the end of the last."""
         return max(span.end for span in self.spans) - min(span.start for span in self.spans)
 
     @property
     def idle(self) -> float:
-        """The bubble: the share of all stages' time in which they compute nothing, from 0 to 1."""
+        """The bubble: the fraction of the stages' time in which they are idle, from 0 to 1."""
         return 1 - sum(span.end - span.start for span in self.spans) / (self.stages * self.seconds)
 
 
 def gpipe(stages: int, micro: int) -> list[list[Task]]:
-    """All forward passes, then all backward passes, the last micro-batch first."""
+    """GPipe: all forward passes, then all backward passes, starting with the last micro-batch."""
     row = [("F", i) for i in range(micro)] + [("B", i) for i in reversed(range(micro))]
     return [list(row) for _ in range(stages)]
 
 
 def one_forward_one_backward(stages: int, micro: int, lead: int = 1) -> list[list[Task]]:
-    """As many forward passes as fill the pipeline, then by turns a forward and a backward pass, then what is left.
+    """1F1B: forward passes until the pipeline is full, then alternately one forward and one backward pass.
 
     Args:
-        lead: how many micro-batches a stage begins ahead of the next one. With 1 stage s keeps at most k − s, with 2
-            up to 2 (k − s) − 1, and messages that take time cost less.
+        lead: number of micro-batches that a stage starts ahead of the next stage. With 1, stage s stores the
+            activations of at most k − s micro-batches; with 2, of at most 2 (k − s) − 1, and slow messages cost less.
     """
     table = []
     for stage in range(stages):
@@ -83,10 +83,10 @@ def one_forward_one_backward(stages: int, micro: int, lead: int = 1) -> list[lis
 
 
 def check(table: Table, micro: int) -> None:
-    """Pass a table that can be followed.
+    """Check that a table is a valid schedule for `micro` micro-batches.
 
     Raises:
-        WrongSchedule: a task is missing, unknown or there twice, or a backward pass comes before its forward pass.
+        WrongSchedule: a task is missing, unknown or repeated, or a backward pass comes before its forward pass.
         Deadlock: stages wait for each other.
     """
     for stage, row in enumerate(table):
@@ -112,14 +112,14 @@ def check(table: Table, micro: int) -> None:
 
 
 def run(table: Table, forward: Seconds = 1.0, backward: Seconds = 2.0, message: float = 0.0) -> Run:
-    """Let the stages follow a table, each beginning a task as soon as it is free and has what it needs.
+    """Simulate a table: each stage starts a task as soon as it is free and has the task's input.
 
     Args:
-        forward, backward: seconds of a task, of each stage [k] or of all.
-        message: seconds from the end of a task until the neighbour has its result; keeps no stage from computing.
+        forward, backward: seconds of a task, one number or one for each stage [k].
+        message: seconds from the end of a task until the neighbour has its result; the stage computes meanwhile.
 
     Raises:
-        Deadlock: a stage waits for what is never sent.
+        Deadlock: a stage waits for a message that is never sent.
     """
     stages = len(table)
     lasts = {"F": np.broadcast_to(forward, stages), "B": np.broadcast_to(backward, stages)}
@@ -144,19 +144,19 @@ def run(table: Table, forward: Seconds = 1.0, backward: Seconds = 2.0, message: 
 
 
 def needs(stage: int, task: Task, stages: int) -> tuple[int, str, int] | None:
-    """(stage, kind, micro) of the task of a neighbour whose result this one waits for; None at the ends."""
+    """(stage, kind, micro) of the neighbour's task whose result this task needs; None at the ends of the pipeline."""
     kind, micro = task
     other = stage - 1 if kind == "F" else stage + 1
     return (other, kind, micro) if 0 <= other < stages else None
 
 
 def kept(table: Table) -> list[int]:
-    """The most micro-batches whose activations each stage holds at a time: begun forward, not yet done backward."""
+    """The maximum number of micro-batches whose activations each stage stores at the same time."""
     return [max(holds(row), default=0) for row in table]
 
 
 def holds(row: Sequence[Task]) -> Iterator[int]:
-    """How many micro-batches a stage holds during each of its tasks."""
+    """The number of micro-batches whose activations a stage stores, during each of its tasks."""
     held = 0
     for kind, _ in row:
         held += kind == "F"
@@ -165,7 +165,7 @@ def holds(row: Sequence[Task]) -> Iterator[int]:
 
 
 def name(task: Task) -> str:
-    """F3 for ("F", 3)."""
+    """A short name of a task: F3 for ("F", 3)."""
     return f"{task[0]}{task[1]}"
 
 
