@@ -68,9 +68,9 @@ asked
 # **Your instructor must read some scripts first:** those that would pass, but start programs, open connections, change
 # Horovod or Keras, or read files outside of their folder. The report names the lines.
 #
-# **Two common mistakes.** The network takes images of 0 to 255 and scales them itself. If you also divide by 255, as
-# most scripts do, it learns nothing. And `hvd.callbacks.LearningRateWarmupCallback` needs `momentum_correction=False`
-# with the optimizers of this Keras version.
+# **Two common mistakes.** The network expects pixel values from 0 to 255 and scales them itself. If you also divide by
+# 255, as most scripts do, it learns nothing. And `hvd.callbacks.LearningRateWarmupCallback` needs
+# `momentum_correction=False` with the optimizers of this Keras version.
 
 # %% [markdown]
 # ## Run the script yourself first
