@@ -99,7 +99,7 @@ class Stage:
 
 
 def first_layers(sizes: Sequence[int], seed: int, dtype: type = np.float32) -> Layers:
-    """Random layers of a dense network; `sizes`: inputs, then units of each layer. The weights' variance is 2 / inputs."""
+    """Random layers of a dense network, with weights of variance 2 / inputs; `sizes`: inputs, then units per layer."""
     random = np.random.default_rng(seed)
     return [
         (random.normal(0, np.sqrt(2 / inputs), (inputs, outputs)).astype(dtype), np.zeros(outputs, dtype))
@@ -191,7 +191,7 @@ class Wire:
     def receive(self, source: int, kind: str, micro: int) -> np.ndarray:
         """The message (kind, micro) from stage `source`.
 
-        Raises TimeoutError if the stage sends nothing for STALL_TIMEOUT_S.
+        Raises TimeoutError if the stage sends nothing for STALL_TIMEOUT_S, or has closed the connection.
         """
         wanted = source, kind, micro
         while wanted not in self._early:

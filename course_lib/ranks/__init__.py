@@ -1,1 +1,1 @@
-"""Horovod ranks: start them (`launch`), follow them (`run`), log their training, read the log."""
+"""Horovod ranks: start them (`launch`), follow their events (`run`), log their training, read the log."""

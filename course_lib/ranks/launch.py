@@ -1,4 +1,4 @@
-"""Start a script or a function on N Horovod ranks, follow it as a stream of events, leave nothing running.
+"""Start a script or a function on N Horovod ranks, follow its events, and end all of its processes.
 
     with start("train.py", ranks=2) as run:
         for event in run:
@@ -7,8 +7,8 @@
 
     results = call(function, ranks=2)
 
-Horovod's own launchers do the starting (`horovodrun` over Gloo or MPI). Around them stand `supervise`, which
-ends the whole process tree, and `rank`, which runs the script in each rank and reports how it ended.
+Horovod's launcher (`horovodrun` over Gloo or MPI) starts the ranks. It runs under `supervise`, which ends the whole
+process tree; each rank runs `rank`, which runs the script and reports its exit code.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ __all__ += ["call", "controllers", "default_ranks", "gpus", "start", "visible_gp
 
 Hosts = tuple[remote.Host, ...]
 
-GLOO_TIMEOUT_S = 5  # of silence, after which ranks of an elastic run take another for lost; Horovod's default is 30
+GLOO_TIMEOUT_S = 5  # without an answer, ranks of an elastic run regard another as lost; Horovod's default is 30
 LOADING_LIMIT_S = 120.0  # for TensorFlow and Horovod, on a busy host
 
 
@@ -63,14 +63,15 @@ def start(
     Args:
         script: path of a Python script.
         args: its arguments.
-        ranks: how many; default: all slots of the hosts, one for each GPU of this host, else two.
-        controller: "gloo" or "mpi"; default: the first that Horovod was built with.
+        ranks: number of ranks; default: all slots of the hosts, else one for each GPU of this host, else two.
+        controller: "gloo" or "mpi"; default: the first with which Horovod was built.
         timeout: seconds after which the run is ended.
-        env: adds to the environment of the ranks.
-        options: what else there is to say.
+        env: variables to add to the environment of the ranks.
+        options: further settings.
 
-    Raises CourseError for a script that is not there, an impossible number of ranks, a missing controller, a host that
-    can't be reached or does not see what this one sees, or, with Gloo, this host's name if it does not resolve.
+    Raises:
+        CourseError: the script is missing; the number of ranks is invalid; Horovod lacks the controller; a host can't
+            be reached or has other files or versions; with Gloo, the name of this host does not resolve.
     """
     options = options or Options()
     path = Path(script).absolute()
@@ -80,7 +81,7 @@ def start(
     if options.min_ranks is not None:
         _check_elastic(ranks, options.min_ranks)
         controller = "gloo"
-        used = named  # it may move to the others
+        used = named  # an elastic run may move to the other hosts
     controller = _choose(controller)
     hosts = remote.written(used) or None
     variables = environment.of_ranks(_local_ranks(ranks, used), env)
@@ -89,12 +90,12 @@ def start(
         variables.setdefault("HOROVOD_GLOO_TIMEOUT_SECONDS", str(GLOO_TIMEOUT_S))
     task = _task(path, args, options)
     wrapper: Sequence[str] = ()
-    if not options.confined:  # in a sandbox of its own a rank's host is called localhost
-        shared = "give the command in a folder that all hosts share."
+    if not options.confined:  # in a rank's own sandbox the host is localhost
+        shared = "run the command in a folder that all hosts share."
         needed = {path: remote.SHARED_FOLDER_ADVICE, Path(task.folder): shared}
         remote.check(used, needed, gloo=controller == "gloo")
     if not options.confine and not all(remote.here(host.name) for host in named):
-        # On another host nobody else ends what a rank leaves; the lease is the connection that reads its errors.
+        # On another host only this wrapper ends the processes of a rank. Its lease is the pipe of standard error.
         wrapper = supervise.command_line([], lease=supervise.STDERR)
     command = RankCommand(_launcher(controller, ranks, hosts, options.min_ranks), variables, task, tuple(wrapper))
     return Run(options.confine(command) if options.confine else command, ranks, timeout=timeout, options=options)
@@ -114,9 +115,9 @@ def _task(script: Path, args: Sequence[object], options: Options) -> RankTask:
 
 
 def _launcher(controller: str, ranks: int, hosts: str | None, min_ranks: int | None) -> tuple[str, ...]:
-    """What starts the ranks: horovodrun with its options."""
+    """The command line of horovodrun."""
     command = [sys.executable, "-u", str(PROGRAM_FOLDER / "horovodrun.py"), f"--{controller}", "-np", str(ranks)]
-    command += ["--disable-cache"]  # one file for all runs of a user, also of those on other hosts
+    command += ["--disable-cache"]  # all runs of a user would share one cache file, on other hosts too
     command += ["-H", hosts] if hosts else []
     command += ["--min-np", str(min_ranks), "--max-np", str(ranks)] if min_ranks is not None else []
     return tuple(command)
@@ -131,12 +132,17 @@ def call(
     timeout: float | None = None,
     env: Mapping[str, str] | None = None,
 ) -> list[Any]:
-    """What `function()` returns on each of `ranks` ranks (default as in `start`), by Horovod's own `horovod.run`.
+    """Call `function()` on N ranks with `horovod.run`; return the results in rank order.
 
-    The function goes to the ranks by cloudpickle, with all that it refers to; it calls `hvd.init()` itself. What the
-    ranks print is printed here. An interrupt ends all of them.
+    The output of the ranks is printed here. An interrupt ends all ranks.
 
-    Raises CourseError for bad input as `start` does, and with a rank's last words where one fails.
+    Args:
+        function: sent to the ranks by cloudpickle, with everything that it refers to; it calls `hvd.init()` itself.
+        ranks, controller, timeout, env: as in `start`.
+        hosts: Horovod's `host:slots,…`; default: this host.
+
+    Raises:
+        CourseError: for invalid arguments as in `start`, or if a rank fails.
     """
     ranks, _, used = _placed(ranks, hosts, timeout)
     hosts = remote.written(used) or None
@@ -156,21 +162,21 @@ def call(
 
 
 def visible_gpus() -> int:
-    """How many GPUs of this host CUDA_VISIBLE_DEVICES leaves."""
+    """The number of GPUs of this host that are visible under CUDA_VISIBLE_DEVICES."""
     there = range(len(gpus()))
     return len(list(itertools.takewhile(lambda number: number in there, visible(len(there)))))
 
 
 def default_ranks() -> int:
-    """One rank for each GPU of this host that CUDA_VISIBLE_DEVICES leaves; two where there is none."""
+    """The default number of ranks: one for each visible GPU of this host, or two without GPUs."""
     return visible_gpus() or 2
 
 
 def controllers() -> tuple[str, ...]:
-    """The controllers that the installed Horovod was built with: of "gloo" and "mpi", best first.
+    """The controllers with which the installed Horovod was built, "gloo" or "mpi", the preferred one first.
 
-    Horovod answers only after TensorFlow is loaded (four seconds), so its answer is kept until the build changes.
-    Raises CourseError where Horovod is missing or cannot be loaded.
+    Horovod answers only after TensorFlow is loaded, which takes four seconds, so the answer is cached for each build.
+    Raises CourseError if Horovod is not installed or does not load.
     """
     spec = find_spec("horovod")
     if spec is None or not spec.origin:
@@ -183,8 +189,8 @@ def controllers() -> tuple[str, ...]:
     except (OSError, ValueError):
         known = {}
     if key not in known:
-        known = {**known, key: _ask_horovod()}  # one for each installation on this machine
-        with contextlib.suppress(OSError):  # without the cache, it takes longer the next time
+        known = {**known, key: _ask_horovod()}  # one entry for each installation on this machine
+        with contextlib.suppress(OSError):  # without a cache, the next call is slow too
             write(cache, json.dumps(known).encode())
     return tuple(known[key])
 
@@ -197,7 +203,7 @@ def _ask_horovod() -> list[str]:
             [sys.executable, "-c", ask], capture_output=True, text=True, env=env, timeout=LOADING_LIMIT_S
         )
     except subprocess.TimeoutExpired:
-        sentence = f"Horovod does not load within {LOADING_LIMIT_S:.0f} s: run `course doctor`, it says why."
+        sentence = f"Horovod did not load within {LOADING_LIMIT_S:.0f} s: run `course doctor` to find out why."
         raise CourseError(sentence, code=2) from None
     lines = [line.split()[1:] for line in answer.stdout.splitlines() if line.startswith("built")]
     if not lines or not lines[0]:
@@ -211,23 +217,24 @@ def _choose(controller: str | None) -> str:
     if controller is None:
         return built[0]
     if controller not in built:
-        raise CourseError(f"Horovod was built without {controller} here; it has {' and '.join(built)}.", code=2)
+        raise CourseError(f"Horovod was built without {controller}: use {' or '.join(built)}.", code=2)
     return controller
 
 
 def _check_elastic(ranks: int, min_ranks: int) -> None:
     if not 1 <= min_ranks <= ranks or ranks < 2:
         raise CourseError(
-            f"An elastic run needs two ranks or more and min_ranks from 1 to all, not {min_ranks} of {ranks}.", code=2
+            f"An elastic run needs at least 2 ranks, and min_ranks from 1 to their number, not {min_ranks} of {ranks}.",
+            code=2,
         )
     if "gloo" not in controllers():
-        raise CourseError("Elastic runs need Gloo, and Horovod was built without it here.", code=2)
+        raise CourseError("Elastic runs need Gloo, but Horovod was built without it.", code=2)
 
 
 def _placed(ranks: int | None, hosts: str | None, timeout: float | None) -> tuple[int, Hosts, Hosts]:
-    """How many ranks there are to be, the hosts that are named for them, and their slots that are used.
+    """The number of ranks, the given hosts, and the hosts with the slots that are used.
 
-    Raises CourseError where one of the arguments makes no sense.
+    Raises CourseError for an invalid argument.
     """
     named = () if hosts is None else remote.parse(hosts)
     ranks = ranks if ranks is not None else sum(host.slots for host in named) or default_ranks()
@@ -239,14 +246,14 @@ def _placed(ranks: int | None, hosts: str | None, timeout: float | None) -> tupl
 
 
 def _local_ranks(ranks: int, hosts: Hosts) -> int:
-    """How many of the ranks are on the first of the hosts, which the others are taken to be like."""
+    """The number of ranks on the first host; the other hosts are assumed to be equal."""
     return min(ranks, hosts[0].slots) if hosts else ranks
 
 
 def _one_rank_each(ranks: int) -> str:
-    """As many names of this host as there are ranks: Horovod gives a host up, with all its ranks, when one fails.
+    """Different names of this host, one for each rank: an elastic run drops a host with all its ranks when one fails.
 
-    All addresses 127.x.x.x are this host's.
+    All addresses 127.x.x.x belong to this host.
     """
     loopback = ipaddress.ip_address("127.0.0.0")
     return ",".join(f"{name}:1" for name in ("localhost", *(loopback + number for number in range(1, ranks))))

@@ -1,13 +1,13 @@
-"""Pretended hosts on this machine, to try what needs several: own names, addresses, processes and SSH servers.
+"""Simulated hosts on this machine, with their own names, addresses, processes and SSH servers.
 
     with hosts(2) as (a, b):
         a.run(["horovodrun", "-np", "2", "-H", "a:1,b:1", "python", "train.py"])
 
 A host is a set of Linux namespaces (network, host name, mounts, processes) that shares the processors and the files
-of this machine. A switch (a bridge in a namespace of its own) joins the hosts. In them, `ssh` goes from each to each
-without a word, with keys made for the occasion; what they find under /etc/ssh and at home is theirs alone, and
-nothing of this machine's own is written to. No namespace has a name: each lives as long as its first process, which
-ends when the end of a pipe closes that this process holds. So nothing is left, whatever ends it.
+of this machine. A switch (a bridge in its own namespace) connects the hosts. `ssh` works between all hosts without a
+password, with temporary keys. The hosts have their own /etc/ssh and home folder, and do not write to those of this
+machine. Each namespace exists as long as its first process, which ends when this process closes its end of a pipe or
+dies. So no namespace is left behind.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _PACKAGES = {
     "unshare": "util-linux",
     "nsenter": "util-linux",
 }
-# With the folder to remove at the end, for the case that this process can't.
+# $1 is the folder to delete at the end, in case this process can't.
 _SWITCH = """
 trap 'rm -rf "$1" || { sleep 1; rm -rf "$1"; }' EXIT
 ip link add name switch type bridge
@@ -72,7 +72,7 @@ LogLevel ERROR
 
 @dataclass(frozen=True)
 class Host:
-    """One of the hosts: its name, its address, and the process (as this machine numbers it) that keeps it alive."""
+    """A simulated host: its name, its address, and the id on this machine of the process that keeps it alive."""
 
     name: str
     address: str
@@ -80,9 +80,9 @@ class Host:
     _env: Mapping[str, str]
 
     def popen(self, command: Sequence[str], cwd: str | Path = "/", **options: Any) -> subprocess.Popen:
-        """Start `command` on this host, in the folder `cwd`; `options` as for subprocess.Popen.
+        """Start `command` on this host in the folder `cwd`; `options` as for `subprocess.Popen`.
 
-        The process that you get stands outside: ending it does not end the command. Leaving `hosts` does.
+        The returned process runs outside the host: to end it does not end the command, which ends with `hosts`.
         """
         env = {**os.environ, **(options.pop("env", None) or {}), **self._env}
         entered = ["nsenter", "--target", str(self.pid), "--net", "--uts", "--mount", "--pid"]
@@ -91,7 +91,7 @@ class Host:
     def run(
         self, command: Sequence[str], timeout: float | None = None, **options: Any
     ) -> subprocess.CompletedProcess[str]:
-        """Run `command` on this host to its end; return its exit code and what it printed."""
+        """Run `command` on this host; return exit code and output. Raises TimeoutExpired after `timeout` seconds."""
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
         with self.popen(command, **{**pipes, **options}) as process:
             try:
@@ -101,23 +101,29 @@ class Host:
         return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
     def limit(self, rate: str | None) -> None:
-        """Let this host send at most `rate` (as `tc` writes it: "1gbit", "100mbit"); None: as fast as it can.
+        """Limit the rate at which this host sends.
 
-        Raises CourseError where `tc` or the kernel's token bucket is missing.
+        Args:
+            rate: in the notation of `tc`, "1gbit" or "100mbit"; None: no limit.
+
+        Raises CourseError if `tc` or the kernel's token bucket filter is missing.
         """
         _enter(self.pid, "tc qdisc delete dev eth0 root 2>/dev/null || true")
-        if rate is not None:  # a small bucket: what is in it goes faster than the rate
+        if rate is not None:  # a small burst, because the burst is sent without a limit
             _enter(self.pid, f"tc qdisc add dev eth0 root tbf rate {rate} burst 32kb latency 50ms")
 
 
 @contextlib.contextmanager
 def hosts(count: int = 2, env: Mapping[str, str] | None = None) -> Iterator[list[Host]]:
-    """`count` hosts named a, b, c, … (at most 26), for as long as the block runs.
+    """Create hosts named a, b, c, … for the duration of the block.
 
-    Who logs in finds the variables `env`, this Python first on the PATH, and the data of this machine.
+    Args:
+        count: number of hosts, at most 26.
+        env: environment variables of logins on the hosts, which also have this Python first on the PATH and the data
+            of this machine.
 
-    Raises CourseError where they can't be had: not root, not Linux, a tool that is missing, a container that
-    must not make namespaces.
+    Raises CourseError if this is not Linux, the user is not root, a tool is missing, or a container does not allow
+    namespaces.
     """
     _check()
     names = [chr(ord("a") + number) for number in range(count)]
@@ -141,15 +147,15 @@ def hosts(count: int = 2, env: Mapping[str, str] | None = None) -> Iterator[list
 
 def _check() -> None:
     if sys.platform != "linux":
-        raise CourseError("Pretended hosts are made of Linux namespaces: try this on Linux.")
+        raise CourseError("Simulated hosts need Linux namespaces: run this on Linux.")
     missing = sorted({package for tool, package in _PACKAGES.items() if not _path(tool)})
     if missing:
         raise CourseError(
-            f"Pretended hosts need the packages iproute2 and openssh-server: apt-get install {' '.join(missing)}"
+            f"Simulated hosts need the packages iproute2 and openssh-server: apt-get install {' '.join(missing)}"
         )
     if os.geteuid():
         raise CourseError(
-            "Pretended hosts (with the packages iproute2 and openssh-server) are for root: start this with sudo."
+            "Simulated hosts (with the packages iproute2 and openssh-server) need root: run this with sudo."
         )
 
 
@@ -158,12 +164,12 @@ def _path(tool: str) -> str:
 
 
 def _environment() -> dict[str, str]:
-    """This process's, with the administrator's tools on the PATH."""
+    """The environment of this process, with /usr/sbin and /sbin on the PATH."""
     return {**os.environ, "PATH": f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin"}
 
 
 def _login(folder: Path) -> dict[str, str]:
-    """What is in the environment of who logs in: a home and temporary files apart, this Python, this machine's data."""
+    """The environment of logins: separate home and temporary folders, this Python, this machine's data."""
     keep = {name: os.environ[name] for name in (variables.DATA_DIR, variables.SLICE) if name in os.environ}
     return {
         **keep,
@@ -177,7 +183,7 @@ def _login(folder: Path) -> dict[str, str]:
 
 
 def _write(folder: Path, addresses: Mapping[str, str], login: Mapping[str, str]) -> None:
-    """The files that the hosts see in place of this machine's: etc/, home/ and tmp/."""
+    """Write the files that the hosts see instead of this machine's: etc/, home/ and tmp/."""
     ssh = folder / "etc" / "ssh"
     for path in (ssh, folder / "home", folder / "tmp"):
         path.mkdir(parents=True)
@@ -185,7 +191,7 @@ def _write(folder: Path, addresses: Mapping[str, str], login: Mapping[str, str])
     users = [user for user in pwd.getpwall() if user.pw_name != me.pw_name]
     users.append(pwd.struct_passwd((*me[:5], str(folder / "home"), "/bin/sh")))
     (folder / "etc" / "passwd").write_text("".join(":".join(map(str, user)) + "\n" for user in users))
-    (folder / "etc" / "shadow").write_text(f"{me.pw_name}:*:19000:0:99999:7:::\n")  # sshd turns locked accounts away
+    (folder / "etc" / "shadow").write_text(f"{me.pw_name}:*:19000:0:99999:7:::\n")  # sshd refuses locked accounts
     lines = ["127.0.0.1 localhost", *(f"{address} {name}" for name, address in addresses.items())]
     (folder / "etc" / "hosts").write_text("\n".join(lines) + "\n")
     for key in ("identity", *(f"host-{name}" for name in addresses)):
@@ -199,7 +205,7 @@ def _write(folder: Path, addresses: Mapping[str, str], login: Mapping[str, str])
 
 @contextlib.contextmanager
 def _namespace(kinds: Sequence[str], script: str, *arguments: str) -> Iterator[int]:
-    """New namespaces in which `script` was run, for as long as the block runs; the number of their first process."""
+    """Create namespaces for the duration of the block, run `script` in them, yield the id of their first process."""
     keeper = subprocess.Popen(
         ["unshare", *kinds, "sh", "-c", f"set -e\n{script}\necho ready\nread end", "sh", *arguments],
         stdin=subprocess.PIPE,
@@ -207,7 +213,7 @@ def _namespace(kinds: Sequence[str], script: str, *arguments: str) -> Iterator[i
         stderr=subprocess.PIPE,
         text=True,
         env=_environment(),
-        start_new_session=True,  # Ctrl-C is for the commands that run on the hosts
+        start_new_session=True,  # Ctrl-C must reach only the commands on the hosts
     )
     assert keeper.stdin
     assert keeper.stdout
@@ -216,11 +222,11 @@ def _namespace(kinds: Sequence[str], script: str, *arguments: str) -> Iterator[i
         if keeper.stdout.readline() != "ready\n":
             keeper.stdin.close()
             reason = last_line(keeper.stderr.read())
-            raise CourseError(f"This machine makes no pretended hosts, not even for root ({reason}).")
+            raise CourseError(f"This machine does not allow simulated hosts, not even to root ({reason}).")
         children = Path(f"/proc/{keeper.pid}/task/{keeper.pid}/children").read_text().split()
         yield int(children[0]) if "--fork" in kinds else keeper.pid
     finally:
-        # The first process of a process namespace takes all others with it, and is gone only after they are.
+        # When the first process of a PID namespace ends, the kernel ends all others before it reports the end.
         keeper.stdin.close()
         keeper.wait()
         keeper.stdout.close()
@@ -228,7 +234,7 @@ def _namespace(kinds: Sequence[str], script: str, *arguments: str) -> Iterator[i
 
 
 def _enter(pid: int, script: str) -> None:
-    """Run `script` in the network of process `pid`, with the files of this machine."""
+    """Run `script` in the network namespace of process `pid`, with the files of this machine."""
     _do(["nsenter", "--target", str(pid), "--net", "sh", "-c", script])
 
 
@@ -236,4 +242,4 @@ def _do(command: Sequence[str]) -> None:
     done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=_environment())
     if done.returncode:
         reason = last_line(done.stderr, f"exit code {done.returncode}")
-        raise CourseError(f"This machine makes no pretended hosts ({' '.join(command)}: {reason}).")
+        raise CourseError(f"This machine does not allow simulated hosts ({' '.join(command)}: {reason}).")

@@ -1,9 +1,9 @@
-"""What runs around a learner's script in each rank: `python rank.py TASK`, where TASK is a `RankTask` in JSON.
+"""The program of each rank, which runs the learner's script: `python rank.py TASK`, with a `RankTask` in JSON.
 
-The script runs as `python SCRIPT` would run it, with the arguments and in the folder of the task. Beside it, the rank
-reports to the launcher in JSON lines how the script ended, where it waits (see `idle`) and, where the task asks for it,
-how it trains (see `events`). The lines travel through the rank's standard error, so they cross hosts wherever the
-output does. Where the task names a folder for it, the rank logs its training there (see `instrumentation`).
+The script runs as with `python SCRIPT`, with the arguments and in the folder of the task. The rank reports to the
+launcher, in JSON lines, how the script ended, where it waits (see `idle`) and, if the task asks for it, its training
+(see `events`). The lines use the rank's standard error, so they also arrive from other hosts. If the task names a
+folder for a record, the rank logs its training there (see `instrumentation`).
 """
 
 from __future__ import annotations
@@ -30,26 +30,26 @@ from course_lib.system.errors import CourseError
 from course_lib.system.rank import rank
 from course_lib.system.supervise import end_tree
 
-NVIDIA_DRIVER = Path("/proc/driver/nvidia")  # there where the kernel drives a GPU of theirs
-MARK = "\x1e"  # ASCII record separator: starts a line meant for the launcher, not for the reader
+NVIDIA_DRIVER = Path("/proc/driver/nvidia")  # exists if the kernel has NVIDIA's driver
+MARK = "\x1e"  # ASCII record separator: the start of a line for the launcher, not for the user
 
 Report = Callable[..., None]  # report(kind, **data)
 
 
 @dataclass(frozen=True)
 class RankTask:
-    """What each rank of a run does.
+    """The task of each rank of a run.
 
     Attributes:
-        script: path of the script that it runs.
+        script: path of the script.
         args: the script's arguments.
-        folder: the folder that the script runs in.
-        record: the folder for the record of its training (see `instrumentation`); None: there is none.
-        profile: the folder for a profile of its steps (see `step_profile`); None: there is none.
-        training_events: whether it reports how its training goes on (see `events`), as it does for a `record`, too.
-        cores: where all ranks are on this host, the core that each of them keeps to, by the number of the rank.
-        fake_gpus: with a `record`, how many GPUs that do not exist the script sees, by the number of the rank, so that
-            its choice of one can be checked on a host without. Both lists start again from the front for more ranks.
+        folder: working folder of the script.
+        record: folder for the log of the training (see `instrumentation`); None: no log.
+        profile: folder for a profile of the steps (see `step_profile`); None: no profile.
+        training_events: whether the rank reports its training (see `events`); with a `record` it always does.
+        cores: the core of each rank, by rank; () : no binding. Only if all ranks are on this host.
+        fake_gpus: with a `record`, the number of GPUs that the script sees although they do not exist, by rank. So its
+            choice of a GPU can be checked on a host without GPUs. Both lists repeat if there are more ranks.
     """
 
     script: str
@@ -62,14 +62,15 @@ class RankTask:
     fake_gpus: tuple[int, ...] = ()
 
     def command(self) -> tuple[str, ...]:
-        """What a rank runs. The task is one word, since horovodrun would take `--hosts` for an option of its own."""
+        """The command of a rank. The task is one argument: horovodrun would parse `--hosts` as its own option."""
         return sys.executable, __file__, json.dumps(asdict(self))
 
 
 def prepare() -> Report:
-    """Make a rank of this process: scheduled as one, ended with its launcher, printing whole lines.
+    """Prepare this process as a rank: scheduling, end with the launcher, line-buffered output.
 
-    Returns the function that reports to the launcher. It also gets what modules notify, and where this rank waits.
+    Returns:
+        The function that reports to the launcher; it also reports notices of modules, and where this rank waits.
     """
     compute_first()
     sys.meta_path.insert(0, HorovodAsItIs())
@@ -77,20 +78,20 @@ def prepare() -> Report:
     notices.listeners.append(report)
     idle.watch(report)
     end_with_the_launcher()
-    for stream in (sys.stdout, sys.stderr):  # a line at a time: mpirun would cut it to pieces
+    for stream in (sys.stdout, sys.stderr):  # whole lines, because mpirun tags every write
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(line_buffering=True, write_through=False)
     return report
 
 
 class HorovodAsItIs(importlib.abc.MetaPathFinder):
-    """Keep AutoGraph from translating Horovod's functions, which need no translation, when Horovod is imported.
+    """When Horovod is imported, exclude its functions from AutoGraph, because they need no translation.
 
-    The first training step of the assessment's reference took 3.6 s on one core with it, and takes 2.0 s without.
+    The first training step of the assessment's reference took 3.6 s on one core with the translation, 2.0 s without.
     """
 
     def find_spec(self, name: str, *_: object) -> None:
-        """Called for each import; finds nothing."""
+        """Called for each import; returns None, so that the next finder continues."""
         if name == "horovod.tensorflow":
             sys.meta_path.remove(self)
             from tensorflow.python.autograph.core import config
@@ -99,26 +100,26 @@ class HorovodAsItIs(importlib.abc.MetaPathFinder):
 
 
 def _reporter() -> Report:
-    """A function that sends one record to the launcher. Any thread may call it."""
-    errors = os.dup(2)  # a private copy: the script may redirect its own
+    """A thread-safe function that sends one record to the launcher."""
+    errors = os.dup(2)  # a copy, because the script may redirect its standard error
 
     def report(kind: str, **data: object) -> None:
         line = MARK + json.dumps({"kind": kind, "time": time.time(), **data}) + "\n"
-        os.write(errors, line.encode())  # one write below PIPE_BUF: never mixed with another rank's line
+        os.write(errors, line.encode())  # a single write below PIPE_BUF is atomic
 
     return report
 
 
 def end_with_the_launcher() -> None:
-    """End this process and its children as soon as nobody reads its standard error any more.
+    """End this process and its children when the reader of its standard error closes it.
 
-    On this host `supervise` ends all ranks; on another nobody does: when `ssh` ends, what it started goes on.
+    On this host `supervise` ends all ranks. On another host the ranks would continue after the end of `ssh`.
     """
     stream = os.dup(2)
 
     def wait() -> None:
         poll = select.poll()
-        poll.register(stream, 0)  # an error or a hang-up is always reported
+        poll.register(stream, 0)  # errors and hang-ups are always reported
         poll.poll()
         end_tree(grace=0.0)
         os._exit(128 + signal.SIGTERM)
@@ -127,16 +128,16 @@ def end_with_the_launcher() -> None:
 
 
 def keep_to_one_core(cores: Sequence[int]) -> None:
-    """Where `cores` are given, one for each rank, keep this one and what it starts to its own."""
+    """Bind this rank and its children to one core, given the core of each rank; () : no binding."""
     if cores:
         os.sched_setaffinity(0, {cores[rank() % len(cores)]})
 
 
 def compute_first() -> None:
-    """On a host without a GPU, let no thread of this rank that wakes take the core from one that computes.
+    """On a host without a GPU, schedule this rank as SCHED_BATCH: a thread that wakes up does not preempt another.
 
-    Gloo's thread wakes with each message. If it then displaces the thread that holds the lock which it needs, it
-    spins for as long as its turn lasts: a fifth of a training with one core for each rank was lost to that.
+    Gloo's thread wakes up with each message. If it preempts the thread that holds the lock that it needs, it spins
+    until its time slice ends: this took a fifth of the time of a training with one core for each rank.
     """
     if hasattr(os, "SCHED_BATCH") and not NVIDIA_DRIVER.exists():
         with contextlib.suppress(PermissionError):
@@ -144,7 +145,7 @@ def compute_first() -> None:
 
 
 def run(script: str, args: Sequence[str], report: Report) -> int:
-    """Run `script` as `__main__` with `args`; return its exit code after a `report` of it."""
+    """Run `script` as `__main__` with `args`; report its exit code, then return it."""
     sys.argv = [script, *args]
     sys.path[0] = str(Path(script).resolve().parent)
     code = 1
@@ -161,7 +162,7 @@ def run(script: str, args: Sequence[str], report: Report) -> int:
     except BaseException as error:
         _print_traceback(error, script)
     finally:
-        # Now: what follows (interpreter and Horovod shutting down) takes seconds, in which other ranks fail too.
+        # Report now: the shutdown of Python and Horovod takes seconds, in which other ranks fail too.
         report("rank-exit", code=code)
     return code
 
@@ -174,12 +175,12 @@ def _exit_code(end: SystemExit) -> int:
 
 
 def _print_traceback(error: BaseException, script: str) -> None:
-    """Print the traceback from the script on, without the frames of this module and of runpy."""
+    """Print the traceback, starting at the script: without the frames of this module and runpy."""
     frames = error.__traceback__
     target = os.path.abspath(script)
     while frames is not None and os.path.abspath(frames.tb_frame.f_code.co_filename) != target:
         frames = frames.tb_next
-    # Written at once: launchers that tag output by write would cut it to pieces.
+    # A single write, because mpirun tags every write.
     sys.stderr.write("".join(traceback.format_exception(type(error), error, frames)))
     sys.stderr.flush()
 

@@ -1,8 +1,8 @@
-"""Other hosts: how they are written, reached and looked at before ranks are started there.
+"""Other hosts: parse their names and slots, reach them, and check them before ranks start there.
 
-A remote shell reaches them: `ssh`, which must work without a password, or what COURSE_REMOTE_SHELL says, as
-`srun --overlap -N1 -n1 -w {host}` does inside a Slurm job. The course, its environment and what a run reads lie at
-the same place on all hosts, on a file system that they share.
+The remote shell is `ssh`, which must work without a password, or the command in COURSE_REMOTE_SHELL, for example
+`srun --overlap -N1 -n1 -w {host}` in a Slurm job. The course, its environment and the files of a run must have the same
+paths on all hosts, on a shared file system.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _PACKAGES = ("tensorflow", "tensorflow-cpu", "keras", "horovod")
 
 @dataclass(frozen=True)
 class Host:
-    """A host's name and the number of ranks that it takes."""
+    """A host's name and its slots, the maximum number of ranks on it."""
 
     name: str
     slots: int
@@ -53,7 +53,7 @@ class Host:
 
 
 def parse(text: str) -> tuple[Host, ...]:
-    """The hosts of `host:slots,host:slots`. Raises CourseError (code 2) for anything else."""
+    """Parse `host:slots,host:slots`. Raises CourseError (code 2) for any other text."""
     matches = [_HOST.fullmatch(part.strip()) for part in text.split(",")]
     if not all(matches):
         raise CourseError(f"Hosts are written host:slots,host:slots, not '{text}'.", code=2)
@@ -61,14 +61,14 @@ def parse(text: str) -> tuple[Host, ...]:
 
 
 def read(path: Path) -> tuple[Host, ...]:
-    """The hosts of a file with a line `host slots=N` for each, as Open MPI and horovodrun read it.
+    """Read a hostfile with a line `host slots=N` for each host, as for Open MPI and horovodrun.
 
-    Raises CourseError (code 2) for a file that can't be read, and for a line that is something else.
+    Raises CourseError (code 2) if the file can't be read, or for an invalid line.
     """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is no text"
+        reason = getattr(error, "strerror", None) or "it is not a text file"
         raise CourseError(f"The hostfile {path} cannot be read: {reason}.", code=2) from None
     hosts = []
     for number, line in enumerate(lines, 1):
@@ -84,27 +84,30 @@ def read(path: Path) -> tuple[Host, ...]:
 
 
 def chosen(hosts: str | None, hostfile: Path | None) -> str | None:
-    """The hosts of the options -H and --hostfile as `host:slots,…`; None where neither was given."""
+    """The hosts from the options -H and --hostfile as `host:slots,…`; None if neither is given.
+
+    Raises CourseError (code 2) if both are given, or for an invalid hostfile.
+    """
     if hosts is not None and hostfile is not None:
         raise CourseError("Choose one of -H and --hostfile.", code=2)
     return hosts if hostfile is None else written(read(hostfile))
 
 
 def written(hosts: Sequence[Host]) -> str:
-    """The hosts as `parse` reads them."""
+    """The hosts as `host:slots,…`, the format of `parse`."""
     return ",".join(map(str, hosts))
 
 
 def first(hosts: Sequence[Host], ranks: int) -> tuple[Host, ...]:
-    """The first `ranks` slots: each host is filled before the next.
+    """The hosts that the first `ranks` slots belong to, with the number of used slots. Each host is filled in turn.
 
-    Raises CourseError (code 2) where there are fewer.
+    Raises CourseError (code 2) if there are fewer slots.
     """
     there = sum(host.slots for host in hosts)
     if there < ranks:
         raise CourseError(
             f"{ranks} ranks do not fit into the {there} slots of {written(hosts)}: "
-            "ask for fewer ranks or give more slots.",
+            "use fewer ranks or add slots.",
             code=2,
         )
     used = []
@@ -116,7 +119,7 @@ def first(hosts: Sequence[Host], ranks: int) -> tuple[Host, ...]:
 
 
 def here(name: str) -> bool:
-    """True for a name of this host: Horovod starts its ranks without a remote shell."""
+    """Whether `name` is a name of this host, on which Horovod starts ranks without a remote shell."""
     try:
         address = socket.gethostbyname(name)
     except (OSError, UnicodeError):
@@ -126,20 +129,23 @@ def here(name: str) -> bool:
 
 
 def shell(host: str) -> list[str]:
-    """The words before a command (one word, for a shell) that is to run on `host`."""
+    """The start of a command line that runs a shell command, given as one further argument, on `host`."""
     given = os.environ.get(REMOTE_SHELL)
     if not given:
         return [*SSH, host]
-    # Like ssh: what follows is joined and read by a shell.
+    # Like ssh: a shell evaluates the joined arguments.
     return [*(word.replace("{host}", host) for word in shlex.split(given)), "sh", "-c", 'eval "$*"', "sh"]
 
 
 def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, gloo: bool = True) -> None:
-    """Raise CourseError (code 2) unless each host can be reached and sees what this one sees.
+    """Check that each host can be reached, and has the course, the same package versions and the same files.
 
-    That is the course, the same versions of what trains, and each of `paths` (a file or a folder) → the end of the
-    sentence that says what to do where it is missing there. For Gloo each host must know its own address, this one too
-    where it is the only one (no `hosts`, or names of this host).
+    Args:
+        hosts: the hosts of a run; may be empty, or names of this host.
+        paths: file or folder → the end of the sentence that says what to do if it is missing there.
+        gloo: also check that the own name of each host, and of this one, resolves to an address for the others.
+
+    Raises CourseError (code 2) if a check fails.
     """
     paths = paths or {}
     others = [host.name for host in hosts if not here(host.name)]
@@ -152,30 +158,30 @@ def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, glo
     for name, theirs in answers.items():
         for path, to_do in paths.items():
             if theirs["paths"].get(str(path)) != mine["paths"][str(path)]:
-                how = "has another" if theirs["paths"].get(str(path)) else "does not see"
+                how = "has a different" if theirs["paths"].get(str(path)) else "does not see"
                 raise CourseError(f"{name} {how} {path}: {to_do}", code=2)
         for package, version in mine["versions"].items():
             if theirs["versions"].get(package) != version:
                 raise CourseError(
                     f"{name} has {package} {theirs['versions'].get(package) or 'not'}, this host "
-                    f"{version or 'not'}: all hosts need the same environment, best on a file system that they share.",
+                    f"{version or 'not'}: all hosts need the same environment, preferably on a shared file system.",
                     code=2,
                 )
     for facts in ([mine] if len(others) < len(hosts) else []) + list(answers.values()) if gloo else []:
         name, address = facts["own"]["name"], facts["own"]["address"]
         if not address or address.startswith("127."):
             raise CourseError(
-                f"{name} takes its own name for {address or 'no address'}, where no other host finds it: give it the "
-                "address by which they do, in its /etc/hosts.",
+                f"{name} resolves its own name to {address or 'no address'}, where other hosts cannot reach it: give "
+                "the name an address that they can reach, in its /etc/hosts.",
                 code=2,
             )
 
 
 def _check_own_name() -> None:
-    """Raise CourseError (code 2) where no address of this host's name is its own.
+    """Raise CourseError (code 2) if this host's name does not resolve to an address of this host.
 
-    Gloo listens there (its `lookupAddrForHostname`), and otherwise ends each rank by SIGSEGV or SIGABRT. MPI does not
-    need the name.
+    Gloo listens on that address (`lookupAddrForHostname`); without one, each rank dies from SIGSEGV or SIGABRT. MPI
+    does not need the name.
     """
     name = socket.gethostname()
     try:
@@ -187,7 +193,7 @@ def _check_own_name() -> None:
             listener.bind(address)
             return
     addresses = " and ".join(dict.fromkeys(str(answer[4][0]) for answer in answers))
-    fault = f"stands for {addresses}, where this host can't listen" if answers else "does not resolve"
+    fault = f"resolves to {addresses}, where this host can't listen" if answers else "does not resolve"
     raise CourseError(
         f"The name of this host, {name}, {fault}, and Gloo needs it: add the line `127.0.0.1 {name}` to /etc/hosts.",
         code=2,
@@ -195,9 +201,9 @@ def _check_own_name() -> None:
 
 
 def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
-    """Run `command` on all `hosts` at the same time; the JSON object that each one prints.
+    """Run `command` on all `hosts` in parallel; return the JSON object that each prints, by host.
 
-    Raises CourseError (code 2) for a host that can't be reached or prints none.
+    Raises CourseError (code 2) if a host can't be reached or prints no object.
     """
     running: dict[str, subprocess.Popen] = {}
     try:
@@ -213,7 +219,7 @@ def ask(hosts: Sequence[str], command: Sequence[str]) -> dict[str, dict]:
 
 
 def _open_on(host: str, command: Sequence[str]) -> subprocess.Popen[str]:
-    """Start `command`, which reads nothing, on `host`. Raises CourseError without a remote shell."""
+    """Start `command` on `host` with an empty standard input. Raises CourseError without a remote shell."""
     command_line = [*shell(host), shlex.join(command)]
     try:
         return subprocess.Popen(
@@ -227,14 +233,14 @@ def _open_on(host: str, command: Sequence[str]) -> subprocess.Popen[str]:
         )
     except OSError as error:
         raise CourseError(
-            f"{command_line[0]}, which reaches the other hosts, cannot be run here ({error.strerror}): install it, on "
+            f"{command_line[0]}, which connects to the other hosts, cannot be run ({error.strerror}): install it, on "
             "Debian or Ubuntu with `sudo apt install openssh-client`.",
             code=2,
         ) from None
 
 
 def _refusal(host: str, code: int, errors: str) -> CourseError:
-    """The error for a host where the course's Python ended with `code` and no answer; `errors` is what it printed."""
+    """The error for a host whose command ended with `code` and no answer; `errors` is its standard error."""
     last = last_line(errors, f"exit code {code}").strip().rstrip(".")
     if any(sign in last for sign in (sys.executable, "can't open file", "No module named")):
         return CourseError(f"{host} does not have the course ({last}): {SHARED_FOLDER_ADVICE}", code=2)
@@ -245,8 +251,13 @@ def _refusal(host: str, code: int, errors: str) -> CourseError:
 
 
 def describe(paths: Iterable[str]) -> dict[str, dict[str, str]]:
-    """What `check` compares: versions; for each path its size and beginning, "folder", or "" where it is not; this
-    host's own name, and the address that it stands for."""
+    """The facts about this host that `check` compares.
+
+    Returns:
+        versions: package → version.
+        paths: path → size and hash of the first MiB of a file, "folder", or "" if it is missing.
+        own: name and address of this host.
+    """
     versions = {"python": ".".join(map(str, sys.version_info[:3]))}
     for package in _PACKAGES:
         try:
@@ -262,9 +273,9 @@ def describe(paths: Iterable[str]) -> dict[str, dict[str, str]]:
 def _checked(hosts: Sequence[Host]) -> tuple[Host, ...]:
     names = [host.name for host in hosts]
     if twice := [name for name in names if names.count(name) > 1]:
-        raise CourseError(f"The host {twice[0]} is there twice: give all its slots at once.", code=2)
+        raise CourseError(f"The host {twice[0]} is listed twice: list it once, with all its slots.", code=2)
     if empty := [host.name for host in hosts if not host.slots]:
-        raise CourseError(f"The host {empty[0]} has no slots: give it one or more, or leave it out.", code=2)
+        raise CourseError(f"The host {empty[0]} has no slots: give it at least one, or remove it.", code=2)
     return tuple(hosts)
 
 
@@ -273,9 +284,9 @@ def _answer(host: str, process: subprocess.Popen, deadline: float) -> dict:
         output, errors = process.communicate(timeout=max(0.0, deadline - time.monotonic()))
     except subprocess.TimeoutExpired:
         raise CourseError(
-            f"The host {host} did not answer within {ANSWER_TIMEOUT_S:g} s: look at it, or leave it out.", 2
+            f"The host {host} did not answer within {ANSWER_TIMEOUT_S:g} s: check the host, or remove it.", 2
         ) from None
-    lines = [line for line in output.splitlines() if line.startswith("{")]  # a login may greet
+    lines = [line for line in output.splitlines() if line.startswith("{")]  # a login may print other lines
     with contextlib.suppress(ValueError, IndexError):
         if isinstance(answer := json.loads(lines[-1]), dict) and process.returncode == 0:
             return answer

@@ -1,4 +1,4 @@
-"""A run of a script on N ranks: its processes, followed as a stream of events until nothing of it is left."""
+"""A run of a script on N ranks: its processes and its events, until all processes have ended."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from course_lib.system.supervise import GRACE_S, LEFT, TIMED_OUT
 
 PROGRAM_FOLDER = Path(__file__).parent
 STOPPED = 130  # exit code, as after Ctrl-C
-TAIL_LINES = 200  # kept of each rank: TensorFlow's tracebacks are long
-LINE_OVERHEAD_BYTES = 100  # that a line counts beside its own: so much it takes in memory, however short it is
-FAILURE_GRACE_S = 4.0  # for the other ranks to end by themselves, once one has failed
-SHUTDOWN_LIMIT_S = 10.0  # for the launcher to end after the last script; what is left then is ended
-CONFINED_GRACE_S = 8.0  # for what is confined to hand out what it has, at the end
+TAIL_LINES = 200  # lines of each rank that are kept: TensorFlow's tracebacks are long
+LINE_OVERHEAD_BYTES = 100  # memory of a line in addition to its characters
+FAILURE_GRACE_S = 4.0  # after a failed rank, the time for the other ranks to end by themselves
+SHUTDOWN_LIMIT_S = 10.0  # time for the launcher to end after the last script; then its processes are ended
+CONFINED_GRACE_S = 8.0  # time for a sandbox to copy out its files at the end
 MAX_EXIT_CODE = 255
-SIGNAL_BASE = 128  # the exit code of what a signal has ended is so much more than its number
-SILENCE_S = 20.0  # without output and steps, after which a run whose ranks wait for each other is called stalled
-_RUN_KINDS = ("output", "exit", "stage", "stall")  # kinds of events that no rank can report
-_STEP_KINDS = ("batch", "epoch", "images")  # events that show a rank to go on
+SIGNAL_BASE = 128  # exit code of a process that a signal has ended, minus the signal's number
+SILENCE_S = 20.0  # after so long without output and steps, a run whose ranks wait for each other counts as stalled
+_RUN_KINDS = ("output", "exit", "stage", "stall")  # kinds of events that ranks may not report
+_STEP_KINDS = ("batch", "epoch", "images")  # kinds of events that show progress of a rank
 
 
 @dataclass(frozen=True)
 class RankCommand:
-    """What starts the ranks.
+    """The command that starts the ranks.
 
     Attributes:
         launcher: Horovod's launcher with its options.
         env: the environment of the launcher and of the ranks.
-        task: what each rank does; None where the launcher starts no command.
-        wrapper: what runs the command of each rank, which follows it.
-        temporary: a folder that is removed where this process dies before the run.
+        task: the task of each rank; None if the launcher starts no command.
+        wrapper: prefix of each rank's command.
+        temporary: a folder that is deleted if this process dies before the run.
     """
 
     launcher: tuple[str, ...]
@@ -55,7 +55,7 @@ class RankCommand:
     temporary: Path | None = None
 
     def command_line(self) -> list[str]:
-        """All of it in one command."""
+        """The whole command line."""
         return [*self.launcher, *self.wrapper, *(self.task.command() if self.task else ())]
 
 
@@ -64,25 +64,25 @@ Confine = Callable[[RankCommand], RankCommand]
 
 @dataclass(frozen=True)
 class Options:
-    """How `launch.start` runs a script, where the defaults won't do.
+    """Further settings of `launch.start`.
 
     Attributes:
-        hosts: Horovod's `host:slots,…` (default: this host), of which the first slots are taken, all where no number of
-            ranks is given.
-        min_ranks: makes the run elastic: it goes on while so many ranks are left, and succeeds if they reach the end.
-        cwd: the folder that the script runs in; default: this process's.
-        stall_timeout: seconds without a training step on any rank after which the ranks count as deadlocked and are
-            ended; it counts from the first step on. It needs a `record` or `training_events`.
-        record: a folder for what each rank records of its training (see `course_lib.ranks.instrumentation`).
-        profile: a folder for a profile of each rank's training steps, which `step_shares` reads; it goes with neither
-            `record` nor `training_events`.
-        training_events: whether the ranks report how their training goes on (see `instrumentation.events`).
-        output_limit: bytes that the ranks may print, where each line counts LINE_OVERHEAD_BYTES more than it has.
+        hosts: Horovod's `host:slots,…`; default: this host. The first slots are used; all if the number of ranks is not
+            given.
+        min_ranks: makes the run elastic: it continues while so many ranks are left, and succeeds if they reach the end.
+        cwd: working folder of the script; default: that of this process.
+        stall_timeout: after so many seconds without a training step on any rank, the ranks count as deadlocked and are
+            ended. It applies after the first step, and needs a `record` or `training_events`.
+        record: folder for the log of each rank's training (see `course_lib.ranks.instrumentation`).
+        profile: folder for a profile of each rank's training steps (see `step_shares`); not together with `record` or
+            `training_events`.
+        training_events: whether the ranks report their training (see `instrumentation.events`).
+        output_limit: maximum bytes of output of all ranks; each line counts LINE_OVERHEAD_BYTES more.
         cores: the core of each rank (see `RankTask`).
-        fake_gpus: how many GPUs that do not exist each rank sees (see `RankTask`).
-        confine: makes of the command what is run in its place.
-        confined: whether each rank is then shut in alone, so that nothing that it starts outlives it, and a rank that
-            goes on has not ended.
+        fake_gpus: number of GPUs that each rank sees although they do not exist (see `RankTask`).
+        confine: maps the command to the one that is run instead, for example in a sandbox.
+        confined: whether `confine` isolates each rank, so that all processes of a rank end with it. A rank that reports
+            its end, but does not end, then fails.
     """
 
     hosts: str | None = None
@@ -101,11 +101,15 @@ class Options:
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened: `kind`, the rank it happened in (None: the run as a whole), seconds since the start.
+    """An event of a run.
 
-    Kinds: `output` (stream, text), `stall` (cause; at most once: the run stands still, and why), `exit` (code, message;
-    always the last) and, from ranks that report how they train, `fit`, `batch`, `epoch` and `images` (see
-    `course_lib.ranks.instrumentation.events`).
+    Attributes:
+        kind: `output` (data: stream, text), `stall` (cause; at most once), `exit` (code, message; always the last) and,
+            from ranks that report their training, `fit`, `batch`, `epoch` and `images` (see
+            `course_lib.ranks.instrumentation.events`).
+        rank: the rank of the event; None: the whole run.
+        time: seconds since the start of the run.
+        data: values, by name.
     """
 
     kind: str
@@ -116,16 +120,16 @@ class Event:
 
 @dataclass(frozen=True)
 class Result:
-    """How a run ended.
+    """The result of a run.
 
     Attributes:
         code: exit code.
-        seconds: since the start.
-        failed_rank: the rank that failed first; None where none did.
-        message: one sentence; "" for a run that ended well.
-        tail: the last lines of that rank, less the frames of libraries; without such a rank the launcher's.
-        reason: what that rank gave as the reason itself.
-        cause: the sentence that says which rank waited for which, in what; "" where that is not known.
+        seconds: duration.
+        failed_rank: the rank that failed first; None if none failed.
+        message: one sentence; "" after a success.
+        tail: the last lines of the failed rank, without library frames; without a failed rank, those of the launcher.
+        reason: the reason that the failed rank reported.
+        cause: a sentence that says which rank waited for which, and in which collective; "" if unknown.
     """
 
     code: int
@@ -137,10 +141,12 @@ class Result:
     cause: str = ""
 
     def check(self, title: str = "") -> None:
-        """Raise CourseError if the run failed or was stopped: who reads what a run has left asks this first.
+        """Raise CourseError if the run failed or was stopped. Call it before reading the results of a run.
 
-        The error says why: the cause, the message, and what to do about a known error, else the rank's last words.
-        `title` names the run, where a learner has several.
+        The error has the cause, the message, and advice for a known error or else the rank's last line.
+
+        Args:
+            title: name of the run, if there are several.
         """
         if self.code:
             title = title and f"{title}:"
@@ -153,10 +159,10 @@ class Result:
 
 @dataclass
 class Failures:
-    """What is known of failed ranks.
+    """The failures that ranks and the launcher have reported.
 
     Attributes:
-        reported_by_rank: rank → when it failed, in seconds since the epoch, and its exit code.
+        reported_by_rank: rank → time of the failure, in seconds since the epoch, and exit code.
         reported_by_launcher: rank → exit code.
     """
 
@@ -164,35 +170,35 @@ class Failures:
     reported_by_launcher: dict[int, int] = field(default_factory=dict)
 
     def count(self) -> int:
-        """How many ranks failed, or were ended by the launcher."""
+        """Number of ranks that failed or that the launcher ended."""
         return len(self.reported_by_rank.keys() | self.reported_by_launcher.keys())
 
     def first(self) -> tuple[int, int] | None:
-        """The rank that failed first and its exit code. The failures of the others follow from the first."""
+        """The rank that failed first, which causes the other failures, and its exit code; None if no rank failed."""
         by_time = sorted(self.reported_by_rank.items(), key=lambda item: item[1][0])
         by_rank = {rank: code for rank, (_, code) in by_time}
         terminated = (
             SIGNAL_BASE + signal.SIGTERM,
             -signal.SIGTERM,
-        )  # by the launcher, which ends the others, or their shells
+        )  # the launcher ends the other ranks, or their shells, with SIGTERM
         ended = [(rank, code) for rank, code in self.reported_by_launcher.items() if code not in terminated]
-        # A rank that was killed had no time to report, but ended before those that its end made fail. The launcher too
-        # kills, in the end, a rank that ignores SIGTERM: after the rank that failed first.
+        # A killed rank could not report its end, but it ended before the ranks that failed because of it. The launcher
+        # finally kills a rank that ignores SIGTERM as well, but only after the rank that failed first.
         if ended and ended[0][0] not in by_rank:
             return ended[0]
         return next(iter((by_rank or self.reported_by_launcher).items()), None)
 
 
 class Run:
-    """A script running on N ranks: iterate over it for its events, `stop()` it, `wait()` for its `Result`.
+    """A script that runs on N ranks. Iterate over it for its events, `stop()` it, `wait()` for its `Result`.
 
-    Events that nobody reads wait in memory; several readers share them.
+    Unread events stay in memory. If several threads iterate, each event goes to one of them.
     """
 
     def __init__(
         self, command: RankCommand, ranks: int, *, timeout: float | None = None, options: Options | None = None
     ) -> None:
-        """Start `command`, which starts so many `ranks`; end it after `timeout` seconds."""
+        """Start `command`, which starts `ranks` ranks; end it after `timeout` seconds."""
         self._started = time.time()
         self._ranks = ranks
         self._timeout = timeout
@@ -200,18 +206,18 @@ class Run:
         self._max_failures = ranks - (options.min_ranks or ranks)
         self._unfinished = set(range(ranks))
         self._last_step: float | None = None
-        self._last_sign = time.monotonic()  # of any rank's going on
+        self._last_sign = time.monotonic()  # time of the last output or step of any rank
         self._waiting, self._stall_reported = Waiting(ranks), False
-        self._data: dict[str, dict[int, str]] = {}  # name of a data set → rank → what it got when it loaded it first
+        self._data: dict[str, dict[int, str]] = {}  # data set → rank → description of what the rank loaded first
         self._events: queue.Queue[Event] = queue.Queue()
         self._failures = Failures()
         self._tails: dict[int | None, deque[str]] = {}
-        self._reasons: dict[int, str] = {}  # in a failed rank's own words, where it gave any
-        # Why we end the run: "stopped", "stalled", "data" or "late". What ranks do after that is no failure.
+        self._reasons: dict[int, str] = {}  # failed rank → the reason that it reported
+        # Why this process ends the run: "stopped", "stalled", "data" or "late". Later failures of ranks don't count.
         self._ending = ""
         self._stop_reason = "Stopped."
         self._left = ""  # the sentence on processes that could not be ended
-        self._printed = 0  # bytes
+        self._printed = 0  # bytes of output
         self._result: Result | None = None
         self._process = Supervised(
             command.command_line(),
@@ -222,7 +228,7 @@ class Run:
             stderr=subprocess.PIPE,
             bufsize=0,
             env=command.env,
-            cwd="/",  # `rank` goes to the script's folder; the launchers must not import what lies there
+            cwd="/",  # `rank` changes to the script's folder; the launcher must not import modules from there
         )
         streams = (self._process.stdout, self._process.stderr)
         self._readers = [threading.Thread(target=self._read, args=(stream,), daemon=True) for stream in streams]
@@ -249,21 +255,21 @@ class Run:
 
     @property
     def started(self) -> float:
-        """When the run was started, in seconds since the epoch: the zero of the events' times."""
+        """Start of the run in seconds since the epoch; the times of events are relative to it."""
         return self._started
 
     @property
     def running(self) -> bool:
-        """True until the run and all its processes have ended."""
+        """True until all processes of the run have ended."""
         return self._result is None
 
     @property
     def pid(self) -> int:
-        """Process number of `supervise`, the root of the run's process tree."""
+        """Process id of `supervise`, the root of the run's process tree."""
         return self._process.pid
 
     def stop(self, reason: str = "Stopped.") -> None:
-        """End the run and its whole process tree; return at once (`wait` for the end). Any thread may call it.
+        """End the run and its process tree; return at once (use `wait`). Thread-safe.
 
         `reason` becomes the message of the result, unless a rank has failed before.
         """
@@ -272,14 +278,14 @@ class Run:
         self._end("stopped")
 
     def wait(self) -> Result:
-        """Wait until every process of the run has ended; return how it went."""
+        """Wait until all processes of the run have ended; return the result."""
         while self._closer.is_alive():
-            self._closer.join(0.2)  # in slices, so that Ctrl-C is noticed
+            self._closer.join(0.2)  # a time-out, so that Ctrl-C is noticed
         assert self._result is not None
         return self._result
 
     def join(self, seconds: float) -> None:
-        """Wait until the run has ended, `seconds` at most."""
+        """Wait until the run has ended, at most `seconds`."""
         self._closer.join(seconds)
 
     def _end(self, why: str = "") -> None:
@@ -297,7 +303,7 @@ class Run:
             limit = self._options.output_limit
             if limit is not None and self._printed > limit:
                 self.stop(f"It printed more than {limit / 2**20:g} MB.")
-                continue  # read on, so that what prints can end
+                continue  # go on reading, so that the writing process does not block
             for line in output.parse(printed, self._ranks):
                 self._take(line)
 
@@ -335,7 +341,7 @@ class Run:
             self._put(kind, rank, when, record)
 
     def _note_exit(self, rank: int, when: float, code: object, reason: object) -> None:
-        """What a rank says of its own end. Its word is the script's: it may say anything."""
+        """Record a rank's report of its end. The script could have written the report, so its values are checked."""
         self._unfinished.discard(rank)
         code = int(code) if isinstance(code, int) and abs(code) <= MAX_EXIT_CODE else int(bool(code))
         self._waiting.note_end(rank, code)
@@ -344,13 +350,13 @@ class Run:
             self._reasons[rank] = reason if isinstance(reason, str) else ""
             self._end_if_failed()
         if not self._unfinished and not self._failed:
-            self._end_after(SHUTDOWN_LIMIT_S, "late")  # a daemon that holds the output open would delay the launcher
+            self._end_after(SHUTDOWN_LIMIT_S, "late")  # a daemon that keeps the output open would delay the launcher
 
     def _note_data(self, rank: int, record: dict) -> None:
-        """What a rank has loaded. All must have the same, or they train on different images without a word.
+        """Record which data a rank has loaded; end the run if it differs from that of another rank.
 
-        Names and numbers are compared, and not the images: in an assessment each rank has some of its own, on purpose.
-        Nor are the places: what one rank downloads, the next finds in the cache.
+        The check compares names and numbers of images. It does not compare the images, because in an assessment each
+        rank has some of its own, nor the sources, because a rank finds in the cache what another has downloaded.
         """
         got = f"{record.get('images')} training images of {record.get('loaded')}"
         loaded = self._data.setdefault(str(record.get("name")), {})
@@ -359,13 +365,13 @@ class Run:
         if loaded[rank] != theirs and not self._ending:
             self._stop_reason = (
                 f"Rank {rank} loads {loaded[rank]}, rank {first} {theirs}: all ranks must train on the same data. Run "
-                "`course data` on each host, or set COURSE_DATA_DIR to a folder that all of them see, and COURSE_SLICE "
-                "alike on all."
+                "`course data` on each host, or set COURSE_DATA_DIR to a folder that all hosts see; set COURSE_SLICE "
+                "to the same value on all hosts."
             )
             self._end("data")
 
     def _note_launcher_report(self, rank: int, code: int) -> None:
-        """What the launcher says of a rank's end."""
+        """Record the launcher's report of a failed rank."""
         if rank < self._ranks:
             self._failures.reported_by_launcher.setdefault(rank, code)
             self._unfinished.discard(rank)
@@ -407,7 +413,7 @@ class Run:
         self._result = result
 
     def _outcome(self, code: int, seconds: float) -> Result:
-        """How the run ended, whose launcher ended with `code`."""
+        """The result of the run, whose launcher ended with exit code `code`."""
         if code == TIMED_OUT and self._timeout:
             late = f"Stopped at the time limit of {self._timeout:g} s."
             return Result(TIMED_OUT, seconds, message=late, cause=self._waiting.stall())
@@ -421,12 +427,12 @@ class Run:
             code, message = (STOPPED, self._stop_reason) if self._ending == "stopped" else (TIMED_OUT, stalled)
             return Result(code, seconds, message=message, cause=self._waiting.stall())
         if self._ending == "late" and self._options.confined:
-            went_on = f"All ranks said that they had ended, and went on for {SHUTDOWN_LIMIT_S:g} s more."
+            went_on = f"All ranks reported their end, but kept running for another {SHUTDOWN_LIMIT_S:g} s."
             return Result(TIMED_OUT, seconds, message=went_on)
         return Result(0, seconds) if code == 0 or self._ending == "late" else self._launcher_failure(code, seconds)
 
     def _failure(self, rank: int, code: int, seconds: float) -> Result:
-        """The end of a run whose `rank` failed first, with `code`."""
+        """The result if `rank` failed first, with exit code `code`."""
         how = f"failed with exit code {code}"
         if code > SIGNAL_BASE and rank not in self._failures.reported_by_rank:
             how = f"was killed by {signal_name(code - SIGNAL_BASE)}"
@@ -435,7 +441,7 @@ class Run:
         return Result(code, seconds, rank, f"Rank {rank} {how}.", output.excerpt(tail), reason, cause)
 
     def _launcher_failure(self, code: int, seconds: float) -> Result:
-        """The end of a run whose launcher failed, and no rank."""
+        """The result if the launcher failed but no rank."""
         tail = tuple(self._tails.get(None, ()))
         message = f"Horovod could not start the ranks: {output.launcher_error(tail, code)}"
         if code == SIGNAL_BASE + signal.SIGKILL:

@@ -1,8 +1,8 @@
-"""`horovod.run` in a process of its own, so that its whole tree can be ended.
+"""`horovod.run` in a separate process, so that its process tree can be ended.
 
     python run_function.py FOLDER RANKS CONTROLLER [HOSTS]
 
-FOLDER/function.pkl is called on every rank; FOLDER/results.pkl then holds what each returned, in the order of ranks.
+Every rank calls the function in FOLDER/function.pkl; the results go to FOLDER/results.pkl, in rank order.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_REASON_LENGTH = 500  # characters: a record must stay below PIPE_BUF
 
 
 def tied(function: Callable[[], Any]) -> Callable[[], Any]:
-    """`function` as a rank calls it: ended with the launcher, also on another host, to which it reports a failure."""
+    """Wrap `function` for a rank: the rank ends with the launcher, also on another host, and reports a failure."""
 
     def call() -> Any:
         from course_lib.ranks import rank
@@ -27,7 +27,7 @@ def tied(function: Callable[[], Any]) -> Callable[[], Any]:
         try:
             return function()
         except Exception as error:
-            # Now: the other ranks fail too when this one leaves, and may be gone first.
+            # Report now: the other ranks fail when this one ends, and may end earlier.
             reason = f"{type(error).__name__}: {error}".splitlines()[0][:MAX_REASON_LENGTH]
             report("rank-exit", code=1, reason=reason)
             raise
@@ -36,9 +36,9 @@ def tied(function: Callable[[], Any]) -> Callable[[], Any]:
 
 
 def patch_launcher() -> None:
-    """Let the environment set the cycle time and the response cache.
+    """Make `horovod.run` respect the environment variables for the cycle time and the response cache.
 
-    `horovod.run` of 0.28.1 overwrites both with "(None,)", which the ranks read as 0: they wait in a busy loop.
+    In Horovod 0.28.1 it sets both to "(None,)", which the ranks read as 0; a cycle time of 0 is a busy loop.
     """
     from horovod import runner
 

@@ -1,7 +1,7 @@
-"""What a script says that it did on N ranks: read from the log that each rank has written (see `instrumentation`).
+"""Read the logs that the ranks of a run have written (see `instrumentation`).
 
-The log is the script's own word. All files are read as the work of strangers: what makes no sense is left out, nothing
-is believed to have the size that it claims, and nothing raises.
+The script's own process writes the log, so all files are untrusted input: invalid records are left out, sizes are
+limited, and no content raises an exception.
 """
 
 from __future__ import annotations
@@ -18,45 +18,46 @@ import numpy as np
 
 from course_lib.ranks import launch
 
-MAX_FILE_BYTES = 64 * 2**20  # what a file has beyond that is not read
+MAX_FILE_BYTES = 64 * 2**20  # the rest of a longer file is not read
 MAX_RECORD_CHARACTERS = 100_000
 MAX_ARRAYS = 10_000  # of a network's weights
 MAX_NUMBER = 2**53
 DIGEST_LENGTH = 5
-# By how much weights may differ, as a part of their length, and count as the same: sharpness-aware minimisation adds
-# something on each rank and takes it away again, which leaves 1e-7 of rounding. An update of one rank's own moves 1e-2.
+# Weights count as equal if their difference is at most this fraction of their norm. Sharpness-aware minimisation adds a
+# perturbation on each rank and subtracts it again, with a rounding error of 1e-7. A separate update of one rank changes
+# the weights by 1e-2.
 SAME_WEIGHTS = 1e-4
 
 
 @dataclass(frozen=True)
 class RankRecord:
-    """One rank: its records by kind, the lines it printed, the examples it read, its weights after training."""
+    """The log of one rank: its records by kind, its printed lines, its examples, its weights after training."""
 
     rank: int
     records: Mapping[str, list[dict]] = field(default_factory=dict)
     printed: tuple[str, ...] = ()
-    examples: tuple[np.ndarray, ...] = ()  # for each training step the brightness (float32) of its examples
+    examples: tuple[np.ndarray, ...] = ()  # for each training step, the brightness of its examples, float32 [examples]
     weights: tuple[np.ndarray, ...] = ()
-    trainable: tuple[bool, ...] = ()  # of the weights
+    trainable: tuple[bool, ...] = ()  # one for each of the weights
 
     def all(self, kind: str) -> list[dict]:
         """All records of `kind`."""
         return self.records.get(kind, [])
 
     def first(self, kind: str) -> dict | None:
-        """The first record of `kind`, None where there is none."""
+        """The first record of `kind`; None if there is none."""
         return next(iter(self.all(kind)), None)
 
     def last(self, kind: str) -> dict | None:
-        """The last record of `kind`, None where there is none."""
+        """The last record of `kind`; None if there is none."""
         return next(reversed(self.all(kind)), None)
 
     def number(self, kind: str, name: str) -> int:
-        """A whole number in the last record of `kind`; 0 where there is none."""
+        """The integer `name` in the last record of `kind`; 0 if there is none."""
         return _whole((self.last(kind) or {}).get(name))
 
     def total(self, kind: str, name: str, **where: object) -> int:
-        """The sum of a whole number over the records of `kind` whose entries are those of `where`."""
+        """The sum of the integer `name` over the records of `kind` that have the entries `where`."""
         return sum(
             _whole(record.get(name))
             for record in self.all(kind)
@@ -65,7 +66,7 @@ class RankRecord:
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """Batches of each epoch that `fit` has ended."""
+        """Number of batches in each complete epoch of `fit`."""
         return tuple(n for record in self.all("epoch") if isinstance(n := record.get("steps"), int))
 
     def epoch_examples(self, epoch: int) -> np.ndarray:
@@ -76,7 +77,7 @@ class RankRecord:
 
     @property
     def digests(self) -> dict[int, np.ndarray]:
-        """Updates → digest of the trainable weights after them, float [5]: see `instrumentation.training.digest`."""
+        """Number of updates → digest of the trainable weights, float [5]; see `instrumentation.training.digest`."""
         return {
             _whole(record.get("updates")): np.array(digest, float)
             for record in self.all("digest")
@@ -87,25 +88,25 @@ class RankRecord:
 
     @property
     def values(self) -> int:
-        """Number of values that training can change."""
+        """Number of trainable values."""
         return sum(w.size for w, trained in zip(self.weights, self.trainable) if trained)
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """What is known of one run: how it ended, and what each rank logged."""
+    """The result of a run and the log of each rank."""
 
     result: launch.Result
     ranks: tuple[RankRecord, ...]
 
     @property
     def size(self) -> int:
-        """How many ranks there were."""
+        """Number of ranks."""
         return len(self.ranks)
 
     @property
     def joined(self) -> bool:
-        """Whether all ranks have found each other."""
+        """Whether `hvd.init` connected all ranks."""
         sizes, numbers = ([rank.number("init", name) for rank in self.ranks] for name in ("size", "rank"))
         return set(sizes) == {self.size} and sorted(numbers) == list(range(self.size))
 
@@ -115,22 +116,25 @@ class RunRecord:
         return any(rank.number("progress", "steps") for rank in self.ranks)
 
     def agreement(self) -> list[tuple[int, bool]]:
-        """(updates, whether all ranks held the same trainable weights then) for each moment that all ranks have logged.
+        """(number of updates, whether the trainable weights of all ranks were equal) for each digest of all ranks.
 
-        The first update is left out: Horovod's callback broadcasts after it.
+        The first update is left out, because Horovod's callback broadcasts after it.
         """
         first, *others = (rank.digests for rank in self.ranks)
         common = sorted(updates for updates in first if updates > 1 and all(updates in other for other in others))
         return [(updates, all(_equal(first[updates], other[updates]) for other in others)) for updates in common]
 
     def weights_differ(self) -> float | None:
-        """Largest difference of any weight between ranks after training; None where a rank has no weights."""
+        """The largest difference of a weight between ranks after training.
+
+        None if the weights of a rank are missing, inf if the shapes differ.
+        """
         if any(not rank.weights for rank in self.ranks):
             return None
         first, *others = (rank.weights for rank in self.ranks)
         if any([w.shape for w in other] != [w.shape for w in first] for other in others):
             return float("inf")
-        # NaN on every rank alike is no disagreement, NaN on one is.
+        # NaN on both ranks counts as equal, NaN on one as a difference.
         with np.errstate(all="ignore"):
             gaps = [
                 np.where(np.isnan(a) & np.isnan(b), 0, np.nan_to_num(np.abs(a - b), nan=np.inf)).max(initial=0.0)
@@ -149,14 +153,14 @@ def collect(
     options: launch.Options | None = None,
     **settings: Any,
 ) -> RunRecord:
-    """Run `script` on `ranks` ranks and read what they log.
+    """Run `script` on `ranks` ranks; return the record.
 
     Args:
-        on_event: is called with each event of the run.
-        options: as for `launch.start`; the record's folder is this function's affair.
+        on_event: called with each event of the run.
+        options: as for `launch.start`; `record` is set by this function.
         settings: `controller`, `timeout` and `env`, as for `launch.start`.
 
-    Raises CourseError where the run cannot be started; a script that fails leaves a record too.
+    Raises CourseError if the run can't start. A script that fails also leaves a record.
     """
     with tempfile.TemporaryDirectory(prefix="record-") as folder:
         printed: dict[int, list[str]] = {}
@@ -174,7 +178,7 @@ def collect(
 def read(
     folder: Path, ranks: int, result: launch.Result, *, printed: Mapping[int, Sequence[str]] | None = None
 ) -> RunRecord:
-    """The record that a run on `ranks` ranks left in `folder`; `printed` has the lines that each rank printed."""
+    """Read the record that a run on `ranks` ranks left in `folder`; `printed`: rank → lines that it printed."""
     printed = printed or {}
     return RunRecord(result, tuple(_read_rank(folder, rank, tuple(printed.get(rank, ()))) for rank in range(ranks)))
 
@@ -185,7 +189,7 @@ def _read_rank(folder: Path, rank: int, printed: tuple[str, ...]) -> RankRecord:
         try:
             record = json.loads(line) if len(line) < MAX_RECORD_CHARACTERS else None
         except (ValueError, RecursionError):
-            continue  # cut short by a kill
+            continue  # cut off by a kill
         if isinstance(record, dict) and isinstance(kind := record.pop("kind", None), str):
             records.setdefault(kind, []).append(record)
     steps = _steps(_bytes(folder / f"rank-{rank}.steps"), _bytes(folder / f"rank-{rank}.examples"))
@@ -209,24 +213,24 @@ def _steps(sizes: bytes, examples: bytes) -> tuple[np.ndarray, ...]:
 
 
 def _weights(path: Path) -> tuple[tuple[np.ndarray, ...], tuple[bool, ...]]:
-    """The weights of a file, and which of them are trained; nothing where it can't be read."""
+    """The weights in a file, and which of them are trainable; empty if the file can't be read."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             return (), ()
-        with zipfile.ZipFile(path) as archive:  # NumPy unpacks all that a member claims
+        with zipfile.ZipFile(path) as archive:  # NumPy would decompress members of any size
             if sum(member.file_size for member in archive.infolist()) > MAX_FILE_BYTES:
                 return (), ()
         with np.load(path, allow_pickle=False) as file:
             names = [name for name in sorted(file.files) if name != "trainable"][:MAX_ARRAYS]
             weights, trainable = tuple(file[name] for name in names), tuple(map(bool, file["trainable"]))
-    except Exception:  # whatever zipfile, zlib and NumPy make of a stranger's bytes
+    except Exception:  # zipfile, zlib and NumPy can raise anything for an invalid file
         return (), ()
     numeric = len(weights) == len(trainable) and all(one.dtype.kind in "fiub" for one in weights)
     return (weights, trainable) if numeric else ((), ())
 
 
 def _equal(one: np.ndarray, other: np.ndarray) -> bool:
-    """Whether two digests are of the same weights, up to rounding."""
+    """Whether two digests belong to equal weights, up to SAME_WEIGHTS."""
     size = max(abs(one[0]), abs(other[0]))
     return bool(np.allclose(one, other, rtol=0, atol=SAME_WEIGHTS * size if np.isfinite(size) else 0, equal_nan=True))
 

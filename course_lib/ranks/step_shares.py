@@ -1,8 +1,8 @@
-"""Where the time of a training step goes, of each rank: shares of what `instrumentation.step_profile` recorded.
+"""Break down the time of a training step on each rank, from the profiles of `instrumentation.step_profile`.
 
-A rank's time is divided by what it does: the first of PARTS that applies at a moment has it. An operation that runs
-while its thread stands in the queue for a core, since Horovod's thread or the input's have it, is theirs for as long.
-All ranks are done with an all-reduce at the same moment: so their clocks are set.
+Each moment of a rank's time counts for the first of PARTS that applies. If a thread with an operation is in the run
+queue because a thread of Horovod or of the input pipeline has the core, this time counts for that thread. The clocks of
+the ranks are aligned by the ends of the all-reduces, which are simultaneous on all ranks.
 """
 
 from __future__ import annotations
@@ -26,37 +26,37 @@ OTHERS = "other processes on its core"
 KERAS = "Keras and TensorFlow between operations"
 PARTS = (NETWORK, METRICS, WAITING, MOVING, INPUT, CALLBACKS, HOROVOD, OTHERS, KERAS)
 
-LAST_STEP = 71  # of those that are profiled, from 1 on
-ENOUGH = 0.85  # of a step in the network: what is left is not worth the trouble
-LAUNCHING = 0.5  # of a step in which a GPU computes, below which starting its kernels is the limit
-_LITTLE = 0.02  # of a step: not worth naming
-_APART = 0.05  # of a step, that one rank waits longer than another: the ranks do not do the same
+LAST_STEP = 71  # number of the step, counted from 1, at which the profile ends
+ENOUGH = 0.85  # of a step: with a larger share of the network, the other parts matter little
+LAUNCHING = 0.5  # of a step: if the GPU computes less, launching its kernels is the limit
+_LITTLE = 0.02  # of a step: a smaller part is not named
+_APART = 0.05  # of a step: with a larger difference in waiting, one rank is the slowest
 ADVICE = {
-    NETWORK: "The network's own arithmetic is nearly all of it: other arithmetic (bfloat16, XLA) or more ranks help.",
-    METRICS: "Metrics: compute fewer of them, or in every k-th step.",
+    NETWORK: "The network's own computation takes nearly all of the time: use bfloat16, XLA or more ranks.",
+    METRICS: "Metrics: compute fewer of them, or only in every k-th step.",
     MOVING: "The all-reduce: reduce fewer bytes (float16 compression), in fewer tensors (`num_groups=1`), or less "
     "often (a larger batch).",
-    INPUT: "The input: prepare batches in another thread (`prefetch`), work on whole batches rather than on images, "
-    "keep what does not change (`cache`).",
-    CALLBACKS: "Callbacks: what they do after each batch, do once an epoch.",
+    INPUT: "The input: prepare batches in another thread (`prefetch`), process whole batches instead of single images, "
+    "and keep what does not change in memory (`cache`).",
+    CALLBACKS: "Callbacks: do their work once per epoch, not after each batch.",
     HOROVOD: "Horovod's threads: reduce fewer tensors (`num_groups=1`), or give each rank a second core.",
-    OTHERS: "Other processes: end what else runs on these cores.",
-    KERAS: "Keras's work between the operations: several steps for each call (`steps_per_execution`), or a larger "
-    "batch.",
+    OTHERS: "Other processes: stop the other programs on these cores.",
+    KERAS: "Keras's work between the operations: run several steps in each call (`steps_per_execution`), or use a "
+    "larger batch.",
 }
 
-Profile = Mapping[str, np.ndarray]  # what `step_profile` wrote of one rank
-Spans = np.ndarray  # int64 [spans, 2]: begin and end, sorted, none overlaps another
+Profile = Mapping[str, np.ndarray]  # a file of `step_profile` for one rank
+Spans = np.ndarray  # int64 [spans, 2]: start and end in ns, sorted, without overlaps
 
 
 @dataclass(frozen=True)
 class StepShares:
-    """Where the time of one rank's steps goes.
+    """The breakdown of one rank's training step.
 
     Attributes:
-        milliseconds: of one step.
-        shares: each of PARTS → its share; they add up to 1.
-        gpu: share of the time in which a GPU of this rank computes; None without one.
+        milliseconds: duration of one step.
+        shares: each of PARTS → fraction of the step; the sum is 1.
+        gpu: fraction of the step in which a GPU of this rank computes; None without a GPU.
     """
 
     milliseconds: float
@@ -65,30 +65,30 @@ class StepShares:
 
 
 def read(folder: Path) -> list[StepShares]:
-    """The shares of all ranks of a run that has ended, whose profiles are in this folder.
+    """The breakdown for each rank of a finished run, from the profiles in `folder`.
 
-    Raises CourseError where there is none.
+    Raises CourseError if there is no profile.
     """
     profiles: list[Profile] = []
     for file in sorted(folder.glob("rank-*.npz"), key=lambda file: int(file.stem.removeprefix("rank-"))):
         with np.load(file) as content:
             profiles.append({name: content[name] for name in content.files})
     if not profiles:
-        raise CourseError(f"No rank made the {LAST_STEP} training steps that a profile takes: train longer.", code=1)
+        raise CourseError(f"No rank made the {LAST_STEP} training steps that a profile needs: train longer.", code=1)
     clocks = _clocks(profiles)
     ready = _ready(profiles, clocks)
     return [_shares(profile, clock, ready) for profile, clock in zip(profiles, clocks)]
 
 
 def bottleneck(ranks: Sequence[StepShares]) -> str:
-    """A sentence: what to change first. It is about the rank that waits least for others."""
+    """A sentence that says what to change first. It is about the rank that waits least for others, the slowest."""
     slowest = min(range(len(ranks)), key=lambda rank: ranks[rank].shares[WAITING])
     shares, gpu = ranks[slowest].shares, ranks[slowest].gpu
     part = max((part for part in PARTS if part not in (NETWORK, WAITING)), key=lambda part: shares[part])
     if shares[NETWORK] >= ENOUGH or shares[part] < _LITTLE:
         part = NETWORK
     if gpu is not None and gpu < LAUNCHING and part in (NETWORK, KERAS):
-        return f"The GPU computes {gpu:.0%} of the time: starting its kernels is the limit. Use a larger batch."
+        return f"The GPU computes {gpu:.0%} of the time: launching its kernels is the limit. Use a larger batch."
     longest = max(step.shares[WAITING] for step in ranks)
     if longest - shares[WAITING] > _APART:
         return f"Rank {slowest} is the slowest: others wait for it {longest:.0%} of their time. On it: {ADVICE[part]}"
@@ -96,14 +96,14 @@ def bottleneck(ranks: Sequence[StepShares]) -> str:
 
 
 def _clocks(profiles: Sequence[Profile]) -> list[int]:
-    """How far the clock of each rank is ahead of that of rank 0: all are done with an all-reduce at the same moment."""
+    """The offset of each rank's clock from that of rank 0, in ns: the median difference of the all-reduces' ends."""
     done = [dict(zip(profile["names"], profile["done"])) for profile in profiles]
     apart = [[own[name] - done[0][name] for name in own if name in done[0]] for own in done]
     return [int(np.median(times)) if times else 0 for times in apart]
 
 
 def _ready(profiles: Sequence[Profile], clocks: Sequence[int]) -> dict[str, int]:
-    """Of each all-reduce, by the clock of rank 0, when the last rank was ready for it."""
+    """For each all-reduce, the time at which the last rank was ready for it, on the clock of rank 0."""
     ready: dict[str, int] = {}
     for profile, clock in zip(profiles, clocks):
         for name, time in zip(profile["names"], profile["ready"]):
@@ -138,7 +138,7 @@ def _shares(profile: Profile, clock: int, ready: Mapping[str, int]) -> StepShare
 
 
 def _displace(parts: dict[str, float], queued: float, horovod: float, others: float) -> None:
-    """Take from the network the seconds in which it stood in the queue for a core; give them to those that had it."""
+    """Move the seconds in the run queue from the network to the threads that had the core, in place."""
     queued = min(queued, parts[NETWORK])
     parts[NETWORK] -= queued
     known = min(queued, horovod + others)
@@ -149,7 +149,7 @@ def _displace(parts: dict[str, float], queued: float, horovod: float, others: fl
 
 
 def union(*spans: np.ndarray) -> Spans:
-    """All spans as one set, where those that touch or overlap are joined."""
+    """The union of all spans; spans that touch or overlap are merged."""
     together = np.concatenate([np.asarray(some, np.int64).reshape(-1, 2) for some in spans])
     together = together[together[:, 1] > together[:, 0]]
     if not len(together):
@@ -161,5 +161,5 @@ def union(*spans: np.ndarray) -> Spans:
 
 
 def seconds(spans: Spans) -> float:
-    """How long the spans of a union are together."""
+    """Total duration of the spans of a union, in seconds."""
     return float((spans[:, 1] - spans[:, 0]).sum()) / 1e9

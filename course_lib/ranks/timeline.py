@@ -1,10 +1,10 @@
-"""Horovod's timeline: what rank 0 writes where `HOROVOD_TIMELINE` names a file, as a table.
+"""Read Horovod's timeline, which rank 0 writes if `HOROVOD_TIMELINE` names a file.
 
-The file is a Chrome trace (Horovod's docs/timeline.rst): a row for each tensor, and in it nested activities. Of an
-all-reduce comes first NEGOTIATE_ALLREDUCE, from the first rank that has the tensor to the last one; then ALLREDUCE
-and in it MEMCPY_IN_FUSION_BUFFER, the exchange (GLOO_ALLREDUCE, MPI_ALLREDUCE, NCCL_ALLREDUCE) and
-MEMCPY_OUT_FUSION_BUFFER, the copies only where several tensors travel together. A mark of no length, named by a
-rank's number, tells when that rank had the tensor; for what is in the response cache there are no such marks.
+The file is a Chrome trace (Horovod's docs/timeline.rst): one row for each tensor, with nested activities. An all-reduce
+starts with NEGOTIATE_ALLREDUCE, from the first rank that has the tensor to the last one. Then follows ALLREDUCE, which
+includes MEMCPY_IN_FUSION_BUFFER, the exchange (GLOO_ALLREDUCE, MPI_ALLREDUCE, NCCL_ALLREDUCE) and
+MEMCPY_OUT_FUSION_BUFFER; the copies only if several tensors are fused. An event of zero length, named by a rank's
+number, is the time when that rank had the tensor; for tensors in the response cache there are no such events.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ PHASES = ("negotiate", "queue", "copy in", "reduce", "copy out")
 
 
 def events(path: str | Path) -> Iterator[dict]:
-    """The events of a trace file, as they stand in it. A file cut short is read as far as it goes."""
+    """The events of a trace file, in the file's order. A truncated file is read up to its end."""
     decoder = json.JSONDecoder()
     for line in Path(path).read_text(errors="replace").splitlines():
         position = 0
@@ -35,10 +35,13 @@ def events(path: str | Path) -> Iterator[dict]:
 
 
 def read(path: str | Path) -> pd.DataFrame:
-    """The activities of a trace file in the order in which they began: tensor, activity, start, seconds.
+    """Read the activities of a trace file, sorted by start.
 
-    `start` counts from the first one; `seconds` is NaN where the file ends before the activity does.
-    Raises CourseError where the file is missing or has none: the run that writes it failed before.
+    Returns:
+        A table with the columns tensor, activity, start (seconds from the first activity) and seconds (NaN if the file
+        ends before the activity).
+
+    Raises CourseError if the file is missing or has no activities, because the run failed before.
     """
     names: dict[int | None, str] = {}
     rows: list[list] = []
@@ -66,13 +69,15 @@ def read(path: str | Path) -> pd.DataFrame:
 
 
 def phases(table: pd.DataFrame) -> pd.DataFrame:
-    """What became of each tensor in each of its all-reduces: tensor, step, activity, start, seconds.
+    """The phases of each all-reduce of each tensor.
 
     Args:
-        table: as `read` gives it.
+        table: from `read`.
 
-    The activities are PHASES. "queue" is from the end of the negotiation to the first copy or exchange: the tensor
-    waits until those before it are through. Sorted by activity, then by start; `step` counts from 0 for each tensor.
+    Returns:
+        A table with the columns tensor, step (counted from 0 for each tensor), activity (one of PHASES), start and
+        seconds, sorted by activity, then start. "queue" is from the end of the negotiation to the first copy or
+        exchange, in which the tensor waits for earlier ones.
     """
     begun = table[table["activity"] == "NEGOTIATE_ALLREDUCE"].dropna()
     parts = [_part(begun, "negotiate")]
@@ -95,10 +100,13 @@ def phases(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def arrivals(table: pd.DataFrame) -> pd.DataFrame:
-    """When each rank had each tensor: tensor, step, rank, start. Only of what was not in the response cache.
+    """The time at which each rank had each tensor, for tensors that were not in the response cache.
 
     Args:
-        table: as `read` gives it.
+        table: from `read`.
+
+    Returns:
+        A table with the columns tensor, step, rank and start (seconds).
     """
     begun = table[table["activity"] == "NEGOTIATE_ALLREDUCE"]
     marks = table[table["activity"].str.isdigit() & table["tensor"].isin(begun["tensor"])]
@@ -115,7 +123,7 @@ def _part(rows: pd.DataFrame, name: str) -> pd.DataFrame:
 
 
 def _steps(rows: pd.DataFrame, begun: pd.DataFrame) -> pd.DataFrame:
-    """`rows` with the number of the negotiation of their tensor that they follow, less those that follow none."""
+    """Add to `rows` the number of the last negotiation of their tensor; drop rows before the first negotiation."""
     starts = {tensor: np.sort(times) for tensor, times in begun.groupby("tensor")["start"]}
     step = [np.searchsorted(starts.get(t, ()), s, side="right") - 1 for t, s in zip(rows["tensor"], rows["start"])]
     rows = rows.assign(step=np.array(step, int))

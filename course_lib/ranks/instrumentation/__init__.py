@@ -1,14 +1,14 @@
-"""Log, inside a rank, what a Keras script does: what it initialises, reads, reduces, updates, saves.
+"""Log the calls of a Keras script in a rank: initialisation, training steps, collectives, updates, saves.
 
-`rank` installs this before the script starts, where the launcher asks for a record. The script needs no change, and it
-may train with `Model.fit` or in a loop of its own. The log explains a run. It proves nothing: the script's own process
+If the launcher asks for a record, `rank` installs this before the script starts. The script needs no change; it may
+train with `Model.fit` or in its own loop. The log explains a run but is no proof, because the script's own process
 writes it. It has these files:
 
     rank-R.jsonl      one record a line: start, init, join, gpus, collective, fit, first-step, epoch, fit-end, progress,
                       digest, save, end
-    rank-R.steps      int32: how many examples each training step read
-    rank-R.examples   float32: the mean brightness, weighted to the centre, of each of these examples, in order
+    rank-R.steps      int32: number of examples that each training step read
+    rank-R.examples   float32: brightness of each of these examples, in order (see `training.brightness`)
     rank-R.npz        the network's weights after training
 
-Everything is written as it happens, so that a rank that is killed leaves its log.
+Records are written at once, so that the log of a killed rank remains.
 """

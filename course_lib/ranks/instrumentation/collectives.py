@@ -1,4 +1,4 @@
-"""Log who joins, and which collectives a rank enters."""
+"""Log a rank's calls of `hvd.init`, `hvd.join` and the collectives."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from course_lib.ranks.instrumentation.log import Log
 from course_lib.ranks.instrumentation.patches import Patches
 
 NUMBERS = ("rank", "size", "local_rank", "local_size")
-TENSORS = ("tensor", "tensors", "variables")  # what Horovod calls the first argument of a collective
-OPERATIONS = {  # function of `mpi_ops` → the collective that it enters
+TENSORS = ("tensor", "tensors", "variables")  # Horovod's names of the first argument of a collective
+OPERATIONS = {  # function of `mpi_ops` → collective
     "_allreduce": "allreduce",
     "_grouped_allreduce": "allreduce",
     "allgather": "allgather",
@@ -26,10 +26,10 @@ OPERATIONS = {  # function of `mpi_ops` → the collective that it enters
 
 
 def watch(log: Log, patches: Patches) -> None:
-    """Patch Horovod.
+    """Patch Horovod so that it logs the calls.
 
-    A collective that is called eagerly is logged each time, one in a graph when the graph is traced: its record says
-    that every step of this graph enters it.
+    An eager collective is logged at each call. A collective in a graph is logged once, when the graph is traced; every
+    step of the graph executes it.
     """
     import horovod.tensorflow as hvd
     import horovod.tensorflow.keras as hvd_keras
@@ -40,7 +40,7 @@ def watch(log: Log, patches: Patches) -> None:
         replacements[name] = _logged(getattr(mpi_ops, name), functools.partial(_note_collective, log, operation))
     for module in (hvd, hvd_keras, mpi_ops, functions):
         for name, replacement in replacements.items():
-            # hvd_keras has functions of its own for arrays, which call these.
+            # hvd_keras has its own functions for arrays, which call these.
             if hasattr(module, name) and (name == "init" or module is not hvd_keras):
                 patches.put(module, name, replacement)
 
@@ -58,7 +58,7 @@ def _logged_init(original: Callable, log: Log) -> Callable:
 
 
 def _logged(original: Callable, note: Callable) -> Callable:
-    """`original`, before which `note` is called with the same arguments."""
+    """Wrap `original` so that `note` is called first, with the same arguments."""
 
     @functools.wraps(original)
     def logged(*args: object, **kwargs: object) -> object:
@@ -69,20 +69,20 @@ def _logged(original: Callable, note: Callable) -> Callable:
 
 
 def _note_collective(log: Log, operation: str, *args: object, **kwargs: object) -> None:
-    """Log a collective, whose tensors are its first argument."""
+    """Log a call of a collective; its first argument has the tensors."""
     tensors = args[0] if args else next((kwargs[name] for name in TENSORS if name in kwargs), ())
     several = tensors if isinstance(tensors, (list, tuple)) else [tensors]
     log.note("collective", operation=operation, graph=not tf.executing_eagerly(), **_sizes(several))
 
 
 def _sizes(tensors: Iterable[tf.Tensor]) -> dict[str, int]:
-    """How many numbers the tensors hold, how many of them are of floating point, and how many bytes they take."""
-    values = floating = octets = 0
+    """The number of values in the tensors, how many of them are floating-point, and their bytes."""
+    values = floating = nbytes = 0
     for tensor in tensors:
         if not hasattr(tensor, "dtype"):
             tensor = tf.convert_to_tensor(tensor)
         elements, kind = tf.TensorShape(tensor.shape).num_elements() or 0, tf.as_dtype(tensor.dtype)
         values += elements
         floating += elements * kind.is_floating
-        octets += elements * kind.size
-    return {"values": values, "floating": floating, "bytes": octets}
+        nbytes += elements * kind.size
+    return {"values": values, "floating": floating, "bytes": nbytes}

@@ -1,4 +1,4 @@
-"""Log which GPUs a rank keeps."""
+"""Log which GPUs a rank makes visible."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _AT_START = os.environ.get("CUDA_VISIBLE_DEVICES")
 
 
 class Devices:
-    """TensorFlow's functions on devices, which log the choice of GPUs and show some that do not exist."""
+    """Replacements of TensorFlow's device functions: they log the choice of GPUs, and list fake GPUs if asked to."""
 
     def __init__(self, log: Log, fakes: int) -> None:
         self._log = log
         self._fakes = [tf.config.PhysicalDevice(f"/physical_device:GPU:{i}", "GPU") for i in range(fakes)]
-        self._visible = list(self._fakes)  # of the fakes
+        self._visible = list(self._fakes)  # visible fakes
         self._list, self._get_visible = tf.config.list_physical_devices, tf.config.get_visible_devices
         self._set_visible, self._set_growth = tf.config.set_visible_devices, tf.config.experimental.set_memory_growth
 
     def list_physical_devices(self, device_type: str | None = None) -> list:
-        """The devices of this host and the fakes."""
+        """The devices of this host and the fake GPUs."""
         devices = list(self._list(device_type))
         return devices + self._fakes if device_type in (None, "GPU") else devices
 
     def get_visible_devices(self, device_type: str | None = None) -> list:
-        """The visible devices of this host and the visible fakes."""
+        """The visible devices of this host and the visible fake GPUs."""
         devices = list(self._get_visible(device_type))
         return devices + self._visible if device_type in (None, "GPU") else devices
 
     def set_visible_devices(self, devices: list | tf.config.PhysicalDevice, device_type: str | None = None) -> None:
-        """Log the choice of GPUs, and make it; with fakes, real GPUs stay as they are."""
+        """Log and apply the choice of GPUs; with fake GPUs, the real GPUs do not change."""
         chosen: list[tf.config.PhysicalDevice] = [devices] if hasattr(devices, "device_type") else list(devices)
         if device_type in (None, "GPU"):
-            late = {"late": True} if context.context()._initialized else {}  # real GPUs could no longer be hidden
+            late = {"late": True} if context.context()._initialized else {}  # too late to hide real GPUs
             self._log.note("gpus", visible=[device.name for device in chosen if device.device_type == "GPU"], **late)
             self._visible = [device for device in chosen if device in self._fakes]
         if not self._fakes:
@@ -46,13 +46,13 @@ class Devices:
             self._set_visible([device for device in chosen if device not in self._fakes], None)
 
     def set_memory_growth(self, device: object, enable: bool) -> None:
-        """Set the growth of memory, but not of a fake."""
+        """Set memory growth; ignore fake GPUs."""
         if device not in self._fakes:
             self._set_growth(device, enable)
 
 
 def watch(log: Log, patches: Patches, fakes: int) -> None:
-    """Patch TensorFlow's choice of devices; with `fakes`, the script sees so many GPUs that do not exist."""
+    """Patch TensorFlow's device functions; the script sees `fakes` GPUs that do not exist."""
     devices = Devices(log, fakes)
     for name in ("list_physical_devices", "get_visible_devices", "set_visible_devices", "set_memory_growth"):
         for module in (tf.config, tf.config.experimental):
@@ -61,7 +61,7 @@ def watch(log: Log, patches: Patches, fakes: int) -> None:
 
 
 def note_cuda_choice(log: Log) -> None:
-    """Log the GPUs that the script has chosen by CUDA_VISIBLE_DEVICES, where it has."""
+    """Log the script's choice of GPUs, if it has changed CUDA_VISIBLE_DEVICES."""
     chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
     if chosen is not None and chosen != _AT_START:
         log.note("gpus", visible=[f"GPU:{name.strip()}" for name in chosen.split(",") if name.strip()])

@@ -1,8 +1,7 @@
-"""Report to whoever watches a run how its ranks train: `fit`, `batch` and `epoch` of each `Model.fit`, or `images`, of
-a script that has its own loop.
+"""Report a rank's training to the launcher: events `fit`, `batch` and `epoch` of each `Model.fit`, `images` otherwise.
 
-`rank` installs this before the script starts, where the launcher asks for it (`RankTask.training_events`); the script
-needs no change. It counts steps and images only; `instrumentation` logs more.
+If the launcher asks for it (`RankTask.training_events`), `rank` installs this before the script starts; the script
+needs no change. It only counts steps and images; `instrumentation` logs more.
 """
 
 from __future__ import annotations
@@ -21,8 +20,8 @@ import tensorflow as tf
 from course_lib.ranks.instrumentation.patches import Patches
 from course_lib.ranks.instrumentation.training_steps import TrainingSteps
 
-INTERVAL_S = 0.2  # between two events of a rank
-CALLBACKS_POSITION = 5  # among the arguments of `Model.fit`
+INTERVAL_S = 0.2  # minimum time between two events of a rank
+CALLBACKS_POSITION = 5  # position of `callbacks` in the arguments of `Model.fit`
 
 Report = Callable[..., None]  # report(kind, **data)
 
@@ -33,50 +32,50 @@ class Progress:
     def __init__(self, report: Report) -> None:
         self.report = report
         self.steps = self.images = 0
-        self.fitting = 0  # calls of `fit` that are running: these report more
+        self.fitting = 0  # number of running calls of `fit`, which report other events
         self._lock = threading.Lock()
-        self._reported = 0  # steps
+        self._reported = 0  # number of steps
 
     def count(self, images: int) -> None:
-        """A training step begins, on so many images."""
+        """Count a training step on so many images; called when the step begins."""
         with self._lock:
             self.steps += 1
             self.images += images
 
     def flush(self) -> None:
-        """Report what is new."""
+        """Report new steps, if there are any and no `fit` is running."""
         if self.steps != self._reported:
             self._reported = self.steps
             if not self.fitting:
                 self.report("images", images=self.images, steps=self.steps)
 
     def flush_periodically(self) -> None:
-        """Call `flush` again and again, in a thread."""
+        """Call `flush` every INTERVAL_S in a thread."""
         sleep = time.sleep
 
         def flush() -> None:
             while True:
                 sleep(INTERVAL_S)
-                with contextlib.suppress(ValueError):  # files that are closed, at the very end
+                with contextlib.suppress(ValueError):  # files are closed when the process ends
                     self.flush()
 
         threading.Thread(target=flush, daemon=True).start()
 
 
 class FitCallback(tf.keras.callbacks.Callback):
-    """A callback that `in_each_fit` adds; `close` is called when the fit has ended, however it did."""
+    """A callback for `in_each_fit`; `close` is called after the fit, also after an error."""
 
     def __init__(self, initial_epoch: int) -> None:
         super().__init__()
         self._initial_epoch = initial_epoch
-        self._supports_tf_logs = True  # no copy from the device at each step
+        self._supports_tf_logs = True  # avoids a copy from the device at each step
 
     def close(self) -> None:
-        """The fit has ended."""
+        """Called after the fit."""
 
 
 class FitReporter(FitCallback):
-    """Reports of a `Model.fit` that it begins, now and then a batch, and each epoch."""
+    """Reports the start of a `Model.fit`, a batch every INTERVAL_S, and each epoch."""
 
     def __init__(self, progress: Progress, initial_epoch: int) -> None:
         super().__init__(initial_epoch)
@@ -106,7 +105,7 @@ class FitReporter(FitCallback):
         self._progress.report("epoch", epoch=epoch, images=self._images, logs=numbers(logs))
 
     def close(self) -> None:
-        """End what is reported of this call of `fit`."""
+        """Called after the fit: report what is new."""
         self._progress.fitting -= 1
         self._progress.flush()
 
@@ -116,7 +115,7 @@ class FitReporter(FitCallback):
 
 
 def install(report: Report) -> None:
-    """Patch Keras in this process so that `report` gets the events of its training."""
+    """Patch Keras in this process so that `report` receives the events of the training."""
     progress, patches = Progress(report), Patches()
     steps = TrainingSteps(lambda examples: [tf.shape(examples)[0]], lambda _, images: progress.count(int(images)))
     steps.install(patches)
@@ -126,8 +125,7 @@ def install(report: Report) -> None:
 
 
 def in_each_fit(patches: Patches, callback: Callable[[int], FitCallback]) -> None:
-    """Add `callback(initial_epoch)` to each `Model.fit`, behind all other callbacks: it sees what they made of the
-    metrics."""
+    """Add `callback(initial_epoch)` to each `Model.fit`, after all other callbacks, which may change the metrics."""
 
     def with_callback(original: Callable) -> Callable:
         @functools.wraps(original)
@@ -158,5 +156,5 @@ def in_each_fit(patches: Patches, callback: Callable[[int], FitCallback]) -> Non
 
 
 def numbers(logs: Mapping[str, Any] | None) -> dict[str, float]:
-    """Of what Keras tells a callback, the metrics that are single numbers."""
+    """The scalar metrics in a callback's logs, as floats."""
     return {name: float(value) for name, value in (logs or {}).items() if np.ndim(value) == 0}

@@ -1,4 +1,4 @@
-"""Writes one rank's log into a folder."""
+"""Write the log of one rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from course_lib.system.rank import rank
 
 
 class Log:
-    """The files of one rank. Any thread may call it."""
+    """The log files of one rank. Thread-safe."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -30,14 +30,14 @@ class Log:
             self._lines.write(json.dumps({"kind": kind, **data}) + "\n")
 
     def append(self, steps: Sequence[np.ndarray]) -> None:
-        """Append training steps: of each the brightness of its examples, float32 [examples]."""
+        """Append training steps; each is the brightness of its examples, float32 [examples]."""
         if steps:
-            with self._lock:  # sizes last: a kill in between leaves examples that belong to no step
+            with self._lock:  # sizes last: after a kill in between, the extra examples are ignored
                 self._examples.write(np.concatenate(steps).astype("<f4").tobytes())
                 self._steps.write(np.array([len(step) for step in steps], "<i4").tobytes())
 
     def save_weights(self, weights: Sequence[np.ndarray], trainable: Sequence[bool]) -> None:
-        """Replace the weights of this rank's network that were written before."""
+        """Write the weights of this rank's network, and which of them are trainable; replace earlier ones."""
         part = self._weights.with_suffix(".part")
         with self._lock, part.open("wb") as file:
             np.savez(file, trainable=np.array(trainable, bool), **{f"w{i:04}": w for i, w in enumerate(weights)})

@@ -1,4 +1,4 @@
-"""Log which files a rank saves a network to."""
+"""Log the files to which a rank saves a network."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from course_lib.system import variables
 
 
 class Saving:
-    """Logs each file once that a network is saved to."""
+    """Logs each file to which a network is saved, once."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
         self._saved: set[str] = set()
 
     def note(self, path: object) -> None:
-        """Log a save to `path`, unless it is none: an open file, a group of another HDF5 file."""
+        """Log a save to `path`; ignore arguments that are not paths, such as an open file or an HDF5 group."""
         if not isinstance(path, (str, bytes, os.PathLike)):
             return
         place = os.path.abspath(os.fsdecode(path))
@@ -31,7 +31,7 @@ class Saving:
             self._log.note("save", path=place)
 
     def method(self, original: Callable) -> Callable:
-        """A method of Keras or TensorFlow that saves to its first argument."""
+        """Wrap a method of Keras or TensorFlow that saves to its first argument."""
 
         @functools.wraps(original)
         def save(model: object, *args: object, **kwargs: object) -> object:
@@ -41,7 +41,7 @@ class Saving:
         return save
 
     def hdf5(self, original: Callable) -> Callable:
-        """The constructor of h5py's file."""
+        """Wrap the constructor of `h5py.File`."""
 
         @functools.wraps(original)
         def init(file: object, name: object, mode: str = "r", *args: object, **kwargs: object) -> None:
@@ -53,7 +53,7 @@ class Saving:
 
 
 def watch(log: Log, patches: Patches) -> None:
-    """Patch what Keras, TensorFlow and h5py save networks with."""
+    """Patch the functions of Keras, TensorFlow and h5py that save networks."""
     log.note("start", weights=os.path.abspath(os.environ.get(variables.WEIGHTS, "weights.h5")))
     saving = Saving(log)
     for owner, names in ((tf.keras.Model, ("save", "save_weights")), (tf.train.Checkpoint, ("save", "write"))):

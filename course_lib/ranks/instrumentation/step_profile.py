@@ -1,8 +1,8 @@
-"""Profile some training steps of this rank: what its threads do, when its all-reduces begin and end.
+"""Profile some training steps of this rank: the operations of its threads, the start and end of its all-reduces.
 
-`rank` installs this before the script starts, where the launcher asks for it (`RankTask.profile`). TensorFlow's
-profiler records the operations; /proc has the seconds of each thread on a core and in the queue for one. Nothing is
-read before the script has ended. `course_lib.ranks.step_shares` makes shares of a step of it.
+If the launcher asks for it (`RankTask.profile`), `rank` installs this before the script starts. TensorFlow's profiler
+records the operations; /proc has each thread's seconds on a core and in the run queue. The records are processed after
+the script has ended. `course_lib.ranks.step_shares` computes the shares of a step from them.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ from course_lib.ranks.instrumentation.training_steps import STEP_OPERATION, Trai
 from course_lib.system.errors import CourseError
 from course_lib.system.rank import rank
 
-FIRST_STEP = 20  # the steps before it trace, compile and fill caches
+FIRST_STEP = 20  # earlier steps trace graphs, compile and fill caches
 STEPS = 50
 THREADS = Path("/proc/self/task")
 KINDS = ("operation", "metric", "callback", "input", "watching", "kernel")  # of spans
 _CALLBACKS, _METRICS = "course_callbacks", "course_metrics"
-_EAGERLY = "EagerLocalExecute: "  # before the type of an operation that Python calls
+_EAGERLY = "EagerLocalExecute: "  # prefix of the type of an eager operation
 
-Times = dict[int, np.ndarray]  # thread → seconds on a core and in the queue for one
+Times = dict[int, np.ndarray]  # thread → seconds on a core and in the run queue
 
 
 class StepProfile:
-    """The profile of one rank. TensorFlow calls `step` from threads of its own."""
+    """The profile of one rank. TensorFlow calls `step` from its own threads."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._trace = folder / f"trace-{rank()}"  # what TensorFlow's profiler writes
+        self._trace = folder / f"trace-{rank()}"  # folder for TensorFlow's profiler
         self._steps = 0
-        self._horovod: set[int] = set()  # its threads
-        self._computing: set[int] = set()  # threads of TensorFlow that training steps were seen on
+        self._horovod: set[int] = set()  # Horovod's threads
+        self._computing: set[int] = set()  # TensorFlow's threads that start training steps
         self._before: Times = {}
         self._after: Times = {}
         self._start = self._seconds = 0.0
 
     def step(self) -> None:
-        """A training step begins."""
+        """Called when a training step begins."""
         if threading.get_native_id() != os.getpid():
             self._computing.add(threading.get_native_id())
         if self._steps == FIRST_STEP:
@@ -62,7 +62,7 @@ class StepProfile:
         self._steps += 1
 
     def starting_horovod(self, original: Callable) -> Callable:
-        """`hvd.init`, whose threads are noted."""
+        """Wrap `hvd.init`, and record the threads that it starts."""
 
         @functools.wraps(original)
         def init(*args: object, **kwargs: object) -> object:
@@ -74,7 +74,7 @@ class StepProfile:
         return init
 
     def write(self) -> None:
-        """Write what was recorded to `rank-R.npz`; nothing where the script made too few steps."""
+        """Write the profile to `rank-R.npz`; write nothing if the script made too few steps."""
         if not self._after:
             return
         trace = Trace(next(self._trace.rglob("*.xplane.pb")).read_bytes())
@@ -85,8 +85,11 @@ class StepProfile:
         part.replace(part.with_suffix(".npz"))
 
     def _thread_seconds(self) -> dict[str, float]:
-        """What the threads did meanwhile: seconds on a core of Horovod's and of those that neither compute nor run
-        Python, and seconds in the queue for a core of those that compute."""
+        """Seconds of the threads during the profile.
+
+        On a core: of Horovod's threads, and of others (which neither compute nor run Python). In the run queue: of the
+        threads that compute.
+        """
         used = {thread: times - self._before.get(thread, 0) for thread, times in self._after.items()}
         others = set(used) - self._horovod - self._computing - {os.getpid()}
         return {
@@ -97,13 +100,13 @@ class StepProfile:
 
 
 class Trace:
-    """What a file of TensorFlow's profiler says, in nanoseconds since its start.
+    """The events in a file of TensorFlow's profiler, in nanoseconds since its start.
 
     Attributes:
-        spans: of each of KINDS, when it began and ended: operations, those of metrics, callbacks, waits for images,
-            this profile's own work, kernels of a GPU.
+        spans: for each of KINDS, the start and end of its events: operations, operations of metrics, callbacks, waits
+            for images, the work of this profile, GPU kernels.
 
-    Raises CourseError where this TensorFlow has no reader of its own files.
+    Raises CourseError if this version of TensorFlow can't read the file.
     """
 
     def __init__(self, content: bytes) -> None:
@@ -112,7 +115,8 @@ class Trace:
         except ImportError:
             raise CourseError(f"TensorFlow {tf.__version__} can't read its own profiles: use 2.15.", code=2) from None
         self.spans: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        self._begun: dict[tuple[str, str], list[int]] = defaultdict(list)  # kind and name of what runs beside others
+        # Starts and ends of asynchronous operations, by kind and name.
+        self._begun: dict[tuple[str, str], list[int]] = defaultdict(list)
         self._ended: dict[tuple[str, str], list[int]] = defaultdict(list)
         space = xplane_pb2.XSpace()
         space.ParseFromString(content)
@@ -130,7 +134,7 @@ class Trace:
                 self.spans["input"] += _matched(starts, self._ended[key])
 
     def reductions(self) -> dict[str, np.ndarray]:
-        """Of each all-reduce its name, when this rank was ready for it and when it was done."""
+        """For each all-reduce: its name, when this rank was ready for it, and when it was done."""
         rows = [
             (f"{name} {number}", *span)
             for (kind, name), starts in sorted(self._begun.items())
@@ -141,7 +145,7 @@ class Trace:
         return {"names": np.array(names, str), "ready": np.array(ready, int), "done": np.array(done, int)}
 
     def _read(self, line: Any, event: Any, name: str) -> None:
-        """One event of a thread."""
+        """Read one event of a thread."""
         begin = line.timestamp_ns + event.offset_ps // 1000
         span = begin, begin + event.duration_ps // 1000
         if name.startswith("ExecutorState::ProcessAsync::"):
@@ -158,11 +162,11 @@ class Trace:
             self.spans["metric" if _METRICS in name else "operation"].append(span)
 
     def _read_eager(self, kind: str, span: tuple[int, int]) -> None:
-        """An operation that Python calls, which waits for its end."""
+        """Read an eager operation, for which Python waits."""
         if kind.startswith("Horovod"):
             self._begun[kind, ""].append(span[0])
             self._ended[kind, ""].append(span[1])
-        elif not kind.startswith("__"):  # else it is a graph
+        elif not kind.startswith("__"):  # "__…" is a graph
             self.spans["input" if kind == "IteratorGetNext" else "operation"].append(span)
 
     def _text(self, stat: Any) -> str:
@@ -177,18 +181,18 @@ class Trace:
 
 
 def _is_operation(name: str) -> bool:
-    """Whether an event is an operation: "scope/name:Type"."""
+    """Whether the name of an event is that of an operation: "scope/name:Type"."""
     return ":" in name and "::" not in name and ": " not in name
 
 
 def _matched(starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
-    """Each start with its end: those that ended before the first start began before the trace did."""
+    """Pairs of start and end. Ends before the first start are dropped: their operations started before the trace."""
     starts = sorted(starts)
     return list(zip(starts, sorted(end for end in ends if end >= starts[0])))
 
 
 def thread_times() -> Times:
-    """Of each thread of this process the seconds on a core and in the queue for one, since it began."""
+    """For each thread of this process, the seconds on a core and in the run queue since the thread started."""
     times: Times = {}
     for thread in THREADS.iterdir():
         with contextlib.suppress(OSError):  # it has ended
@@ -197,7 +201,7 @@ def thread_times() -> Times:
 
 
 def install(folder: Path) -> None:
-    """Patch TensorFlow, Keras and Horovod in this process so that STEPS of its training steps are profiled."""
+    """Patch TensorFlow, Keras and Horovod in this process to profile STEPS training steps into `folder`."""
     import horovod.tensorflow as hvd
     import horovod.tensorflow.keras as hvd_keras
 
@@ -214,7 +218,7 @@ def install(folder: Path) -> None:
 
 
 def _within(context: Callable[[], contextlib.AbstractContextManager]) -> Callable[[Callable], Callable]:
-    """Makes of a function one that runs within a context."""
+    """A decorator that runs a function within a context."""
 
     def wrap(original: Callable) -> Callable:
         @functools.wraps(original)

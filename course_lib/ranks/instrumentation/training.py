@@ -1,4 +1,4 @@
-"""Log training: which examples each step reads, how many updates are made, what the weights become."""
+"""Log the training: the examples of each step, the number of updates, the weights."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from course_lib.ranks.instrumentation.log import Log
 from course_lib.ranks.instrumentation.patches import Patches
 from course_lib.ranks.instrumentation.training_steps import TrainingSteps, in_xla
 
-DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; there are more at the beginning
+DIGEST_INTERVAL_UPDATES = 100  # between two digests of the weights; more at first, at updates 1, 2, 4, 8, …
 _PERIODS = (1009, 1013, 1019, 1021)  # primes: no layer's size is a multiple of them
-RATE_INTERVAL_S = 1.0  # between two reads of the learning rate: a schedule computes it each time
+RATE_INTERVAL_S = 1.0  # between two reads of the learning rate, which a schedule computes each time
 
 
 class Training(events.Progress):
-    """What this rank has trained so far. TensorFlow calls `step` and `update` from threads of its own."""
+    """The training of this rank so far. TensorFlow calls `step` and `update` from its own threads."""
 
     def __init__(self, log: Log, report: events.Report) -> None:
         super().__init__(report)
         self.log = log
-        self.updates = self.values = 0  # values: numbers that all updates together have changed
-        self.model: tf.keras.Model | None = None  # that was trained last
+        self.updates = self.values = 0  # values: numbers changed by all updates together
+        self.model: tf.keras.Model | None = None  # the last model that was trained
         self._unwritten: list[np.ndarray] = []
         self._last = np.zeros(0, np.float32)  # brightness of the examples of the last step
-        self._written = self._saved = 0  # steps and updates by then
+        self._written = self._saved = 0  # steps + updates at the last write of the log and of the weights
         self._writing = threading.Lock()
 
     def step(self, model: tf.keras.Model, brightness: np.ndarray) -> None:
-        """A training step begins, on examples of this brightness.
+        """Record a training step on examples of this brightness; called when the step begins.
 
-        A second gradient of the same examples, as of sharpness-aware minimisation, is no further step.
+        A second gradient of the same examples, as in sharpness-aware minimisation, does not count as a step.
         """
         if not self.steps:
             note_cuda_choice(self.log)
@@ -54,18 +54,18 @@ class Training(events.Progress):
             self._unwritten.append(brightness)
 
     def update(self, values: int) -> bool:
-        """An optimizer has changed so many numbers. Returns whether a digest of them is due."""
+        """Count an update that changed so many numbers; return whether to log a digest of the weights."""
         with self._lock:
             self.updates += 1
             self.values += values
             return self.updates % DIGEST_INTERVAL_UPDATES == 0 or self.updates & (self.updates - 1) == 0
 
     def digest(self, numbers: np.ndarray) -> None:
-        """The weights have this digest after the last update."""
+        """Log the digest of the weights after the last update."""
         self.log.note("digest", updates=self.updates, digest=[float(number) for number in numbers])
 
     def flush(self) -> None:
-        """Write what is new, and report it to the launcher."""
+        """Write new steps and counts to the log, and report them to the launcher."""
         with self._writing:
             with self._lock:
                 steps, self._unwritten = self._unwritten, []
@@ -77,7 +77,7 @@ class Training(events.Progress):
             super().flush()
 
     def save_weights(self) -> None:
-        """Write the weights, where training has changed them since the last time."""
+        """Write the weights if training has changed them since the last call."""
         if self.model is None or self._saved == self.steps + self.updates:
             return
         self._saved = self.steps + self.updates
@@ -86,14 +86,14 @@ class Training(events.Progress):
         self.log.save_weights(_values(variables), [id(variable) in trained for variable in variables])
 
     def end(self) -> None:
-        """The script has ended."""
+        """Called when the script has ended: write the rest of the log."""
         self.flush()
         self.save_weights()
         self.log.note("end")
 
 
 def watch(log: Log, patches: Patches, report: events.Report) -> None:
-    """Patch Keras's models and optimizers."""
+    """Patch Keras's models and optimizers so that they log the training."""
     training = Training(log, report)
     TrainingSteps(lambda examples: [brightness(examples)], training.step).install(patches)
     _watch_updates(patches, training)
@@ -104,12 +104,12 @@ def watch(log: Log, patches: Patches, report: events.Report) -> None:
 
 
 def brightness(examples: tf.Tensor) -> tf.Tensor:
-    """A number for each example that does not change in a mirror: images [n, h, w, c] or any [n, …] → float32 [n]."""
+    """One number for each example, invariant under reflection: images [n, h, w, c] or any [n, …] → float32 [n]."""
     examples = tf.cast(examples, tf.float32)
     number = tf.shape(examples)[0]
     if examples.shape.rank != 4:
         return tf.reduce_mean(tf.reshape(examples, [number, -1]), axis=1)
-    # The middle of images counts most: standardised one by one, all have the mean 0.
+    # Pixels at the centre have more weight, because the plain mean of an image that was standardised alone is 0.
     height, width, channels = tf.unstack(tf.shape(examples)[1:])
     rows = tf.reshape(examples, [number, height, -1])
     across = tf.reduce_mean(tf.reduce_mean(rows, axis=2) * _window(height), axis=1)
@@ -118,13 +118,13 @@ def brightness(examples: tf.Tensor) -> tf.Tensor:
 
 
 def _window(length: tf.Tensor) -> tf.Tensor:
-    """Weights of rows or columns, in the mean 1, the same from either end: a mirrored image stays as bright."""
+    """Symmetric weights [length] of rows or columns, with mean 1: a reflected image has the same brightness."""
     half = tf.sin(np.pi * (tf.range(length, dtype=tf.float32) + 0.5) / tf.cast(length, tf.float32))
     return (half + half[::-1]) / tf.reduce_sum(2 * half) * tf.cast(length, tf.float32)
 
 
 def _watch_updates(patches: Patches, training: Training) -> None:
-    """Count updates. Digests are of the weights right after an update, when averaged gradients have made them equal."""
+    """Count updates, and log digests directly after an update, when averaged gradients have made the weights equal."""
 
     def watched(original: Callable) -> Callable:
         @functools.wraps(original)
@@ -156,14 +156,14 @@ def _watch_updates(patches: Patches, training: Training) -> None:
 
 
 class FitLog(events.FitCallback):
-    """Logs the epochs of a `Model.fit`, its first step and its learning rate."""
+    """Logs the epochs, the first step and the learning rate of a `Model.fit`."""
 
     def __init__(self, training: Training, initial_epoch: int) -> None:
         super().__init__(initial_epoch)
         self._training, self._log = training, training.log
-        self._batches = self._steps = 0  # of this epoch, of this fit
+        self._batches = self._steps = 0  # in this epoch, in this fit
         self._images_before = training.images
-        self._last_rate = 0.0  # when it was read
+        self._last_rate = 0.0  # time of the last read
         self._rates: list[float] = []
 
     def on_train_begin(self, logs: Mapping[str, Any] | None = None) -> None:
@@ -179,7 +179,7 @@ class FitLog(events.FitCallback):
         """Called by Keras."""
         self._steps += 1
         self._batches += 1
-        if self._steps == 1:  # only now has every model its weights: some are built by their first batch
+        if self._steps == 1:  # not earlier: some models create their weights in the first batch
             self._log.note("first-step", digest=_name(_values(self.model.trainable_variables)))
         if time.monotonic() - self._last_rate >= RATE_INTERVAL_S:
             self._last_rate = time.monotonic()
@@ -193,7 +193,7 @@ class FitLog(events.FitCallback):
         self._log.note("epoch", epoch=epoch, images=images, logs=metrics, first=self._first, steps=self._batches)
 
     def close(self) -> None:
-        """End what is reported of this call of `fit`."""
+        """Called after the fit: write the log and the weights."""
         if self._steps:
             self._training.flush()
             self._training.save_weights()
@@ -205,9 +205,9 @@ class FitLog(events.FitCallback):
 
 
 def digest(tensors: Iterable) -> tf.Tensor:
-    """The length of all tensors as one vector, and four projections of it: float32 [5].
+    """The norm of all tensors as one vector, and four projections of this vector: float32 [5].
 
-    The projections of two vectors differ by about as much as the vectors do.
+    The difference of the projections of two vectors is about as large as the difference of the vectors.
     """
     flat = tf.concat([tf.reshape(tf.cast(tensor, tf.float32), [-1]) for tensor in tensors], 0)
     place = tf.range(tf.size(flat, out_type=tf.int64), dtype=tf.int64)
@@ -216,7 +216,7 @@ def digest(tensors: Iterable) -> tf.Tensor:
 
 
 def _name(weights: Iterable[np.ndarray]) -> str:
-    """A short name for the bits of weights."""
+    """A short hash of the weights, bit for bit."""
     return hashlib.sha256(b"".join(np.ascontiguousarray(w).tobytes() for w in weights)).hexdigest()[:16]
 
 

@@ -1,4 +1,4 @@
-"""Training steps as Keras makes them, seen from outside: each call of a model under a gradient tape is one."""
+"""Detect training steps of Keras: a training step is a call of a model under a gradient tape."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ STEP_OPERATION = "course_step"  # name of the operation that reports a step
 class TrainingSteps:
     """Calls `step(model, *values)` before each call of a model under a gradient tape.
 
-    A model that another one calls is a part of its step. A function that XLA compiles cannot call Python: where a model
-    is called in one, the call of the function is the step, and the largest of its arguments has the examples.
+    A model that is called within another model belongs to the same step. A function compiled by XLA cannot call Python:
+    if it calls a model, each call of the function counts as a step, and its largest argument has the examples.
     """
 
     def __init__(self, measure: Callable[[tf.Tensor], Sequence[tf.Tensor]], step: Callable[..., None]) -> None:
-        """`measure` makes, of the tensor of the step's examples (of several inputs the largest), the tensors whose
-        `values` the step gets, as arrays."""
+        """`measure` maps the tensor of the step's examples (the largest of several inputs) to tensors; `step` receives
+        their values as arrays."""
         self._measure, self._step = measure, step
-        self._thread = threading.local()  # in_step: whether a model is being called; compiled: the function that is
+        self._thread = threading.local()  # in_step: within a call of a model; compiled: the XLA function being called
         self._trained_by: weakref.WeakKeyDictionary[object, object] = weakref.WeakKeyDictionary()  # function → model
 
     def install(self, patches: Patches) -> None:
@@ -50,8 +50,8 @@ class TrainingSteps:
                 reported = self._report(model, tf.nest.flatten(args[0]))
             elif function := getattr(self._thread, "compiled", None):
                 self._trained_by[function] = model
-            after = tf.executing_eagerly() and not model.built  # its weights are made by this very call
-            if reported and not after:  # before any of them change
+            after = tf.executing_eagerly() and not model.built  # this call creates the weights
+            if reported and not after:  # report before the weights change
                 args = (reported(args[0]), *args[1:])
             self._thread.in_step = True
             try:
@@ -80,11 +80,13 @@ class TrainingSteps:
         return call
 
     def _report(self, model: tf.keras.Model, tensors: Sequence[tf.Tensor]) -> Callable[[object], object]:
-        """Measure a step's examples. Returns a function that reports the step and gives its argument back, in a graph
-        once that is done."""
+        """Measure a step's examples; return a function that reports the step and returns its argument.
+
+        In a graph, the returned tensors depend on the report.
+        """
 
         def step(*values: np.ndarray) -> None:
-            if model.trainable_variables:  # else it changes images only
+            if model.trainable_variables:  # a model without weights only augments images
                 self._step(model, *values)
 
         def reported(outputs: object) -> object:
@@ -93,29 +95,29 @@ class TrainingSteps:
                 return outputs
             return _after(tf.numpy_function(step, measured, [], stateful=True, name=STEP_OPERATION), outputs)
 
-        with record.stop_recording(), tf.device("/CPU:0"):  # no copy from a GPU, which the step would wait for
+        with record.stop_recording(), tf.device("/CPU:0"):  # avoids a copy from a GPU, which would delay the step
             measured = self._measure(max(tensors, key=_size_of_example))
         return reported
 
 
 def in_xla() -> bool:
-    """Whether what is traced now is for XLA, where Python can't be called."""
+    """Whether the current graph is traced for XLA, which can't call Python."""
     graph = tf.compat.v1.get_default_graph()
     return not tf.executing_eagerly() and control_flow_util.GraphOrParentsInXlaContext(graph)
 
 
 def _tensors(structure: object) -> list:
-    """The tensors and arrays in a structure."""
+    """The tensors and arrays in a nested structure."""
     return [leaf for leaf in tf.nest.flatten(structure) if isinstance(leaf, (tf.Tensor, np.ndarray))]
 
 
 def _size_of_example(tensor: object) -> int:
-    """How many numbers one of the examples in a tensor has."""
+    """The number of values in one example of a tensor."""
     return tf.TensorShape(getattr(tensor, "shape", None))[1:].num_elements() or 0
 
 
 def _after(operation: tf.Operation, structure: object) -> object:
-    """The same tensors, once `operation` is done, with the masks that Keras has put on them."""
+    """Copies of the tensors that depend on `operation`, with their Keras masks."""
 
     def identity(leaf: object) -> object:
         if not isinstance(leaf, tf.Tensor):

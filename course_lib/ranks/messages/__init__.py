@@ -1,1 +1,1 @@
-"""What the ranks and the launcher say while a run goes on, and what follows from it."""
+"""The output of ranks and launcher during a run: parse it, recognise known errors, find out which rank waits."""

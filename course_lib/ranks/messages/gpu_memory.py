@@ -1,4 +1,4 @@
-"""Where a GPU's memory did not suffice: which processes hold it, as its driver lists them."""
+"""Advice after an out-of-memory error of a GPU, with the processes that use its memory."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from course_lib.system import gpus
 
-# What TensorFlow 2.15, CUDA, cuDNN and cuBLAS say where they get too little memory, each in its own way.
+# Messages of TensorFlow 2.15, CUDA, cuDNN and cuBLAS when they can't allocate GPU memory.
 SIGNS = (
     r"CUDA_ERROR_OUT_OF_MEMORY|Cuda failure .*out of memory|cudaSetDevice\(\) on GPU:\d+ failed\. Status: out of memory"
     r"|OOM when allocating (?!.*device:CPU)|Dst tensor is not initialized|Failed to get convolution algorithm"
@@ -15,40 +15,41 @@ SIGNS = (
     r"|DNN library (?:is not found|initialization failed)"
     r"|CUBLAS_STATUS_(?:NOT_INITIALIZED|ALLOC_FAILED)|(?i:without BLAS support)"
 )
-MOSTLY = 0.5  # of a GPU's memory: if so much of it is still taken, it was too little because of who holds it
-OR_ELSE = "use another GPU (CUDA_VISIBLE_DEVICES), or take a smaller batch"
+MOSTLY = 0.5  # fraction of a GPU's memory: if more is still in use after the run, other processes are the cause
+OR_ELSE = "use another GPU (CUDA_VISIBLE_DEVICES), or use a smaller batch"
 
 
 def advice(numbers: Sequence[int] | None = None) -> str:
-    """What to do where the memory of the GPUs with these `numbers` (default: all visible) did not suffice."""
+    """What to do after an out-of-memory error on the GPUs with these `numbers` (default: all visible)."""
     if not _known(numbers):
         return (
-            "A GPU has too little memory, and its driver does not say which processes hold it: end other programs that "
-            "use it (of a notebook, restart the kernel), or take a smaller batch."
+            "A GPU has too little free memory, and its driver does not report which processes use it: stop other "
+            "programs on this GPU (for a notebook, restart its kernel), or use a smaller batch."
         )
     return taken(numbers) or (
-        "A GPU has too little memory: give each rank a GPU of its own (tf.config.set_visible_devices with "
-        "hvd.local_rank()), or take a smaller batch. If it has enough, `course doctor --gpu` says what is wrong."
+        "A GPU has too little memory: give each rank its own GPU (tf.config.set_visible_devices with "
+        "hvd.local_rank()), or use a smaller batch. If it has enough memory, run `course doctor --gpu` to find out why."
     )
 
 
 def taken(numbers: Sequence[int] | None = None) -> str:
-    """Which processes hold most of the memory of the fullest of these GPUs, in a sentence; "" where none is that full.
+    """A sentence on the processes that use more than MOSTLY of a GPU's memory, for the fullest GPU; "" if none does.
 
-    To be asked once a run has ended: then none of its ranks is among them.
+    Call it after the run has ended, so that its own ranks are not among the processes.
     """
     gpu = max(_known(numbers), key=lambda gpu: gpu.used / gpu.total, default=None)
     if gpu is None or gpu.used < MOSTLY * gpu.total:
         return ""
-    fact = f"The memory of GPU {gpu.gpu} is taken, {_gigabytes(gpu.used)} of {_gigabytes(gpu.total)} GB,"
+    fact = f"The memory of GPU {gpu.gpu} is in use ({_gigabytes(gpu.used)} of {_gigabytes(gpu.total)} GB)"
     if not gpu.holders:
         return (
-            f"{fact} by processes that the driver does not name here, as in a container: end one of those that "
-            f"`nvidia-smi` names on the host, {OR_ELSE}."
+            f"{fact} by processes that the driver does not list here, as in a container: stop one that `nvidia-smi` "
+            f"lists on the host, {OR_ELSE}."
         )
     notebook = any(holder.command == gpus.NOTEBOOK for holder in gpu.holders)
-    end = f"end {'it' if len(gpu.holders) == 1 else 'one'}{' (of a notebook, restart the kernel)' if notebook else ''}"
-    return f"{fact} by {' and '.join(map(_described, gpu.holders))}: {end}, {OR_ELSE}."
+    one = "it" if len(gpu.holders) == 1 else "one"
+    kernel = " (for a notebook, restart its kernel)" if notebook else ""
+    return f"{fact} by {' and '.join(map(_described, gpu.holders))}: stop {one}{kernel}, {OR_ELSE}."
 
 
 def _known(numbers: Sequence[int] | None) -> list[gpus.Memory]:
@@ -58,7 +59,7 @@ def _known(numbers: Sequence[int] | None) -> list[gpus.Memory]:
 
 
 def _described(holder: gpus.Holder) -> str:
-    command = holder.command or "not of this container"
+    command = holder.command or "outside this container"
     if holder.pid == os.getpid():
         command = "this notebook" if command == gpus.NOTEBOOK else "this process"
     facts = [command, *([f"{_gigabytes(holder.memory)} GB"] if holder.memory else [])]

@@ -1,6 +1,6 @@
-"""A rank that waits reports where its script stands, so that the launcher can say who waits for whom.
+"""A waiting rank reports the current line of its script, so that the launcher can say which rank waits for which.
 
-Horovod's own stall inspector names the missing ranks with MPI only: over Gloo, 0.28.1 is silent.
+Horovod's stall inspector names the missing ranks only with MPI; over Gloo, Horovod 0.28.1 reports nothing.
 """
 
 from __future__ import annotations
@@ -14,14 +14,17 @@ from pathlib import Path
 from types import FrameType
 
 INTERVAL_S = 1.0
-BUSY_SHARE = 0.2  # of a core: a rank that computes takes more, one that waits in a collective over Gloo 0.02
-IDLE_INTERVALS = 4  # after which a rank counts as waiting
+BUSY_SHARE = 0.2  # of a core: a rank that computes uses more, one that waits in a collective over Gloo uses 0.02
+IDLE_INTERVALS = 4  # a rank counts as waiting after so many idle intervals
 _KERAS = {"fit": "a training step of fit", "evaluate": "evaluate", "predict": "predict"}
 
 
 def watch(report: Callable[..., None]) -> None:
-    """Start a thread that calls `report("place", call=…, script=…, line=…)` once this rank waits, with the values of
-    `place`, and `report("place")` once it computes again."""
+    """Start a thread that reports when this rank starts and stops waiting.
+
+    It calls `report("place", call=…, script=…, line=…)`, with the values of `place`, when the rank waits, and
+    `report("place")` when it computes again.
+    """
     sleep, cpu_seconds, main = time.sleep, time.process_time, threading.main_thread().ident or 0
 
     def follow() -> None:
@@ -32,7 +35,7 @@ def watch(report: Callable[..., None]) -> None:
             now = cpu_seconds()
             idle = _idle_intervals(idle, now - before)
             before = now
-            # The frame is in no variable here: it would keep the script's arrays alive.
+            # No variable here refers to the frame, which would keep the script's arrays alive.
             current = place(sys._current_frames().get(main)) if idle == IDLE_INTERVALS else reported if idle else {}
             if current != reported:
                 report("place", **current)
@@ -42,10 +45,10 @@ def watch(report: Callable[..., None]) -> None:
 
 
 def _idle_intervals(idle: int, used: float) -> int:
-    """How many intervals this rank has waited, `idle` before one in which it used so many CPU seconds.
+    """The new count of idle intervals, after `idle` before and an interval with `used` CPU seconds.
 
-    On a busy machine a rank that computes uses little, but then its threads wait for a core. So does Horovod's, now and
-    then, in a rank that waits.
+    On a busy machine a rank that computes uses little CPU time, but then its threads wait for a core. A thread of
+    Horovod sometimes waits for a core in a waiting rank too, so this lowers the count only by one.
     """
     if used >= BUSY_SHARE * INTERVAL_S:
         return 0
@@ -53,7 +56,7 @@ def _idle_intervals(idle: int, used: float) -> int:
 
 
 def _wants_a_core() -> bool:
-    """Whether a thread of this process but the calling one runs, waits for a core or reads from a disk (Linux)."""
+    """Whether another thread of this process runs, waits for a core or reads from a disk (Linux only)."""
     own = str(threading.get_native_id())
     for thread in Path("/proc/self/task").glob("*/stat"):
         with contextlib.suppress(OSError):  # it has ended
@@ -63,8 +66,12 @@ def _wants_a_core() -> bool:
 
 
 def place(frame: FrameType | None) -> dict[str, str | int]:
-    """Where a thread stands, given its innermost frame: `call`, what it waits in ("" where that is no collective and
-    nothing of Keras), and `line` of `script` (0 and "": not in the script)."""
+    """The current position of a thread, given its innermost frame.
+
+    Returns:
+        call: the collective or Keras function that the thread is in; "" for another function.
+        script, line: file name and line of the script; "" and 0 if the thread is not in the script.
+    """
     main = getattr(sys.modules["__main__"], "__file__", "")
     call = horovod = ""
     while frame is not None:
@@ -72,7 +79,7 @@ def place(frame: FrameType | None) -> dict[str, str | int]:
         if file == main:
             return {"call": call or horovod, "script": Path(file).name, "line": frame.f_lineno}
         if "/horovod/" in file:
-            horovod = f"Horovod's {name}()"  # the outermost is the one that the script has called
+            horovod = f"Horovod's {name}()"  # the outermost function is the one that the script called
             if "callbacks" in file:
                 call = type(frame.f_locals.get("self")).__name__
         elif file.endswith("/keras/src/engine/training.py"):

@@ -1,4 +1,4 @@
-"""Errors of TensorFlow, Keras and Horovod whose words do not say what to do."""
+"""Advice for errors of TensorFlow, Keras and Horovod whose messages do not say what to do."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Sequence
 
 from course_lib.ranks.messages import gpu_memory
 
-# What an error says → what to do about it, or a function of the GPUs' numbers that says so: it asks their driver.
+# Pattern of the message → advice, or a function of the GPUs' numbers that queries the driver and returns advice.
 HINTS: dict[str, str | Callable[[Sequence[int] | None], str]] = {
     r"'float' object has no attribute 'dtype'": (
-        "Horovod's LearningRateWarmupCallback and LearningRateScheduleCallback raise this with Keras's SGD and a "
-        "momentum: give the callback momentum_correction=False."
+        "Horovod's LearningRateWarmupCallback and LearningRateScheduleCallback raise this with Keras's SGD and "
+        "momentum: pass momentum_correction=False to the callback."
     ),
     r"No module named 'tf_keras'|Keras 3": (
-        "Horovod 0.28.1 needs Keras 2, as TensorFlow 2.15 has it: run `course doctor`, it says which one this "
+        "Horovod 0.28.1 needs Keras 2, which comes with TensorFlow 2.15: run `course doctor` to see which Keras this "
         "environment has."
     ),
     r"URL fetch failure|URLError|Temporary failure in name resolution|Name or service not known": (
-        "The network can't be reached, and an assessment's sandbox has none: load the images with "
+        "The network can't be reached, and the sandbox of an assessment has no network: load the images with "
         '`data.load("cifar10")`, after `from course_lib import data`.'
     ),
     gpu_memory.SIGNS: gpu_memory.advice,
@@ -27,18 +27,20 @@ HINTS: dict[str, str | Callable[[Sequence[int] | None], str]] = {
         "same collective calls in the same order."
     ),
     r"Unable to find address for": (
-        "The name of a host does not resolve there, and Gloo needs it: `course doctor` says what to add to /etc/hosts."
+        "Gloo needs the name of a host, but it does not resolve: run `course doctor` to see what to add to /etc/hosts."
     ),
     r"Connection (?:closed|reset) by peer": (
-        "Another rank left in the middle of a collective: it was killed, or ended without hvd.shutdown()."
+        "Another rank ended during a collective: it was killed, or it ended without hvd.shutdown()."
     ),
 }
 
 
 def hint(lines: Iterable[str], gpus: Sequence[int] | None = None) -> str:
-    """What to do about the known error that a failed rank's last `lines` name last; "" where they name none.
+    """Advice for the last known error in a failed rank's output; "" if there is none.
 
-    `gpus`: the numbers of those that the rank could use; default: all that are visible to this process.
+    Args:
+        lines: the last lines of the rank's output.
+        gpus: numbers of the GPUs that the rank could use; default: all that are visible to this process.
     """
     lines = list(lines)
     known = (advice for line in reversed(lines) for error, advice in HINTS.items() if re.search(error, line))

@@ -1,4 +1,4 @@
-"""What the launcher and the ranks print, line by line, and what the lines say."""
+"""Parse the output of launcher and ranks, line by line."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from course_lib.ranks.rank import MARK
 
 MAX_LINE_LENGTH = 2**16  # characters; the rest of a line is dropped
 EXCERPT_LINES = 9
-PROGRAM_FOLDER = Path(__file__).parents[1]  # whose frames no traceback needs
-MAX_TIME_S = 1e11  # since the epoch: a time beyond that is none
+PROGRAM_FOLDER = Path(__file__).parents[1]  # excerpts of tracebacks leave out frames of this folder
+MAX_TIME_S = 1e11  # since the epoch: a larger time is invalid
 
 _TAG = re.compile(r"\[(?P<job>\d+,)?(?P<rank>\d{1,9})\]<(?P<stream>stdout|stderr)>:")  # `job`: by mpirun
 _FAILED = (
     re.compile(r"Process (?P<rank>\d{1,9}) exit with status code (?P<code>-?\d{1,9})"),  # horovodrun over Gloo
     re.compile(r"process rank (?P<rank>\d{1,9}) with PID .* exited on signal (?P<signal>\d{1,3})"),  # mpirun
 )
-# The same behind what a rank has printed, where nothing else may stand between it and the line's end.
+# The same messages after a rank's output on the same line; only further messages may follow.
 _NOTE = re.compile(
     r"(?:Process \d{1,9} exit with status code -?\d{1,9}\.(?=$|Process \d|Terminating |\[\d)"
     r"|\w+run noticed that process rank \d{1,9} with PID .* exited on signal \d{1,3})"
@@ -38,8 +38,13 @@ _LAUNCHER_ERROR = re.compile(r"^(?:\w+\.)*\w*(?:Error|Exception): (?P<reason>.+)
 
 @dataclass(frozen=True)
 class Line:
-    """One line: the rank that wrote it (None: the launcher), to which stream, its text; `record` where it is meant
-    for the launcher alone."""
+    """One line of output.
+
+    Attributes:
+        rank: the rank that wrote it; None: the launcher.
+        stream: "stdout" or "stderr"; "" for the launcher.
+        record: whether the line is a record for the launcher, not output for the user.
+    """
 
     rank: int | None
     stream: str
@@ -48,7 +53,7 @@ class Line:
 
 
 def lines(stream: IO[bytes]) -> Iterator[str]:
-    """The lines of a stream, of each the first MAX_LINE_LENGTH characters. A carriage return ends a line, too."""
+    """The lines of a stream, each cut after MAX_LINE_LENGTH characters. A carriage return also ends a line."""
     decoder = io.IncrementalNewlineDecoder(codecs.getincrementaldecoder("utf-8")("replace"), translate=False)
     rest, cut, tag = "", False, ""
     while chunk := stream.read(2**16):
@@ -58,7 +63,7 @@ def lines(stream: IO[bytes]) -> Iterator[str]:
                 line = line if _TAG.match(line) else tag + line
                 yield line[:MAX_LINE_LENGTH]
                 tags = [match[0] for match in _TAG.finditer(line) if match["job"]] if end == "\r" else []
-                tag = tags[-1] if tags else ""  # mpirun tags what follows a carriage return no more
+                tag = tags[-1] if tags else ""  # mpirun does not tag the text after a carriage return
             cut = False
         if len(rest) > MAX_LINE_LENGTH and not cut:
             yield rest[:MAX_LINE_LENGTH]
@@ -69,11 +74,10 @@ def lines(stream: IO[bytes]) -> Iterator[str]:
 
 
 def parse(line: str, ranks: int) -> Iterator[Line]:
-    """What stands in a line of the launcher's output, in order: the words of one of `ranks` ranks, behind its tag, or
-    the launcher's own.
+    """Split a line of the launcher's output into the lines of the `ranks` ranks, after their tags, and the launcher.
 
-    Mostly that is one thing. But a rank that ends within a line leaves it open, and what is printed next, by another
-    rank or by the launcher, stands behind it.
+    Usually this is one line. If a rank ends without a newline, the next output, of another rank or the launcher,
+    follows on the same line.
     """
     while line:
         tag = _TAG.match(line)
@@ -92,7 +96,7 @@ def parse(line: str, ranks: int) -> Iterator[Line]:
 
 
 def _of_another(match: re.Match, tag: re.Match, ranks: int) -> bool:
-    """Whether a tag within a line that begins with `tag` is another rank's."""
+    """Whether a tag within a line that starts with `tag` belongs to another rank."""
     number = int(match["rank"])
     return bool(match["job"]) == bool(tag["job"]) and number != int(tag["rank"]) and number < ranks
 
@@ -100,14 +104,14 @@ def _of_another(match: re.Match, tag: re.Match, ranks: int) -> bool:
 def _pieces(rank: int | None, tag: re.Match, text: str) -> Iterator[Line]:
     printed, mark, record = text.partition(MARK) if rank is not None else (text, "", "")
     if printed or not mark:
-        # mpirun tags each piece of a line.
+        # mpirun tags each write, so a line can have several tags.
         yield Line(rank, tag["stream"], _TAG.sub("", printed) if tag["job"] else printed)
     if mark:
         yield Line(rank, tag["stream"], record, record=True)
 
 
 def parse_record(text: str) -> dict | None:
-    """A rank's record; None for what is none: cut short by a kill, or the script's own invention."""
+    """The record in a rank's line; None if it is invalid: cut off by a kill, or printed by the script."""
     try:
         record = json.loads(text)
     except (ValueError, RecursionError):
@@ -119,7 +123,7 @@ def parse_record(text: str) -> dict | None:
 
 
 def reported_failures(text: str) -> Iterator[tuple[int, int]]:
-    """The ranks that the launcher says have failed in this line, each with its exit code (128 + n for signal n)."""
+    """The failed ranks in a line of the launcher, each with its exit code (128 + n for signal n)."""
     for pattern in _FAILED:
         for match in pattern.finditer(text):
             groups = match.groupdict()
@@ -127,13 +131,15 @@ def reported_failures(text: str) -> Iterator[tuple[int, int]]:
 
 
 def excerpt(tail: Sequence[str]) -> tuple[str, ...]:
-    """The last lines of a rank, less the frames of libraries in a traceback: EXCERPT_LINES about the line that names
-    the exception, where there is one."""
+    """At most EXCERPT_LINES of a rank's last lines, without library frames of a traceback.
+
+    They include the line that names the exception, if there is one.
+    """
     lines, frame = [], False
     for line in tail:
         if _LIBRARY_FRAME.match(line):
             frame = True
-        elif line.strip() and not (frame and line.startswith("    ")) and line != "Terminated":  # a shell's word
+        elif line.strip() and not (frame and line.startswith("    ")) and line != "Terminated":  # printed by a shell
             frame = False
             lines.append(line)
     lines = lines or [line for line in tail if line.strip()]
@@ -143,13 +149,13 @@ def excerpt(tail: Sequence[str]) -> tuple[str, ...]:
 
 
 def launcher_error(tail: tuple[str, ...], code: int) -> str:
-    """Why the launcher ended with `code`, from the last lines that it printed."""
+    """The reason why the launcher ended with `code`, from its last lines."""
     reasons = [match.group("reason") for line in tail if (match := _LAUNCHER_ERROR.match(line))]
     return reasons[-1] if reasons else next((line for line in reversed(tail) if line.strip()), f"exit code {code}")
 
 
 def signal_name(number: int) -> str:
-    """A signal in words: "signal 9 (SIGKILL)"."""
+    """The number and name of a signal: "signal 9 (SIGKILL)"."""
     try:
         return f"signal {number} ({signal.Signals(number).name})"
     except ValueError:

@@ -1,6 +1,6 @@
-"""Who waits for whom: one sentence, made of what ranks and Horovod have said until then.
+"""Find out which rank waits for which, from the reports of the ranks and Horovod's warnings: one sentence.
 
-A collective is done once all ranks have called it. Where one has ended, or has called another one, the others wait.
+A collective ends when all ranks have called it. If a rank has ended or has called another collective, the others wait.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-SHUT_DOWN = "Horovod has been shut down"  # what the collective of a rank raises once another rank has left
+SHUT_DOWN = "Horovod has been shut down"  # the error in a rank's collective after another rank has ended
 SAME_CALLS = "all ranks must make the same collective calls in the same order."
 SAME_STEPS = "all ranks must take equally many steps."
 MAX_NAME_LENGTH = 60  # characters
 _STALL = re.compile(r"One or more tensors were submitted to be reduced")
-_MISSING = re.compile(r"(?P<rank>\d{1,9})!?: \[(?P<tensors>.*)\]")  # a line below "Missing ranks:"
+_MISSING = re.compile(r"(?P<rank>\d{1,9})!?: \[(?P<tensors>.*)\]")  # a line after "Missing ranks:"
 _TENSOR = re.compile(
     r"[\w./]*Horovod(?P<operation>Allreduce|Grouped_?Allreduce|Allgather|Broadcast|Alltoall|Reducescatter)_?(?P<name>\w*)"
 )
@@ -27,7 +27,7 @@ _NAMES = {
 
 
 class Waiting:
-    """What is known of the ranks of a run: which have ended, which stand still and where, which Horovod misses."""
+    """The state of a run's ranks: which have ended, which wait and where, which Horovod reports as missing."""
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
@@ -37,13 +37,13 @@ class Waiting:
         self._listing = False
 
     def note_end(self, rank: int, code: int) -> None:
-        """A rank has ended. One that failed was mostly made to, by another's end or by the launcher."""
+        """Record the end of a rank. Failed ranks are ignored: most fail because of another rank, or of the launcher."""
         if code == 0:
             self._ended.add(rank)
             self._places.pop(rank, None)
 
     def note_place(self, rank: int, record: Mapping[str, object]) -> None:
-        """A rank has reported where it waits, or that it goes on (see `idle`)."""
+        """Record a rank's report of where it waits, or that it no longer waits (see `idle`)."""
         self._places.pop(rank, None)
         call, script, line = (str(record.get(name) or "")[:MAX_NAME_LENGTH] for name in ("call", "script", "line"))
         position = f"{script}, line {line}" if script and line else ""
@@ -52,7 +52,7 @@ class Waiting:
         self._places[rank] = f"in {call}" + f" ({position})" * bool(position) if call else f"at {position}"
 
     def note_line(self, text: str) -> bool:
-        """A rank has printed a line; return whether it belongs to a warning of Horovod's stall inspector."""
+        """Read a line of a rank's output; return whether it belongs to a warning of Horovod's stall inspector."""
         if _STALL.search(text):
             self._missing.clear()
             return True
@@ -66,11 +66,11 @@ class Waiting:
         return listed is not None
 
     def goes_on(self) -> None:
-        """A rank has printed something or made a step: what Horovod missed has come."""
+        """Record progress, such as output or a step of a rank: Horovod's warning no longer holds."""
         self._missing.clear()
 
     def stall(self) -> str:
-        """Who waits for whom in a run that stands still; "" where that is not known, or where a rank goes on."""
+        """A sentence on which rank waits for which in a stalled run; "" if unknown, or if a rank does not wait."""
         ended, places, missing = sorted(self._ended), dict(self._places), sorted(self._missing.items())
         left = [rank for rank in range(self._ranks) if rank not in ended]
         clauses = []
@@ -85,7 +85,7 @@ class Waiting:
         return _sentence(f"{', '.join(clauses)}: {SAME_CALLS}") if clauses else ""
 
     def failure(self, rank: int, tail: Sequence[str]) -> str:
-        """Why `rank` failed, given its last lines; "" unless it waited for a rank that had left."""
+        """A sentence on why `rank` failed, from its last lines; "" unless it waited for a rank that had ended."""
         text = "\n".join(tail)
         if SHUT_DOWN not in text:
             return ""
@@ -98,8 +98,10 @@ class Waiting:
 
 
 def collective(tensor: str) -> str:
-    """A collective in words, given Horovod's name of its tensor: "DistributedSGD_Allreduce/…" → "the all-reduce of
-    gradients"."""
+    """The name of a collective for users, from Horovod's tensor name.
+
+    For example "DistributedSGD_Allreduce/…" → "the all-reduce of gradients".
+    """
     known = _TENSOR.fullmatch(tensor)
     if not known:
         return f"the collective {tensor.rpartition('/')[2][:MAX_NAME_LENGTH]}"
@@ -112,13 +114,13 @@ def collective(tensor: str) -> str:
 
 
 def named(ranks: Sequence[int]) -> str:
-    """Ranks by their numbers: "rank 0", "ranks 0, 2 and 3"."""
+    """The text for some ranks: "rank 0", "ranks 0, 2 and 3"."""
     *most, last = map(str, ranks)
     return f"ranks {', '.join(most)} and {last}" if most else f"rank {last}"
 
 
 def _waits(places: Mapping[int, str]) -> list[str]:
-    """Where ranks wait: ["rank 0 waits in hvd.join", "ranks 1 and 2 at train.py, line 30"]."""
+    """The clauses for waiting ranks: ["rank 0 waits in hvd.join", "ranks 1 and 2 at train.py, line 30"]."""
     together: dict[str, list[int]] = {}
     for rank in sorted(places):
         together.setdefault(places[rank], []).append(rank)
