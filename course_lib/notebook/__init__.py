@@ -1,1 +1,1 @@
-"""What notebooks use: exercises and their checks, guesses, figures, widgets, recorded experiments."""
+"""Tools for notebooks: exercises and their checks, guesses, figures, widgets, recorded experiments."""

@@ -1,6 +1,6 @@
-"""What judges of exercises say to each other: whether an answer has the right kind, and which mistake a wrong one is.
+"""Helpers for judges of exercises: check the type and shape of an answer, and identify the mistake in a wrong one.
 
-Each function returns where all is well and raises `Wrong` with a sentence where it is not.
+Each function raises `Wrong` with a sentence if its check fails. `what` names the checked value in that sentence.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import numpy as np
 from course_lib.notebook.judging import Wrong
 
 TOLERANCE = 1e-6  # relative
-MOST_ITEMS = 100_000  # that are taken of what may have no end
-# As they are now, whatever a learner's cell makes of NumPy's names.
+MOST_ITEMS = 100_000  # of an iterator that may be endless
+# References from before the learner's cells, which may assign to NumPy's names.
 _as_array, _all_close, _is_finite, _array_equal = np.asarray, np.allclose, np.isfinite, np.array_equal
 
 
 def returned(value: Any, what: str = "it") -> Any:
-    """The value, where there is one."""
+    """Check that the value is not None; return it."""
     if value is None:
         raise Wrong(f"{what} returns nothing: is a `return` missing?")
     return value
 
 
 def function(owner: Any, name: str) -> Callable[..., Any]:
-    """The function of this name that a learner's class, or an object of it, has."""
+    """The method of this name of a learner's class, or of an object of the class."""
     attribute = getattr(owner, name, None)
     if not callable(attribute) or isinstance(attribute, type):
         raise Wrong(f"there is no function `{name}`.")
@@ -37,7 +37,7 @@ def function(owner: Any, name: str) -> Callable[..., Any]:
 
 
 def number(value: Any, what: str = "it", *, finite: bool = True) -> float:
-    """One real number; with finite=False also ±inf and nan."""
+    """Check that the value is one real number; return a float. With finite=False, ±inf and nan are allowed."""
     returned(value, what)
     values = plain(value) if not isinstance(value, bool) else None
     if values is None or values.dtype.kind not in "iuf" or values.ndim:
@@ -48,7 +48,7 @@ def number(value: Any, what: str = "it", *, finite: bool = True) -> float:
 
 
 def whole(value: Any, what: str = "it") -> int:
-    """One whole number, also as 3.0."""
+    """Check that the value is one whole number, such as 3 or 3.0; return an int."""
     real = number(value, what)
     if real != int(real):
         raise Wrong(f"{what} returns {real:g} where a whole number is expected.")
@@ -56,9 +56,11 @@ def whole(value: Any, what: str = "it") -> int:
 
 
 def plain(value: Any) -> np.ndarray | None:
-    """The value as an array of numbers; None where it is none. A class of the learner's may answer NumPy's functions as
-    it likes, an array does not."""
-    with contextlib.suppress(Exception):  # whatever NumPy, TensorFlow or the value's own class says
+    """The value as an array of numbers; None if it can't be converted.
+
+    An array is safe to compare, whereas a learner's class can override NumPy's functions.
+    """
+    with contextlib.suppress(Exception):  # NumPy, TensorFlow or the value's class may raise anything
         values = _as_array(value)
         if values.dtype.kind == "O" and all(isinstance(one, numbers.Number) for one in values.flat):
             values = values.astype(float)  # fractions, decimals
@@ -68,7 +70,7 @@ def plain(value: Any) -> np.ndarray | None:
 
 
 def array(value: Any, shape: Sequence[int], what: str = "it") -> np.ndarray:
-    """Numbers of this shape, no truth values among them: those count as 0 and 1."""
+    """Check that the value has real numbers of this shape; return an array. Booleans become 0 and 1."""
     returned(value, what)
     values = plain(value)
     if values is None or values.dtype.kind == "c":
@@ -79,7 +81,7 @@ def array(value: Any, shape: Sequence[int], what: str = "it") -> np.ndarray:
 
 
 def several(value: Any, *names: str, what: str = "it") -> tuple[Any, ...]:
-    """As many values as there are names, returned together."""
+    """Check that the value is a sequence of one value for each name; return a tuple."""
     expected = f"{len(names)} values are expected: {', '.join(names)}"
     values = items(value, expected, what, len(names))
     if len(values) != len(names):
@@ -88,9 +90,10 @@ def several(value: Any, *names: str, what: str = "it") -> tuple[Any, ...]:
 
 
 def items(value: Any, expected: str, what: str = "it", most: int = MOST_ITEMS) -> list[Any]:
-    """What a list holds, or anything else that can be gone through; of what has no end one more than `most`.
+    """The items of a list or another iterable as a list; at most `most` + 1 items of an endless iterator.
 
-    `expected` says what that should be, as "a list of batches is expected".
+    Args:
+        expected: the end of the sentence for other values, such as "a list of batches is expected".
     """
     returned(value, what)
     try:
@@ -104,20 +107,22 @@ def items(value: Any, expected: str, what: str = "it", most: int = MOST_ITEMS) -
 
 @contextlib.contextmanager
 def unchanged(*arrays: np.ndarray) -> Iterator[None]:
-    """What is called in here may not change these arrays. NumPy's warnings are silenced: nbgrader gives no points to a
-    cell that writes to standard error."""
+    """Check that the block does not change these arrays.
+
+    Silences NumPy's warnings, because nbgrader gives no points to a cell that writes to standard error.
+    """
     before = [array.copy() for array in arrays]
     with np.errstate(all="ignore"):
         yield
     if not all(_array_equal(now, old, equal_nan=True) for now, old in zip(arrays, before)):
         raise Wrong(
-            "an argument is changed in place (as by `w -= …`, by `x.sort()`, or through a view of it): work on a copy."
+            "an argument is changed in place (for example by `w -= …`, `x.sort()` or through a view): work on a copy."
         )
 
 
 @contextlib.contextmanager
 def case(what: str) -> Iterator[None]:
-    """What is wrong in here is said of this case, as "2 ranks, 10 numbers"."""
+    """Put the name of the case, such as "2 ranks, 10 numbers", before the sentence of `Wrong` from the block."""
     try:
         yield
     except Wrong as wrong:
@@ -125,11 +130,11 @@ def case(what: str) -> Iterator[None]:
 
 
 def same(got: Any, expected: Any, rtol: float = TOLERANCE, atol: float = 0.0) -> bool:
-    """Equal up to rounding: numbers, arrays, or lists and tuples of them, of the same length."""
+    """Whether two numbers, arrays, or lists and tuples of them are equal up to the tolerances."""
     if isinstance(expected, (list, tuple)):
         try:
             return len(got) == len(expected) and all(same(a, b, rtol, atol) for a, b in zip(got, expected))
-        except Exception:  # it has no length, or a class of the learner's answers otherwise
+        except Exception:  # the answer has no length, or a learner's class raises
             return False
     one, other = plain(got), plain(expected)
     if one is None or other is None or one.shape != other.shape:
@@ -146,11 +151,14 @@ def compare(
     rtol: float = TOLERANCE,
     atol: float = 0.0,
 ) -> None:
-    """Pass what is expected; else name the first mistake that gives what was got, else say both.
+    """Check an answer against the expected one.
+
+    If it differs, raise `Wrong` with the sentence of the first mistake that would give this answer; if there is none,
+    with both values.
 
     Args:
-        what: the case in a few words, as "for w = 2, b = 1 the loss".
-        mistakes: sentence → what an answer with this mistake gives.
+        what: the case in a few words, such as "for w = 2, b = 1 the loss".
+        mistakes: sentence → answer with this mistake.
     """
     if same(got, expected, rtol, atol):
         return
@@ -161,15 +169,15 @@ def compare(
 def name_mistake(
     got: Any, expected: Any, mistakes: Mapping[str, Any], *, rtol: float = TOLERANCE, atol: float = 0.0
 ) -> None:
-    """Raise the sentence of the first mistake that gives what was got; pass where none does. See `compare`."""
+    """Raise `Wrong` with the sentence of the first mistake that would give this answer, if there is one."""
     for sentence, wrong in mistakes.items():
         if same(got, wrong, rtol, atol) and not same(wrong, expected, rtol, atol):
             raise Wrong(sentence)
 
 
 def shown(value: Any, nested: int = 3) -> str:
-    """A number, or a few, as a sentence has them."""
-    if isinstance(value, (list, tuple)) and nested:  # a list may hold itself
+    """The text of a number, or of some numbers, for a sentence."""
+    if isinstance(value, (list, tuple)) and nested:  # a list may contain itself
         ends = "[]" if isinstance(value, list) else "()"
         return ends[0] + ", ".join(shown(one, nested - 1) for one in value) + ends[1]
     values = plain(value)
@@ -179,9 +187,9 @@ def shown(value: Any, nested: int = 3) -> str:
 
 
 def short(value: Any, most: int = 60) -> str:
-    """A value as Python shows it, in one line, cut where it is long."""
+    """The value's repr in one line, cut off after `most` characters."""
     try:
         text = " ".join(repr(value).split())
-    except Exception:  # of a class of the learner's, or of a number of thousands of digits
+    except Exception:  # raised by a learner's class, or for an integer with thousands of digits
         text = f"<{type(value).__name__}>"
     return text if len(text) <= most else text[: most - 2] + " …"

@@ -1,9 +1,9 @@
-"""Time what two ranks do on two pretended hosts, while the link between the hosts is limited.
+"""Run a function on two ranks on two simulated hosts, with a limited link between the hosts.
 
     for link, by_rank in measured(function, {"1 Gbit/s": "1gbit", "no limit": None}, timeout=100):
         ...
 
-The hosts are those of `namespaces`, one rank with one thread on each.
+The hosts are from `namespaces`; each runs one rank with one thread.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _FUNCTION, _RESULTS = "function.pkl", "results.pkl"
 def measured(
     function: Callable[[], Any], links: Mapping[str, str | None], *, timeout: float
 ) -> Iterator[tuple[str, list]]:
-    """For each link its name, and what `function()` returned on each of the two ranks.
+    """Yield, for each link, its name and the results of `function()` on the two ranks.
 
     Args:
-        function: goes to the ranks as with `launch.call`; it calls `hvd.init()` itself.
-        links: name → what a host may send, as `namespaces.Host.limit` takes it.
-        timeout: seconds that one link may take.
+        function: sent to the ranks as in `launch.call`; it calls `hvd.init()` itself.
+        links: name → rate as in `namespaces.Host.limit`.
+        timeout: maximum seconds for one link.
 
-    Raises CourseError as `namespaces.hosts` and `Host.limit` do, and where a rank fails or a link takes longer.
+    Raises CourseError as `namespaces.hosts` and `Host.limit` do, if a rank fails, or after the timeout.
     """
     with (
         tempfile.TemporaryDirectory(prefix="course-") as folder,
@@ -55,14 +55,14 @@ def measured(
 
 
 def card_bytes() -> int:
-    """Bytes that the network card of the host that this process is on has sent, headers included."""
+    """Bytes that the network card of this process's host has sent, including headers."""
     lines = Path("/proc/self/net/dev").read_text().splitlines()
     (line,) = [line for line in lines if line.strip().startswith("eth0:")]
     return int(line.partition(":")[2].split()[8])
 
 
 def main() -> None:
-    """On the first of the hosts: the function of the folder that is named, on both."""
+    """Program on the first host: run the function in the folder `sys.argv[1]` on both hosts."""
     folder = Path(sys.argv[1])
     function = cloudpickle.loads((folder / _FUNCTION).read_bytes())
     (folder / _RESULTS).write_bytes(cloudpickle.dumps(launch.call(function, hosts="a:1,b:1")))

@@ -1,10 +1,10 @@
-"""What a notebook shows where a cell fails because something above it is missing: one sentence with the cause.
+"""Replace the traceback of a cell by one sentence if the cell fails because of an earlier cell.
 
-Three things can be missing, and each has its sentence in place of a traceback:
+There are three cases:
 
-- an exercise that was skipped. Its stub raises NotImplementedError wherever it is used, on a rank too;
-- the records of a run that failed: reading them raises CourseError (see `ranks.run.Result.check`);
-- what a cell above defines: that cell failed, and Python says only that a name is not defined, or a key not there.
+- a skipped exercise: its stub raises NotImplementedError wherever it is called, also on a rank;
+- the record of a failed run: reading it raises CourseError (see `ranks.run.Result.check`);
+- a name that a failed cell would have defined: Python only reports a NameError or, for example, a KeyError.
 
 Kernels load this module as an extension of IPython (see `jupyter.environment`).
 """
@@ -24,12 +24,12 @@ from course_lib.system.errors import CourseError
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import ExecutionInfo, ExecutionResult, InteractiveShell
 
-_STUB = re.compile(r"`(\w+)` is not written yet")  # as `authoring.masters` writes it, whatever has wrapped the error
+_STUB = re.compile(r"`(\w+)` is not written yet")  # the text of a stub from `authoring.masters`, also in other errors
 _UNDEFINED = re.compile(r"name '(\w+)' is not defined")
 
 
 def load_ipython_extension(shell: InteractiveShell) -> None:
-    """Let the notebook of this shell explain its errors."""
+    """Register `CellErrors` for the notebook of this shell; IPython calls this."""
     errors = CellErrors(shell)
     shell.set_custom_exc((Exception,), errors.show)
     shell.events.register("pre_run_cell", errors.begin)
@@ -38,7 +38,7 @@ def load_ipython_extension(shell: InteractiveShell) -> None:
 
 @dataclass(frozen=True)
 class Cause:
-    """Why a cell failed: the name of a `stub` that it needs, else a `sentence`."""
+    """The cause of a failed cell: the name of a `stub` that it uses, or a `sentence`."""
 
     stub: str = ""
     sentence: str = ""
@@ -46,26 +46,26 @@ class Cause:
 
 @dataclass(frozen=True)
 class Names:
-    """The names that a cell defines at its top level, and those of the notebook that it uses, in functions too."""
+    """The names that a cell defines at its top level, and the global names that it uses, also in functions."""
 
     defined: frozenset[str] = frozenset()
     used: frozenset[str] = frozenset()
 
 
 class CellErrors:
-    """The errors of one notebook: what caused them, and what is missing because of them."""
+    """The errors of one notebook: their causes, and the names that are missing because of them."""
 
     def __init__(self, shell: InteractiveShell) -> None:
         self._shell = shell
-        self._names = Names()  # of the cell that runs
+        self._names = Names()  # of the running cell
         self._missing: dict[str, Cause] = {}  # name → why the cell that defines it failed
 
     def begin(self, info: ExecutionInfo) -> None:
-        """Before a cell: note its names."""
+        """Before a cell: record its names."""
         self._names = names(self._shell.transform_cell(info.raw_cell))
 
     def end(self, result: ExecutionResult) -> None:
-        """After a cell: if it failed, what it defines is missing, and why; else it is there."""
+        """After a cell: if it failed, record its names as missing, with the cause; else as defined."""
         for name in self._names.defined:
             self._missing.pop(name, None)
         if error := result.error_in_exec:
@@ -80,13 +80,13 @@ class CellErrors:
         frames: TracebackType | None,
         tb_offset: int | None = None,
     ) -> None:
-        """Show an error as IPython does, or its sentence alone where it has one."""
+        """Show an error as IPython does, or only its sentence if there is one."""
         if sentence := self.sentence(error):
             error._render_traceback_ = lambda: [sentence]  # type: ignore[attr-defined]  # IPython asks for it
         shell.showtraceback((kind, error, frames), tb_offset=tb_offset, running_compiled_code=True)
 
     def sentence(self, error: Exception) -> str:
-        """The cause of an error in one sentence; "" where the traceback says more."""
+        """The cause of an error in one sentence; "" if it is unknown, so that the traceback is shown."""
         if cause := _own_cause(error):
             return f"Solve `{cause.stub}` first: this cell uses it." if cause.stub else cause.sentence
         if not (name := self._missing_name(error)):
@@ -100,14 +100,14 @@ class CellErrors:
         return _own_cause(error) or self._missing.get(self._missing_name(error))
 
     def _missing_name(self, error: Exception) -> str:
-        """The name of what the cell that raised an error lacks; "" where it lacks nothing that is known."""
+        """The name that is missing in the failed cell; "" if no missing name is known."""
         undefined = _UNDEFINED.search(str(error)) if isinstance(error, NameError) else None
         candidates = [undefined[1]] if undefined else sorted(self._names.used)
         return next((name for name in candidates if name in self._missing), "")
 
 
 def _own_cause(error: Exception) -> Cause | None:
-    """What an error itself says of its cause, where that is a sentence."""
+    """The cause that an error itself states; None if it is not one of the known kinds."""
     if stub := _STUB.search(str(error)):
         return Cause(stub=stub[1])
     if isinstance(error, CourseError):
@@ -118,7 +118,7 @@ def _own_cause(error: Exception) -> Cause | None:
 
 
 def names(code: str) -> Names:
-    """The names in the code of a cell; none where it is no Python."""
+    """The names in the code of a cell; empty if the code is not valid Python."""
     try:
         tables = [symtable.symtable(code, "cell", "exec")]
     except (SyntaxError, ValueError):

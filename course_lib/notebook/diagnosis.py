@@ -1,4 +1,4 @@
-"""An exercise in which learners name the one mistake of each case: a script, a training, a network."""
+"""An exercise in which learners identify the mistake in each case: a script, a training, a network."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ def exercise(
     example: str,
     numbers: range | None = None,
 ) -> Exercise:
-    """The exercise `diagnosis`: a function that returns a dict, case → the number of its mistake.
+    """The exercise `diagnosis`: the learner's function returns a dict, case → number of its mistake.
 
     Args:
-        cases: each one's mistake; all weigh the same.
-        against: what speaks against another mistake, where something does; `hints`: where to look, else.
-        right: (case, mistake) → the sentence for a right answer.
-        case, mistake: what they are called, as "script" and "step".
-        example: of a dict.
-        numbers: between which an answer lies; another one is asked for a number from there.
+        cases: case → number of its mistake. All cases have the same weight.
+        against: case → wrong number → the sentence that refutes it.
+        hints: case → a hint for wrong numbers that `against` does not have.
+        right: (case, number) → the sentence for a right answer.
+        case, mistake: nouns for both, such as "script" and "step".
+        example: example of the dict.
+        numbers: valid numbers; None: any.
     """
 
     def named(name: str) -> Callable[[Callable], str]:

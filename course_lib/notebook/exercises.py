@@ -1,6 +1,6 @@
-"""Exercises in cells: the function or class that a learner writes is the subject of a few criteria.
+"""Exercises in cells: criteria judge the function or class that a learner writes.
 
-The check that a learner sees and the hidden test that gives the points ask the same criteria.
+The check that a learner sees and the hidden test that gives the points use the same criteria.
 """
 
 from __future__ import annotations
@@ -15,23 +15,28 @@ from course_lib.notebook.report import Report
 
 
 class Exercise:
-    """An exercise, by the name of what the learner writes. The points of its criteria are shares: they add up to 1."""
+    """An exercise.
+
+    Args:
+        name: name of the function or class that the learner writes.
+        criteria: their points are fractions of the exercise's points; the sum is 1.
+    """
 
     def __init__(self, name: str, *criteria: Criterion) -> None:
         assert abs(sum(criterion.max_points for criterion in criteria) - 1) < 1e-9, name
         self.name, self.criteria = name, criteria
 
     def report(self, answer: Any) -> Report:
-        """What the check shows: a verdict of each criterion; of a stub only that it is not written yet."""
+        """The report of a check: one verdict for each criterion; for a stub, one verdict that it is not written yet."""
         try:
             return Report([self._reported(criterion, answer) for criterion in self.criteria])
         except NotImplementedError as error:
             return Report([Verdict("written", "Not written yet", 0.0, 1.0, self._not_written(error))])
 
     def points(self, answer: Any, maximum: float) -> float:
-        """Points between 0 and `maximum`; where some are lost, print the reasons. A stub gets none.
+        """The points between 0 and `maximum`; print the reasons for lost points. A stub gets 0.
 
-        Raises CheckFailed where a criterion fails, and nothing else.
+        Raises CheckFailed, and no other exception, if a criterion itself fails.
         """
         try:
             verdicts = self.judge(answer)
@@ -42,15 +47,15 @@ class Exercise:
             if not verdict.passed:
                 print(f"{verdict.title}: {verdict.reason}")
         share = sum(verdict.points for verdict in verdicts)
-        # nbgrader takes a built-in float only, and stops at one above the maximum.
+        # nbgrader accepts only a built-in float, and fails if it is above the maximum.
         return float(min(maximum, round(maximum * share, 2)))
 
     def judge(self, answer: Any) -> list[Verdict]:
-        """A verdict of each criterion. A stub's NotImplementedError passes through, as does CheckFailed."""
+        """One verdict for each criterion. Raises NotImplementedError for a stub, CheckFailed if a criterion fails."""
         return [self._ask(criterion, answer) for criterion in self.criteria]
 
     def _reported(self, criterion: Criterion, answer: Any) -> Verdict:
-        """As `_ask`; a criterion that fails is a verdict, too."""
+        """Like `_ask`, but returns a verdict if a criterion itself fails."""
         try:
             return self._ask(criterion, answer)
         except CheckFailed as failed:
@@ -58,7 +63,7 @@ class Exercise:
 
     def _ask(self, criterion: Criterion, answer: Any) -> Verdict:
         if not callable(answer):
-            reason = f"This is no function or class: hand over `{self.name}` as it is, without calling it."
+            reason = f"This is not a function or a class: pass `{self.name}` itself, without calling it."
             return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
         try:
             return criterion(answer)
@@ -70,12 +75,12 @@ class Exercise:
             return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
 
     def _not_written(self, error: NotImplementedError) -> str:
-        """One sentence on the stub: the exercise's own, one of its methods', or that of an exercise before it."""
+        """A sentence on the stub: that of this exercise, one of its methods, or an earlier exercise."""
         stub, _ = learners_place(error) or (self.name, "")
         which = (
             f"`{self.name}`" if stub == self.name or not stub.isidentifier() else f"`{stub}`, which `{self.name}` uses,"
         )
-        return f"{which} is still a stub. Put your code in place of `raise NotImplementedError(…)`, and run its cell."
+        return f"{which} is not written yet. Replace `raise NotImplementedError(…)` with your code, and run its cell."
 
 
 class Exercises:
@@ -88,16 +93,16 @@ class Exercises:
         return iter(self._exercises.values())
 
     def check(self, answer: Any) -> Report:
-        """Report, criterion by criterion, on what the learner wrote; in one sentence on what is no exercise."""
+        """The report on the learner's answer, criterion by criterion; one sentence if it belongs to no exercise."""
         exercise = self._of(answer, sys._getframe(1).f_globals)
         if exercise is None:
             return Report([Verdict("exercise", "No exercise", 0.0, 1.0, self._no_exercise())])
         return exercise.report(answer)
 
     def points(self, answer: Any, maximum: float) -> float:
-        """Points between 0 and `maximum`; where some are lost, print the reasons. A stub, or no exercise, gets none.
+        """The points between 0 and `maximum`; print the reasons for lost points. A stub or another object gets 0.
 
-        Raises CheckFailed where a criterion fails, and nothing else.
+        Raises CheckFailed, and no other exception, if a criterion itself fails.
         """
         exercise = self._of(answer, sys._getframe(1).f_globals)
         if exercise is None:
@@ -106,11 +111,11 @@ class Exercises:
         return exercise.points(answer, maximum)
 
     def _of(self, answer: Any, names: Mapping[str, Any]) -> Exercise | None:
-        """The exercise that an answer is to: by its own name, or, as a lambda has none, by that in the notebook."""
-        with contextlib.suppress(Exception):  # of an answer's own making
+        """The exercise of an answer, by the answer's `__name__`, else (a lambda) by its name in the notebook."""
+        with contextlib.suppress(Exception):  # an answer may override `__name__`
             return self._exercises[answer.__name__]
         return next((one for name, one in self._exercises.items() if name in names and names[name] is answer), None)
 
     def _no_exercise(self) -> str:
         known = ", ".join(f"`{known}`" for known in self._exercises)
-        return f"This is none of the notebook's exercises: hand over one of {known}, as it is, without calling it."
+        return f"This is not an exercise of this notebook: pass one of {known} itself, without calling it."

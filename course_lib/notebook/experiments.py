@@ -1,7 +1,7 @@
-"""Experiments of the labs: run again by name, with their results recorded beside the lab.
+"""Run the experiments of the labs by name, and write their results into the lab's folder `recorded`.
 
-An experiment is a file `labs/<lab>/experiments/<lesson>_<name>.py`, as `3e_shoot_out.py`. Its docstring's first line
-says what it shows, and its `main()` returns a `Recording`, which becomes `<name>.csv` and `<name>.png`.
+An experiment is a file `labs/<lab>/experiments/<lesson>_<name>.py`, such as `3e_shoot_out.py`. The first line of its
+docstring is its title. Its `main()` returns a `Recording`, which is written as `<name>.csv` and `<name>.png`.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ if TYPE_CHECKING:
 
 
 class Recording:
-    """What an experiment returns: its tables and figures, and where they come from.
+    """The result of an experiment.
 
     Attributes:
-        tables: one with the experiment's name, or several by the names of their files, without `.csv`.
-        figures: likewise, without `.png`.
-        facts: what the tables' first lines say: data, seeds, and what else belongs to it (settings, hosts, …).
+        tables: one table, or file name without `.csv` → table.
+        figures: one figure, or file name without `.png` → figure.
+        facts: for the comment lines at the start of a table: data, seeds, and others (settings, hosts, …).
     """
 
     def __init__(self, tables: Tables, figures: Figures, *, data: str, seeds: str, **facts: object) -> None:
         self.tables, self.figures, self.facts = tables, figures, {"data": data, "seeds": seeds, **facts}
 
     def write(self, folder: Path, name: str, seconds: float) -> None:
-        """Write tables and figures of the experiment `name`, which took so many seconds, into `folder`."""
+        """Write the tables and figures of experiment `name`, which took `seconds`, into `folder`."""
         facts = {"command": f"course reproduce {name}", **self.facts, "seconds": round(seconds)}
         for stem, table in _by_name(self.tables, name).items():
             write_table(folder / f"{stem}.csv", table, **facts)
@@ -70,7 +70,10 @@ def title(path: Path) -> str:
 
 
 def provenance(path: Path) -> dict[str, str]:
-    """What an experiment's recorded table says of itself, command, date, machine, seeds, …; empty if there is none."""
+    """The facts in the comment lines of an experiment's recorded table: command, date, machine, seeds, …
+
+    Empty if there is no such table.
+    """
     for table in sorted((path.parent.parent / "recorded").glob("*.csv")):
         facts = dict(re.findall(r"^# (\w+): (.*)$", table.read_text(encoding="utf-8"), re.MULTILINE))
         if facts.get("command", "").split()[-1:] == [path.stem.partition("_")[2]]:
@@ -79,7 +82,7 @@ def provenance(path: Path) -> dict[str, str]:
 
 
 def listing(root: Path = ROOT) -> str:
-    """All experiments for people: name, what each shows, and when and where its tables were recorded."""
+    """A text for users: name and title of each experiment, and when and where its tables were recorded."""
     known = find(root)
     width = max(map(len, known), default=0)
     lines = []
@@ -91,18 +94,18 @@ def listing(root: Path = ROOT) -> str:
 
 
 def reproduce(name: str, root: Path = ROOT) -> Path:
-    """Run experiment `name`; return the folder with its table and figure.
+    """Run experiment `name`; return the folder with its tables and figures.
 
-    What was recorded stays until the experiment has ended.
+    The old files are replaced only when the experiment has ended.
 
     Raises:
-        CourseError: for an unknown name, and where a process that the experiment starts fails or hangs.
+        CourseError: for an unknown name, or if a process of the experiment fails or hangs.
     """
     known = find(root)
     if name not in known:
         raise CourseError(f"There is no experiment '{name}'; there are: {', '.join(known) or 'none'}.")
     folder = known[name].parent.parent / "recorded"
-    files.require_place(folder / f"{name}.csv")  # now, not after hours
+    files.require_place(folder / f"{name}.csv")  # before the experiment, which may take hours
     for variable, value in environment.TENSORFLOW.items():
         os.environ.setdefault(variable, value)
     began = time.monotonic()
@@ -113,7 +116,7 @@ def reproduce(name: str, root: Path = ROOT) -> Path:
             raise CourseError(f"A process of the experiment failed: {last_line(error.stderr, 'no message')}") from None
         except subprocess.TimeoutExpired as error:
             raise CourseError(
-                f"A process of the experiment was not done after {error.timeout:.0f} seconds: end what else computes "
+                f"A process of the experiment did not finish within {error.timeout:.0f} seconds: stop other programs "
                 "on this machine."
             ) from None
         recording.write(Path(draft), name, time.monotonic() - began)
@@ -123,7 +126,7 @@ def reproduce(name: str, root: Path = ROOT) -> Path:
 
 
 def machine() -> str:
-    """This machine in a few words: cores and processor."""
+    """A short description of this machine: number of cores and processor."""
     try:
         model = re.search(r"^model name\s*: (.+)$", Path("/proc/cpuinfo").read_text(), re.MULTILINE)
     except OSError:
@@ -133,9 +136,10 @@ def machine() -> str:
 
 
 def write_table(path: Path, table: pd.DataFrame, **provenance: object) -> None:
-    """Write `table` as CSV after comment lines that say where it comes from.
+    """Write `table` as CSV, after comment lines with its provenance.
 
-    `provenance` needs at least command, data, seeds and seconds; date, machine and versions are added.
+    Args:
+        provenance: at least command, data, seeds and seconds. Date, machine and versions are added.
     """
     facts = {
         **provenance,

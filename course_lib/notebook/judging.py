@@ -1,10 +1,10 @@
-"""One way to judge: a criterion looks at a subject, gives points for it, and says why in one sentence.
+"""Criteria: a criterion judges a subject, gives points, and states the reason in one sentence.
 
-The subject is what a learner wrote in a cell (`exercises`), or what a script's run on ranks left behind (notebook 2b
-and the assessment). What kind of subject it takes is settled between a criterion and whoever asks it.
+The subject is a learner's function or class (`exercises`), or the record of a script's run on ranks (notebook 2b and
+the assessment). Each criterion expects one type of subject.
 
-A learner loses points only by `Wrong`, or by an error that the learner's own code raises. Whatever else is raised is a
-fault of the course, `CheckFailed`.
+A learner loses points only through `Wrong`, or through an exception that the learner's own code raises. Any other
+exception is an error of the course and becomes `CheckFailed`.
 """
 
 from __future__ import annotations
@@ -22,15 +22,18 @@ from typing import Any
 _STANDARD_LIBRARY = (sysconfig.get_path("stdlib"), "<frozen ", "<__array_function__ ")
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 _OURS = re.compile(r"(course_lib|course_grader|labs\.\w+\.lessons)\b")
-_OTHER_ARGUMENTS = re.compile(r"\S+\(\) (takes|missing|got) ")  # how Python says that a function can't be called so
+_OTHER_ARGUMENTS = re.compile(r"\S+\(\) (takes|missing|got) ")  # Python's message for a call with wrong arguments
 MOST_CHARACTERS = 600  # of a reason
 
 
 class Wrong(Exception):
-    """What a judge raises: one sentence that points to the mistake, and the share of the points that is left.
+    """A judge raises this for a wrong answer.
 
-    A `hint` takes the place of the criterion's, where the cause that was seen is not the usual one. `rests_on`: see
-    `Verdict`.
+    Args:
+        sentence: names the mistake.
+        share: fraction of the points that remains, 0 to 1.
+        hint: replaces the criterion's hint, for an unusual cause.
+        rests_on: see `Verdict`.
     """
 
     def __init__(
@@ -42,14 +45,19 @@ class Wrong(Exception):
 
 
 class CheckFailed(Exception):
-    """A criterion failed, not the answer, which nobody has judged: a fault of the course. The cause is `__cause__`."""
+    """A criterion itself failed, so the answer was not judged: an error of the course. The cause is `__cause__`."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What one criterion says of one subject.
+    """The judgement of one criterion.
 
-    `rests_on` says what decided, in an assessment: "host", what was seen from outside, or "script", what it said.
+    Attributes:
+        id, title, max_points: of the criterion.
+        points: points of the subject.
+        reason: one sentence.
+        hint: a hint for a subject that lost points.
+        rests_on: in an assessment, the evidence: "host" for measurements from outside, "script" for the script's log.
     """
 
     id: str
@@ -62,15 +70,18 @@ class Verdict:
 
     @property
     def passed(self) -> bool:
-        """Full points."""
+        """Whether the subject got all points."""
         return self.points >= self.max_points
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """A question to a subject: `judge` raises `Wrong`, or returns what is right in a sentence (None: "Right.").
+    """A criterion.
 
-    It may return a pair, the sentence and what it rests on. `hint` is for those who lose points.
+    Attributes:
+        judge: subject → a sentence that says what is right (None: "Right."), or a pair of the sentence and what it
+            rests on (see `Verdict`); raises `Wrong`.
+        hint: shown if points are lost.
     """
 
     id: str
@@ -80,7 +91,7 @@ class Criterion:
     hint: str = ""
 
     def __call__(self, subject: Any) -> Verdict:
-        """The verdict. Raises what code of the learner's raised, and CheckFailed where the criterion fails."""
+        """Judge a subject. Raises the exception of a learner's code, or CheckFailed if the criterion itself fails."""
         try:
             judged = self.judge(subject)
         except Wrong as wrong:
@@ -91,7 +102,7 @@ class Criterion:
         except (Exception, SystemExit) as error:
             if is_learners(error):
                 raise
-            raise CheckFailed(f"{self.title}: this check failed, not what it judges ({described(error)}).") from error
+            raise CheckFailed(f"{self.title}: the check itself failed, not the answer ({described(error)}).") from error
         reason, rests_on = judged if isinstance(judged, tuple) else (judged, "")
         return self._verdict(1.0, reason or "Right.", "", rests_on)
 
@@ -100,12 +111,12 @@ class Criterion:
 
 
 def judge(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
-    """Ask every criterion. Raises as a criterion does."""
+    """Apply every criterion to a subject. Raises the same exceptions as a criterion."""
     return [criterion(subject) for criterion in criteria]
 
 
 def report(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
-    """As `judge`, for a report that a learner sees: of a criterion that fails, the verdict says so."""
+    """Like `judge`, for a report to a learner: a criterion that fails gives a verdict that says so."""
     verdicts = []
     for criterion in criteria:
         try:
@@ -116,22 +127,25 @@ def report(subject: Any, criteria: Iterable[Criterion]) -> list[Verdict]:
 
 
 def not_judged(criterion: Criterion, failed: CheckFailed) -> Verdict:
-    """What a learner sees of a criterion that failed."""
+    """The verdict for a learner if a criterion itself failed."""
     cause = failed.__cause__ or failed
     *_, place = traceback.extract_tb(cause.__traceback__)
     what = f"{described(cause)}, line {place.lineno} of {Path(place.filename).name}"
-    reason = f"This check failed; your answer was not judged. Please report it ({what})."
+    reason = f"The check itself failed, so your answer was not judged. Please report it ({what})."
     return Verdict(criterion.id, criterion.title, 0.0, criterion.max_points, reason)
 
 
 def is_learners(error: BaseException) -> bool:
-    """Whether an error is a learner's: their code raised it, or it can't be called with the arguments that it gets."""
+    """Whether an error is due to the learner: their code raised it, or does not accept the arguments of the call."""
     called_otherwise = isinstance(error, TypeError) and bool(_OTHER_ARGUMENTS.match(message(error)))
     return called_otherwise or learners_place(error) is not None
 
 
 def learners_place(error: BaseException | None) -> tuple[str, str] | None:
-    """The innermost function of a learner's that an error, or its cause, passed, and where: "line 3 of your cell"."""
+    """The innermost learner's function in the traceback of an error or its cause, and the place: "line 3 of your cell".
+
+    None if there is none.
+    """
     while error is not None:
         passed = [(frame, line) for frame, line in traceback.walk_tb(error.__traceback__) if _is_learners_code(frame)]
         if passed:
@@ -143,19 +157,19 @@ def learners_place(error: BaseException | None) -> tuple[str, str] | None:
 
 
 def _is_learners_code(frame: FrameType) -> bool:
-    """It belongs to no module of the course, and to none that is installed."""
+    """Whether a frame belongs neither to the course nor to an installed module."""
     file = frame.f_code.co_filename
     installed = file.startswith(_STANDARD_LIBRARY) or any(folder in file for folder in _INSTALLED)
     return not installed and not _OURS.match(str(frame.f_globals.get("__name__")))
 
 
 def described(error: BaseException) -> str:
-    """An error's type and message, in one line."""
+    """The type and message of an error in one line."""
     return f"{type(error).__name__}: {message(error)}".removesuffix(": ")
 
 
 def message(error: BaseException) -> str:
-    """An error's message in one line, whatever its class makes of it."""
+    """The message of an error in one line; "" if its class raises."""
     try:
         return one_line(str(error))
     except Exception:
@@ -163,6 +177,6 @@ def message(error: BaseException) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text in one line, cut where it is long."""
+    """The text in one line, cut off after MOST_CHARACTERS."""
     text = re.sub(r"\s*\n\s*", " ", text.strip())
     return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 2] + " …"

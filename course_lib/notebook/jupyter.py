@@ -1,4 +1,4 @@
-"""Jupyter for the course alone: the user's own settings and kernels are neither used nor changed."""
+"""A separate Jupyter environment for the course, which neither uses nor changes the user's settings and kernels."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ _EXTENSIONS = ("cell_errors", "progress")  # modules beside this one that kernel
 
 
 def environment(folder: Path) -> dict[str, str]:
-    """Environment variables under which Jupyter keeps its settings, state and kernels in `folder`.
+    """The environment variables with which Jupyter keeps its settings, state and kernels in `folder`.
 
-    What `folder/config` says comes before any other configuration. The kernel python3 is this Python.
-    TensorFlow keeps its start-up messages to itself, whatever the user has set: a message in a hidden test's cell would
-    cost its points.
+    `folder/config` overrides any other configuration. The kernel python3 is this Python. TensorFlow's start-up messages
+    are always off, because a message in the cell of a hidden test would cost its points.
     """
     folder = folder.resolve()
     _own_kernel(folder / "data")
@@ -29,7 +28,7 @@ def environment(folder: Path) -> dict[str, str]:
         **os.environ,
         "JUPYTER_CONFIG_PATH": str(folder / "config"),
         "JUPYTER_CONFIG_DIR": str(folder / "config"),
-        "JUPYTER_PATH": str(folder / "data"),  # searched first: no other python3 can come before ours
+        "JUPYTER_PATH": str(folder / "data"),  # searched first, so that this python3 is used
         "JUPYTER_DATA_DIR": str(folder / "data"),
         "JUPYTER_RUNTIME_DIR": str(folder / "runtime"),
         "JUPYTERLAB_SETTINGS_DIR": str(folder / "settings"),
@@ -41,13 +40,13 @@ def environment(folder: Path) -> dict[str, str]:
 
 
 def path() -> str:
-    """The search path for programs, those of this Python's environment first."""
+    """The value of PATH, with the programs of this Python's environment first."""
     return os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
 
 
 @contextlib.contextmanager
 def programs() -> Iterator[None]:
-    """Let this process find the programs of its environment, whether or not that is activated."""
+    """Within the block, PATH has the programs of this Python's environment, even if it is not activated."""
     before = os.environ.get("PATH", os.defpath)
     os.environ["PATH"] = path()
     try:

@@ -1,16 +1,16 @@
-"""What learners guess before they measure: remembered, echoed beside the measurement, and shown as a table at the end.
+"""Learners' guesses before a measurement: stored, shown beside the measurement, and as a table at the end.
 
-In the learner's cell (`# %% editable=true`) stand the questions, each with its slot:
+The learner's cell (`# %% editable=true`) has the questions, each with a place for the guess:
 
     predict("steps with the best η, x standardised", None)  # a number
 
-where the notebook measures it, the answer, and what a wrong guess reveals:
+The cell with the measurement has the answer, and a sentence on what a wrong guess reveals:
 
     measured("steps with the best η, x standardised", 4, "Far more? Then κ is still thought of as that of x.")
 
-and in the notebook's last cell `predictions.table()`. A guess is a number, a word, or a list of words; "b, A" is the
-list ["a", "b"], True is "yes". A slot left at None is no mistake; the measurement and its sentence are shown all the
-same. A guess counts as it stood when the measurement came: guesses that are changed afterwards are not taken.
+The notebook's last cell is `predictions.table()`. A guess is a number, a word, or a list of words; "b, A" is the list
+["a", "b"], True is "yes". Without a guess (None), the measurement and its sentence are still shown. Guesses can't be
+changed after the measurement.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from course_lib.notebook.answers import short
 if TYPE_CHECKING:
     import pandas as pd
 
-CLOSE = 0.1  # relative; a number that is as near counts as right
+CLOSE = 0.1  # a guess with a smaller relative error counts as right
 
 
 @dataclass
@@ -43,40 +43,42 @@ class _Prediction:
 
     @property
     def off_by(self) -> str:
-        """See `off_by`; "" where the guess or the measurement is missing."""
+        """See the function `off_by`; "" if the guess or the measurement is missing."""
         if not self.guessed or self.measurement is None:
             return ""
         return off_by(self.guess, self.measurement, self.exponent)
 
 
 class Predictions:
-    """The guesses of one notebook, by their questions."""
+    """The guesses of one notebook, by question."""
 
     def __init__(self) -> None:
         self._by_question: dict[str, _Prediction] = {}
 
     def predict(self, question: str, guess: Any = None) -> None:
-        """Remember the guess for `question`; say so in a line."""
+        """Store the guess for `question`, and print it."""
         prediction = self._by_question.setdefault(question, _Prediction())
         if prediction.measurement is not None and _shown(guess) != _shown(prediction.guess):
             stays = f"your guess stays {_shown(prediction.guess)}"
-            reason = stays if prediction.guessed else "a guess that comes now does not count"
-            print(f"{question}: measured already; {reason}.")
+            reason = stays if prediction.guessed else "a guess made now does not count"
+            print(f"{question}: already measured; {reason}.")
             return
         prediction.guess = guess
-        guessed = f"your guess is {_shown(guess)}." if prediction.guessed else "no guess yet. Write one, run again."
+        missing = "no guess yet. Write one and run the cell again."
+        guessed = f"your guess is {_shown(guess)}." if prediction.guessed else missing
         print(f"{question}: {guessed}")
 
     def measured(
         self, question: str, value: Any, reveals: str = "", *, too_large: str = "", too_small: str = "",
         exponent: bool = False,
     ) -> None:  # fmt: skip
-        """Show the guess for `question` beside what was measured, and what a wrong guess reveals (in one sentence).
+        """Print the guess for `question` and the measured value; after a wrong guess, also what it reveals.
 
         Args:
-            too_large, too_small: what a number on that side of the measurement reveals, where one sentence does not
-                suit both; it stands before `reveals`.
-            exponent: the number is a power of ten: only the same one is right, and another is off by a difference.
+            reveals: one sentence on what a wrong guess reveals.
+            too_large, too_small: a sentence for a number that is too large or too small, printed before `reveals`.
+            exponent: the number is the exponent of a power of ten: only the exact one is right, and the error is a
+                difference.
         """
         prediction = self._by_question.setdefault(question, _Prediction())
         prediction.measurement, prediction.exponent = value, exponent
@@ -92,11 +94,11 @@ class Predictions:
             print(textwrap.indent(textwrap.fill(sentences, 100), "    "))
 
     def off(self) -> dict[str, str]:
-        """How far off each guess is that was measured, by its question."""
+        """Question → how far off the guess is, for all measured guesses."""
         return {question: one.off_by for question, one in self._by_question.items() if one.off_by}
 
     def table(self) -> pd.DataFrame:
-        """All guesses: guessed, measured, off by."""
+        """All guesses by question, with the columns guessed, measured, off by."""
         import pandas as pd
 
         rows = {
@@ -110,14 +112,14 @@ class Predictions:
         return pd.DataFrame.from_dict(rows, orient="index", columns=["guessed", "measured", "off by"])
 
 
-_notebook = Predictions()  # of this process, which runs one notebook
+_notebook = Predictions()  # a process runs one notebook
 predict, measured, table, off = _notebook.predict, _notebook.measured, _notebook.table, _notebook.off
 
 
 def off_by(guess: Any, value: Any, exponent: bool = False) -> str:
-    """How far a guess is from what was measured, in a few words; `exponent`: see `measured`."""
+    """A few words on how far a guess is from the measured value; `exponent`: see `measured`."""
     if not (_is_number(guess) and _is_number(value)):
-        return "right" if _plain(guess) == _plain(value) else "another answer"
+        return "right" if _plain(guess) == _plain(value) else "a different answer"
     guess, value = float(guess), float(value)
     if guess == value:
         return "right"
@@ -134,21 +136,21 @@ def off_by(guess: Any, value: Any, exponent: bool = False) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    """Also NumPy's; no truth value."""
+    """Whether the value is a finite number of Python or NumPy, but not a boolean."""
     try:
         return not isinstance(value, (bool, np.bool_, str)) and math.isfinite(float(value))
-    except Exception:  # of whatever a learner has written there
+    except Exception:  # a learner's value may raise anything
         return False
 
 
 def _plain(value: Any) -> list[str]:
-    """The words of a list, or of a string with commas, in no order, without capitals; "all-gather" is "allgather"."""
+    """The sorted words of a list, or of a string with commas, in lower case; "all-gather" becomes "allgather"."""
     items = [re.sub(r"(?<=[^\W\d_])[-_\s]+(?=[^\W\d_])", "", item) for item in _shown(value).casefold().split(",")]
     return sorted(item.strip(" \t\n.'\"") for item in items)
 
 
 def _shown(value: Any, nested: int = 3) -> str:
-    if isinstance(value, (list, tuple, set)) and nested:  # a list may hold itself
+    if isinstance(value, (list, tuple, set)) and nested:  # a list may contain itself
         return ", ".join(_shown(one, nested - 1) for one in value)
     if isinstance(value, (bool, np.bool_)):
         return "yes" if value else "no"

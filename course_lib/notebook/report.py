@@ -1,4 +1,4 @@
-"""What a check says to a learner: `Report` has the verdicts, `Ticker` a line that shows that a run is alive."""
+"""The output of a check: `Report` shows the verdicts, `Ticker` shows the progress of a run in one line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from course_lib.notebook.judging import Verdict
 if TYPE_CHECKING:
     from course_lib.ranks.launch import Event
 
-INTERVAL_S = 0.5  # between two changes of a line
+INTERVAL_S = 0.5  # between two updates of a line
 Self = TypeVar("Self", bound="Ticker")
 
 _STYLE = "border:1px solid var(--jp-border-color2,#ccc);border-radius:6px;padding:.6em 1em;max-width:52em"
@@ -22,7 +22,12 @@ _STYLE = "border:1px solid var(--jp-border-color2,#ccc);border-radius:6px;paddin
 
 @dataclass(frozen=True)
 class Report:
-    """Verdicts on one run; `focus` is the id of the criterion that the learner is working on."""
+    """Verdicts on one subject, shown in a notebook.
+
+    Attributes:
+        focus: id of the criterion that the learner is working on; None: all.
+        error: last lines of a failed script.
+    """
 
     verdicts: Sequence[Verdict]
     focus: str | None = None
@@ -30,16 +35,16 @@ class Report:
 
     @property
     def score(self) -> float:
-        """Points of all criteria together."""
+        """Sum of the points of all criteria."""
         return sum(verdict.points for verdict in self.verdicts)
 
     @property
     def passed(self) -> bool:
-        """Whether the criterion in focus has passed; without a focus, all of them."""
+        """Whether the criterion in focus has passed; without a focus, whether all have."""
         return bool(self.verdicts) and all(verdict.passed for verdict, asked in self._order() if asked)
 
     def _order(self) -> list[tuple[Verdict, bool]]:
-        """Each verdict, and whether to tell its reason: of all where there is no focus, else of that one only."""
+        """Each verdict, and whether to show its reason: that of the focus, or all without a focus."""
         return [(verdict, self.focus in (None, verdict.id)) for verdict in self.verdicts]
 
     def __str__(self) -> str:
@@ -72,12 +77,12 @@ class Report:
 
 
 def as_html(sentence: str) -> str:
-    """A sentence with its `code` set as code."""
+    """A sentence as HTML, with `…` as code."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", html.escape(sentence))
 
 
 class Ticker:
-    """One line in a notebook that says how far a run is; nothing where there is no notebook."""
+    """A line in a notebook that shows the progress of a run; outside a notebook it shows nothing."""
 
     def __init__(self, what: str) -> None:
         self._what = html.escape(what)
@@ -97,13 +102,13 @@ class Ticker:
         self.write("", at_once=True)
 
     def write(self, line: str, at_once: bool = False) -> None:
-        """Put this HTML in the place of the line, twice a second at most, or `at_once`."""
+        """Replace the line by this HTML, at most every INTERVAL_S unless `at_once`."""
         if self._handle and (at_once or time.monotonic() - self._shown > INTERVAL_S):
             self._shown = time.monotonic()
             self._handle.update({"text/html": line}, raw=True)
 
     def follow(self, event: Event) -> None:
-        """Note what an event says of the run's progress."""
+        """Update the line for an event of the run."""
         if event.kind in ("fit", "batch"):
             self._stage = "training"
         elif event.kind == "step":

@@ -1,7 +1,7 @@
-"""Many runs of one experiment, one on each core, and the fair choice of a setting.
+"""Many runs of one experiment, one per core, and a fair choice of hyperparameters.
 
-How a claim is tested: every method tries the same number of settings on validation data (`best`), then runs again
-with its best one and with seeds that were not used for the choice.
+To compare methods, each method tries the same number of settings on validation data (`best`). Then it runs again with
+its best setting, and with seeds that were not used for the choice.
 """
 
 from __future__ import annotations
@@ -30,14 +30,21 @@ def run(
     *,
     report: Callable[[dict[str, Any], int, int], Any] | None = None,
 ) -> pd.DataFrame:
-    """Call `function(**settings)` for each of the plan, on each core one; a row for each, in the plan's order.
+    """Call `function(**settings)` for each of the settings in `plan`, one call per core at a time.
 
-    A row holds the settings and what the function returns. An interrupt, or a run that fails, ends all workers. Raises
-    what a failing run raised, or CourseError where a worker died.
+    An interrupt or a failing call ends all workers.
 
     Args:
-        function: imports TensorFlow, if it needs it, when it is called.
-        report: called with each row when it is there, with the number of rows done and their total.
+        function: returns a dict. It should import TensorFlow when it is called, not before.
+        plan: settings of each call.
+        report: called after each call with its row, the number of finished calls and their total.
+
+    Returns:
+        One row for each call, in the order of the plan, with its settings and what the function returned.
+
+    Raises:
+        CourseError: a worker died.
+        Exception: the exception of a failing call.
     """
     plan = [dict(settings) for settings in plan]
     rows: list[dict[str, Any]] = [{}] * len(plan)
@@ -67,18 +74,20 @@ def tune_then_score(
     seeds: Iterable[int],
     scored: Callable[[list[dict[str, Any]]], Iterable[Mapping[str, Any]]] | None = None,
 ) -> pd.DataFrame:
-    """Choose a value for each setting on the tuning seeds, then run each setting with it on other seeds.
+    """Tune one hyperparameter of each setting with the tuning seeds, then run each setting with other seeds.
 
     Every run gets its settings, `seed` and `use`: "tuning", then "result".
 
     Args:
-        tries: what is tried: settings, each with every one of its values in the column `choose`.
-        choose, score: as in `best`; a setting is all that a try holds beside `choose`.
-        scored: the chosen settings, in the order of `tries` → those that run with `seeds`, where there are others,
-            too. A `use` of their own takes the place of "result".
+        tries: the runs of the tuning; each combines a setting with a value of `choose`. All entries except `choose`
+            make up the setting.
+        choose: name of the hyperparameter.
+        score: name of the result that is maximised, as in `best`.
+        scored: maps the tuned settings, in the order of `tries`, to the settings that run with `seeds`; it may add
+            some. An entry `use` overrides "result".
 
     Returns:
-        The rows of all runs: those of the tuning first.
+        The rows of all runs, those of the tuning first.
     """
     by = [column for column in tries[0] if column != choose]
     tuning = run(
@@ -96,22 +105,22 @@ def tune_then_score(
 
 
 def describe_seeds(tuning_seeds: Sequence[int], seeds: Sequence[int]) -> str:
-    """Which seeds chose a learning rate, and which ones gave the results: for a `Recording`."""
+    """A text on the seeds for tuning the learning rate and for the results, for a `Recording`."""
     return f"{', '.join(map(str, tuning_seeds))} to choose the learning rate, {seeds[0]} to {seeds[-1]} for the results"
 
 
 def summary(table: pd.DataFrame, by: Sequence[str], score: str) -> pd.DataFrame:
-    """Mean `score` of the result seeds and half the width of its 95 % interval: columns `by`, mean, half."""
+    """The mean `score` over the result seeds, and half the width of its 95 % interval: columns `by`, mean, half."""
     rows = table[table["use"] == "result"]
     means = rows.groupby(list(by), sort=False)[score].agg(lambda values: statistics.mean(values))
     return pd.DataFrame(means.tolist(), index=means.index, columns=["mean", "half"]).reset_index()
 
 
 def best(table: pd.DataFrame, by: Sequence[str], choose: str, score: str) -> pd.DataFrame:
-    """For each combination of the columns `by` the value of column `choose` with the highest mean `score`.
+    """For each combination of the columns `by`, the value of column `choose` with the highest mean `score`.
 
-    The mean is over the runs with that value; a run whose score is missing counts as the worst. Of equals the
-    smallest value is taken. Returns the columns `by` and `choose`.
+    The mean is over the runs with that value; a missing score counts as the worst. Among equal means, the smallest
+    value is chosen. Returns a table with the columns `by` and `choose`.
     """
     worst = table.assign(**{score: table[score].fillna(float("-inf"))})
     means = worst.groupby([*by, choose], as_index=False)[score].mean()
@@ -126,7 +135,7 @@ def _call(pickled: bytes) -> Mapping[str, Any]:
 
 @contextlib.contextmanager
 def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool that does not wait for its workers where something is raised."""
+    """A process pool that ends its workers at once if the block raises an exception."""
     others = set(multiprocessing.active_children())
     with ProcessPoolExecutor(count, multiprocessing.get_context("spawn"), _ignore_interrupt) as pool:
         try:
@@ -136,8 +145,8 @@ def _workers(count: int) -> Iterator[ProcessPoolExecutor]:
                 worker.terminate()
             if isinstance(error, BrokenProcessPool):
                 raise CourseError(
-                    "A worker process died in the middle of a run, perhaps for lack of memory: close other programs, "
-                    "or run fewer workers at once."
+                    "A worker process died during a run, perhaps because memory ran out: close other programs, or run "
+                    "fewer workers at once."
                 ) from None
             raise
 

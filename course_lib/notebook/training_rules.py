@@ -1,8 +1,8 @@
-"""What the ranks of one training must do, each rule once: judges of the record that a run left.
+"""The rules of distributed training, as judges of the record of a run.
 
-Notebook 2b asks them about a short run, the assessment about a whole training. As `Criterion` wants it, a judge returns
-what is right in a sentence, or raises `Wrong`: `NotSeen` where the record shows neither that the rule is kept nor that
-it is broken.
+Notebook 2b applies them to a short run, the assessment to a whole training. As `Criterion` requires, a judge returns a
+sentence that says what is right, or raises `Wrong`. It raises `NotSeen` if the record does not show whether the script
+follows the rule.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from course_lib.ranks.messages import waiting
 from course_lib.ranks.run_record import RankRecord, RunRecord
 from course_lib.system.supervise import TIMED_OUT
 
-COMPLETE_SHARE = 0.95  # of the values of an update that must be reduced
-UNREDUCED_SHARE = 0.02  # of the values of an update: averages of metrics at most
-# Correlation of the examples' brightness on two ranks above which both read the same images in the same step. Measured
-# on CIFAR-10, the same images on both, changed on each by chance: mirrored 1.00, moved by up to 4 pixels 0.95, with a
-# quarter cut out 0.93, times 0.8 to 1.2 0.82, plus up to a fifth of white, or minus, 0.51; standardised one by one and
-# mirrored 1.00, moved 0.63, cut out 0.62. Of other images on each rank, standardised or not, in 300 drawings: at most
-# 0.11 with 640 of them, 0.20 with 256.
+COMPLETE_SHARE = 0.95  # gradients count as fully reduced from this fraction of an update's values on
+UNREDUCED_SHARE = 0.02  # a smaller fraction of an update's values can only be averages of metrics
+# If the brightness of the examples on two ranks correlates more than this, both read the same images in the same step.
+# Measured on CIFAR-10. Same images, augmented at random on each rank: reflected 1.00, shifted by up to 4 pixels 0.95,
+# a quarter cut out 0.93, contrast times 0.8 to 1.2 0.82, brightness ± a fifth of white 0.51; with each image
+# standardised: reflected 1.00, shifted 0.63, cut out 0.62. Different images, standardised or not, maximum of 300 random
+# samples: 0.11 with 640 images, 0.20 with 256.
 SAME_IMAGES_CORRELATION = 0.4
-MIN_EXAMPLES = 256  # for a correlation or an overlap
-MAX_OVERLAP = 0.75  # of the images of a rank's first epoch that another one reads too; with option 2 it is 1 / ranks
-DRAWN_TWICE = 0.1  # of the images of an epoch; of two ranks that draw a half each, a quarter
-MIN_JOINED = 0.75  # of the steps of the rank that makes most, before another one joins
-SPARE_STEPS = 0.01  # of a rank's steps, by which others may differ at the end of a run
+MIN_EXAMPLES = 256  # minimum number of examples for a correlation or an overlap
+MAX_OVERLAP = 0.75  # of the images in a rank's first epoch that another rank also reads; with option 2 it is 1 / ranks
+DRAWN_TWICE = 0.1  # of an epoch's images read twice; if two ranks draw a half each at random, it is a quarter
+MIN_JOINED = 0.75  # of the most steps of any rank: a rank that joins earlier has too few batches
+SPARE_STEPS = 0.01  # of a rank's steps: allowed difference between ranks at the end of a run
 
 
 class NotSeen(Wrong):
-    """The record says nothing about a rule."""
+    """The record does not show whether the script follows a rule."""
 
 
 # How a run ended
 
 
 def failure(result: Result) -> str:
-    """How a failed run ended, with the reason that the failed rank gave: the line that names its exception."""
+    """The message of a failed run, with the reason of the failed rank: the line that names its exception."""
     lines = [line.strip() for line in result.tail if line.strip()]
-    # TensorFlow's place in its graph, and the word of a shell whose program is ended.
+    # "[[" starts TensorFlow's position in its graph; a shell prints "Terminated" when its program is ended.
     lines = [line for line in lines if not line.startswith("[[") and line != "Terminated"] or lines
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
     reason = result.reason or next(reversed(exceptions or lines), "")
@@ -53,7 +53,7 @@ def failure(result: Result) -> str:
 
 
 def early_end(result: Result) -> str:
-    """A sentence for a run that did not come to its end, "" for one that did."""
+    """A sentence on why a run ended early; "" for a complete run."""
     if not result.code:
         return ""
     end = failure(result) if result.failed_rank is not None else result.message
@@ -61,17 +61,17 @@ def early_end(result: Result) -> str:
 
 
 def with_end(sentence: str, record: RunRecord) -> str:
-    """A sentence, and how the run ended, where it did not come to its end."""
+    """A sentence, followed by `early_end` if the run ended early."""
     return f"{sentence} {early_end(record.result)}".rstrip()
 
 
 def deadlocked(result: Result) -> bool:
-    """Whether the run was ended because its ranks waited for each other."""
+    """Whether the run was stopped because its ranks waited for each other."""
     return result.code == TIMED_OUT and "wait for each other" in result.message
 
 
 def named(numbers: Sequence[int]) -> str:
-    """Ranks by their numbers, at the beginning of a sentence."""
+    """The text for some ranks at the start of a sentence: "Ranks 0 and 1"."""
     return waiting.named(numbers).capitalize()
 
 
@@ -79,7 +79,7 @@ def named(numbers: Sequence[int]) -> str:
 
 
 def initialised(record: RunRecord) -> str:
-    """All ranks have called `hvd.init()` and found each other."""
+    """Rule: all ranks call `hvd.init()` and are connected."""
     inits = [rank.last("init") for rank in record.ranks]
     if not any(inits):
         nobody = f"No process called hvd.init(): the {record.size} processes do not know of each other."
@@ -88,29 +88,30 @@ def initialised(record: RunRecord) -> str:
         raise Wrong(with_end(f"Rank {inits.index(None)} never called hvd.init().", record))
     if not record.joined:
         sizes = sorted({str(init.get("size")) for init in inits})
-        raise Wrong(f"The ranks found {' and '.join(sizes)} processes; there are {record.size}.")
+        raise Wrong(f"The ranks found {' and '.join(sizes)} processes, but there are {record.size}.")
     return f"All {record.size} ranks found each other." if record.size > 1 else "The one rank called hvd.init()."
 
 
 def one_gpu_each(record: RunRecord) -> str:
-    """Each rank keeps the GPU of its local rank only."""
+    """Rule: for each rank only the GPU with the number of its local rank is visible."""
     choices = [rank.last("gpus") for rank in record.ranks]
     if not any(choices) and record.result.code and not record.trained:
-        raise NotSeen(with_end("No rank came to choose a GPU.", record))
+        raise NotSeen(with_end("The run ended before any rank chose a GPU.", record))
     if not any(choices):
-        raise Wrong("Every rank sees all GPUs of the host, so that all would train on the first one.")
+        raise Wrong("Every rank sees all GPUs of the host, so all ranks would train on the first one.")
     visible = [[str(name).rpartition(":")[2] for name in _list(choice)] if choice else ["all"] for choice in choices]
     by_rank = visible == [[str(rank.rank)] for rank in record.ranks]
     for rank, own_choice in zip(record.ranks, visible):
         own = (rank.last("init") or {}).get("local_rank")
         if by_rank and own not in (None, rank.rank):
             raise Wrong(
-                f"Rank {rank.rank} keeps GPU {rank.rank}, the number of its rank; its number on its host, the local "
-                f"rank, is {own}."
+                f"Rank {rank.rank} keeps GPU {rank.rank}, the number of its rank; it should keep GPU {own}, the number "
+                "of its local rank (its place on its host)."
             )
         if own is None or own_choice != [str(own)]:
-            place = "its own" if own is None else f"{own}, its own"
-            raise Wrong(f"Rank {rank.rank} keeps GPU {', '.join(own_choice) or 'none'}; it should keep {place}.")
+            kept = "all GPUs" if own_choice == ["all"] else f"GPU {', '.join(own_choice)}" if own_choice else "no GPU"
+            place = "a GPU of its own" if own is None else f"GPU {own}"
+            raise Wrong(f"Rank {rank.rank} keeps {kept}; it should keep only {place}.")
     return "Each rank keeps the GPU with the number of its local rank, and no other."
 
 
@@ -121,7 +122,7 @@ def _list(choice: dict) -> list:
 
 @dataclass(frozen=True)
 class Reductions:
-    """How many gradient values an update needs, how many were reduced for it, and how many updates there were."""
+    """Gradient values per update and reduced values per update, and the number of updates."""
 
     needed: int
     reduced: int
@@ -138,9 +139,9 @@ class Reductions:
 
 
 def reductions(record: RunRecord) -> Reductions:
-    """What the ranks reduced for each update. Raises `Wrong` where that is next to nothing."""
+    """The gradient values that the ranks reduced per update. Raises `Wrong` if they are nearly none."""
     if not record.joined:
-        raise Wrong("The ranks do not know of each other, so that nothing can be averaged.")
+        raise Wrong("The ranks do not know of each other, so nothing can be averaged.")
     if not record.trained:
         raise NotSeen(with_end("No training step was seen on any rank.", record))
     needed, updates = max(map(_needed, record.ranks))
@@ -153,15 +154,15 @@ def reductions(record: RunRecord) -> Reductions:
 
 
 def _needed(rank: RankRecord) -> tuple[int, int]:
-    """Values that an update of this rank changes on average, and how many updates it made."""
+    """The average number of values that an update of this rank changes, and its number of updates."""
     updates = rank.number("progress", "updates")
     if updates:
         return max(1, rank.number("progress", "values") // updates), updates
-    return max(1, rank.values), max(1, rank.number("progress", "steps"))  # no optimizer: the script changes the weights
+    return max(1, rank.values), max(1, rank.number("progress", "steps"))  # without a Keras optimizer
 
 
 def _reduced(rank: RankRecord, updates: int) -> int:
-    """Values that this rank reduced for each update: in the graph of a step, or one by one."""
+    """The number of values that this rank reduced per update, in graphs or eagerly."""
     reducing = [record for record in rank.all("collective") if record.get("operation") != "broadcast"]
     in_graphs, eager = (
         sum(n for one in reducing if one.get("graph") is graph and isinstance(n := one.get("floating"), int))
@@ -171,31 +172,31 @@ def _reduced(rank: RankRecord, updates: int) -> int:
 
 
 def averaged(record: RunRecord) -> str:
-    """Every update averages every gradient, so that ranks that were equal once stay equal."""
+    """Rule: every update uses the average of all gradients, so that equal weights stay equal."""
     reduced = reductions(record)
     moments = record.agreement()
     apart = next((updates for updates, equal in moments if not equal), None)
     if not reduced.complete:
         raise Wrong(f"Only {reduced}.", 0.0 if apart else 0.5)
     if apart and started_apart(record):
-        return f"{reduced}. The ranks hold different weights only because they started apart."
+        return f"{reduced}. The ranks hold different weights only because they started with different weights."
     if apart:
         raise Wrong(f"{reduced}, but after update {apart:,} the ranks held different weights.", 0.5)
     return f"{reduced}" + ("; all ranks held the same weights." if moments else ".")
 
 
 def started_apart(record: RunRecord) -> bool:
-    """Whether the ranks held different weights at the first moment that all of them have logged."""
+    """Whether the weights of the ranks differ in the first digest of all ranks."""
     moments = record.agreement()
     return bool(moments) and not moments[0][1]
 
 
 def same_start(record: RunRecord) -> str:
-    """All ranks hold the same weights from the first step on."""
+    """Rule: all ranks have the same weights from the first step on."""
     if not record.joined:
-        raise Wrong("The ranks do not know of each other, so that nothing can be broadcast.")
+        raise Wrong("The ranks do not know of each other, so nothing can be broadcast.")
     if record.size == 1:
-        return "There is one rank only."
+        return "There is only one rank."
     moments = record.agreement()
     firsts = [rank.first("first-step") for rank in record.ranks]
     digests = {str(first.get("digest")) for first in firsts if first}
@@ -205,11 +206,11 @@ def same_start(record: RunRecord) -> str:
         if why := _why_no_broadcast(record):
             raise Wrong(with_end(why, record))
         raise Wrong("There was a broadcast, but after the first steps the ranks held different weights.")
-    raise NotSeen(with_end("No weights were seen on all ranks.", record))
+    raise NotSeen(with_end("The log does not show the weights of all ranks.", record))
 
 
 def broadcast(record: RunRecord) -> str:
-    """Rank 0's weights were broadcast, so that all ranks hold the same ones from the first step on."""
+    """Rule: rank 0's weights are broadcast, so that all ranks have the same weights from the first step on."""
     if record.joined and record.size > 1 and (why := _why_no_broadcast(record)):
         raise Wrong(with_end(why, record))
     return same_start(record)
@@ -225,18 +226,18 @@ def _why_no_broadcast(record: RunRecord) -> str:
     if not asked:
         return "Nothing was broadcast: the ranks start from different random weights and never agree."
     if len(asked) < record.size:
-        return f"Nothing was broadcast: only {named(asked).lower()} entered the broadcast; all ranks must."
+        return f"Nothing was broadcast: only {named(asked).lower()} called the broadcast; all ranks must call it."
     if "root rank" in "\n".join(record.result.tail).lower():
-        return "Nothing was broadcast: the ranks named different roots. It must be one and the same on all ranks."
+        return "Nothing was broadcast: the ranks gave different root ranks. All ranks must give the same root rank."
     return ""
 
 
 def own_images(record: RunRecord, images: int, max_epochs: float) -> str:
-    """Each rank reads its own part of the images, in as many batches as the others.
+    """Rule: each rank reads its own part of the images, and all ranks read the same number of batches.
 
     Args:
-        images: how many there are to train on.
-        max_epochs: how many times so many images the ranks may read together in what one of them takes for an epoch.
+        images: number of training images.
+        max_epochs: the ranks together may read at most max_epochs · images in one epoch of `fit`.
     """
     if not record.joined:
         raise Wrong("Every process reads all the images, as if it were alone.")
@@ -250,9 +251,9 @@ def own_images(record: RunRecord, images: int, max_epochs: float) -> str:
     together = f"together {read:,} in {len(record.ranks[0].examples):,} steps"
     parts = _first_parts(record, images)
     if len(np.unique(np.concatenate(parts))) < (1 - DRAWN_TWICE) * sum(map(len, parts)):
-        drawn = "drawn on its own, so that some are read twice in an epoch and some not at all"
-        return f"Each rank read as many images as its share, {drawn}; {together}."
-    return f"Each rank read images of its own, {together}."
+        repeated = "some images are read twice in an epoch and some not at all"
+        return f"Independently of the others, each rank drew as many images as its share, so {repeated}; {together}."
+    return f"Each rank read its own images, {together}."
 
 
 def _require_equal_batches(record: RunRecord) -> None:
@@ -261,24 +262,24 @@ def _require_equal_batches(record: RunRecord) -> None:
         steps = [rank.epochs[epoch] if epoch < len(rank.epochs) else n for rank, n in zip(record.ranks, expected)]
         if None not in steps and len(set(steps)) > 1:
             raise Wrong(f"Unequal numbers of batches in an epoch {_unequal(steps)}")
-    if record.result.code:  # ended by force, some ranks may be steps ahead
+    if record.result.code:  # in a run that was stopped, some ranks may be some steps ahead
         return
     steps = [len(rank.examples) for rank in record.ranks]
     if all(rank.all("join") for rank in record.ranks):
-        # hvd.join: who is done takes part in the others' reductions with zeros.
+        # After hvd.join, a finished rank contributes zeros to the reductions of the others.
         if min(steps) < MIN_JOINED * max(steps):
-            raise Wrong(f"Unequal numbers of batches {_unequal(steps, 'the others reduce zeros after theirs')}")
+            raise Wrong(f"Unequal numbers of batches {_unequal(steps, 'a rank that is done contributes only zeros')}")
     elif max(steps) - min(steps) > SPARE_STEPS * max(steps):
         raise Wrong(f"Unequal numbers of batches {_unequal(steps)}")
 
 
-def _unequal(steps: Sequence[int], effect: str = "the rank with more waits for the others for ever") -> str:
+def _unequal(steps: Sequence[int], effect: str = "the rank with more batches waits forever for the others") -> str:
     ran = ", ".join(f"rank {rank}: {n}" for rank, n in enumerate(steps))
     return f"({ran}): {effect}."
 
 
 def _require_other_images(record: RunRecord) -> None:
-    """In no step do two ranks read the same."""
+    """Raise `Wrong` if two ranks read the same images in the same step."""
     for one, other in combinations(record.ranks, 2):
         pairs = [(a, b) for a, b in zip(one.examples, other.examples) if len(a) and len(b)]
         if not pairs:
@@ -286,7 +287,9 @@ def _require_other_images(record: RunRecord) -> None:
         same = np.mean([np.isin(*sorted(pair, key=len)).mean() for pair in pairs])
         who = f"ranks {one.rank} and {other.rank}"
         if same > 0.5:
-            raise Wrong(f"In the same step {who} read the same images ({same:.0%} of a batch): nothing is shared.")
+            raise Wrong(
+                f"In the same step {who} read the same images ({same:.0%} of a batch): the work is not divided."
+            )
         alike = [(a, b) for a, b in pairs if len(a) == len(b)]
         if sum(len(a) for a, _ in alike) < MIN_EXAMPLES:
             continue
@@ -295,13 +298,13 @@ def _require_other_images(record: RunRecord) -> None:
             correlation = np.corrcoef(mine, theirs)[0, 1]
         if correlation > SAME_IMAGES_CORRELATION:
             raise Wrong(
-                f"In the same step {who} read the same images, changed or not (their brightness correlates by "
-                f"{correlation:.2f}): nothing is shared."
+                f"In the same step {who} read the same images, augmented or not (the correlation of their brightness "
+                f"is {correlation:.2f}): the work is not divided."
             )
 
 
 def _require_no_more_than(record: RunRecord, images: int, max_epochs: float) -> None:
-    """No epoch of `fit` has more images than there are. In a loop without `fit` no epochs are known."""
+    """Raise `Wrong` if the ranks together read too many images in an epoch of `fit`. Other loops have no epochs."""
     if _one_long_epoch(record, images):
         return
     for epoch in range(min(len(rank.epochs) for rank in record.ranks)):
@@ -309,18 +312,18 @@ def _require_no_more_than(record: RunRecord, images: int, max_epochs: float) -> 
         if read > images * max_epochs:
             raise Wrong(
                 f"Together the ranks read {read:,} images in epoch {epoch + 1}, {read / images:.1f} times the "
-                f"{images:,} that there are: no rank reads less than before."
+                f"training set of {images:,}: no rank reads fewer images than a serial script."
             )
 
 
 def _epoch_images(rank: RankRecord, epoch: int) -> int:
-    """Images in the batches of an epoch; a step may read a batch more than once."""
+    """Number of images in the batches of an epoch. A step can read a batch more than once."""
     largest = max(map(len, rank.examples), default=0)
     return min(len(rank.epoch_examples(epoch)), rank.epochs[epoch] * largest)
 
 
 def _one_long_epoch(record: RunRecord, images: int) -> bool:
-    """Whether `fit` took for one epoch what went through a rank's images several times."""
+    """Whether each rank ran a single epoch of `fit` in which its images occur several times."""
     part = images // record.size
     return all(
         len(rank.epochs) == 1
@@ -331,16 +334,16 @@ def _one_long_epoch(record: RunRecord, images: int) -> bool:
 
 
 def _require_other_parts(record: RunRecord, images: int) -> None:
-    """No two ranks read, in different orders, the same part."""
+    """Raise `Wrong` if two ranks read the same part of the images in different orders."""
     for (one, own), (other, foreign) in combinations(enumerate(_first_parts(record, images)), 2):
         overlap = np.isin(foreign, own).mean() if len(foreign) >= MIN_EXAMPLES else 0.0
         if overlap > MAX_OVERLAP:
             who = f"Ranks {one} and {other}"
-            raise Wrong(f"{who} read the same part of the images ({overlap:.0%} of it), though in another order.")
+            raise Wrong(f"{who} read the same part of the images ({overlap:.0%} of it) in different orders.")
 
 
 def _first_parts(record: RunRecord, images: int) -> list[np.ndarray]:
-    """What each rank reads in its first epoch. In a loop without `fit` that is as many steps as cover all images."""
+    """The examples that each rank reads in its first epoch; without `fit`, in the steps that cover all images."""
     if any(rank.epochs for rank in record.ranks) and not _one_long_epoch(record, images):
         return [rank.epoch_examples(0) for rank in record.ranks]
     read = np.cumsum([sum(map(len, step)) for step in zip(*(rank.examples for rank in record.ranks))])
@@ -349,7 +352,13 @@ def _first_parts(record: RunRecord, images: int) -> list[np.ndarray]:
 
 
 def one_saves(record: RunRecord, savers: Sequence[int], what: str, nobody: str) -> None:
-    """Of the ranks that saved `what`, there is rank 0 only; `nobody` is the sentence for none."""
+    """Rule: only rank 0 saves.
+
+    Args:
+        savers: the ranks that saved.
+        what: what they saved, for the sentence.
+        nobody: the sentence if no rank saved.
+    """
     if not savers:
         raise NotSeen(with_end(nobody, record))
     if list(savers) != [0]:

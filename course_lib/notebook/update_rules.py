@@ -1,8 +1,8 @@
-"""What judges of update rules share: a learner's rule is walked over given gradients.
+"""Helpers for judges of update rules: run a learner's rule on given gradients, and compare its steps.
 
-An update rule is one step of an optimizer, (w, gradient, state, η) → (new w, new state); the first step's state is
-None. What the right rule would do, or one with a mistake, is calculated for all steps at once, from the weights and
-gradients of the learner's walk: so no judge has a rule that could be handed in.
+An update rule is one step of an optimizer, (w, gradient, state, η) → (new w, new state); the first state is None. The
+right steps, and those of typical mistakes, are computed for all steps at once, from the weights and gradients of the
+learner's steps. So no judge contains a rule that a learner could submit.
 """
 
 from __future__ import annotations
@@ -21,12 +21,18 @@ Rule = Callable[..., tuple[np.ndarray, Any]]
 WRONG_SIGN = "the weights move up the slope: subtract."
 ETA_MISSING = "η is not applied."
 ROUNDING = 1e-9
-NAMING_STEPS = 10  # as many tell the mistakes apart; later some blow the weights up
+NAMING_STEPS = 10  # enough to distinguish the mistakes; later, some of them make the weights diverge
 
 
 @dataclass(frozen=True)
 class Walk:
-    """The steps of a rule. All arrays are [steps, …], with the weights' shape behind."""
+    """The steps of a rule.
+
+    Attributes:
+        before, after: weights before and after each step, [steps, *shape of the weights].
+        gradients: [steps, *shape of the weights].
+        rates: learning rates, [steps, 1, …].
+    """
 
     before: np.ndarray
     after: np.ndarray
@@ -35,7 +41,7 @@ class Walk:
 
 
 def take_step(rule: Rule, w: np.ndarray, g: np.ndarray, state: Any, eta: float, **settings: Any) -> tuple:
-    """New weights, in float64, and the new state. Raises Wrong where the rule returns something else."""
+    """Call the rule once; return the new weights, float64, and the new state. Raises Wrong for other return values."""
     with np.errstate(all="ignore"):
         answer = returned(rule(w, g, state, eta, **settings))
     if not (isinstance(answer, tuple) and len(answer) == 2):
@@ -44,7 +50,7 @@ def take_step(rule: Rule, w: np.ndarray, g: np.ndarray, state: Any, eta: float, 
 
 
 def walk(rule: Rule, start: np.ndarray, gradients: np.ndarray, rates: Sequence[float], **settings: Any) -> Walk:
-    """The steps from `start`, one for each gradient and learning rate. Raises Wrong where one cannot be taken."""
+    """Call the rule from `start`, once for each gradient and learning rate. Raises Wrong if a step fails."""
     weights, state = [start], None
     for g, eta in zip(gradients, rates):
         w, state = take_step(rule, weights[-1].copy(), g.copy(), state, eta, **settings)
@@ -56,15 +62,15 @@ def walk(rule: Rule, start: np.ndarray, gradients: np.ndarray, rates: Sequence[f
 
 
 def collected(x: np.ndarray, decay: float, start: float | np.ndarray = 0.0) -> np.ndarray:
-    """What a memory holds after each step: m ← decay · m + x, along the first axis."""
-    held, memory = np.empty_like(x), start
+    """The memory after each step of m ← decay · m + x, along the first axis of x."""
+    memories, memory = np.empty_like(x), start
     for step, now in enumerate(x):
-        held[step] = memory = decay * memory + now
-    return held
+        memories[step] = memory = decay * memory + now
+    return memories
 
 
 def delayed(x: np.ndarray, first: float | np.ndarray = 0.0) -> np.ndarray:
-    """The values of the step before."""
+    """The values x, delayed by one step; `first` is the value of the first step."""
     return np.concatenate([np.broadcast_to(first, (1, *x.shape[1:])), x[:-1]])
 
 
@@ -72,11 +78,13 @@ def delayed(x: np.ndarray, first: float | np.ndarray = 0.0) -> np.ndarray:
 def compare_walk(
     taken: Walk, expected: np.ndarray, mistakes: Mapping[str, np.ndarray], *, rtol: float = 0.0, atol: float
 ) -> None:
-    """Pass where the weights are as expected after each step; else name the mistake, or the first step that is wrong.
+    """Check the weights after each step; raise `Wrong` with the mistake, or with the first wrong step.
 
     Args:
-        expected: the weights after each step [steps, …].
-        mistakes: sentence → how a rule with this mistake changes the weights in each step [steps, …].
+        taken: the learner's steps.
+        expected: the right weights after each step, [steps, …].
+        mistakes: sentence → the change of the weights in each step with this mistake, [steps, …].
+        rtol, atol: tolerances of the comparison.
     """
     if same(taken.after, expected, rtol, atol):
         return
@@ -93,7 +101,7 @@ def compare_walk(
 
 
 def judge_memory(rule: Rule, start: np.ndarray, gradients: np.ndarray, eta: float) -> None:
-    """Two steps that change no argument, and remember nothing outside the state. Raises Wrong."""
+    """Check in two steps that the rule changes no argument and stores nothing outside the state. Raises Wrong."""
     w, state = start.copy(), None
     for number, g in enumerate(gradients[:2].copy()):
         with unchanged(w, g):
@@ -101,6 +109,6 @@ def judge_memory(rule: Rule, start: np.ndarray, gradients: np.ndarray, eta: floa
         if not np.isfinite(new).all():
             raise Wrong(f"after step {number + 1} the weights are not finite numbers.")
         if not np.array_equal(take_step(rule, w, g, state, eta)[0], new):
-            where = "the state is changed in place" if number else "something is remembered outside the state"
-            raise Wrong(f"called twice with the same arguments, the rule answers differently: {where}. Make a new one.")
+            where = "the state is changed in place" if number else "something is stored outside the state"
+            raise Wrong(f"the rule returns different results for the same arguments: {where}. Return a new state.")
         w, state = new, after

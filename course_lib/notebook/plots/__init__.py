@@ -1,4 +1,4 @@
-"""The course's figures: one style, and a module for each subject that is drawn."""
+"""The course's figures: the style, and one module for each kind of figure."""
 
 from course_lib.notebook.plots.style import (
     FAINT,

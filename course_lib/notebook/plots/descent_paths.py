@@ -16,14 +16,14 @@ _BANDS = ("#8aa7c6", "#9ab4cf", "#a9c0d7", "#b8cbdf", "#c6d6e6", "#d3e0ec", "#df
 
 @dataclass(frozen=True)
 class Ground:
-    """What a path is drawn on: bands of equal loss as a picture [n, n, 4], computed once. See `ground`."""
+    """The background of a path: bands of equal loss as an RGBA image [n, n, 4], and its limits. See `ground`."""
 
     bands: np.ndarray
     x: tuple[float, float]
     y: tuple[float, float]
 
     def draw(self, axis: Axes) -> None:
-        """Put the picture on an axis and fix the axis's limits to it."""
+        """Draw the image on an axis, and set the axis's limits to it."""
         axis.imshow(self.bands, extent=(*self.x, *self.y), origin="lower", aspect="auto", interpolation="nearest")
         axis.set_xlim(self.x)
         axis.set_ylim(self.y)
@@ -34,24 +34,25 @@ class Ground:
 def ground(
     loss: Callable[[np.ndarray], np.ndarray], x: tuple[float, float], y: tuple[float, float], points: int = 240
 ) -> Ground:
-    """Evaluate a loss of two weights for drawing. Dark is low; the bands get narrower towards the minimum.
+    """Evaluate a loss of two weights on a grid, as a background. Dark is low; bands are narrower near the minimum.
 
     Args:
-        loss: takes weights [2, points, points], returns [points, points].
-        x, y: the limits of the first and of the second weight.
+        loss: weights [2, points, points] → losses [points, points].
+        x, y: limits of the first and the second weight.
     """
     grid = np.stack(np.meshgrid(np.linspace(*x, points), np.linspace(*y, points)))
-    height = np.sqrt(loss(grid) - loss(grid).min())  # so that the bands of a bowl are equally wide
+    height = np.sqrt(loss(grid) - loss(grid).min())  # the bands of a quadratic loss are equally wide
     bands = np.floor(height / height.max() * (len(_BANDS) - 0.001)).astype(int)
     return Ground((255 * to_rgba_array(_BANDS)).astype(np.uint8)[bands], x, y)
 
 
 def path(scene: Ground, paths: Mapping[str, np.ndarray], loss: Callable[[np.ndarray], np.ndarray]) -> Figure:
-    """Paths of update rules over two weights, and the loss along them.
+    """Draw the paths of update rules over two weights, and the loss along them.
 
     Args:
-        scene: see `ground`.
+        scene: from `ground`.
         paths: name of the rule → weights [steps + 1, 2].
+        loss: weights [2, n] → losses [n].
     """
     return race(scene, paths, loss, step=max(map(len, paths.values())) - 1)
 
@@ -65,13 +66,14 @@ def race(
     lowest: float = 0.0,
     caption: str = "the same start for all; dark is low",
 ) -> Figure:
-    """Update rules on one surface after `step` steps: their paths, and how far above the minimum they are.
+    """Draw the paths of update rules up to step `step`, and their loss above the minimum.
 
     Args:
-        scene: see `ground`.
+        scene: from `ground`.
         paths: name of the rule → weights [steps + 1, 2].
-        loss: takes weights [2, n].
+        loss: weights [2, n] → losses [n].
         lowest: the loss at the minimum.
+        caption: the line under the figure.
     """
     steps = max(map(len, paths.values())) - 1
     with style():
@@ -83,7 +85,7 @@ def race(
             so_far = walked[: place + 1]
             options = {"color": PALETTE[number % 7], "marker": MARKERS[number % 7], "markevery": [place]}
             left.plot(*so_far.T, linewidth=1.4, markeredgecolor=PAPER, markersize=9, **options)
-            with np.errstate(all="ignore"):  # a rule may have left for infinity
+            with np.errstate(all="ignore"):  # a rule may diverge
                 above = np.maximum(loss(so_far.T) - lowest, 1e-9)
             right.plot(above, linewidth=1.6, markersize=7, label=name, **options)
         left.set_xlabel("w₁")

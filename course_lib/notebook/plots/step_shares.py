@@ -1,4 +1,4 @@
-"""Where the time of a training step goes, a bar for each rank."""
+"""The breakdown of a training step, with one bar for each rank."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from course_lib.ranks.step_shares import KERAS, PARTS, StepShares
 _LEFT_PX, _RIGHT_PX, _ROW_PX = 70, 24, 30
 _COLOURS = dict(zip(PARTS, (*PALETTE, "#8c6d46"))) | {KERAS: FAINT}
 _LEGEND_COLUMNS = 3
-_LABELLED = 0.04  # shares above it have their number in the bar
+_LABELLED = 0.04  # larger shares are labelled with their percentage
 
 
 def step_shares(ranks: Sequence[StepShares], caption: str = "") -> Figure:
-    """What each rank does in a training step: bars of its milliseconds, in parts; the large ones have their percentage.
+    """Draw the parts of a training step in milliseconds, with one bar for each rank.
 
     Args:
-        ranks: as `course_lib.ranks.step_shares.read` gives them.
-        caption: what the figure was made with, see `provenance`.
+        ranks: from `course_lib.ranks.step_shares.read`.
+        caption: the line under the figure, see `provenance`.
     """
     height = 180 + _ROW_PX * len(ranks)
     with style():

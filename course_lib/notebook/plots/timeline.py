@@ -1,4 +1,4 @@
-"""Activities as bars over time."""
+"""Timelines: activities as bars over time."""
 
 from __future__ import annotations
 
@@ -14,18 +14,20 @@ from course_lib.notebook.plots.style import PALETTE, WIDTH, Figure, empty_figure
 MAX_ROWS = 24
 _LEFT_PX, _RIGHT_PX = 196, 24  # beside the bars
 _MAX_NAME_LETTERS = 23
-_MIN_BAR_PX = 1.0  # what is shorter would not be seen
+_MIN_BAR_PX = 1.0  # a shorter bar would be invisible
 
 
 def rows(
     table: pd.DataFrame, start: float = 0.0, width: float | None = None, *, title: str = "", caption: str = ""
 ) -> Figure:
-    """One row for each value of table["row"], a bar for each activity, coloured by its name.
+    """Draw a timeline: one row for each value of table["row"], one bar for each activity, coloured by its name.
 
     Args:
         table: columns row, activity, start and seconds. Rows and colours are in the order of first appearance; rows
-            after the 24th are left out. Of two activities at the same time, the later in the table lies on top.
-        start, width: the window that is shown, in seconds; by default to the end of the last activity.
+            after MAX_ROWS are left out. If activities overlap, the later one in the table is on top.
+        start, width: the time window in seconds; default: to the end of the last activity.
+        title: the line above the rows.
+        caption: the line under the figure.
     """
     names = list(pd.unique(table["row"]))
     omitted, names = len(names) - MAX_ROWS, names[:MAX_ROWS]

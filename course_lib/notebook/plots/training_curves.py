@@ -1,4 +1,4 @@
-"""How training went: loss and accuracy of every rank, and images a second by batch size."""
+"""Training curves: loss and accuracy of every rank, and images per second by batch size."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from course_lib.notebook.plots.style import FAINT, MARKERS, PALETTE, Figure, col
 
 
 def curves(epochs: pd.DataFrame, batches: pd.DataFrame, *, caption: str = "") -> Figure:
-    """Loss and accuracy of every rank, training as lines and validation as marks.
+    """Draw loss and accuracy of every rank: training as lines, validation as markers.
 
     Args:
         epochs: one row for each rank and epoch, with the columns rank, epoch (1 is the first), and any of loss,
             accuracy, val_loss, val_accuracy.
         batches: one row for each measured batch: rank, epoch (2.5 is half-way through the third), loss, accuracy. The
-            training lines are drawn from the batches, which Keras averages since the epoch began: hence the new start
-            with every epoch.
-        caption: what the figure was made with, see `provenance`.
+            training lines show the batches. Keras averages them since the start of the epoch, so each epoch has its
+            own line.
+        caption: the line under the figure, see `provenance`.
     """
     ranks = sorted({*epochs["rank"], *batches["rank"]})
     metrics = [metric for metric in ("loss", "accuracy") if _has(batches, metric)] or ["loss"]
@@ -30,7 +30,7 @@ def curves(epochs: pd.DataFrame, batches: pd.DataFrame, *, caption: str = "") ->
         figure, axes = subplots(columns=len(metrics), caption=caption)
         for axis, metric in zip(axes, metrics):
             for place, rank in enumerate(ranks):
-                # Thin lines over thick ones, open marks: ranks that agree stay visible, all of them.
+                # Thin lines over thick ones and open markers, so that ranks with equal values stay visible.
                 options = {"color": colour(rank), "linewidth": 1.3 + 1.7 * (1 - (place + 1) / len(ranks))}
                 rows = _thinned(batches[batches["rank"] == rank], 1200 // len(ranks))
                 axis.plot(*_line(rows, metric), **options)
@@ -49,12 +49,12 @@ def curves(epochs: pd.DataFrame, batches: pd.DataFrame, *, caption: str = "") ->
 def throughput(
     speeds: Mapping[int, Sequence[float]], *, planned: Sequence[int] | None = None, caption: str = ""
 ) -> Figure:
-    """Images a second and milliseconds for a step, by batch size.
+    """Draw images per second and milliseconds per step, by batch size.
 
     Args:
-        speeds: batch size → images a second, measured once or several times.
-        planned: all batch sizes that are going to be measured: the axis does not grow while the figure fills.
-        caption: see `provenance`.
+        speeds: batch size → images per second of one or more measurements.
+        planned: all batch sizes that will be measured; the axis has room for them from the start.
+        caption: the line under the figure, see `provenance`.
     """
     planned = list(planned or speeds)
     sizes = sorted(speeds)
@@ -72,7 +72,7 @@ def throughput(
         right.set_title("milliseconds for a step")
         right.set_yscale("log")
         if len(sizes):
-            # From the largest batch downwards: what a step would take if its time were all arithmetic.
+            # The time of a step in proportion to the batch, at the highest throughput.
             line = 1e3 * np.array(planned) / medians.max()
             right.plot(planned, line, color=FAINT, linestyle=(0, (4, 3)), linewidth=1.2, zorder=1)
             right.text(
@@ -89,7 +89,7 @@ def throughput(
 
 
 def batch_axis(axis: Axes, sizes: Sequence[int]) -> None:
-    """Make the x axis one of batch sizes, with a tick at each of these; room for all of them."""
+    """Make the x axis logarithmic for batch sizes, with a tick at each of `sizes`."""
     axis.set_xscale("log", base=2)
     axis.set_xlabel("batch size B")
     if sizes:
@@ -103,13 +103,13 @@ def _has(frame: pd.DataFrame, column: str) -> bool:
 
 
 def _thinned(rows: pd.DataFrame, points: int) -> pd.DataFrame:
-    """Every k-th row, so that about `points` remain and the last does."""
+    """Every k-th row, so that about `points` rows remain, including the last."""
     return rows.iloc[:: -max(1, len(rows) // points)][::-1]
 
 
 def _line(rows: pd.DataFrame, metric: str) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a line, which begins anew with every epoch, if that leaves it enough points."""
-    # The batch that ends at 2.0 is the last of epoch 2: the epoch of a batch is the ceiling.
+    """The points of a line that is interrupted between epochs, if there are enough points in each epoch."""
+    # A batch that ends at 2.0 is the last of epoch 2, so a batch's epoch is the ceiling.
     starts = np.flatnonzero(np.diff(np.ceil(rows["epoch"].to_numpy(float)))) + 1
     if len(rows) < 4 * len(starts):
         starts = starts[:0]

@@ -1,4 +1,4 @@
-"""What is interactive in the notebooks; behind each widget stands a plain function."""
+"""Interactive parts of the notebooks. Each widget calls a plain function."""
 
 from course_lib.notebook.widgets.controls import animation, choice, explore, slider
 from course_lib.notebook.widgets.live import Record, train

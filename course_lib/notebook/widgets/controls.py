@@ -1,6 +1,6 @@
-"""A figure under sliders: a plain function draws, controls give it its arguments.
+"""A figure under sliders: the controls set the arguments of a plain function, which draws the figure.
 
-A notebook that runs without a front end calls the function once, with the controls' first values.
+In a notebook without a front end the function is called once, with the controls' initial values.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from IPython.display import display
 from course_lib.notebook.plots.style import WIDTH, Figure
 
 _WIDE = {"description_width": "initial"}
-SHARPNESS = 1.2  # less to draw and to encode than in figures that stand still
+SHARPNESS = 1.2  # lower than for static figures, so that drawing and encoding take less time
 _LAYOUT = {"width": "430px"}
 
 
 @dataclass(frozen=True)
 class Control:
-    """What the reader moves: `shown` is put on the page, `value` has the argument that is drawn with."""
+    """A control: `shown` is the widget on the page, `value` the widget with the value of the argument."""
 
     shown: ipywidgets.Widget
     value: ipywidgets.Widget
@@ -32,12 +32,16 @@ class Control:
 def slider(
     label: str, low: float, high: float, value: float, *, step: float | None = None, log: bool = False
 ) -> Control:
-    """A slider from `low` to `high`; over whole numbers if all it is given are; with `log`, over powers of ten.
+    """A slider from `low` to `high`.
+
+    The values are integers if low, high, value and step are integers.
 
     Args:
-        label: what is set, with its unit.
-        low, high, value: the ends and the first value; with `log` the ends are exponents of ten.
-        step: of the value, or of the exponent; by default a hundredth of the way, or 1.
+        label: name and unit of the value.
+        low, high: the ends; with `log`, exponents of ten.
+        value: initial value.
+        step: step of the value, or of the exponent; default: 1 for integers, else a hundredth of the range.
+        log: use a logarithmic scale.
     """
     options = {"description": label, "style": _WIDE, "layout": _LAYOUT, "value": value, "min": low, "max": high}
     if not log and all(isinstance(number, int) for number in (low, high, value, step or 1)):
@@ -49,7 +53,7 @@ def slider(
 
 
 def choice(label: str, options: Sequence[Any] | Mapping[str, Any]) -> Control:
-    """Buttons of which one is pressed, at first the first. `options`: values, or label → value."""
+    """Buttons to choose one of some values; at first the first. `options`: values, or label → value."""
     pairs = list(options.items()) if isinstance(options, Mapping) else [(str(option), option) for option in options]
     made = ipywidgets.ToggleButtons(
         options=pairs, description=label, style={**_WIDE, "button_width": "auto"}, layout={"width": "auto"}
@@ -62,7 +66,7 @@ def animation(label: str, frames: int, *, interval: int = 120, start: int | None
 
     Args:
         interval: milliseconds between two frames; the kernel needs about 50 to draw one.
-        start: the frame that is shown first; by default the last one.
+        start: the first frame to show; default: the last one.
     """
     last = frames - 1
     first = last if start is None else start
@@ -73,10 +77,11 @@ def animation(label: str, frames: int, *, interval: int = 120, start: int | None
 
 
 def explore(draw: Callable[..., Figure], **controls: Control) -> None:
-    """Show what `draw` returns, under one control for each of its arguments, and draw anew when one is moved.
+    """Show the figure of `draw` under its controls, and redraw it when a control changes.
 
     Args:
-        draw: takes the controls' values by name; should answer within 100 ms (`benchmarks/notebooks.py`).
+        draw: takes the controls' values as keyword arguments; should return within 100 ms (`benchmarks/notebooks.py`).
+        controls: argument of `draw` → control.
     """
     picture = ipywidgets.Image(format="png", layout={"max_width": f"{WIDTH}px"})
     trouble = ipywidgets.HTML()
@@ -86,23 +91,23 @@ def explore(draw: Callable[..., Figure], **controls: Control) -> None:
         picture.value = draw(**values).png(SHARPNESS)
 
     def moved(*_: object) -> None:
-        # An exception in a widget's callback would end in a log that nobody reads.
+        # An exception in a widget's callback would only go to a log.
         try:
             redraw()
             trouble.value = ""
         except Exception as error:
             trouble.value = f"<b>{html.escape(type(error).__name__)}</b>: {html.escape(str(error))}"
 
-    redraw()  # what is wrong at the start is the cell's own error
-    # A figure is full of cycles, so that every tenth redraw or so would look through all that the libraries have
-    # loaded, for 0.2 s and more: what lives now is exempt from that, until the next widget is made.
+    redraw()  # an exception at the start is raised in the cell
+    # A figure has many reference cycles, so about every tenth redraw would start a full garbage collection, which takes
+    # 0.2 s or more because of the objects of the libraries. `freeze` excludes all existing objects.
     gc.unfreeze()
     gc.collect()
     gc.freeze()
     for control in controls.values():
         control.value.observe(moved, "value")
     box = ipywidgets.VBox([*(control.shown for control in controls.values()), trouble, picture])
-    # The picture beside the widget is for pages without a kernel: exported notebooks and feedback.
+    # The image in addition to the widget is for pages without a kernel: exported notebooks and feedback.
     display(
         {**box._repr_mimebundle_(), "image/png": bytes(picture.value)},
         metadata={"image/png": {"width": WIDTH}},

@@ -1,4 +1,4 @@
-"""A figure that fills while runs go on."""
+"""A figure that is updated during a series of runs."""
 
 from __future__ import annotations
 
@@ -11,10 +11,9 @@ from course_lib.notebook.report import Ticker
 
 
 class Filling(Ticker):
-    """A figure under a line that says how far the runs are and about how many seconds are left.
+    """A figure under a line with the progress of the runs and an estimate of the remaining seconds.
 
-    Use it as a context: `show` draws the figure anew, `at` moves the line. Where there is no notebook, nothing is
-    shown.
+    Use it as a context manager: `show` replaces the figure, `at` updates the line. Outside a notebook it shows nothing.
     """
 
     def __init__(self, what: str) -> None:
@@ -26,14 +25,14 @@ class Filling(Ticker):
         self.write(f"<i>{self._what}: {time.monotonic() - self._began:.0f} s</i>", at_once=True)
 
     def at(self, fraction: float, doing: str = "") -> None:
-        """Say that `fraction` of the work, from 0 to 1, is done, and what is being done; twice a second at most."""
-        # The first steps take longer than the others: TensorFlow makes its graphs.
+        """Show that a fraction of the work, 0 to 1, is done, and what is being done; at most twice per second."""
+        # No estimate at first: the first steps take longer, because TensorFlow traces its graphs.
         left = (time.monotonic() - self._began) * (1 / fraction - 1) if fraction >= 0.04 else None
         about = "" if left is None else f", about {max(1, round(left))} s left"
         self.write(f"<i>⏳ {self._what}: {doing}{about}</i>")
 
     def show(self, figure: Figure) -> None:
-        """Put this figure in the place of the last one."""
+        """Show this figure in place of the previous one."""
         if self._figure:
             self._figure.update(figure)
         elif self._handle:

@@ -1,8 +1,8 @@
 """Run a script on several ranks and watch it in the notebook.
 
-`train` blocks its cell until the run has ended, so the cells below can use what it returns. All that it shows
-is made by plain functions: events go into a `LiveState`; `verdict`, `causes`, `bars`, `figure` and `output` turn the
-state into HTML, a picture and a sentence. A notebook that runs without a front end shows the same at the end.
+`train` returns when the run has ended, so the cells below can use its result. Plain functions produce all of the
+output: events update a `LiveState`; `verdict`, `causes`, `bars`, `figure` and `output` turn the state into sentences,
+HTML and a figure. A notebook without a front end shows the same at the end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from course_lib.ranks.messages.known_errors import hint
 from course_lib.ranks.run import SILENCE_S
 from course_lib.system.errors import CourseError
 
-REDRAW_INTERVAL_S = 1.0  # between two pictures, at least
+REDRAW_INTERVAL_S = 1.0  # minimum time between two figures
 _STYLE = "<style>" + Path(__file__).with_name("live.css").read_text(encoding="utf-8") + "</style>"
 
 
@@ -35,7 +35,7 @@ _STYLE = "<style>" + Path(__file__).with_name("live.css").read_text(encoding="ut
 
 
 def verdict(state: LiveState) -> tuple[str, str]:
-    """(kind, sentence); kind is "running", "finished", "stopped" or "failed"."""
+    """The state of the run as (kind, sentence); kind is "running", "finished", "stopped" or "failed"."""
     if state.result is None:
         if not state.progress:
             return "running", f"Starting {state.ranks} {'rank' if state.ranks == 1 else 'ranks'} …"
@@ -50,7 +50,7 @@ def verdict(state: LiveState) -> tuple[str, str]:
 
 
 def causes(state: LiveState) -> list[str]:
-    """Why a run stands still, or failed: which rank waits for which, and what to do about an error that is known."""
+    """Sentences on why a run is stalled or has failed: which rank waits for which, and advice for a known error."""
     if state.result is None:
         silent = f"Nothing has happened for {SILENCE_S:g} s. {state.stall} Stop ends the run."
         return [silent] if state.stall else []
@@ -61,19 +61,19 @@ def causes(state: LiveState) -> list[str]:
 
 
 def figure(state: LiveState) -> plots.Figure | None:
-    """Loss and accuracy of every rank so far; None before there is anything to draw."""
+    """A figure of loss and accuracy of every rank so far; None if there is no data yet."""
     epochs, batches = state.epochs, state.batches
     if epochs.empty and batches.empty:
         return None
     curves = plots.curves(epochs, batches, caption=plots.provenance(state.data, state.ranks))
     if state.result is None:
-        for axis in curves.axes:  # the whole way, so that the curves grow into it
+        for axis in curves.axes:  # the range of the whole training from the start
             axis.set_xlim(0, max(progress.total for progress in state.progress.values()))
     return curves
 
 
 def headline(state: LiveState) -> str:
-    """The verdict as HTML, beside it the seconds so far or what has run, and below it why there is trouble."""
+    """The verdict as HTML, next to the elapsed time or the title of the run, above the causes of a problem."""
     kind, sentence = verdict(state)
     beside = f"{duration(state.seconds)} so far" if kind == "running" else state.title
     below = "".join(f'<div class="course-live-cause">{html.escape(cause)}</div>' for cause in causes(state))
@@ -81,7 +81,7 @@ def headline(state: LiveState) -> str:
 
 
 def first_line(kind: str, sentence: str, beside: str) -> str:
-    """A sentence in the look of its kind (see `verdict`) as HTML, and what stands beside it."""
+    """A sentence as HTML in the style of its kind (see `verdict`), with the text `beside` next to it."""
     return (
         f'{_STYLE}<div class="course-live-headline course-live-{kind}"><b>{html.escape(sentence)}</b> '
         f"<span>{html.escape(beside)}</span></div>"
@@ -89,7 +89,7 @@ def first_line(kind: str, sentence: str, beside: str) -> str:
 
 
 def bars(state: LiveState) -> str:
-    """Progress, images per second and time left of every rank as HTML."""
+    """Progress, images per second and remaining time of every rank as HTML."""
     ended = state.result is not None
     rows, paces = [], []
     for rank in range(state.ranks):
@@ -120,7 +120,7 @@ def output(lines: Iterable[tuple[int | None, str]]) -> str:
 
 
 def summary(state: LiveState) -> str:
-    """How a run ended as HTML without widgets: verdict, bars and the last lines of a rank that failed."""
+    """The end of a run as HTML without widgets: verdict, bars, and the last lines of a failed rank."""
     parts = [headline(state), bars(state)]
     if verdict(state)[0] == "failed" and state.result.tail:
         parts.append(output((state.result.failed_rank, plain(line)) for line in state.result.tail))
@@ -128,7 +128,7 @@ def summary(state: LiveState) -> str:
 
 
 def details(state: LiveState) -> str:
-    """What a run has shown as HTML without widgets: curves, and the output behind a fold."""
+    """The curves of a run and its folded output, as HTML without widgets."""
     parts = []
     drawn = figure(state)
     if drawn:
@@ -140,10 +140,10 @@ def details(state: LiveState) -> str:
 
 
 def stop_button(state: LiveState) -> str:
-    """The head of a run in progress as HTML: what runs, and a button that presses Kernel → Interrupt.
+    """The head of a running run as HTML: its title, and a button for Kernel → Interrupt.
 
-    JupyterLab runs the button's command itself. A widget's click would wait in most kernels until the cell
-    has ended, which is too late here.
+    JupyterLab itself executes the button's command. Most kernels process a widget's click only after the end of the
+    cell, which would be too late.
     """
     return (
         f'{_STYLE}<div class="course-live-head"><span>{html.escape(state.title)}</span>'
@@ -157,7 +157,7 @@ def _html(markup: str, text: str = "") -> dict[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Seconds as people say them."""
+    """The text of a duration: "12 s", "3 min 5 s"."""
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
@@ -175,7 +175,7 @@ def _pace(images_per_second: float) -> str:
 
 @dataclass(frozen=True, repr=False)
 class Record:
-    """A finished run: its title, and how it ended; `result.code` is 0 when every rank succeeded."""
+    """The record of a finished run: its title and its result; `result.code` is 0 if all ranks succeeded."""
 
     title: str
     result: launch.Result
@@ -184,10 +184,10 @@ class Record:
 
     @property
     def epochs(self) -> pd.DataFrame:
-        """One row for each rank and epoch; of a run that was stopped, those until then.
+        """One row for each rank and epoch; for a stopped run, the epochs until then.
 
-        Columns: rank, epoch (from 1), seconds (with validation), images (that the rank has trained on by then), loss,
-        accuracy, val_loss, val_accuracy and other metrics. Raises CourseError where a rank failed or none trained.
+        Columns: rank, epoch (from 1), seconds (including validation), images (on which the rank has trained so far),
+        loss, accuracy, val_loss, val_accuracy and other metrics. Raises CourseError if a rank failed or none trained.
         """
         return self._read(self._epochs)
 
@@ -220,18 +220,18 @@ def train(
 ) -> Record:
     """Run a script on several ranks and show it live: progress, curves, images per second, a Stop button.
 
-    Stop and Kernel → Interrupt end the run; the record holds what there was by then.
+    Stop and Kernel → Interrupt end the run; the record then has the data until the end.
 
     Args:
         script: a Python script.
         args: its arguments.
-        ranks: how many copies of it run, under Horovod; by default one for each GPU, else two.
-        data: what it trains on, for the caption.
+        ranks: number of Horovod ranks; default: one for each GPU, or two without GPUs.
+        data: name of the data set, for the caption.
         timeout: seconds after which the run is ended.
         env: variables to add to the environment of the ranks.
 
     Raises:
-        CourseError: for bad input, before anything has started.
+        CourseError: for invalid arguments, before the start of the run.
     """
     ranks = launch.default_ranks() if ranks is None else ranks
     command = " ".join([Path(script).name, *map(str, args)])
@@ -242,7 +242,7 @@ def train(
 
 
 def watch(run: launch.Run, state: LiveState) -> Record:
-    """Show a run until it ends: a Stop button over widgets. The button and Kernel → Interrupt end it."""
+    """Show a run until it ends, with a Stop button above the widgets; the button and Kernel → Interrupt end it."""
 
     def events(put: Callable[[launch.Event], None]) -> None:
         for event in run:
@@ -266,7 +266,7 @@ def watch(run: launch.Run, state: LiveState) -> Record:
     finally:
         state.result = _end(run)
     state.seconds = state.result.seconds
-    # Plain HTML takes the place of button and widgets: it is saved with the notebook.
+    # Replace the button and widgets by plain HTML, which is saved with the notebook.
     top.update(_html(summary(state), " ".join([verdict(state)[1], *causes(state)])), raw=True)
     bottom.update(_html(details(state)), raw=True)
     panes.close()
@@ -279,13 +279,15 @@ def _end(run: launch.Run) -> launch.Result:
         try:
             run.stop()
             return run.wait()
-        except KeyboardInterrupt:  # pressed again: the end is near
+        except KeyboardInterrupt:  # a second interrupt: the run is being stopped already
             pass
 
 
 def ticking(produce: Callable[[Callable[[launch.Event], None]], None]) -> Iterator[launch.Event | None]:
-    """The events that `produce`, in a thread, hands to its argument; and None whenever a while has passed without
-    one, so that the clock goes on."""
+    """Yield the events that `produce`, in a thread, passes to its argument.
+
+    Yields None after each REDRAW_INTERVAL_S without an event, so that the elapsed time can be updated.
+    """
     arrived: queue.Queue = queue.Queue()
     end = object()
 
@@ -308,10 +310,10 @@ def ticking(produce: Callable[[Callable[[launch.Event], None]], None]) -> Iterat
 
 
 class Panes:
-    """Widgets that show a state as it changes: `headline`, and in `body` bars, curves, and output behind a fold."""
+    """Widgets that show a changing state: `headline`, and `body` with bars, curves and folded output."""
 
     def __init__(self, share: float = 0.1) -> None:
-        """`share`: the part of the time that drawing may take at most: the ranks need the rest."""
+        """`share`: maximum fraction of the time for drawing, because the ranks need the processors."""
         self._share, self._next = share, 0.0
         self.headline, self._bars, self._output = HTML(), HTML(), HTML()
         self._picture = Image(format="png", layout={"display": "none"})
@@ -320,12 +322,12 @@ class Panes:
         self.body = VBox([self._bars, self._picture, self._log], layout={"max_width": f"{plots.WIDTH}px"})
 
     def redraw(self, state: LiveState, say: Callable[[], str], at_once: bool = False) -> None:
-        """Show a state under the headline that `say` makes, not too often, or `at_once`."""
+        """Show a state under the headline that `say` returns, unless the last redraw was too recent; or `at_once`."""
         began = time.monotonic()
         if began < self._next and not at_once:
             return
         top, middle, drawn = say(), bars(state), figure(state)
-        picture = drawn.png() if drawn else b""  # drawn before anything is sent: text and picture agree
+        picture = drawn.png() if drawn else b""  # drawn before the text is updated, so that both change together
         self.headline.value, self._bars.value = top, _STYLE + middle
         self._output.value = output(state.lines)
         self._picture.value = picture
@@ -333,6 +335,6 @@ class Panes:
         self._next = began + max(REDRAW_INTERVAL_S, (time.monotonic() - began) / self._share)
 
     def close(self) -> None:
-        """Take the widgets off the page and out of the kernel."""
+        """Remove the widgets from the page and from the kernel."""
         for widget in (self.headline, self._output, *self.body.children, self.body):
             widget.close()

@@ -1,4 +1,4 @@
-"""What the live view knows of a run, from its events."""
+"""The state of the live view of a run, updated by the run's events."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import pandas as pd
 
 from course_lib.ranks import launch
 
-MAX_LINES = 200  # of output that are remembered
+MAX_LINES = 200  # of output that are kept
 METRICS = ("loss", "accuracy", "val_loss", "val_accuracy")
 
 
 @dataclass
 class Progress:
-    """How far one rank has come. Positions are in epochs: 2.5 is the middle of the third."""
+    """The progress of one rank. Positions are in epochs: 2.5 is the middle of the third."""
 
-    total: int = 0  # epochs that the script has asked for
-    steps: int | None = None  # of an epoch, where known
+    total: int = 0  # number of epochs that the script requested
+    steps: int | None = None  # per epoch, if known
     position: float = 0.0
-    images: int = 0  # trained on
+    images: int = 0  # number of training images so far
     offset: int = 0  # epochs of earlier fits of the same script
-    began: float = 0.0  # time at which the present epoch began
+    began: float = 0.0  # start of the current epoch
     first: tuple[float, float, int] | None = None  # time, position and images after the first measured batch
-    recent: deque = field(default_factory=lambda: deque(maxlen=30))  # (time, images): some six seconds
+    recent: deque = field(default_factory=lambda: deque(maxlen=30))  # (time, images) of about the last six seconds
 
     def begin(self, event: launch.Event) -> None:
-        """Take in a `fit`: a second one goes on where the first has ended, unless it counts on from there itself."""
+        """Process a `fit` event. A second fit continues the epochs of the first, if it does not do so itself."""
         initial = event.data["initial_epoch"]
         self.offset = max(0, round(self.position) - initial)
         self.total, self.position = self.offset + event.data["epochs"], float(self.offset + initial)
@@ -36,19 +36,22 @@ class Progress:
         self.recent.clear()
 
     def measure(self, event: launch.Event) -> None:
-        """Take in how many images the rank has trained on."""
+        """Process the number of images in an event."""
         self.images = event.data["images"]
         self.recent.append((event.time, self.images))
         self.first = self.first or (event.time, self.position, self.images)
 
     @property
     def fraction(self) -> float:
-        """Of the training that is done."""
+        """Fraction of the training that is done."""
         return min(1.0, self.position / self.total) if self.total else 0.0
 
     @property
     def seconds_left(self) -> float | None:
-        """From the pace since the first measured batch, so that building the graph does not count."""
+        """Estimated remaining seconds; None if unknown.
+
+        From the speed since the first measured batch, to exclude the time for building the graph.
+        """
         if not self.first or self.position <= self.first[1]:
             return None
         began, position, _ = self.first
@@ -56,7 +59,7 @@ class Progress:
         return max(0.0, (self.total - self.position) * pace)
 
     def images_per_second(self, overall: bool = False) -> float | None:
-        """The pace of the last seconds, or of the whole last fit without its first measured batch."""
+        """Images per second in the last seconds, or `overall` in the last fit after its first measured batch."""
         if not self.first or not self.recent:
             return None
         began, before = (self.first[0], self.first[2]) if overall else self.recent[0]
@@ -65,15 +68,15 @@ class Progress:
 
 
 class LiveState:
-    """What the live view knows of a run: a pure function of the events it was given.
+    """The state of the live view of a run. It depends only on the events.
 
     Attributes:
         ranks: number of ranks.
-        progress: rank -> Progress, for ranks that have begun to train.
+        progress: rank -> Progress, for ranks that have started to train.
         lines: the last lines of output as (rank or None, text).
-        stall: why the run stands still, from the launcher; "" while it goes on.
-        result: the launcher's Result, once the run has ended.
-        stopped: the user has asked for the end.
+        stall: the launcher's sentence on why the run is stalled; "" while it makes progress.
+        result: the launcher's Result; None before the end of the run.
+        stopped: whether the user stopped the run.
     """
 
     def __init__(self, title: str, ranks: int, data: str = "") -> None:
@@ -88,13 +91,13 @@ class LiveState:
         self._epochs: list[dict] = []
 
     def update(self, event: launch.Event) -> None:
-        """Take in one event. Kinds that this view does not know are passed over."""
+        """Process one event; ignore unknown kinds."""
         self.seconds = max(self.seconds, event.time)
         if event.kind == "output":
             self.lines.append((event.rank, plain(event.data["text"])))
         elif event.kind == "stall":
             self.stall = event.data["cause"]
-        elif event.kind in ("fit", "batch", "epoch", "images"):  # images: of a loop that is not Keras's
+        elif event.kind in ("fit", "batch", "epoch", "images"):  # images: from a loop without `fit`
             self.stall = ""
             progress = self.progress.setdefault(event.rank, Progress())
             if event.kind == "fit":
@@ -109,7 +112,7 @@ class LiveState:
     def _batch(self, event: launch.Event, progress: Progress) -> None:
         part = (event.data["step"] + 1) / progress.steps
         progress.position = progress.offset + event.data["epoch"] + part
-        if part > 0.05:  # Keras averages since the epoch began: its first values are of a few images
+        if part > 0.05:  # Keras averages since the start of the epoch: the first values are from a few images
             self._batches.append({**event.data, "rank": event.rank, "epoch": progress.position})
 
     def _epoch(self, event: launch.Event, progress: Progress) -> None:
@@ -117,7 +120,7 @@ class LiveState:
         progress.position = float(progress.offset + event.data["epoch"] + 1)
         row = {"rank": event.rank, "epoch": int(progress.position), "images": images}
         self._epochs.append({**logs, **row, "seconds": event.time - progress.began})  # a metric may have any name
-        self._batches.append({**logs, **row, "epoch": progress.position})  # where the line of this epoch's batches ends
+        self._batches.append({**logs, **row, "epoch": progress.position})  # the last point of this epoch's line
         progress.began = event.time
 
     @property
@@ -134,6 +137,6 @@ class LiveState:
 
 
 def plain(text: str) -> str:
-    """A line as it would stand on a terminal at last: without colours and without what was overwritten."""
+    """The final text of a line on a terminal, without colours and overwritten parts."""
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", text).rstrip("\r\n\b")
     return re.split(r"[\r\b]+", text)[-1]

@@ -1,4 +1,4 @@
-"""Five sliders on how a lab went, kept as a table in the learner's workspace and nowhere else."""
+"""A survey on a lab, with five sliders. The answers are stored only in the learner's workspace."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ LOW, MIDDLE, HIGH = 1, 3, 5  # not at all … entirely
 
 
 class Survey(VBox):
-    """Statements with a slider each, and a button; a cell that ends with the survey shows it.
+    """Statements with one slider each, and a button that saves the answers. A cell that ends with the survey shows it.
 
     Args:
-        path: the table that the button writes: statement, answer from 1 (not at all) to 5 (entirely).
+        path: file of the table: statement, answer from 1 (not at all) to 5 (entirely).
     """
 
     def __init__(self, path: str | Path = "survey.csv") -> None:
@@ -38,21 +38,21 @@ class Survey(VBox):
         super().__init__([*map(HBox, zip(labels, self._sliders)), button, self._message])
 
     def _save(self, _: Button) -> None:
-        """Write the answers over those of before; say where, in a sentence."""
+        """Write the answers, replacing earlier ones, and show where they are."""
         table = io.StringIO()
         answers = [slider.value for slider in self._sliders]
         csv.writer(table).writerows([("statement", "answer"), *zip(STATEMENTS, answers)])
         name = self._path.name
         try:
             files.write(self._path, table.getvalue().encode())
-        except OSError as error:  # of a callback it would end in a log that nobody reads
+        except OSError as error:  # an exception in a callback would only go to a log
             self._message.value = f"Not saved: {name} can't be written ({error.strerror})."
             return
         self._message.value = (
-            f"Saved in {name}, in the folder of this notebook. Nobody else gets it unless you hand it on."
+            f"Saved in {name}, in the folder of this notebook. Nobody else sees it unless you share the file."
         )
 
     def _repr_mimebundle_(self, **options: Any) -> dict[str, str]:
-        # The text beside the widget is for pages without a kernel.
+        # The text in addition to the widget is for pages without a kernel.
         text = "\n".join(f"{number}. {statement}" for number, statement in enumerate(STATEMENTS, 1))
         return {**super()._repr_mimebundle_(**options), "text/plain": text}
