@@ -1,1 +1,1 @@
-"""How notebooks are written: masters, the learners' notebooks made from them, what learners get."""
+"""Authoring of notebooks: masters, the learners' notebooks generated from them, the files for learners."""

@@ -1,7 +1,7 @@
-"""A script that learners convert, in every stage of its conversion: serial, with some steps done, with all of them.
+"""Generate the stages of a script that learners convert: the serial script with none, some or all conversion steps.
 
-`<folder>/reference/steps.toml` names the script and holds its conversion as edits (`old` → `new`), grouped in steps
-that can be taken one by one or left out one by one.
+`<folder>/reference/steps.toml` names the script and has its conversion as edits (`old` → `new`), grouped into steps
+that can be applied separately.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ ASSESSMENT = ROOT / "assessment"
 
 
 def steps(folder: Path = LAB2) -> dict[str, list[dict[str, str]]]:
-    """The conversion's steps in order: name → edits, each with `old` and `new`."""
+    """The steps of the conversion in order: name → edits, each with `old` and `new`."""
     return {step["name"]: step["edit"] for step in _conversion(folder)["step"]}
 
 
 def script(folder: Path = LAB2) -> Path:
-    """The script that learners start from."""
+    """The path of the serial script, which learners get."""
     return folder / _conversion(folder)["script"]
 
 
 def converted(done: Iterable[str] | None = None, folder: Path = LAB2) -> str:
-    """The script's text with the steps in `done` taken (default: all).
+    """The script's text after the steps `done` (default: all).
 
-    Raises CourseError for an unknown step, or an edit whose `old` is not found exactly once.
+    Raises CourseError for an unknown step, or if the `old` of an edit does not occur exactly once.
     """
     known = steps(folder)
     done = list(known) if done is None else list(done)
@@ -53,14 +53,14 @@ def converted(done: Iterable[str] | None = None, folder: Path = LAB2) -> str:
 
 
 def write(target: str | Path, upto: str | None = None, folder: Path = LAB2) -> None:
-    """Write the script with the steps up to and including `upto` (default: all)."""
+    """Write the script to `target`, after the steps up to and including `upto` (default: all)."""
     names = list(steps(folder))
     done = names[: names.index(upto) + 1] if upto else names
     Path(target).write_text(converted(done, folder), encoding="utf-8")
 
 
 def references(root: Path = ROOT) -> list[tuple[Path, str]]:
-    """Producer for `build`: every converted script."""
+    """Producer for `masters.build`: path and text of every fully converted script."""
     files = sorted([*root.glob("labs/*/reference/steps.toml"), *root.glob("assessment/reference/steps.toml")])
     folders = [path.parent.parent for path in files]
     return [(folder / "reference" / script(folder).name, converted(folder=folder)) for folder in folders]

@@ -1,4 +1,4 @@
-"""What learners must not see, searched for in what they get."""
+"""Search the learners' files for solutions and hidden tests."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ from course_lib.authoring.master_format import MARKERS, Cell, Master
 def leaks(
     master: Master, texts: Iterable[str], kinds: Iterable[str] = ("exercise", "hidden", "instructor")
 ) -> list[str]:
-    """The lines that learners must not see, and markers, that stand in one of `texts`.
+    """The secret lines and markers that occur in one of `texts`.
 
-    Such lines are the solutions of exercises, hidden tests and instructor cells, or those of `kinds` alone.
-    JSON is looked at decoded, HTML without its tags. Lines that say nothing (brackets, a lone `return`) or
-    that the learner sees anyway do not count.
+    Secret lines are those of solutions, hidden tests and instructor cells. Trivial lines (brackets, a single `return`)
+    and lines that learners see anyway are ignored. JSON is searched after decoding, HTML without its tags.
+
+    Args:
+        kinds: kinds of cells whose lines are secret.
     """
     shown = _squeeze("\n".join(map(visible, master.cells)))
     secret = {line for line in _secret(master, kinds) if _tells(line) and not _occurs(line, shown)}
@@ -30,7 +32,7 @@ def leaks(
 
 
 def _regions(cell: Cell) -> Iterator[tuple[bool, str]]:
-    """(is it kept from the learner, line) for every line of a cell but the markers."""
+    """(whether the line is hidden from learners, line) for every line of a cell except the markers."""
     inside = cell.kind == "instructor"
     for line in cell.source.split("\n"):
         if re.match(r"\s*### (BEGIN|END) ", line) and cell.kind in ("exercise", "hidden"):
@@ -40,7 +42,7 @@ def _regions(cell: Cell) -> Iterator[tuple[bool, str]]:
 
 
 def visible(cell: Cell) -> str:
-    """What learners see of a cell."""
+    """The lines of a cell that learners see."""
     return "\n".join(line for hidden, line in _regions(cell) if not hidden)
 
 
@@ -58,12 +60,12 @@ def _tells(line: str) -> bool:
 
 
 def _occurs(line: str, text: str) -> bool:
-    """As a whole line; a longer one also within a line. Both are squeezed."""
+    """Whether a line occurs in a text: as a whole line, or, if it is long, also within a line. Both are squeezed."""
     return line in text if len(line) > 15 else f"\n{line}\n" in f"\n{text}\n"
 
 
 def _strings(text: str) -> Iterator[str]:
-    """The text, and what a reader of it sees: the strings within JSON, HTML without tags and entities."""
+    """The text, the strings in it if it is JSON, and its text without tags and entities if it is HTML."""
     yield text
     if re.search(r"</\w+>|&\w+;", text):
         yield html.unescape(re.sub(r"<[^>]*>", "", text))
@@ -79,5 +81,5 @@ def _strings(text: str) -> Iterator[str]:
         elif isinstance(value, dict):
             stack += [*value, *value.values()]
         elif isinstance(value, list):
-            # A notebook may hold a cell's source, and always holds mimebundles, as a list of lines.
+            # In a notebook, a mimebundle is a list of lines, and a cell's source can be one.
             stack += ["".join(value)] if all(isinstance(item, str) for item in value) else value

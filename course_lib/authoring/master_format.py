@@ -1,24 +1,27 @@
-"""Masters, read and checked.
+"""Read and check masters.
 
-A master is a Python file in jupytext's percent format that holds everything: prose, code, solutions, hidden
-tests. The `# %%` line says what a cell is:
+A master is a Python file in jupytext's percent format with prose, code, solutions and hidden tests. The `# %%` line
+gives the kind of a cell:
 
     # %% [markdown]                prose
+    # %% [markdown] tags=["further"]
+                                   the heading `## …` of a section that shorter ways leave out, alone in its cell;
+                                   the section is folded in the learner's notebook
     # %%                           code; locked in the learner's notebook
-    # %% exercise="name"           the learner writes what stands between
+    # %% exercise="name"           the learner writes the part between
                                    `### BEGIN SOLUTION` and `### END SOLUTION`
-    # %% hidden="name" points=4    between `### BEGIN HIDDEN TESTS` and `### END HIDDEN TESTS`;
+    # %% hidden="name" points=4    a hidden test, between `### BEGIN HIDDEN TESTS` and `### END HIDDEN TESTS`;
                                    its last expression is the score, a float in [0, points]
     # %% instructor=true           not in the learner's notebook
     # %% editable=true             the learner may change it
 
 The first cell is the opening: `# Title` and the lines `**Time:** …` and `**Needs:** …`.
 
-The notebook stands beside its master. Where a script of the same name stands there and is all that is graded, the
-master is in a folder `master/`.
+The notebook is in the folder of its master. If only a script of the same name is graded, the script has this place, and
+the master is in a subfolder `master/`.
 
-nbgrader lets a misspelt marker pass, and the answer with it. So whatever is not exactly right here is an error that
-names file, line and fix.
+nbgrader ignores a misspelt marker, and would leave the solution in the learner's notebook. Therefore every deviation
+from this format is an error, which names file, line and fix.
 """
 
 from __future__ import annotations
@@ -43,6 +46,7 @@ else:
 
 MARKERS = ("BEGIN SOLUTION", "END SOLUTION", "BEGIN HIDDEN TESTS", "END HIDDEN TESTS")
 
+FURTHER = "further"  # the tag of a heading
 KINDS = ("exercise", "hidden", "instructor", "editable")
 _HEADER = re.compile(r"# %%( |$)")
 _ALMOST_HEADER = re.compile(r"\s*#\s*%%(\s|\[|\w*=|$)")
@@ -55,9 +59,13 @@ _OPENING = re.compile(
 class Cell:
     """One cell of a master.
 
-    `kind` is prose, code, exercise, hidden, instructor or editable. `id` is the cell's and nbgrader's name;
-    it stays while the cell stays the same, so that a committed notebook changes only where it must. `line` is
-    where the cell's `# %%` stands.
+    Attributes:
+        kind: prose, code, exercise, hidden, instructor or editable.
+        id: id of the cell, also for nbgrader. It depends only on the cell's content or name, so that other cells of a
+            committed notebook do not change.
+        name: name of an exercise or a hidden test, else "".
+        line: line number of the cell's `# %%`.
+        further: whether it is the heading of a folded section.
     """
 
     kind: str
@@ -67,11 +75,12 @@ class Cell:
     markdown: bool
     source: str
     line: int
+    further: bool
 
 
 @dataclass(frozen=True)
 class Master:
-    """A master that has been read and checked. `time` and `needs` are taken from its opening cell."""
+    """A valid master. `title`, `time` and `needs` are from its opening cell."""
 
     path: Path
     cells: tuple[Cell, ...]
@@ -86,22 +95,22 @@ class Master:
 
     @property
     def assignment(self) -> str:
-        """The name of the lab's folder: nbgrader's assignment."""
+        """The name of the lab's folder, which is nbgrader's assignment."""
         return self.folder.name
 
     @property
     def notebook(self) -> Path:
-        """Where the learner's notebook stands."""
+        """The path of the learner's notebook."""
         return notebook_of(self.path)
 
     @property
     def script(self) -> str:
-        """The learner's script that is graded, where nothing of the notebook is; else empty."""
+        """The file name of the graded script, if a script is graded instead of the notebook; else ""."""
         return self.path.name if self.path.parent != self.folder else ""
 
 
 def notebook_of(master: Path) -> Path:
-    """Where the notebook of the master at this path stands: beside it, or beside the folder `master/` that it is in."""
+    """The path of a master's notebook: in the master's folder, or in the parent of a folder `master/`."""
     folder = master.parent.parent if master.parent.name == "master" else master.parent
     return folder / f"{master.stem}.ipynb"
 
@@ -113,11 +122,11 @@ def find(root: Path = ROOT) -> list[Path]:
 
 
 class _Wrong(Exception):
-    """What is wrong with a master, with its fix: _Wrong(line, text)."""
+    """An error in a master, with its fix: _Wrong(line, text)."""
 
 
 def read(path: Path) -> Master:
-    """Read and check a master. CourseError names file, line and fix of the first thing that is wrong."""
+    """Read and check a master. Raises CourseError with file, line and fix of the first error."""
     try:
         return _read(path)
     except _Wrong as wrong:
@@ -132,23 +141,25 @@ def _read(path: Path) -> Master:
     starts = _cell_starts(lines)
     notebook = jupytext.reads("\n".join(lines), fmt="py:percent")
     if len(notebook.cells) != len(starts):
-        raise _Wrong(1, "text stands outside the cells or a string holds a `# %%` line; put it into a cell")
+        raise _Wrong(1, "there is text outside the cells, or a string with a `# %%` line; put the text into a cell")
     cells: list[Cell] = []
     for cell, start, end in zip(notebook.cells, starts, [*starts[1:], len(lines)]):
         metadata = {key: value for key, value in cell.metadata.items() if key != "lines_to_next_cell"}
-        kind, name, points = _role(start + 1, metadata)
         markdown = cell.cell_type == "markdown"
+        further = _opens_further(start + 1, metadata.pop("tags", None), cell.source if markdown else "")
+        kind, name, points = _role(start + 1, metadata)
         if cell.cell_type == "raw" or (markdown and kind in ("exercise", "hidden")):
             raise _Wrong(start + 1, f"{kind} cells are code cells; remove `[{cell.cell_type}]`")
         _check_markers(kind, markdown, list(enumerate(lines[start + 1 : end], start + 2)))
         source = cell.source
         if kind == "hidden":
             _check_score(start + 1, source)
-            if source.startswith("### BEGIN"):  # nothing of it is left for the learner to see: say what it is
+            if source.startswith("### BEGIN"):  # else the learner's cell would be empty
                 source = f"# Hidden test: {points:g} point{'' if points == 1 else 's'}\n{source}"
         kind = "prose" if kind == "code" and markdown else kind
         identifier = _identifier(start + 1, kind, name, source, cells)
-        cells.append(Cell(kind, identifier, name, points, markdown, source, start + 1))
+        cells.append(Cell(kind, identifier, name, points, markdown, source, start + 1, further))
+    _check_folds(cells)
     master = Master(path, tuple(cells), *_opening_of(cells))
     if master.script:
         _check_marks(master)
@@ -161,7 +172,7 @@ def _cell_starts(lines: list[str]) -> list[int]:
         if _HEADER.match(line):
             starts.append(number)
         elif _ALMOST_HEADER.match(line):
-            raise _Wrong(number + 1, "a cell starts with `# %%` at the margin, then a space")
+            raise _Wrong(number + 1, "a cell starts with `# %%` at the beginning of a line, followed by a space")
     return starts
 
 
@@ -169,16 +180,15 @@ def _role(line: int, metadata: dict[str, Any]) -> tuple[str, str, float]:
     unknown = [key for key in metadata if key not in (*KINDS, "points")]
     if unknown:
         word = metadata[unknown[0]] if unknown[0] in ("incorrectly_encoded_metadata", "title") else unknown[0]
-        raise _Wrong(
-            line, f'`{word}` is not known; use exercise="…", hidden="…" points=N, instructor=true or editable=true'
-        )
+        known = 'exercise="…", hidden="…" points=N, instructor=true, editable=true or tags=["further"]'
+        raise _Wrong(line, f"`{word}` is not known; use {known}")
     kinds = [key for key in metadata if key in KINDS]
     if len(kinds) > 1:
-        raise _Wrong(line, f"a cell is one thing only; keep one of {' and '.join(kinds)}")
+        raise _Wrong(line, f"a cell has only one kind; keep one of {' and '.join(kinds)}")
     kind = kinds[0] if kinds else "code"
     value = metadata.get(kind, "")
     if kind in ("exercise", "hidden") and not (isinstance(value, str) and re.fullmatch(r"[a-z0-9_-]+", value)):
-        raise _Wrong(line, f'{kind}={value!r} is no name; write {kind}="small_letters_and_digits"')
+        raise _Wrong(line, f'{kind}={value!r} is not a name; write {kind}="small_letters_and_digits"')
     if kind in ("instructor", "editable") and value is not True:
         raise _Wrong(line, f"{kind} can only be true; write {kind}=true or remove it")
     points = metadata.get("points")
@@ -189,8 +199,29 @@ def _role(line: int, metadata: dict[str, Any]) -> tuple[str, str, float]:
     return kind, value if isinstance(value, str) else "", float(points or 0)
 
 
+def _opens_further(line: int, tags: Any, text: str) -> bool:
+    """Whether a cell with these tags and this text is the heading of a folded section."""
+    if tags is None:
+        return False
+    if tags != [FURTHER]:
+        raise _Wrong(line, f'the only tag is `{FURTHER}`; write tags=["{FURTHER}"]')
+    if not re.fullmatch(r"## .+", text):
+        raise _Wrong(line, f"`{FURTHER}` is for the heading of a section, alone in its cell: `# ## Title`")
+    return True
+
+
+def _check_folds(cells: list[Cell]) -> None:
+    """Check that a folded section ends at the start of a cell: text before the next heading would not be folded."""
+    folded = False
+    for cell in cells:
+        heading = re.search(r"^## ", cell.source, re.MULTILINE) if cell.markdown else None
+        if heading and heading.start() and folded:
+            raise _Wrong(cell.line, "a section that is folded ends here; begin a cell with the next heading")
+        folded = cell.further if heading else folded
+
+
 def _check_markers(kind: str, markdown: bool, lines: list[tuple[int, str]]) -> None:
-    """Markers are exact, paired, and stand where they belong; what merely looks like one is an error."""
+    """Check that markers are exact, paired and in the right kind of cell. A line that resembles one is an error."""
     wanted = {"exercise": "SOLUTION", "hidden": "HIDDEN TESTS"}.get(kind)
     opened = regions = 0
     for number, line in lines:
@@ -200,7 +231,7 @@ def _check_markers(kind: str, markdown: bool, lines: list[tuple[int, str]]) -> N
             if _resembles_marker(text, markdown):
                 raise _Wrong(
                     number,
-                    f"`{text.strip()}` is no marker; write one of "
+                    f"`{text.strip()}` is not a marker; write one of "
                     + ", ".join(f"`### {marker}`" for marker in MARKERS),
                 )
             if kind == "hidden" and not opened and text.strip() and not text.lstrip().startswith("#"):
@@ -210,12 +241,12 @@ def _check_markers(kind: str, markdown: bool, lines: list[tuple[int, str]]) -> N
         if what != wanted:
             raise _Wrong(
                 number,
-                f"`{text.strip()}` does not belong into a cell of kind {kind}; "
+                f"`{text.strip()}` does not belong in a cell of kind {kind}; "
                 "fix the cell's `# %%` line or remove the marker",
             )
         if (edge == "BEGIN") == bool(opened):
             fix = f"line {opened} is still open" if opened else "nothing is open"
-            raise _Wrong(number, f"`{text.strip()}`: {fix}; write BEGIN and END in turn")
+            raise _Wrong(number, f"`{text.strip()}`: {fix}; write BEGIN and END alternately")
         opened = number if edge == "BEGIN" else 0
         regions += edge == "BEGIN"
     if opened:
@@ -235,22 +266,22 @@ def _resembles_marker(line: str, markdown: bool) -> bool:
 
 
 def _check_score(line: int, source: str) -> None:
-    """A hidden test that ends without an expression would get full marks from nbgrader."""
+    """Check that a hidden test ends with an expression; without one, nbgrader gives full marks."""
     try:
         body = ast.parse(source).body
     except SyntaxError as error:
-        raise _Wrong(line + (error.lineno or 0), f"this does not parse ({error.msg}); fix it") from None
+        raise _Wrong(line + (error.lineno or 0), f"this is not valid Python ({error.msg}); fix it") from None
     last = body[-1] if body else None
     if not isinstance(last, ast.Expr) or ";" in source.split("\n")[last.end_lineno - 1][last.end_col_offset :]:
         raise _Wrong(line, "the hidden test must end with its score; make its last line an expression")
 
 
 def _check_marks(master: Master) -> None:
-    """Where a script is graded there is nothing to fill in, and the points are those of the contract beside it."""
+    """If a script is graded, check that there are no exercises, and that the points are those of contract.toml."""
     for cell in master.cells:
         if cell.kind == "exercise":
-            fix = "write it without exercise=…"
-            raise _Wrong(cell.line, f"only {master.script} is taken from the learner, not a cell; {fix}")
+            fix = "remove exercise=…"
+            raise _Wrong(cell.line, f"this notebook hands in {master.script}, so it has no exercise cells; {fix}")
     path = master.folder / "contract.toml"
     if not path.exists():
         return
@@ -265,7 +296,7 @@ def _check_marks(master: Master) -> None:
     for name, cell in tests.items():
         if cell.points != asked.get(name):
             fix = f"write points={asked[name]:g}" if name in asked else "remove the cell"
-            raise _Wrong(cell.line, f"{path} has other points for {name}; {fix}")
+            raise _Wrong(cell.line, f"{path} gives different points to {name}; {fix}")
 
 
 def _identifier(line: int, kind: str, name: str, source: str, before: list[Cell]) -> str:
@@ -273,14 +304,14 @@ def _identifier(line: int, kind: str, name: str, source: str, before: list[Cell]
     if name:
         identifier = f"{name}-test" if kind == "hidden" else name
         if identifier in taken:
-            raise _Wrong(line, f"the name {name} is taken by line {taken[identifier].line}; choose another")
+            raise _Wrong(line, f"line {taken[identifier].line} already uses the name {name}; choose another")
         return identifier
     digest = hashlib.sha256(f"{kind}\n{source}".encode()).hexdigest()[:12]
     return next(new for count in itertools.count(1) if (new := f"{digest}-{count}") not in taken)
 
 
 def opening(text: str) -> tuple[str, str, str] | None:
-    """Title, time and needs from the text of an opening cell; None where one of them is missing."""
+    """Title, time and needs from the text of an opening cell; None if one of them is missing."""
     title = re.match(r"# (.+)", text)
     values = {word: " ".join(rest.split()) for word, rest in _OPENING.findall(text)}
     return (title[1].strip(), values["Time"], values["Needs"]) if title and len(values) == 2 else None
@@ -289,6 +320,6 @@ def opening(text: str) -> tuple[str, str, str] | None:
 def _opening_of(cells: list[Cell]) -> tuple[str, str, str]:
     parts = opening(cells[0].source) if cells and cells[0].kind == "prose" else None
     if not parts:
-        fix = "give it `# Title` and the lines `**Time:** …` and `**Needs:** …`"
-        raise _Wrong(cells[0].line if cells else 1, f"the first cell is the opening; {fix}")
+        lines = "`# Title`, and the lines `**Time:** …` and `**Needs:** …`"
+        raise _Wrong(cells[0].line if cells else 1, f"the first cell must have {lines}; add them")
     return parts

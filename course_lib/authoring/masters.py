@@ -1,8 +1,7 @@
-"""Masters → notebooks (`master_format` tells what a master is).
+"""Generate notebooks from masters (see `master_format`).
 
-The solution notebook has everything; it is for instructors and never committed. nbgrader's source notebook is the
-same without instructor cells. From it nbgrader's own preprocessors make the learner's notebook, which is committed
-beside the master.
+The solution notebook has all cells; it is for instructors and is never committed. nbgrader's source notebook is the
+same without instructor cells. nbgrader's preprocessors make the learner's notebook from it, which is committed.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 
 from course_lib.authoring import conversions
 from course_lib.authoring.leaks import leaks, visible
-from course_lib.authoring.master_format import Cell, Master, find, read
+from course_lib.authoring.master_format import FURTHER, Cell, Master, find, read
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
@@ -24,23 +23,25 @@ if TYPE_CHECKING:
     from nbformat import NotebookNode
 
 STUB = "# Your code here\nraise NotImplementedError()"
-NAMED_STUB = 'raise NotImplementedError("`{}` is not written yet")'  # what `notebook.cell_errors` knows it by
+NAMED_STUB = 'raise NotImplementedError("`{}` is not written yet")'  # `notebook.cell_errors` searches for this text
+FOLD = "jp-MarkdownHeadingCollapsed"  # JupyterLab's metadata of a heading cell whose section is folded
+FOLD_SENTENCE = "*Further: the shorter ways leave this section out. Click the arrow to open it.*"
 
 
 def solution(master: Master) -> NotebookNode:
-    """The instructor's notebook: everything, markers included."""
+    """The instructor's notebook, with all cells and markers."""
     return _notebook(master.cells)
 
 
 def source(master: Master, kinds: Collection[str] = ()) -> NotebookNode:
-    """What nbgrader calls the source: the solution notebook without the instructor's cells; of `kinds`, where given."""
+    """nbgrader's source notebook: all cells except instructor cells, or only cells of `kinds` if given."""
     return _notebook(cell for cell in master.cells if cell.kind in kinds or (not kinds and cell.kind != "instructor"))
 
 
 def learner(master: Master) -> NotebookNode:
-    """The learner's notebook, cut from the source by nbgrader. CourseError if a line of an answer is left.
+    """The learner's notebook, made from the source by nbgrader. Raises CourseError if a line of a solution is left.
 
-    It says which edition it is of, and each exercise what it was: the grader of a class compares (see `digests`).
+    Its metadata has the edition, and the digest of each exercise, which the grader of a class compares (see `digests`).
     """
     from nbgrader import preprocessors as steps
 
@@ -61,7 +62,8 @@ def learner(master: Master) -> NotebookNode:
             cell.metadata["course"] = {"exercise": asked[cell.id]}
     notebook.metadata["course"] = {"edition": edition(master)}
     if leaked := leaks(master, [to_text(notebook)]):
-        raise CourseError(f"{master.path}: the learner's notebook would show `{leaked[0]}`, a part of an answer.")
+        advice = "is part of an answer, but the learner's notebook would show it: move it into a solution"
+        raise CourseError(f"{master.path}: `{leaked[0]}` {advice}.")
     return notebook
 
 
@@ -72,7 +74,7 @@ def _cut(notebook: NotebookNode, *steps: type) -> NotebookNode:
 
 
 def _stubs_named(source: str) -> str:
-    """The source of a cell, in which each stub names the function or class that is to be written."""
+    """The source of a cell, with the name of the function or class in the error of each stub."""
     lines, name = [], ""
     for line in source.split("\n"):
         definition = re.match(r"(?:def|class) (\w+)", line)
@@ -82,7 +84,7 @@ def _stubs_named(source: str) -> str:
 
 
 def digests(master: Master) -> dict[str, str]:
-    """Id of each exercise → digest of what it asks: of its stub, and of its test."""
+    """Id of each exercise → digest of its stub and its hidden test."""
     tests = {cell.name: cell.source for cell in master.cells if cell.kind == "hidden"}
     exercises = (cell for cell in master.cells if cell.kind == "exercise")
     return {cell.id: _digest(visible(cell), tests.get(cell.name, "")) for cell in exercises}
@@ -98,7 +100,7 @@ def _digest(*texts: str) -> str:
 
 
 def nbgrader_config() -> Any:
-    """The settings under which both our build and nbgrader's own generate step cut a notebook."""
+    """The settings with which `build` and nbgrader's generate step make the learner's notebook."""
     from traitlets.config import Config
 
     config = Config()
@@ -107,27 +109,30 @@ def nbgrader_config() -> Any:
 
 
 def to_text(notebook: NotebookNode) -> str:
-    """The bytes of a notebook file: sorted keys, nothing that depends on the time or on a version."""
+    """The text of a notebook file: keys are sorted, and nothing depends on the time or on a version."""
     import nbformat
 
     return nbformat.writes(notebook).rstrip("\n") + "\n"
 
 
 def learner_notebooks(root: Path) -> Iterator[tuple[Path, str]]:
-    """Producer for `build`: every master's learner notebook."""
+    """Producer for `build`: path and text of every learner's notebook."""
     for path in find(root):
         master = read(path)
         yield master.notebook, to_text(learner(master))
 
 
-# What `build` keeps fresh: each producer yields (path, content) for a course folder.
+# The producers of `build`: each yields (path, text) of generated files in a course folder.
 PRODUCERS: list[Callable[[Path], Iterable[tuple[Path, str]]]] = [learner_notebooks, conversions.references]
 
 
 def build(check: bool = False, root: Path = ROOT) -> list[Path]:
-    """Generate whatever comes from masters; return what was out of date. With `check`, write nothing.
+    """Generate all notebooks and converted scripts; return the paths that were out of date.
 
-    CourseError where a master is wrong; then nothing is written at all.
+    Args:
+        check: write nothing.
+
+    Raises CourseError for an invalid master, before anything is written.
     """
     stale = []
     for produce in PRODUCERS:
@@ -157,6 +162,9 @@ def _notebook(cells: Iterable[Cell]) -> NotebookNode:
             }
         if cell.kind == "hidden":
             new.metadata.nbgrader["points"] = cell.points
+        if cell.further:
+            new.source += f"\n\n{FOLD_SENTENCE}"
+            new.metadata.update({"tags": [FURTHER], FOLD: True})
         made.append(new)
     kernel = {"display_name": "Python 3 (ipykernel)", "language": "python", "name": "python3"}
     notebook = v4.new_notebook(cells=made, metadata={"kernelspec": kernel, "language_info": {"name": "python"}})

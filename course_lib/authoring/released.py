@@ -1,4 +1,4 @@
-"""What learners get: notebooks, starter scripts, recorded results. (The welcome page is made in the workspace.)"""
+"""The files for learners: notebooks, starter scripts, recorded results. (`welcome` writes the welcome page.)"""
 
 from __future__ import annotations
 
@@ -8,14 +8,13 @@ from pathlib import Path
 from course_lib.authoring.master_format import find, notebook_of
 from course_lib.system.paths import ROOT
 
-HANDOUT = "handout"  # replaces labs/ and assessment/ where the course is a learner's (see `command.classroom.handout`)
+HANDOUT = "handout"  # replaces labs/ and assessment/ in an installation for learners (see `command.classroom.handout`)
 
 
 def course_files(root: Path = ROOT) -> dict[str, bytes]:
-    """What learners get, by its path in the workspace.
+    """The files for learners: path in the workspace → content.
 
-    Notebooks, starter scripts and recorded results: masters, solutions and what else stands in
-    a lab's folder are not taken.
+    These are notebooks, starter scripts and recorded results; masters, solutions and other files of a lab are left out.
     """
     if (handout := root / HANDOUT).is_dir():
         paths = (path for path in sorted(handout.rglob("*")) if path.is_file())

@@ -1,4 +1,4 @@
-"""The course's own solutions beside the learner's, for learners who have solved all exercises of a notebook."""
+"""Compare the course's solutions with the learner's, after the learner has solved all exercises of a notebook."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from course_lib.authoring import master_format, ways, welcome
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
-MAX_NAMES = 4  # of calls that one solution has and the other has not, in a sentence
+MAX_NAMES = 4  # of functions in a sentence that only one of the solutions calls
 
 
 @dataclass(frozen=True)
 class Pair:
-    """An exercise's two solutions as code, and what is different in one sentence."""
+    """The learner's and the course's solution of an exercise as code, and one sentence on the difference."""
 
     exercise: str
     learners: str
@@ -27,14 +27,18 @@ class Pair:
 
 
 def pairs(code: str, workspace: Path, root: Path = ROOT) -> list[Pair]:
-    """The exercises of a notebook ("3d"), both solutions of each.
+    """Both solutions of each exercise of a notebook.
 
-    Raises CourseError (code 1) where this installation has no solutions, for an unknown notebook, and before all of its
-    checks have passed in this workspace.
+    Args:
+        code: short name of the notebook, such as "3d".
+        workspace: the learner's workspace.
+
+    Raises CourseError (code 1) if this installation has no solutions, for an unknown notebook, or if not all checks of
+    the notebook have passed in this workspace.
     """
     masters = {ways.code_of(path.name): path for path in master_format.find(root)}
     if not masters:
-        raise CourseError("This installation has no solutions: it is a learner's.")
+        raise CourseError("This installation is for learners and has no solutions.")
     if code not in masters:
         raise CourseError(f"There is no notebook {code}; there are {', '.join(masters)}.")
     master = master_format.read(masters[code])
@@ -42,7 +46,7 @@ def pairs(code: str, workspace: Path, root: Path = ROOT) -> list[Pair]:
     try:
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     except (OSError, ValueError, KeyError):
-        raise CourseError(f"There is no notebook {path}: name the workspace with --dir.") from None
+        raise CourseError(f"There is no notebook {path}: give the workspace with --dir.") from None
     sources = ["".join(cell["source"]) for cell in cells if cell["cell_type"] == "code"]
     asked = {line for source in sources for line in welcome.checks(source)}
     if not asked:
@@ -51,7 +55,7 @@ def pairs(code: str, workspace: Path, root: Path = ROOT) -> list[Pair]:
     if missing:
         listed = ", ".join(sorted(missing))
         raise CourseError(
-            f"Pass all {len(asked)} checks of {code} first, then see its solutions. Still open: {listed}."
+            f"Pass all {len(asked)} checks of {code} before you compare solutions. Not passed yet: {listed}."
         )
     return list(_pairs(master, cells))
 
@@ -66,15 +70,15 @@ def _pairs(master: master_format.Master, cells: list[dict]) -> Iterator[Pair]:
 
 
 def difference(learners: str, courses: str) -> str:
-    """What is different about two solutions, in one sentence: lines of code, loops, what they call."""
+    """One sentence on the difference of two solutions: lines of code, loops, called functions."""
     try:
         own, other = _Facts.of(learners), _Facts.of(courses)
     except SyntaxError:
-        return "Yours is no Python any more."
+        return "Your code is not valid Python."
     if own == other:
-        return "Both have as many lines and loops, and call the same."
-    lines = f"The course's has {_count(other.lines, 'line')} of code, yours {own.lines}"
-    loops = f"{_count(other.loops, 'loop')} against {own.loops}" if own.loops != other.loops else ""
+        return "Both have the same number of lines and loops, and call the same functions."
+    lines = f"The course's solution has {_count(other.lines, 'line')} of code, yours {own.lines}"
+    loops = f"it has {_count(other.loops, 'loop')}, yours {own.loops}" if own.loops != other.loops else ""
     calls = f"it calls {_listed(other.calls - own.calls)}" if other.calls - own.calls else ""
     own_calls = f"yours calls {_listed(own.calls - other.calls)}" if own.calls - other.calls else ""
     return "; ".join(filter(None, [lines, loops, calls, own_calls])) + "."

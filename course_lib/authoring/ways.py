@@ -1,6 +1,6 @@
-"""Ways through the course, for a day, two days, a term or a subject: `labs/paths.toml`, checked against the notebooks.
+"""Ways through the course for a day, two days, a term or a subject, from `labs/paths.toml`.
 
-A way is right if each of its notebooks comes after those that it needs, and if the sections that it names are there.
+A way is valid if each notebook comes after the notebooks that it needs, and if the sections that it names exist.
 """
 
 from __future__ import annotations
@@ -28,14 +28,21 @@ START_MINUTE = 9 * 60  # of a day
 BREAK_MINUTES, LUNCH_MINUTES = 10, 60
 LUNCH_FROM = 12 * 60
 LONGEST_SITTING = 100  # minutes without a break, unless one notebook takes longer
-_CODE = r"\b\d[a-z]\b"  # of a notebook
-# A clause of what a notebook needs that it can do without.
+_CODE = r"\b\d[a-z]\b"  # short name of a notebook
+# Marks a clause in `**Needs:**` as optional.
 _OPTIONAL = re.compile(r"\bhelps?\b|another view|^\s*for the ")
 
 
 @dataclass(frozen=True)
 class Notebook:
-    """A notebook of the course: `needs` are the codes of others, `sections` its headings."""
+    """A notebook of the course.
+
+    Attributes:
+        code: short name, such as "3d".
+        path: in the workspace.
+        needs: codes of the notebooks that it needs.
+        sections: headings of its sections.
+    """
 
     code: str
     path: str
@@ -47,16 +54,21 @@ class Notebook:
 
 @dataclass(frozen=True)
 class Part:
-    """A notebook on a way; `only`: the sections that are done, where it is not the whole."""
+    """A notebook on a way; `only`: the sections to do, empty for the whole notebook."""
 
     notebook: Notebook
     minutes: int
     only: tuple[str, ...] = ()
 
+    @property
+    def extent(self) -> str:
+        """The sections to do, as a text: ", only: The model; Mini-batches"; "" for the whole notebook."""
+        return f", only: {'; '.join(self.only)}" if self.only else ""
+
 
 @dataclass(frozen=True)
 class Session:
-    """What belongs together: a day, a week."""
+    """A session of a way: a day or a week."""
 
     title: str
     parts: tuple[Part, ...]
@@ -69,7 +81,7 @@ class Session:
 
 @dataclass(frozen=True)
 class Way:
-    """A way through the course: `audience` says for whom it is, `outcome` what they can do at its end."""
+    """A way through the course; `outcome`: what learners can do at its end."""
 
     id: str
     title: str
@@ -79,24 +91,31 @@ class Way:
     sessions: tuple[Session, ...]
 
     @property
+    def headings(self) -> list[str]:
+        """Headings of the sessions: "First day", "Week 3: Ranks"."""
+        if self.unit == "day":
+            return [session.title for session in self.sessions]
+        return [f"{self.unit.capitalize()} {number}: {session.title}" for number, session in enumerate(self.sessions, 1)]
+
+    @property
     def parts(self) -> list[Part]:
-        """Of all sessions."""
+        """The parts of all sessions."""
         return [part for session in self.sessions for part in session.parts]
 
     @property
     def hours(self) -> str:
-        """Of all parts, to a quarter: "7¾"."""
+        """Total hours of all parts, rounded to quarters, as a text: "7¾"."""
         whole, quarters = divmod(round(sum(part.minutes for part in self.parts) / 15), 4)
         return f"{whole}{('', '¼', '½', '¾')[quarters]}"
 
 
 def read(files: Mapping[str, bytes], root: Path = ROOT) -> dict[str, Way]:
-    """All ways by their id; none where the course has no `labs/paths.toml`.
+    """All ways by id; empty if the course has no `labs/paths.toml`.
 
     Args:
-        files: what learners get (see `released.course_files`).
+        files: the files for learners (see `released.course_files`).
 
-    Raises CourseError for a way that its notebooks don't fit.
+    Raises CourseError for an invalid way.
     """
     path = root / PATHS
     if not path.is_file():
@@ -112,6 +131,14 @@ def read(files: Mapping[str, bytes], root: Path = ROOT) -> dict[str, Way]:
         _check_needs(way)
         ways[way.id] = way
     return ways
+
+
+def named(way: str | None, files: Mapping[str, bytes], root: Path = ROOT) -> Way:
+    """The way with this id. Raises CourseError, with all ids, for an unknown id."""
+    known = read(files, root)
+    if way not in known:
+        raise CourseError(f"Name a way through the course: {', '.join(known)}.")
+    return known[way]
 
 
 def table(ways: Iterable[Way]) -> str:
@@ -130,21 +157,21 @@ def _link(part: Part) -> str:
 
 
 def timetable(way: Way) -> Iterator[str]:
-    """The lines of a way's plan: each day with its hours and breaks, or each week with its minutes."""
+    """The lines of a way's timetable: days with times and breaks, or weeks with minutes."""
     yield f"{way.title}, {way.hours} hours: {way.audience}."
-    yield f"At its end learners can {way.outcome}."
-    for number, session in enumerate(way.sessions, 1):
+    yield f"At the end, learners can {way.outcome}."
+    for heading, session in zip(way.headings, way.sessions):
         yield ""
         if way.unit == "day":
-            yield session.title
+            yield heading
             yield from _day(session.parts)
         else:
-            yield f"{way.unit.capitalize()} {number}: {session.title} ({session.minutes} minutes)"
+            yield f"{heading} ({session.minutes} minutes)"
             yield from (f"  {part.minutes:3} min  {_described(part)}" for part in session.parts)
 
 
 def _day(parts: Sequence[Part]) -> Iterator[str]:
-    """A notebook after the other; breaks between them, and a long one at noon."""
+    """The lines of a day: notebooks with breaks between them, and lunch at noon."""
     minute = sat_down = START_MINUTE
     lunch = False
     for part in parts:
@@ -163,7 +190,7 @@ def _clock(minute: int) -> str:
 
 
 def _described(part: Part) -> str:
-    return part.notebook.title + (f", only: {'; '.join(part.only)}" if part.only else "")
+    return part.notebook.title + part.extent
 
 
 def _notebooks(files: Mapping[str, bytes]) -> Iterator[Notebook]:
@@ -173,9 +200,14 @@ def _notebooks(files: Mapping[str, bytes]) -> Iterator[Notebook]:
                 "".join(cell["source"]) for cell in json.loads(content)["cells"] if cell["cell_type"] == "markdown"
             ]
             title, time, needs = opening(cells[0]) or ("", "", "")
-            sections = [heading for cell in cells for heading in re.findall(r"^## (.+)$", cell, re.MULTILINE)]
+            sections = [heading for cell in cells for heading in section_headings(cell)]
             code = code_of(path)
             yield Notebook(code, path, title or code, minutes(time), tuple(_needs(needs)), tuple(sections))
+
+
+def section_headings(text: str) -> list[str]:
+    """The headings of sections in a cell of prose."""
+    return re.findall(r"^## (.+)$", text, re.MULTILINE)
 
 
 def code_of(path: str) -> str:
@@ -184,7 +216,7 @@ def code_of(path: str) -> str:
 
 
 def minutes(time: str) -> int:
-    """What a notebook takes, from its opening cell: "80 minutes; …", "two hours, …"."""
+    """The minutes of a notebook, from its opening cell: "80 minutes; …", "two hours, …"."""
     if minutes := re.match(r"(\d+) minutes", time):
         return int(minutes[1])
     return 120 if time.startswith("two hours") else 0
@@ -210,7 +242,7 @@ def _part(way: str, row: str | Mapping[str, Any], notebooks: Mapping[str, Notebo
         if section not in notebook.sections:
             raise CourseError(f"{PATHS}, way {way}: notebook {code} has no section “{section}”.")
     if not 0 < row["minutes"] < notebook.minutes:
-        raise CourseError(f"{PATHS}, way {way}: a part of {code} takes less than its {notebook.minutes} minutes.")
+        raise CourseError(f"{PATHS}, way {way}: a part of {code} must take less than {notebook.minutes} minutes.")
     return Part(notebook, row["minutes"], tuple(row["only"]))
 
 

@@ -1,30 +1,42 @@
-"""The welcome page of a workspace: where to go on, ways through the course, labs with what is solved, the guesses."""
+"""The welcome page of a workspace: the next notebook, ways through the course, labs with progress, guesses.
+
+If the learner has chosen a way, the page starts with it, session by session.
+"""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from string import Template
 
 from course_lib.authoring import ways
 from course_lib.authoring.master_format import opening
+from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 
 NAME = "Welcome.md"
-PROGRESS = ".course/progress"  # a folder in the workspace, with a file for each notebook that was begun
-RIGHT = "right"  # how what `predictions.off_by` says of a right guess begins
+PROGRESS = ".course/progress"  # a folder in the workspace, with a file for each notebook that was started
+WAY = ".course/way"  # a file in the workspace with the id of the learner's way
+RIGHT = "right"  # the start of the text of `predictions.off_by` for a right guess
 _TEMPLATE = Path(__file__).with_name("welcome.md")
 _CHECK = re.compile(r"^check\w*\(.*\)$", re.MULTILINE)
 _BAR = 6  # characters
-NO_BREAK = "\u00a0"  # a space at which no line ends
+NO_BREAK = "\u00a0"  # no-break space
+_IN_A_TERMINAL = "in a terminal (*File*, *New*, *Terminal*)"
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What a learner has done in one notebook: checks passed, question → how far off the guess was, when (seconds)."""
+    """A learner's progress in one notebook.
+
+    Attributes:
+        passed: lines of the passed checks.
+        guesses: question → how far off the guess was.
+        time: last change, in seconds since the epoch; 0 if the notebook was not started.
+    """
 
     passed: frozenset[str] = frozenset()
     guesses: Mapping[str, str] = field(default_factory=dict)
@@ -32,15 +44,34 @@ class Progress:
 
 
 def read_progress(workspace: Path) -> dict[str, Progress]:
-    """The progress of each notebook that was begun, by its code ("3d")."""
+    """The progress in each notebook that was started, by the notebook's code ("3d")."""
     done = {}
     for path in (workspace / PROGRESS).glob("*.json"):
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
             done[path.stem] = Progress(frozenset(content["passed"]), dict(content["guesses"]), path.stat().st_mtime)
-        except (OSError, ValueError, KeyError, TypeError):  # not whole: as if it were not there
+        except (OSError, ValueError, KeyError, TypeError):  # ignore an invalid file
             continue
     return done
+
+
+def read_way(workspace: Path) -> str:
+    """The id of the learner's way; "" if there is none."""
+    path = workspace / WAY
+    return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else ""
+
+
+def workspace_of(path: Path) -> Path | None:
+    """The workspace that contains, or is, this file or folder; None if there is none."""
+    return next((folder for folder in (path, *path.parents) if (folder / WAY).parent.is_dir()), None)
+
+
+def write_page(workspace: Path, files: Mapping[str, bytes], root: Path = ROOT) -> None:
+    """Update the welcome page of a workspace; `files` as in `page`. Raises OSError if it can't be written."""
+    text = page(files, read_progress(workspace), root, read_way(workspace)).encode()
+    path = workspace / NAME
+    if not path.is_file() or path.read_bytes() != text:
+        write(path, text)
 
 
 def checks(code: str) -> list[str]:
@@ -48,19 +79,26 @@ def checks(code: str) -> list[str]:
     return _CHECK.findall(code)
 
 
-def page(files: Mapping[str, bytes], done: Mapping[str, Progress], root: Path = ROOT) -> str:
+def page(files: Mapping[str, bytes], done: Mapping[str, Progress], root: Path = ROOT, way: str = "") -> str:
     """The welcome page as Markdown.
 
     Args:
-        files: what learners get (see `released.course_files`).
-        done: as `read_progress` gives it.
+        files: the files for learners (see `released.course_files`).
+        done: from `read_progress`.
+        way: id of the learner's way; "" or an unknown id for none.
     """
     notebooks = sorted((path for path in files if path.endswith(".ipynb")), key=lambda path: (path[:3] != "lab", path))
-    rows = [_Row.read(path, files[path], done) for path in notebooks]
+    rows = [_Row.read(path, files, done) for path in notebooks]
+    known = ways.read(files, root)
+    chosen = known.get(way)
+    sessions = [
+        [_Row.read(part.notebook.path, files, done, part) for part in session.parts]
+        for session in (chosen.sessions if chosen else ())
+    ]
     parts = {
-        "ways": ways.table(ways.read(files, root).values()),
+        "ways": "\n".join(_chosen(chosen, sessions, known) if chosen else _all_ways(known)),
         "syllabus": "\n".join(_syllabus(rows)).strip(),
-        "go_on": _go_on(rows),
+        "go_on": _go_on([row for session in sessions for row in session] or rows),
         "guesses": _guesses(rows),
     }
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(parts)
@@ -68,23 +106,29 @@ def page(files: Mapping[str, bytes], done: Mapping[str, Progress], root: Path = 
 
 @dataclass(frozen=True)
 class _Row:
-    """A notebook on the page."""
+    """A notebook on the page; `extent`: as in `ways.Part`."""
 
     path: str
     title: str
     time: str
     needs: str
+    extent: str
+    minutes: int
     passed: int
     checks: int
     progress: Progress
 
     @classmethod
-    def read(cls, path: str, content: bytes, done: Mapping[str, Progress]) -> _Row:
-        cells = json.loads(content)["cells"]
+    def read(
+        cls, path: str, files: Mapping[str, bytes], done: Mapping[str, Progress], part: ways.Part | None = None
+    ) -> _Row:
+        """The row of the notebook at `path`, or of a part of it."""
+        cells = json.loads(files[path])["cells"]
         title, time, needs = opening("".join(cells[0]["source"])) or (Path(path).stem, "", "")
-        lines = {line for cell in cells if cell["cell_type"] == "code" for line in checks("".join(cell["source"]))}
+        extent, minutes = (part.extent, part.minutes) if part else ("", ways.minutes(time))
+        lines = _check_lines(cells, part.only if part else ())
         progress = done.get(ways.code_of(path), Progress())
-        return cls(path, title, time, needs, len(lines & progress.passed), len(lines), progress)
+        return cls(path, title, time, needs, extent, minutes, len(lines & progress.passed), len(lines), progress)
 
     @property
     def link(self) -> str:
@@ -92,7 +136,7 @@ class _Row:
 
     @property
     def solved(self) -> str:
-        """A bar and the exercises that are solved; "" for a notebook without."""
+        """A bar and the number of solved exercises; "" for a notebook without exercises."""
         if not self.checks:
             return ""
         full = _BAR * self.passed // self.checks
@@ -100,13 +144,25 @@ class _Row:
 
     @property
     def minutes_left(self) -> int:
-        """To five minutes, if all exercises take the same time."""
+        """Remaining minutes, rounded to five; all exercises are assumed to take the same time."""
         share = 1 - self.passed / self.checks if self.checks else 1
-        return 5 * round(share * ways.minutes(self.time) / 5)
+        return 5 * round(share * self.minutes / 5)
+
+
+def _check_lines(cells: list[dict], only: Collection[str]) -> set[str]:
+    """The lines of a notebook that check an exercise, only those of the sections `only` if it is not empty."""
+    section, lines = "", set()
+    for cell in cells:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            section = [section, *ways.section_headings(source)][-1]
+        elif not only or section in only:
+            lines |= set(checks(source))
+    return lines
 
 
 def _go_on(rows: list[_Row]) -> str:
-    """The notebook that was worked on last, or the one after it if all of it is solved; "" before the first check."""
+    """A line on the next notebook: the last one with progress, or the one after it if it is solved; "" if none."""
     begun = [row for row in rows if row.progress.time]
     if not begun:
         return ""
@@ -114,7 +170,29 @@ def _go_on(rows: list[_Row]) -> str:
     row = next((row for row in rows[last:] if row.passed < row.checks), None)
     if row is None:
         return ""
-    return f"**Go on here:** {row.link}, {row.passed} of {row.checks} solved, about {row.minutes_left} minutes left.\n"
+    left = f"{row.passed} of {row.checks} solved, about {row.minutes_left} minutes left"
+    return f"**Continue here:** {row.link}, {left}.\n"
+
+
+def _all_ways(known: Mapping[str, ways.Way]) -> Iterator[str]:
+    """The lines on all ways; none if the course has no ways."""
+    if known:
+        yield from ("You don't need all the notebooks. These are ways through the course:", "", ways.table(known.values()), "")
+        yield (
+            f"To choose one, run `course plan day --choose` {_IN_A_TERMINAL}. "
+            "This page then starts with your way and your progress on it."
+        )
+
+
+def _chosen(way: ways.Way, sessions: list[list[_Row]], known: Iterable[str]) -> Iterator[str]:
+    """The lines on the learner's way, with a table for each session; `known`: ids of all ways."""
+    yield f"## Your way: {way.title} ({way.hours}{NO_BREAK}h)"
+    yield from ("", f"At the end, you can {way.outcome}.")
+    for heading, rows in zip(way.headings, sessions):
+        yield from ("", f"### {heading}", "", "| notebook | minutes | solved |", "|---|---|---|")
+        yield from (f"| {row.link}{row.extent} | {row.minutes} | {row.solved} |" for row in rows)
+    others = ", ".join(identifier for identifier in known if identifier != way.id)
+    yield from ("", f"To change it, run `course plan WAY --choose` {_IN_A_TERMINAL}; WAY is one of {others}.")
 
 
 def _syllabus(rows: list[_Row]) -> Iterator[str]:
@@ -128,7 +206,7 @@ def _syllabus(rows: list[_Row]) -> Iterator[str]:
 
 
 def _guesses(rows: list[_Row]) -> str:
-    """How many guesses were right, by notebook; "" without any."""
+    """A table of the guesses by notebook; "" if there are none."""
     guessed = [row for row in rows if row.progress.guesses]
     if not guessed:
         return ""
