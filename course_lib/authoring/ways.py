@@ -75,7 +75,7 @@ class Session:
 
     @property
     def minutes(self) -> int:
-        """Of all parts."""
+        """Total minutes of all parts."""
         return sum(part.minutes for part in self.parts)
 
 
@@ -95,7 +95,9 @@ class Way:
         """Headings of the sessions: "First day", "Week 3: Ranks"."""
         if self.unit == "day":
             return [session.title for session in self.sessions]
-        return [f"{self.unit.capitalize()} {number}: {session.title}" for number, session in enumerate(self.sessions, 1)]
+        return [
+            f"{self.unit.capitalize()} {number}: {session.title}" for number, session in enumerate(self.sessions, 1)
+        ]
 
     @property
     def parts(self) -> list[Part]:

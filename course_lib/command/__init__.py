@@ -1,1 +1,1 @@
-"""The `course` command: `cli` has its subcommands, each of which calls one function."""
+"""The `course` command. `cli` defines the subcommands; each calls one function."""

@@ -1,4 +1,4 @@
-"""What `course run` shows in a terminal while it runs."""
+"""The output of `course run` in a terminal."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ RANK_STYLES = ("cyan", "yellow", "green", "magenta", "blue", "red")
 
 
 def follow(run: Run) -> int:
-    """Print the run's output as it comes, each line behind its rank; Ctrl-C ends the run. Return its exit code.
+    """Print the output of a run, with the rank before each line; return the exit code. Ctrl-C ends the run.
 
-    Where ranks wait for each other, and where the run fails, say why.
+    If the ranks wait for each other, or the run fails, also print the cause.
     """
     out, err = Console(soft_wrap=True), Console(stderr=True, soft_wrap=True)
     try:
@@ -34,12 +34,12 @@ def follow(run: Run) -> int:
                     _say(err, f"Nothing has happened for {SILENCE_S:g} s. {event.data['cause']} Ctrl-C ends the run.")
             result = run.wait()
     except KeyboardInterrupt:
-        err.print("course: stopped; nothing is left running.")
+        err.print("course: Stopped; no process is left running.")
         return STOPPED
     for sentence in filter(None, (result.cause, result.message)):
         _say(err, sentence)
     if result.failed_rank is not None:
-        if result.tail:  # shown before, beside what the others printed
+        if result.tail:  # printed before, but mixed with the output of other ranks
             err.print(f"Last lines of rank {result.failed_rank}:", highlight=False)
         for line in result.tail:
             err.print(_prefixed(result.failed_rank, line))
@@ -51,7 +51,7 @@ def follow(run: Run) -> int:
 
 @contextlib.contextmanager
 def profile_folder(wanted: bool, hosts: str | None) -> Iterator[Path | None]:
-    """A folder for the profiles of a run, where they are `wanted`. It is one that all `hosts` of the run share."""
+    """A temporary folder for the profiles of a run, shared by all `hosts`; None if not `wanted`."""
     if not wanted:
         yield None
         return

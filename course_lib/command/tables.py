@@ -1,4 +1,4 @@
-"""What commands show as tables at their end: shares of a training step, solutions side by side."""
+"""Tables that commands print: the breakdown of a training step, solutions side by side."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from rich.table import Table
 from course_lib.authoring.solutions import Pair
 from course_lib.ranks import step_shares
 
-SIDE_BY_SIDE_COLUMNS = 120  # of a terminal: room for two times 60 characters
+SIDE_BY_SIDE_COLUMNS = 120  # minimum width of a terminal for two solutions of 60 characters
 
 
 def show_shares(folder: Path) -> None:
-    """Print where the time of a training step goes, a column for each rank, and what to change first."""
+    """Print the breakdown of a training step, with a column for each rank, and what to change first."""
     ranks = step_shares.read(folder)
     table = Table(title="Where the time of a training step goes", title_justify="left", show_edge=False)
     table.add_column("% of a step")
@@ -36,7 +36,7 @@ def show_shares(folder: Path) -> None:
 
 
 def show_solutions(pairs: Sequence[Pair]) -> None:
-    """Print both solutions of each exercise, side by side where the terminal is wide enough."""
+    """Print both solutions of each exercise, side by side if the terminal is wide enough."""
     out = Console()
     for pair in pairs:
         code = [Syntax(text, "python", theme="ansi_light", word_wrap=True) for text in (pair.learners, pair.courses)]

@@ -1,4 +1,4 @@
-"""`course test`: the quick tests, all of them, or those that pytest's own arguments choose."""
+"""`course test`: run the quick tests, all tests, or those that pytest's arguments select."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Sequence
 
 from course_lib.system.paths import ROOT
 
-LONG = ("slow", "ranks", "notebook", "browser", "container", "alone")  # marks of the tests that are not quick
+LONG = ("slow", "ranks", "notebook", "browser", "container", "alone")  # markers of tests that are not quick
 INTERRUPTED, NOTHING_COLLECTED = 2, 5  # exit codes of pytest
 
 
 def run(arguments: Sequence[str] = (), everything: bool = False) -> int:
-    """Run tests with as many workers as cores; return pytest's exit code, the first one that is not 0.
+    """Run tests with as many workers as cores; return pytest's first exit code that is not 0.
 
-    `everything` runs all tests: first those that can run beside others, then, one at a time, those marked `alone`.
-    Without it, the quick tests run, unless the arguments choose tests: by a path, `-m` or `-k`.
+    Args:
+        arguments: for pytest. Without a path, `-m` or `-k` in them, the quick tests run.
+        everything: run all tests: first in parallel those that allow it, then, one at a time, those marked `alone`.
     """
     workers = ["-n", "logical"]
     if everything:
@@ -31,12 +32,12 @@ def run(arguments: Sequence[str] = (), everything: bool = False) -> int:
         if codes[-1] == INTERRUPTED:
             break
     if not everything and not _choose(arguments):
-        print(f"Left out: the tests marked {', '.join(LONG)}. `course test --all` runs them too, in over an hour.")
+        print(f"Skipped the tests marked {', '.join(LONG)}. `course test --all` runs all tests, in over an hour.")
     return next((code for code in codes if code not in (0, NOTHING_COLLECTED)), min(codes))
 
 
 def _choose(arguments: Sequence[str]) -> bool:
-    """Whether arguments of pytest choose tests."""
+    """Whether pytest's arguments select tests."""
     return any(text[:2] in ("-m", "-k") or (ROOT / text.partition("::")[0]).exists() for text in arguments)
 
 
@@ -46,4 +47,4 @@ def _pytest(arguments: Sequence[str]) -> int:
             try:
                 return process.wait()
             except KeyboardInterrupt:
-                continue  # pytest got it too: it ends by itself, and says what ran
+                continue  # pytest also gets the interrupt, ends by itself, and reports the tests so far

@@ -1,1 +1,1 @@
-"""The learner's lab: its workspace, JupyterLab on it, and what images hand out."""
+"""The learner's lab: its workspace, JupyterLab, and the course's files for learners' images."""

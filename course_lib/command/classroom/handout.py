@@ -1,4 +1,4 @@
-"""The course as learners may hold it, for images: library, grader, what the lab hands out, and the contract's file.
+"""Write an installation for learners, for images: library, grader, the files for learners, contract.toml.
 
 python -m course_lib.command.classroom.handout FOLDER
 """
@@ -17,13 +17,13 @@ from course_lib.system.paths import ROOT
 
 
 def hand_out(target: Path, root: Path = ROOT) -> None:
-    """Write the learner's course into the folder `target`, which must not exist yet.
+    """Write an installation for learners into the folder `target`, which must not exist.
 
-    It has no masters, solutions, hidden tests, references, experiments and tests: `course lab` fills workspaces from
-    its folder `handout/`. Raises CourseError (code 2) where `target` exists.
+    It has no masters, solutions, hidden tests, references, experiments or tests; `course lab` fills workspaces from its
+    folder `handout/`. Raises CourseError (code 2) if `target` exists.
     """
     if target.exists():
-        raise CourseError(f"{target} exists already; name a folder that does not.", code=2)
+        raise CourseError(f"{target} already exists: choose a folder that does not exist.", code=2)
     for package in ("course_lib", "assessment/course_grader"):
         shutil.copytree(root / package, target / package, ignore=shutil.ignore_patterns("__pycache__"))
     for lessons in root.glob("labs/*/lessons"):

@@ -1,13 +1,16 @@
-"""The learner's workspace: what is put into it, and JupyterLab on top of it."""
+"""The learner's workspace: copy the course's files into it, and open JupyterLab on it."""
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import NoReturn
 
-from course_lib.authoring import welcome
+from course_lib.authoring import ways, welcome
 from course_lib.authoring.released import HANDOUT, course_files
 from course_lib.command.classroom import lab
 from course_lib.system.errors import CourseError
@@ -15,39 +18,65 @@ from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 
 OLDER_CELLS = (
-    "Where a cell of an older notebook cannot import a name, the course has it no more: replace the cell by the one of "
-    "the newer notebook."
+    "If a cell of an older notebook cannot import a name, the course no longer has that name: replace the cell with "
+    "the one from the newer notebook."
 )
 STATE_FOLDER = ".course"  # in the workspace: the manifest, and Jupyter's settings and state
 
 
-def open_lab(directory: Path, port: int | None, browser: bool, root: Path = ROOT) -> int:
-    """Fill the workspace, open JupyterLab on it and stay until it is stopped; return the exit code.
+def open_lab(directory: Path, port: int | None, browser: bool, root: Path = ROOT, way: str | None = None) -> int:
+    """Fill the workspace and run JupyterLab on it until it is stopped; return the exit code.
 
-    CourseError: the workspace cannot be written, the port is taken, JupyterLab does not start.
+    Args:
+        directory: the workspace; created if missing.
+        port, browser: as in `lab.serve`.
+        way: as in `fill`.
+
+    Raises CourseError if the workspace can't be written, the port is in use, the way is unknown, or JupyterLab does not
+    start.
     """
     directory = directory.expanduser().resolve()
     for part in (root, root / "labs", root / "assessment", root / "course_lib", root / HANDOUT):
         if directory == part.resolve() or (part != root and part.resolve() in directory.parents):
-            raise CourseError(f"{directory} belongs to the course itself; choose another workspace with --dir.")
+            raise CourseError(f"{directory} belongs to the course itself: choose another workspace with --dir.")
     lab.check_port(port)
-    for line in fill(directory, root):
+    for line in fill(directory, root, way):
         print(line)
     return lab.serve(directory, directory / STATE_FOLDER, port, browser)
 
 
-def fill(directory: Path, root: Path = ROOT) -> list[str]:
-    """Bring a workspace up to date without touching the learner's work; return one line for each file kept.
+def open_in(server: Sequence[str], directory: Path, root: Path = ROOT) -> NoReturn:
+    """Fill the workspace, then replace this process by `server`, the command with which, say, Binder starts Jupyter.
 
-    A file as the course left it is replaced by the course's newer one. A file that the learner changed stays;
-    when the course's changes too, the newer one is put beside it as NAME.new.ext. Where a notebook is among them, a
-    last line says what to do with cells that import what the course no longer has. The welcome page is written anew.
+    Raises CourseError if the workspace can't be written.
+    """
+    fill(directory, root)
+    lab.become(server, directory, directory / STATE_FOLDER)
+
+
+def fill(directory: Path, root: Path = ROOT, way: str | None = None) -> list[str]:
+    """Update a workspace without changing the learner's work.
+
+    A file that the learner has not changed is replaced by the course's newer version. A file that the learner has
+    changed stays; the course's newer version, if any, is written next to it as NAME.new.ext. The welcome page is
+    updated.
+
+    Args:
+        way: id of a way, which the welcome page then shows first, now and later.
+
+    Returns:
+        One line for each newer version next to a learner's file; for notebooks, also a line on cells that import names
+        which the course no longer has.
+
+    Raises CourseError for an unknown way, or if the workspace can't be written.
     """
     manifest = directory / STATE_FOLDER / "manifest.json"
-    lines, notebooks = [], False  # whether one of the learner's notebooks is older than the course's
-    try:
-        put = _put(manifest)
+    lines, notebooks = [], False  # notebooks: whether a learner's notebook is older than the course's
+    with _writable(directory):
         files = course_files(root)
+        if way is not None:
+            write(directory / welcome.WAY, ways.named(way, files, root).id.encode())
+        put = _put(manifest)
         for name, content in files.items():
             path, new = directory / name, _digest(content)
             current = _digest_of(path)
@@ -57,21 +86,51 @@ def fill(directory: Path, root: Path = ROOT) -> list[str]:
                 beside = _beside(path, put, directory)
                 write(beside, content)
                 put[str(beside.relative_to(directory))] = new
-                lines.append(f"{name} is yours and stays; the course's newer one is beside it: {beside.name}")
+                lines.append(f"Kept your {name}; the course's newer version is beside it: {beside.name}")
                 notebooks |= path.suffix == ".ipynb"
             put[name] = new
-        page = welcome.page(files, welcome.read_progress(directory), root).encode()
-        if _digest_of(directory / welcome.NAME) != _digest(page):
-            write(directory / welcome.NAME, page)
+        welcome.write_page(directory, files, root)
         write(manifest, json.dumps(put, indent=1, sort_keys=True).encode())
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise CourseError(f"{directory} cannot be written ({reason}); choose another with --dir.") from None
     return [*lines, OLDER_CELLS] if notebooks else lines
 
 
+def choose(way: str | None, place: Path, root: Path = ROOT) -> str:
+    """Make a way the first part of the welcome page; return one line for the user.
+
+    Args:
+        way: id of the way.
+        place: a folder in the workspace.
+
+    Raises CourseError for an unknown way, if `place` is not in a workspace, or if the workspace can't be written.
+    """
+    files = course_files(root)
+    chosen = ways.named(way, files, root)
+    directory = welcome.workspace_of(place.resolve())
+    if directory is None:
+        raise CourseError(
+            f"{place} is not in a workspace: run this in a terminal of the lab, or run `course lab --way {way}`."
+        )
+    with _writable(directory):
+        write(directory / welcome.WAY, chosen.id.encode())
+        welcome.write_page(directory, files, root)
+    return f"Your way is “{chosen.title}”: open {welcome.NAME} again."
+
+
+@contextlib.contextmanager
+def _writable(directory: Path) -> Iterator[None]:
+    """Convert an OSError in the block to a CourseError that says that the workspace can't be written."""
+    try:
+        yield
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CourseError(f"{directory} cannot be written ({reason}): choose another workspace with --dir.") from None
+
+
 def _put(manifest: Path) -> dict[str, str]:
-    """Digests of the files that were put, by name; none without a sound manifest: all that differs is the learner's."""
+    """Digests, by name, of the files that the course wrote into the workspace.
+
+    Empty if the manifest is missing or invalid; all changed files then count as the learner's.
+    """
     try:
         put = json.loads(manifest.read_text())
     except (FileNotFoundError, ValueError):
@@ -80,7 +139,7 @@ def _put(manifest: Path) -> dict[str, str]:
 
 
 def _beside(path: Path, put: dict[str, str], directory: Path) -> Path:
-    """NAME.new.ext, or NAME.new2.ext … where the learner works on the earlier one."""
+    """The path NAME.new.ext; NAME.new2.ext, … if the learner has changed the earlier ones."""
     for count in itertools.count(1):
         beside = path.with_name(f"{path.stem}.new{count if count > 1 else ''}{path.suffix}")
         if _digest_of(beside) in (None, put.get(str(beside.relative_to(directory)))):

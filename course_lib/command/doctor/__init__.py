@@ -1,1 +1,1 @@
-"""`course doctor`: what this machine can do, and what is wrong with it."""
+"""`course doctor`: the capabilities of this machine, and its problems."""

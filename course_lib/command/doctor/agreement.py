@@ -1,7 +1,7 @@
-"""Ranks train one small model on different data; afterwards their weights must be equal, bit by bit.
+"""Train a small model on different data on each rank; afterwards the weights must be equal, bit for bit.
 
-The one check that finds every way in which ranks silently stop sharing what they learn: Keras 3, gradients
-that nobody reduces, a start that nobody broadcast. `course doctor` runs this file on two ranks, or on all GPUs.
+This check detects every silent failure of data-parallel training: Keras 3, gradients without an all-reduce, initial
+weights without a broadcast. `course doctor` runs this file on two ranks, or on all GPUs.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import tensorflow as tf
 
 
 def small_model() -> tf.keras.Model:
-    """A classifier of 8 numbers into 3 classes, with other initial weights in each rank."""
+    """A classifier of 8 numbers into 3 classes, with different initial weights on each rank."""
     tf.keras.utils.set_random_seed(hvd.rank())
     return tf.keras.Sequential([tf.keras.Input([8]), tf.keras.layers.Dense(16, "relu"), tf.keras.layers.Dense(3)])
 
 
 def examples() -> tuple[np.ndarray, np.ndarray]:
-    """64 examples [64, 8] and their labels [64], other ones in each rank."""
+    """64 examples [64, 8] and their labels [64], different ones on each rank."""
     random = np.random.default_rng(hvd.rank())
     return random.normal(size=(64, 8)).astype("float32"), random.integers(3, size=64)
 
@@ -31,7 +31,7 @@ def loss() -> tf.keras.losses.Loss:
 
 
 def report(model: tf.keras.Model) -> None:
-    """Rank 0 prints how many ranks there are and by how much their weights differ at most."""
+    """On rank 0, print the number of ranks and the largest difference of their weights. Call it on all ranks."""
     weights = np.concatenate([variable.ravel() for variable in model.get_weights()])
     by_rank = hvd.allgather(tf.constant(weights[None])).numpy()  # [ranks, weights]
     difference = float(np.abs(by_rank - by_rank[0]).max())
@@ -40,10 +40,10 @@ def report(model: tf.keras.Model) -> None:
 
 
 def main() -> None:
-    """Train as the course does, then compare."""
+    """Train as in the course, then compare the weights."""
     hvd.init()
     gpus = tf.config.list_physical_devices("GPU")
-    # NCCL refuses two ranks on one GPU: where there are fewer than ranks, all of them take the CPU.
+    # NCCL does not accept two ranks on one GPU: with fewer GPUs than ranks, all ranks use the CPU.
     mine = [gpus[hvd.local_rank()]] if len(gpus) >= hvd.local_size() else []
     tf.config.set_visible_devices(mine, "GPU")
     model = small_model()

@@ -1,4 +1,4 @@
-"""What this machine can do, and what is wrong with it."""
+"""Diagnose this machine: versions, controllers, GPUs, data sets, and problems."""
 
 from __future__ import annotations
 
@@ -29,15 +29,20 @@ CONTROLLERS = {"gloo": "Gloo", "mpi": "MPI"}
 
 
 def diagnose() -> dict:
-    """Examine this machine; takes about half a minute.
+    """Diagnose this machine; takes about half a minute.
 
-    Return `python`, `tensorflow`, `keras`, `horovod` (versions; None where missing), `controllers` ("gloo",
-    "mpi"), `gpus` (names), `data` (name → source), `ranks_agree` (two ranks, or one for each GPU, hold the same
-    weights, bit by bit, after training under every controller), `bfloat16` (`instructions`: the processor's, or None;
-    `gain`: how many times as fast as in float32 the assessment's network trains, None where it was not measured) and
-    `problems` (sentences with their fix; empty when healthy).
+    Returns:
+        python, tensorflow, keras, horovod: versions; None if missing.
+        controllers: of "gloo" and "mpi".
+        gpus: names.
+        data: data set → source.
+        ranks_agree: whether two ranks, or one for each GPU, have equal weights, bit for bit, after training under every
+            controller.
+        bfloat16: `instructions` of the processor, or None; `gain`: speedup of the assessment's network over float32,
+            None if not measured.
+        problems: sentences with the fix; empty if there are none.
     """
-    with ThreadPoolExecutor() as pool:  # offline, it takes a while to learn that there is no network
+    with ThreadPoolExecutor() as pool:  # in parallel to the training, because the requests time out if offline
         located = {name: pool.submit(data.locate, name) for name in PUBLISHED}
         report = training()
     sources, problems = {}, []
@@ -60,15 +65,16 @@ def diagnose() -> dict:
 
 
 def training() -> dict:
-    """What `course_lib.command.doctor.stack` reports, `ranks` (how many were tried), `ranks_agree` and `problems`.
+    """The part of `diagnose` that decides whether distributed training works here.
 
-    So much of `diagnose` decides whether ranks train one network here.
+    Returns:
+        The report of `course_lib.command.doctor.stack`, `ranks` (number of tested ranks), `ranks_agree`, `problems`.
     """
     stack = ask_stack()
     ranks = max(2, len(stack["gpus"]))
     problems = stack_problems(platform.python_version(), stack, slots.count())
     if not _resolves("localhost"):
-        problems.append("The name localhost is unknown here: add the line `127.0.0.1 localhost` to /etc/hosts.")
+        problems.append("The name localhost does not resolve: add the line `127.0.0.1 localhost` to /etc/hosts.")
     disagreements = [disagreement(name, ranks=ranks) for name in stack["controllers"]]
     agree = bool(disagreements) and not any(disagreements)
     problems += [sentence for sentence in disagreements if sentence]
@@ -76,21 +82,21 @@ def training() -> dict:
 
 
 def stack_problems(python: str, stack: Mapping, gpus_of_host: int = 0) -> list[str]:
-    """What is wrong with what `course_lib.command.doctor.stack` reports, in sentences with the fix."""
+    """The problems in a report of `course_lib.command.doctor.stack`, as sentences with the fix."""
     problems = []
-    given = stack["tensorflow"] and legacy_keras.needed(stack["tensorflow"])  # no set-up of ours installs that
+    given = stack["tensorflow"] and legacy_keras.needed(stack["tensorflow"])  # the set-up never installs such versions
     newest = GIVEN_NEWEST_PYTHON if given else NEWEST_PYTHON
     if not OLDEST_PYTHON <= tuple(map(int, python.split(".")[:2])) <= newest:
         problems.append(
             f"TensorFlow 2.15 runs on Python 3.9 to 3.11, not on Python {python}: "
-            "run `./course setup`, which makes an environment with one of them."
+            "run `./course setup`, which makes an environment with a supported Python."
         )
     for name, reason in stack["faults"].items():
         problems.append(f"{name} cannot be used ({reason}): {_advice('run `./course setup` to install it again')}.")
     if stack["keras"] and int(stack["keras"].split(".")[0]) >= 3:
-        advice = _advice("which installs TensorFlow 2.15 with Keras 2.15", "which puts tf_keras in its place")
+        advice = _advice("which installs TensorFlow 2.15 with Keras 2.15", "which replaces it with tf_keras")
         problems.append(
-            f"Keras {stack['keras']} trains with Horovod without an error and never averages the gradients: "
+            f"With Keras {stack['keras']}, Horovod does not average the gradients and raises no error: "
             f"run `./course setup`, {advice}."
         )
     if stack["horovod"] and not stack["controllers"]:
@@ -106,14 +112,14 @@ def stack_problems(python: str, stack: Mapping, gpus_of_host: int = 0) -> list[s
         )
     if stack["horovod"] and len(stack["gpus"]) > 1 and not stack["nccl"]:
         advice = _advice("install the CUDA toolkit (nvcc) and run `./course setup`")
-        problems.append(f"Horovod was built without NCCL, so GPUs would reduce through the CPU: {advice}.")
+        problems.append(f"Horovod was built without NCCL, so GPUs would all-reduce through the CPU: {advice}.")
     return problems
 
 
 def disagreement(controller: str, script: Path = AGREEMENT, ranks: int = 2) -> str:
-    """Run `script` on `ranks` ranks under `controller`; return "" if their weights agree, else what is wrong.
+    """Run `script` on `ranks` ranks under `controller`; return "" if the weights agree, else a sentence.
 
-    The script reports through `course_lib.command.doctor.agreement.report`.
+    The script must report through `course_lib.command.doctor.agreement.report`.
     """
     try:
         with launch.start(script, ranks=ranks, controller=controller, timeout=TIMEOUT_S) as run:
@@ -126,15 +132,15 @@ def disagreement(controller: str, script: Path = AGREEMENT, ranks: int = 2) -> s
 
 
 def verdict(controller: str, failure: str, lines: list[str], ranks: int = 2) -> str:
-    """Judge a run by how it failed ("" if it did not) and the report in its output `lines`."""
+    """Judge a run by its `failure` ("" if none) and the report in its output `lines`; return as `disagreement`."""
     name, number = CONTROLLERS[controller], _number(ranks)
-    rebuild = "remove .venv and run `./course setup` to install all of it again"
-    rebuild = f"if nothing else is wrong here, {_advice(rebuild)}."
+    rebuild = "remove .venv and run `./course setup` to reinstall everything"
+    rebuild = f"if there is no other problem, {_advice(rebuild)}."
     if failure:
         return f"{number} ranks under {name} did not finish ({failure.rstrip('.')}): {rebuild}"
     reports = [json.loads(line[len("agreement ") :]) for line in lines if line.startswith("agreement {")]
     if [report["size"] for report in reports] != [ranks]:
-        return f"{number} ranks started under {name} do not find each other: {rebuild}"
+        return f"{number} ranks started under {name} did not find each other: {rebuild}"
     difference = reports[0]["difference"]
     if difference != 0.0:
         advice = _advice("run `./course setup` to install the course's versions")
@@ -146,9 +152,9 @@ def verdict(controller: str, failure: str, lines: list[str], ranks: int = 2) -> 
 
 
 def bfloat16_gain() -> float | None:
-    """What `course_lib.bfloat16.gain` measures, in a process with the threads of one of two ranks.
+    """Measure `course_lib.bfloat16.gain` in a process with the threads of one of two ranks.
 
-    None without a measurement: where the processor has no instructions for bfloat16, and where it fails.
+    None if the processor has no instructions for bfloat16, or if the measurement fails.
     """
     if bfloat16.instructions() is None:
         return None
@@ -162,7 +168,7 @@ def bfloat16_gain() -> float | None:
 
 
 def describe_bfloat16(instructions: str | None, gain: float | None) -> str:
-    """Which instructions for bfloat16 the processor has, and what they gain, in a line."""
+    """A line on the processor's instructions for bfloat16 and their speedup."""
     if instructions is None:
         return f"neither {' nor '.join(bfloat16.FLAGS.values())}: float32 is faster on this processor"
     if gain is None:
@@ -181,7 +187,7 @@ def show(report: Mapping) -> None:
     rows["Controllers"] = ", ".join(CONTROLLERS[name] for name in report["controllers"]) or missing
     rows["GPUs"] = ", ".join(report["gpus"]) or "none: everything runs on the CPU"
     rows |= {name: _SOURCE_NAMES[source] for name, source in report["data"].items()}
-    rows["Ranks agree"] = "yes, bit by bit" if report["ranks_agree"] else "[red]no[/]"
+    rows["Ranks agree"] = "yes, bit for bit" if report["ranks_agree"] else "[red]no[/]"
     rows["bfloat16"] = describe_bfloat16(**report["bfloat16"])
     table = Table("title", "value", show_header=False, box=None, padding=(0, 2, 0, 0))
     for title, value in rows.items():
@@ -196,12 +202,12 @@ _SOURCE_NAMES = {
     "directory": "in COURSE_DATA_DIR",
     "cache": "in Keras's cache",
     "download": "will be downloaded",
-    "stand-in": "stand-in `shapes`, for want of files and network",
+    "stand-in": "stand-in `shapes`: no files and no network",
 }
 
 
 def ask_stack() -> dict:
-    """What `stack.py` reports, run in a process of its own, because loading TensorFlow may crash or hang."""
+    """The report of `stack.py`, which runs in a separate process because loading TensorFlow may crash or hang."""
     try:
         done = subprocess.run(
             [sys.executable, str(STACK)],
@@ -218,8 +224,8 @@ def ask_stack() -> dict:
     return {**NOTHING, "faults": {"TensorFlow": fault}}
 
 
-def _advice(own: str, given: str = "use another image (this one's TensorFlow and Horovod are used as they are)") -> str:
-    """What to do: `own`, unless TensorFlow and Horovod are those of an image."""
+def _advice(own: str, given: str = "use another image (the course does not change TensorFlow and Horovod here)") -> str:
+    """The advice `own`, or `given` if TensorFlow and Horovod are those of an image."""
     return given if os.environ.get("COURSE_TENSORFLOW") else own
 
 

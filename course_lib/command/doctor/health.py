@@ -1,10 +1,10 @@
-"""Whether ranks train one network here; for the start and the health of images.
+"""Check that distributed training works here; for the start and the health check of images.
 
     python -m course_lib.command.doctor.health
 
-The first time it examines all that decides this (`diagnosis.training`: half a minute and more) and prints the result.
-A good result is kept, together with what it depends on; as long as that has not changed, the answer takes a tenth of
-a second. Exit code 0, or 1 with a sentence for each problem.
+The first check (`diagnosis.training`) takes at least half a minute and prints its result. A good result is cached with
+everything that it depends on; until this changes, a check takes a tenth of a second. The exit code is 0, or 1 with a
+sentence for each problem.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from course_lib.system.files import locked, write
 
 
 def main() -> int:
-    """Print the result, if it is new, and the problems; return the exit code."""
+    """Print the result, if it is not from the cache, and the problems; return the exit code."""
     try:
         problems = check()
     except CourseError as error:
@@ -36,8 +36,8 @@ def main() -> int:
 
 
 def check() -> list[str]:
-    """What is wrong, in sentences; from the last good result where that still holds."""
-    # Images' start and their health check begin at the same time.
+    """The problems, as sentences; none if the cached result is still valid."""
+    # An image's entry point and its health check start at the same time.
     with locked(_file().with_suffix(".lock")):
         last, basis, container = _last_good(), _basis(), _container()
         if last.get("basis") == basis:
@@ -45,19 +45,19 @@ def check() -> list[str]:
         before, now = last.get("basis", {}).get("gpus", []), basis["gpus"]
         if last.get("container") == container and len(now) < len(before):
             return [
-                f"This container had {len(before)} GPUs when it started, and has {len(now)} now: start it again; "
-                "if they stay away, look at the driver on the host (`nvidia-smi`)."
+                f"This container had {len(before)} GPUs when it started and has {len(now)} now: restart it. "
+                "If GPUs are still missing, check the driver on the host with `nvidia-smi`."
             ]
         report = training()
         print(describe(report), flush=True)
         if not report["problems"]:
-            with contextlib.suppress(OSError):  # without it the next answer takes longer
+            with contextlib.suppress(OSError):  # without the cache, the next check takes longer
                 write(_file(), json.dumps({"basis": basis, "container": container}).encode())
         return report["problems"]
 
 
 def describe(report: Mapping) -> str:
-    """The result of `course_lib.command.doctor.diagnosis.training`, in three lines."""
+    """The report of `course_lib.command.doctor.diagnosis.training` as a text of three lines."""
     built = [CONTROLLERS[name] for name in report["controllers"]] + ["NCCL"] * bool(report["nccl"])
     names = ", ".join(dict.fromkeys(report["gpus"]))
     versions = [f"{name} {report[name.lower()] or 'missing'}" for name in ("TensorFlow", "Keras", "Horovod")]
@@ -65,13 +65,13 @@ def describe(report: Mapping) -> str:
         [
             f"Python {platform.python_version()}, {', '.join(versions)} with {', '.join(built) or 'no controller'}",
             f"{len(report['gpus'])} GPUs: {names}" if names else "No GPUs: everything runs on the CPU",
-            f"{report['ranks']} ranks {'agree, bit by bit' if report['ranks_agree'] else 'do not agree'}",
+            f"{report['ranks']} ranks {'agree bit for bit' if report['ranks_agree'] else 'do not agree'}",
         ]
     )
 
 
 def _basis() -> dict:
-    """All that the answer depends on, as far as it can be known without loading TensorFlow."""
+    """Everything that the result depends on and that is available without loading TensorFlow."""
     files = []
     for package, pattern in (("tensorflow", "__init__.py"), ("horovod", "tensorflow/mpi_lib*.so")):
         spec = find_spec(package)
@@ -87,7 +87,7 @@ def _basis() -> dict:
 
 
 def _container() -> str:
-    """Which start of this machine or container it is: its boot, and when its first process began."""
+    """An id of this start of the machine or container: its boot id, and the start time of its first process."""
     first = _read("/proc/1/stat").rpartition(")")[2].split()
     return " ".join([_read("/proc/sys/kernel/random/boot_id").strip(), *first[19:20]])
 

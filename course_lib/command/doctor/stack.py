@@ -1,4 +1,4 @@
-"""Print, as one JSON line, what TensorFlow and Horovod say of themselves. Run by `course_lib.command.doctor`."""
+"""Print versions and properties of TensorFlow and Horovod as one line of JSON, for `course_lib.command.doctor`."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from importlib.util import find_spec
 
 NOTHING = {
     **dict.fromkeys(("tensorflow", "keras", "horovod"), None),  # versions
-    **dict.fromkeys(("cuda", "cudnn", "nccl"), None),  # the versions that they were built for
-    "targets": [],  # that TensorFlow has kernels for: "sm_75", "compute_80"
+    **dict.fromkeys(("cuda", "cudnn", "nccl"), None),  # versions for which they were built
+    "targets": [],  # GPU architectures with kernels in TensorFlow: "sm_75", "compute_80"
     "controllers": [],  # of Horovod
-    "gpus": [],  # names of those that TensorFlow sees
-    "faults": {},  # what cannot be used, and why
+    "gpus": [],  # names of the GPUs that TensorFlow sees
+    "faults": {},  # library that can't be used → reason
 }
 
 
 def describe() -> dict:
-    """What TensorFlow and Horovod are: see `NOTHING`, which has what there is of each where it is missing."""
+    """The report on TensorFlow and Horovod; `NOTHING` has its keys and the values of a missing library."""
     faults: dict[str, str] = {}
     tensorflow = _load("TensorFlow", "tensorflow", faults)
     horovod = _load("Horovod", "horovod.tensorflow", faults) if tensorflow else None
@@ -36,7 +36,7 @@ def describe() -> dict:
 
 
 def dotted(code: int) -> str | None:
-    """NCCL's version: 2708 is 2.7.8, 21805 is 2.18.5; None for 0."""
+    """NCCL's version from its version code: 2708 → 2.7.8, 21805 → 2.18.5, 0 → None."""
     base = 1000 if code < 10000 else 10000
     return f"{code // base}.{code % base // 100}.{code % 100}" if code else None
 
@@ -47,7 +47,7 @@ def _load(title: str, module: str, faults: dict[str, str]) -> object | None:
         return None
     try:
         return importlib.import_module(module)
-    except Exception as error:  # whatever a broken binary raises
+    except Exception as error:  # a broken binary can raise anything
         if type(error).__name__ == "HorovodVersionMismatchError":
             faults[title] = f"it was built for TensorFlow {error.installed_version}, not for {error.version}"
         else:
@@ -57,7 +57,7 @@ def _load(title: str, module: str, faults: dict[str, str]) -> object | None:
 
 def _keras_version(tensorflow: object, faults: dict[str, str]) -> str | None:
     try:
-        package = tensorflow.keras.Model.__module__.partition(".")[0]  # keras or, beside Keras 3, tf_keras
+        package = tensorflow.keras.Model.__module__.partition(".")[0]  # keras, or tf_keras if Keras 3 is installed
         return importlib.import_module(package).__version__
     except ImportError as error:
         faults["Keras"] = " ".join(str(error).split())[:300]

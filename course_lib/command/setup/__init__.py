@@ -1,1 +1,1 @@
-"""The set-up behind `./course`: with the standard library alone, until its packages are there."""
+"""The set-up of `./course`. It uses only the standard library until the packages are installed."""

@@ -1,4 +1,4 @@
-"""The steps of the set-up (see `course_lib.command.setup.plan`, which decides what has to be done)."""
+"""The steps of the set-up; `course_lib.command.setup.plan` decides which ones are missing."""
 
 from __future__ import annotations
 
@@ -21,10 +21,13 @@ PIP = ("-Im", "pip", "--disable-pip-version-check")
 
 
 def set_up(machine: Machine, wanted: Mapping[str, str], check: bool = False) -> None:
-    """Take the missing steps, alone: a second set-up waits for the first and then finds nothing left to do.
+    """Run the missing steps. Only one set-up runs at a time; a second one waits.
 
-    With `check`, what is there already must work, else it is all made anew. Raises CourseError with the reason,
-    what to do and where the log is.
+    Args:
+        wanted: from `plan.wanted`.
+        check: also test a complete installation, and reinstall everything if it does not work.
+
+    Raises CourseError with the reason, what to do, and the path of the log.
     """
     cache = paths.cache()
     with only_one(cache / "setup.lock"):
@@ -44,16 +47,16 @@ def set_up(machine: Machine, wanted: Mapping[str, str], check: bool = False) -> 
             steps.say(plan.about_gpus(machine))
         for step in missing:
             if VENV.is_dir():
-                plan.write_notes(done)  # what is begun is not done
+                plan.write_notes(done)  # without this step, in case it is interrupted
             _STEP_FUNCTIONS[step](machine, wheels, steps)
             done[step] = wanted[step]
             plan.write_notes(done)
 
 
 def older_python(machine: Machine) -> str:
-    """Get Python 3.11 with uv, itself from a throw-away environment; return its path.
+    """Download Python 3.11 with uv, which runs from a temporary environment; return the path of Python.
 
-    Raises CourseError, naming the other ways, where it cannot be had.
+    Raises CourseError, which names alternatives, if the download fails.
     """
     require(machine, compile_horovod=False)
     newest = ".".join(map(str, NEWEST_PYTHON))
@@ -70,14 +73,14 @@ def older_python(machine: Machine) -> str:
             return steps.run([str(tools / "uv"), "python", "find", "--no-project", newest]).strip().splitlines()[-1]
     except Failed:
         raise CourseError(
-            f"The course needs Python 3.9 to 3.11, this is Python {machine.python}, and Python {newest} "
-            f"could not be downloaded (the log is {steps.log}): use conda (`conda env create -f environment.yml`) "
-            f"or a container that has Python {newest}."
+            f"The course needs Python 3.9 to 3.11, but this is Python {machine.python}, and Python {newest} "
+            f"could not be downloaded (log: {steps.log}): use conda (`conda env create -f environment.yml`) "
+            f"or a container with Python {newest}."
         ) from None
 
 
 def require(machine: Machine, compile_horovod: bool) -> None:
-    """Raise CourseError, with the command that installs it, where something is missing that pip cannot bring."""
+    """Raise CourseError, with the command for installation, if something is missing that pip can't install."""
     python = "python" + ".".join(machine.python.split(".")[:2])
     missing = {}  # Debian's package → what it is
     if not (find_spec("venv") and find_spec("ensurepip")):
@@ -97,13 +100,13 @@ def _works(machine: Machine) -> bool:
             _uv(steps, "-r", str(plan.lock_file(machine)))
             _load(machine, steps)
     except (CourseError, OSError):
-        steps.say("      something is broken, so all of it is installed anew")
+        steps.say("      something is broken: reinstalling everything")
         return False
     return True
 
 
 def _load(machine: Machine, steps: Steps) -> None:
-    """Load Horovod with the TensorFlow that it is for. Raises Failed, or CourseError where both were given."""
+    """Load Horovod with its TensorFlow. Raises Failed; CourseError for given TensorFlow and Horovod."""
     if machine.given:
         preinstalled.load(PYTHON)
         return
@@ -116,9 +119,9 @@ def _load(machine: Machine, steps: Steps) -> None:
 
 
 def _make_environment(machine: Machine, wheels: Path, steps: Steps) -> None:
-    base = os.path.realpath(sys.executable)  # not the link in the environment that is made afresh
+    base = os.path.realpath(sys.executable)  # not the link in the environment, which is deleted
     if machine.given:
-        preinstalled.version(base)  # before anything is made
+        preinstalled.version(base)  # check before anything is deleted
     with steps.step(f"Environment with Python {machine.python}"):
         if VENV.exists():
             shutil.rmtree(VENV)
@@ -134,19 +137,19 @@ def _install_packages(machine: Machine, wheels: Path, steps: Steps) -> None:
 
 def _install_horovod(machine: Machine, wheels: Path, steps: Steps) -> None:
     if machine.given:
-        with steps.step("TensorFlow and Horovod as they are here"):
+        with steps.step("The TensorFlow and Horovod of python3"):
             steps.say(f"      {preinstalled.take(PYTHON, _site_packages())}")
         return
     with steps.step(plan.describe_horovod(machine)):
         if any(wheels.glob("*.whl")) and _install_wheel(machine, wheels, steps):
             return
-        shutil.rmtree(wheels, ignore_errors=True)  # it does not fit this machine's libraries any more
+        shutil.rmtree(wheels, ignore_errors=True)  # the wheel no longer fits this machine's libraries
         require(machine, compile_horovod=True)
-        steps.say("      compiling, a few minutes")
+        steps.say("      compiling; this takes a few minutes")
         _compile(machine, wheels, steps)
         if not _install_wheel(machine, wheels, steps):
             shutil.rmtree(wheels)
-            raise CourseError(f"Horovod was compiled but does not load: the reason is at the end of {steps.log}.")
+            raise CourseError(f"Horovod was compiled but does not load: read the reason at the end of {steps.log}.")
 
 
 def _install_wheel(machine: Machine, wheels: Path, steps: Steps) -> bool:
@@ -160,9 +163,9 @@ def _install_wheel(machine: Machine, wheels: Path, steps: Steps) -> bool:
 
 
 def _compile(machine: Machine, wheels: Path, steps: Steps) -> None:
-    """Compile Horovod in a folder of its own; the finished wheel appears in the cache in one piece."""
+    """Compile Horovod in a temporary folder, then move the wheel to the cache."""
     cache = paths.cache()
-    for leftover in cache.glob("build-*"):  # of a set-up that was killed: only one runs at a time
+    for leftover in cache.glob("build-*"):  # left by a set-up that was killed; only one runs at a time
         shutil.rmtree(leftover, ignore_errors=True)
     with tempfile.TemporaryDirectory(dir=cache, prefix="build-") as folder:
         wheel = Path(folder) / "wheel"
@@ -201,7 +204,7 @@ def _site_packages() -> Path:
 
 
 def _nccl() -> Path:
-    """The folder of the NCCL that TensorFlow brings, with the link in it that a linker looks for."""
+    """The folder of TensorFlow's NCCL; creates the link libnccl.so, which the linker needs."""
     folder = _site_packages() / "nvidia" / "nccl"
     library, link = folder / "lib" / "libnccl.so.2", folder / "lib" / "libnccl.so"
     if library.exists() and not link.exists():

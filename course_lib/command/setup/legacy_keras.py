@@ -1,12 +1,12 @@
-"""Keras 2 under TensorFlow 2.16 and later: `tf.keras` and `keras` are `tf_keras` in every process.
+"""Keras 2 with TensorFlow 2.16 and later: `tf.keras` and `keras` are `tf_keras` in every process.
 
-Under Keras 3, `Model.fit` with Horovod's DistributedOptimizer raises nothing and reduces nothing: each rank trains a
-network of its own. TensorFlow takes `tf_keras` where TF_USE_LEGACY_KERAS says so; Horovod imports `keras` by name, so
-that this name has to lead to `tf_keras` too.
+With Keras 3, `Model.fit` with Horovod's DistributedOptimizer raises no error and reduces no gradients: each rank trains
+its own network. TensorFlow uses `tf_keras` if TF_USE_LEGACY_KERAS is set. Horovod imports `keras` by name, so this name
+must refer to `tf_keras` too.
 
-The set-up links this file into the environment's site-packages, with a line in a `.pth` file that calls `put` at the
-start of each Python: of kernels, ranks and scripts alike, before any of them imports TensorFlow. So `put` must be
-cheap, and this file must need nothing.
+The set-up links this file into the environment's site-packages, with a `.pth` file whose line calls `put` at the start
+of each Python process (kernels, ranks, scripts), before TensorFlow is imported. So `put` must be fast, and this file
+must import only the standard library.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from types import ModuleType
 
-TF_KERAS, KERAS = "tf_keras", "keras"  # what is imported, and the name by which it is asked for
-SEED_MODULE = "tf_keras.src.utils.tf_utils"  # draws by randint(1, 1e9): Python 3.12 refuses (tf-keras issue 803)
+TF_KERAS, KERAS = "tf_keras", "keras"  # the imported package, and its alias
+SEED_MODULE = "tf_keras.src.utils.tf_utils"  # calls randint(1, 1e9), an error in Python 3.12 (tf-keras issue 803)
 
 
 def needed(tensorflow: str) -> bool:
-    """Whether a TensorFlow of this version ("2.17.0+nv25.2") has Keras 3 for its Keras."""
+    """Whether this version of TensorFlow, such as "2.17.0+nv25.2", uses Keras 3."""
     major, minor = tensorflow.split(".")[:2]
     return (int(major), int(minor)) >= (2, 16)
 
 
 def put() -> None:
-    """From now on `tf.keras` is `tf_keras`, and importing `keras` or a part of it imports that of `tf_keras`."""
+    """Make `tf.keras` use `tf_keras`, and imports of `keras` and its submodules import `tf_keras`."""
     os.environ["TF_USE_LEGACY_KERAS"] = "1"
     if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
         sys.meta_path.insert(0, _Alias())
 
 
 class _Alias:
-    """Finds and loads `keras` and `keras.…`, by importing the part of `tf_keras` of the same name."""
+    """Finder and loader of `keras` and `keras.…`, which imports the same submodule of `tf_keras`."""
 
     def find_spec(self, name: str, path: object = None, target: object = None) -> ModuleSpec | None:
         if name == SEED_MODULE and sys.version_info >= (3, 12):
@@ -56,12 +56,12 @@ class _Alias:
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # It has run under its true name; the import system has put the alias's spec on it meanwhile.
+        # The module has already been executed under its own name; restore its spec, which the import system replaced.
         module.__spec__ = module.__spec__.loader_state
 
 
 def _with_integer_seeds(spec: ModuleSpec | None) -> ModuleSpec | None:
-    """The spec of SEED_MODULE, with a `random` in the module whose `randint` takes 1e9 too."""
+    """The spec of SEED_MODULE; after loading, the module's `random` has a `randint` that accepts floats."""
     if spec is None:
         return None
     run = spec.loader.exec_module

@@ -1,4 +1,4 @@
-"""What the set-up has to do on this machine, and what of it is done. With the standard library alone."""
+"""The steps of the set-up that this machine needs, and the record of completed steps. Only the standard library."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from typing import NamedTuple
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
 
-OLDEST_PYTHON, NEWEST_PYTHON = (3, 9), (3, 11)  # the Pythons that TensorFlow 2.15 has
-GIVEN_OLDEST_PYTHON, GIVEN_NEWEST_PYTHON = (3, 10), (3, 12)  # those of NVIDIA's images
+OLDEST_PYTHON, NEWEST_PYTHON = (3, 9), (3, 11)  # supported by TensorFlow 2.15
+GIVEN_OLDEST_PYTHON, GIVEN_NEWEST_PYTHON = (3, 10), (3, 12)  # in NVIDIA's images
 VENV = ROOT / ".venv"
 NOTES = VENV / "course-setup.json"
 STEPS = ("environment", "packages", "horovod", "course")
@@ -24,18 +24,21 @@ HOROVOD_VERSION = "0.28.1"
 
 
 class Machine(NamedTuple):
-    """What of a machine decides how the course is set up on it."""
+    """The properties of a machine on which the set-up depends."""
 
     python: str  # "3.11.7"
     platform: str  # "linux_x86_64-glibc2.36"
-    mpi: str = ""  # path of MPI's compiler wrapper, links resolved; "" where there is none
-    nvidia: bool = False  # the driver shows a GPU
-    nvcc: str = ""  # path of CUDA's compiler; "" where there is none
-    given: bool = False  # TensorFlow and Horovod are there already, and are used as they are
+    mpi: str = ""  # path of MPI's compiler wrapper, with links resolved; "" if there is none
+    nvidia: bool = False  # whether the driver lists a GPU
+    nvcc: str = ""  # path of CUDA's compiler; "" if there is none
+    given: bool = False  # whether TensorFlow and Horovod are preinstalled
 
 
 def detect() -> Machine:
-    """What this machine has. Cheap: a few file look-ups, no process. Raises CourseError for a bad COURSE_TENSORFLOW."""
+    """The properties of this machine, from a few files, without a process.
+
+    Raises CourseError for an invalid COURSE_TENSORFLOW.
+    """
     system = os.uname()
     libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else ""
     platform = f"{system.sysname.lower()}_{system.machine}" + (f"-{libc.replace(' ', '')}" if libc else "")
@@ -54,7 +57,7 @@ def detect() -> Machine:
 
 
 def which(command: str, path: str | None = None) -> str:
-    """The full path of a command; "" where there is none. (shutil.which costs an import of 10 ms.)"""
+    """The full path of a command; "" if there is none. (Importing shutil would take 10 ms.)"""
     folders = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
     candidates = (os.path.join(folder, command) for folder in folders if folder)
     return next((c for c in candidates if os.access(c, os.X_OK) and os.path.isfile(c)), "")
@@ -68,7 +71,7 @@ def _has_entries(folder: str) -> bool:
 
 
 def wanted(machine: Machine) -> dict[str, str]:
-    """For each step, what it has to be done for. A step is done again when this changes."""
+    """Step → a text with the inputs of the step. A step runs again when its text changes."""
     lock = lock_file(machine).read_bytes()
     return {
         "environment": f"{VENV} {machine.python} {machine.platform} {variant(machine)}",
@@ -79,9 +82,9 @@ def wanted(machine: Machine) -> dict[str, str]:
 
 
 def outdated(done: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
-    """The steps to take, in order: those never completed and those whose ground has changed.
+    """The steps to run, in order: those that are not complete, and those whose inputs have changed.
 
-    Without its packages complete, an environment is made afresh: a package cut short looks installed.
+    If the step `packages` is not complete, all steps run: a partly installed package looks installed.
     """
     if done.get("environment") != wanted["environment"] or "packages" not in done:
         return list(STEPS)
@@ -89,23 +92,23 @@ def outdated(done: Mapping[str, str], wanted: Mapping[str, str]) -> list[str]:
 
 
 def variant(machine: Machine) -> str:
-    """Which TensorFlow this machine gets: "gpu" (with CUDA) or "cpu"; "given": the one that it has."""
+    """The variant of TensorFlow for this machine: "gpu" (with CUDA), "cpu", or "given" (preinstalled)."""
     return "given" if machine.given else "gpu" if machine.nvidia else "cpu"
 
 
 def lock_file(machine: Machine) -> Path:
-    """The pinned packages of the machine's TensorFlow."""
+    """The file with the pinned packages for the machine's variant."""
     names = {"cpu": "requirements.lock", "gpu": "requirements-gpu.lock", "given": "requirements-given.lock"}
     return ROOT / names[variant(machine)]
 
 
 def controllers(machine: Machine) -> list[str]:
-    """What Horovod is built with: Gloo; MPI where its compiler is; NCCL where GPUs and nvcc are."""
+    """The options of the Horovod build: Gloo; MPI if its compiler exists; NCCL with GPUs and nvcc."""
     return ["gloo"] + ["mpi"] * bool(machine.mpi) + ["nccl"] * (machine.nvidia and bool(machine.nvcc))
 
 
 def wheel_key(machine: Machine, tensorflow: str) -> str:
-    """The name of a kind of Horovod wheel: all that is baked into the compiled library."""
+    """The name of the cache folder of a Horovod wheel: everything on which the compiled library depends."""
     tag = "cp" + "".join(machine.python.split(".")[:2])
     which_mpi = [hashlib.sha256(machine.mpi.encode()).hexdigest()[:8]] * bool(machine.mpi)
     framework = f"tensorflow{tensorflow}-{variant(machine)}"
@@ -113,7 +116,7 @@ def wheel_key(machine: Machine, tensorflow: str) -> str:
 
 
 def build_environment(machine: Machine, environ: Mapping[str, str], nccl: Path) -> dict[str, str]:
-    """The environment that compiles Horovod; `nccl` is the folder of NCCL."""
+    """The environment variables for compiling Horovod; `nccl` is the folder of NCCL."""
     env = {name: value for name, value in environ.items() if not name.startswith("HOROVOD_")}
     env.update(
         PATH=f"{VENV / 'bin'}{os.pathsep}{environ.get('PATH', os.defpath)}",
@@ -123,7 +126,7 @@ def build_environment(machine: Machine, environ: Mapping[str, str], nccl: Path) 
         HOROVOD_WITH_GLOO="1",
         CMAKE_GENERATOR="Ninja",
         CMAKE_BUILD_PARALLEL_LEVEL=str(parallel_jobs()),
-        MAKEFLAGS="-",  # set at all, it keeps Horovod from passing options of make, which Ninja does not know
+        MAKEFLAGS="-",  # if it is set, Horovod does not add make's options, which Ninja does not know
     )
     env["HOROVOD_WITH_MPI" if machine.mpi else "HOROVOD_WITHOUT_MPI"] = "1"
     if "nccl" in controllers(machine):
@@ -133,14 +136,14 @@ def build_environment(machine: Machine, environ: Mapping[str, str], nccl: Path) 
             HOROVOD_NCCL_INCLUDE=str(nccl / "include"),
             HOROVOD_NCCL_LIB=str(nccl / "lib"),
             HOROVOD_NCCL_LINK="SHARED",
-            # The wheel serves other environments too: it finds NCCL from where it is installed, beside Horovod.
+            # The wheel is used in other environments too, so the path of NCCL is relative to Horovod.
             LDFLAGS=f"{environ.get('LDFLAGS', '')} -Wl,-rpath,\\$ORIGIN/../../nvidia/nccl/lib",
         )
     return env
 
 
 def parallel_jobs() -> int:
-    """How many compilers fit: one for each core, and 2 GiB of memory for each."""
+    """The number of parallel compilers: at most one for each core and for each 2 GiB of memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     return max(1, min(len(os.sched_getaffinity(0)), memory // 2**31))
 
@@ -158,31 +161,31 @@ def package_index(pip_config: str, environ: Mapping[str, str]) -> dict[str, str]
 
 
 def describe(machine: Machine) -> str:
-    """The set-up in a few words."""
+    """A short description of the set-up."""
     if machine.given:
-        return f"Python {machine.python}, TensorFlow and Horovod as they were there"
+        return f"Python {machine.python}, with its own TensorFlow and Horovod"
     tensorflow = pinned("tensorflow", lock_file(machine).read_text())
     return f"Python {machine.python}, TensorFlow {tensorflow}, {describe_horovod(machine)}"
 
 
 def describe_horovod(machine: Machine) -> str:
-    """Horovod with its controllers in a few words."""
+    """A short description of Horovod with its controllers."""
     *first, last = [CONTROLLER_NAMES[name] for name in controllers(machine)]
     return f"Horovod {HOROVOD_VERSION} with {', '.join(first)}{' and ' * bool(first)}{last}"
 
 
 def about_gpus(machine: Machine) -> str:
-    """What the set-up makes of the NVIDIA GPUs of this machine."""
+    """A sentence on how the set-up uses the NVIDIA GPUs of this machine."""
     if machine.nvcc:
         return "NVIDIA GPUs: TensorFlow with CUDA, Horovod with NCCL (untested on hardware)."
     return (
-        "NVIDIA GPUs, but no CUDA compiler (nvcc): Horovod will reduce through the CPU. For NCCL, install "
+        "NVIDIA GPUs, but no CUDA compiler (nvcc): Horovod will all-reduce through the CPU. To use NCCL, install "
         "the CUDA toolkit and start again (untested on hardware)."
     )
 
 
 def read_notes() -> dict[str, str]:
-    """The steps that are done, each with what it was done for."""
+    """The completed steps, each with the text of its inputs (see `wanted`)."""
     try:
         return json.loads(NOTES.read_text())
     except (OSError, ValueError):
@@ -190,7 +193,7 @@ def read_notes() -> dict[str, str]:
 
 
 def write_notes(notes: Mapping[str, str]) -> None:
-    """Replace the notes, in one piece."""
-    from course_lib.system.files import write  # here: reading them must be quick
+    """Replace the record of completed steps, atomically."""
+    from course_lib.system.files import write  # not at the top, because `./course` must start fast
 
     write(NOTES, (json.dumps(notes, indent=2) + "\n").encode())

@@ -1,4 +1,4 @@
-"""TensorFlow and Horovod that are there before the set-up, as in NVIDIA's images (COURSE_TENSORFLOW=given)."""
+"""Preinstalled TensorFlow and Horovod, as in NVIDIA's images (COURSE_TENSORFLOW=given)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from course_lib.system.errors import CourseError, last_line
 
 ALIAS = "course_legacy_keras"  # the name of `legacy_keras` in site-packages, and of the .pth file that calls it
 OLDEST_TENSORFLOW = (2, 15)
-DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-")  # an image has them only where it runs on a host with GPUs
+DRIVER_LIBRARIES = ("libcuda.so", "libnvidia-")  # a container has them only on a host with GPUs
 ADVICE = "use an image that has it (nvcr.io/nvidia/tensorflow), or unset COURSE_TENSORFLOW"
 
 _ASK = """
@@ -27,9 +27,9 @@ sys.exit(f"Keras is {keras.__version__}" if keras.__version__.startswith("3.") e
 
 
 def version(python: str) -> str:
-    """The version of the TensorFlow that `python` has.
+    """The version of TensorFlow in the environment of `python`.
 
-    Raises CourseError where it has none, an older one than the course needs, no Horovod, or Keras 3 alone.
+    Raises CourseError if TensorFlow, Horovod or tf_keras (for Keras 3) is missing, or if TensorFlow is too old.
     """
     done = _run(python, _ASK)
     if done.returncode:
@@ -38,19 +38,23 @@ def version(python: str) -> str:
     tensorflow = there["tensorflow"]
     major, minor = tensorflow.split(".")[:2]
     if (int(major), int(minor)) < OLDEST_TENSORFLOW:
-        raise CourseError(f"The course needs TensorFlow 2.15 or later, and {python} has {tensorflow}: {ADVICE}.")
+        raise CourseError(f"The course needs TensorFlow 2.15 or later, but {python} has {tensorflow}: {ADVICE}.")
     if not there["horovod"]:
-        raise CourseError(f"{python} has TensorFlow {tensorflow} and no Horovod: {ADVICE}.")
+        raise CourseError(f"{python} has TensorFlow {tensorflow}, but no Horovod: {ADVICE}.")
     if legacy_keras.needed(tensorflow) and not there["tf_keras"]:
         raise CourseError(
-            f"TensorFlow {tensorflow} takes Keras 3, with which Horovod never averages gradients, and {python} has no "
+            f"TensorFlow {tensorflow} uses Keras 3, with which Horovod does not average gradients, and {python} has no "
             f"tf_keras: install `tf_keras=={major}.{minor}.*` there, or {ADVICE}."
         )
     return tensorflow
 
 
 def take(python: str, packages: Path) -> str:
-    """Make the environment of `python` use what is given; `packages` is its site-packages. Return what that is.
+    """Make an environment use the preinstalled TensorFlow and Horovod; return a description of them.
+
+    Args:
+        python: Python of the environment.
+        packages: its site-packages.
 
     Raises CourseError as `version` and `load` do.
     """
@@ -62,15 +66,18 @@ def take(python: str, packages: Path) -> str:
         link.symlink_to(legacy_keras.__file__)
         line.write_text(f"import {ALIAS}; {ALIAS}.put()\n")
     load(python)
-    return f"TensorFlow {tensorflow}" + ", with tf_keras in the place of Keras 3" * legacy_keras.needed(tensorflow)
+    return f"TensorFlow {tensorflow}" + ", with tf_keras instead of Keras 3" * legacy_keras.needed(tensorflow)
 
 
 def load(python: str) -> None:
-    """Load TensorFlow, Keras and Horovod in `python`. Raises CourseError where they can't be used on any machine."""
+    """Load TensorFlow, Keras and Horovod in `python`.
+
+    Raises CourseError if that fails for another reason than missing driver libraries.
+    """
     done = _run(python, _LOAD)
     if done.returncode and not any(name in done.stderr for name in DRIVER_LIBRARIES):
         raise CourseError(
-            f"Horovod cannot be used with the TensorFlow that is here ({_reason(done)}): use another image, or unset "
+            f"Horovod does not work with this TensorFlow ({_reason(done)}): use another image, or unset "
             "COURSE_TENSORFLOW."
         )
 

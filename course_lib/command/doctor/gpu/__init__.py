@@ -1,1 +1,1 @@
-"""`course doctor --gpu`: does what the course says of GPUs hold on this host? `runner` runs the steps one by one."""
+"""`course doctor --gpu`: test everything that the course does with GPUs on this host. `runner` runs the steps."""

@@ -1,6 +1,6 @@
-"""What goes between ranks, one for each GPU. With fewer than two GPUs two ranks share the device, over Gloo.
+"""Tests of communication between ranks, one for each GPU. With fewer than two GPUs, two ranks share it, over Gloo.
 
-Each step is a function of the host that yields lines; `runner.STEPS` lists them. What each rank does is in `work`.
+Each step is a function of the host that yields lines; `runner.STEPS` lists them. `work` has the program of the ranks.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from course_lib.ranks.messages.known_errors import hint
 from course_lib.system.errors import CourseError
 
 WORK = Path(__file__).with_name("work.py")
-RESULT = "result "  # before the JSON that rank 0 prints
-TAKEN_MIB = 512  # that each rank takes, to see on which GPU
-SMALL_S, LONG_S = 60.0, 90.0
+RESULT = "result "  # prefix of the JSON that rank 0 prints
+TAKEN_MIB = 512  # memory that each rank allocates, to detect its GPU
+SMALL_S, LONG_S = 60.0, 90.0  # time limits of a run
 SIZES = tuple(4**power for power in range(2, 15))  # bytes: 16 B to 256 MB
-BATCH = 128  # of a rank
-STEPS = {True: 40, False: 6}  # of a block that is timed, with GPUs and without
+BATCH = 128  # per rank
+STEPS = {True: 40, False: 6}  # steps of a timed block, with and without GPUs
 BARE = {"HOROVOD_CYCLE_TIME": "0.1", "HOROVOD_FUSION_THRESHOLD": "0"}  # as 4a measures
 SYNC_TOLERANCE = 1e-4
 
 
-# What NCCL can do without, and what it tells where the ranks hang with it and end without it.
+# Variables that disable a transport of NCCL → the cause, if the ranks hang only without the variable.
 WORKAROUNDS = {
-    "NCCL_P2P_DISABLE": "the GPUs cannot reach each other directly; in a virtual machine turn off ACS, else the IOMMU",
-    "NCCL_SHM_DISABLE": "the shared memory does not work; start the container with --shm-size 1g",
-    "NCCL_IB_DISABLE": "the InfiniBand devices do not work; look at `ibstat`, or leave this set",
+    "NCCL_P2P_DISABLE": "direct access between GPUs fails; in a virtual machine disable ACS, otherwise the IOMMU",
+    "NCCL_SHM_DISABLE": "shared memory fails; start the container with --shm-size 1g",
+    "NCCL_IB_DISABLE": "InfiniBand fails; check the devices with `ibstat`, or keep this variable set",
 }
 
 
 class Hung(CourseError):
-    """Ranks that did not end in their time, and were ended."""
+    """The ranks did not end within the time limit, and were stopped."""
 
 
 def run(
@@ -55,9 +55,15 @@ def run(
     ranks: int | None = None,
     min_ranks: int | None = None,
 ) -> dict[str, Any]:
-    """What `work.NAME(**arguments)` returns on rank 0 of `ranks` (default: all).
+    """Run `work.NAME(**arguments)` on ranks; return the result of rank 0.
 
-    Raises Hung where the ranks were not done in `seconds`, CourseError where they failed.
+    Args:
+        seconds: time limit.
+        env: further environment variables.
+        ranks: number of ranks; default: `host.ranks`.
+        min_ranks: for an elastic run.
+
+    Raises Hung after the time limit, CourseError if the ranks fail.
     """
     ranks = ranks or host.ranks
     options = {"timeout": seconds, "env": {"NCCL_DEBUG": "WARN", **(env or {})}}
@@ -69,23 +75,23 @@ def run(
     who = f"{name.replace('_', '-')} with {ranks} ranks on {host.devices}"
     warning = next((line.strip() for line in reversed(lines) if "NCCL" in line), "")
     if end.code == launch.TIMED_OUT:
-        ended = f"{who} hung over {host.route} and was ended after {seconds:.0f} s, with all its processes"
+        ended = f"{who} hung over {host.route}; all its processes were stopped after {seconds:.0f} s"
         raise Hung(f"{ended}; NCCL printed: {warning}." if warning else f"{ended}.")
     if end.code:
         last = next((line.strip() for line in reversed(end.tail) if line.strip()), "")
         why = hint((*end.tail, end.reason)) or warning or end.reason or last
         raise CourseError(f"{who} failed: {end.message} {why}".rstrip(". ") + ".")
     if len(results) != 1:
-        raise CourseError(f"{who}: {len(results)} ranks take themselves for rank 0; they do not find each other.")
+        raise CourseError(f"{who}: {len(results)} ranks call themselves rank 0; the ranks do not find each other.")
     return results[0]
 
 
 def run_with_workarounds(
     name: str, host: Host, seconds: float, arguments: Mapping[str, Any], env: Mapping[str, str]
 ) -> tuple[dict[str, Any], str]:
-    """As `run`; where NCCL hangs, once more without each of what it can do without.
+    """Like `run`; if NCCL hangs, run again with each of WORKAROUNDS.
 
-    Return the result and "", or the sentence on what NCCL had to do without. Raises as `run`.
+    Return the result, and "" or a sentence on the workaround that helped. Raises the same exceptions as `run`.
     """
     try:
         return run(name, host, seconds, arguments, env=env), ""
@@ -97,12 +103,12 @@ def run_with_workarounds(
                 result = run(name, host, seconds, arguments, env={**env, variable: "1"})
             except CourseError:
                 continue
-            return result, f"NCCL hung, and with {variable}=1 it does not: {reason}."
-        raise Hung(f"{str(hung).rstrip('.')}; nor did it end with any of {', '.join(WORKAROUNDS)} set.") from None
+            return result, f"NCCL hangs, but not with {variable}=1: {reason}."
+        raise Hung(f"{str(hung).rstrip('.')}; it also hung with each of {', '.join(WORKAROUNDS)} set to 1.") from None
 
 
 def pinned(host: Host) -> Iterator[Line]:
-    """Each rank keeps the GPU of its local rank: the driver sees memory taken on each."""
+    """Each rank uses the GPU of its local rank: the driver reports allocated memory on each GPU."""
     title = "One GPU for each rank"
     if host.shared:
         yield untested(title, _why_shared(host))
@@ -111,20 +117,20 @@ def pinned(host: Host) -> Iterator[Line]:
     used = run("pinned", host, SMALL_S, {"megabytes": TAKEN_MIB})["used"]
     taken = [after - mib for mib, after in zip(before, used)]
     if not taken:
-        yield untested(title, "The driver does not say how much of its GPUs' memory is in use.")
+        yield untested(title, "The driver does not report how much GPU memory is in use.")
         return
     gpus = sum(mib >= TAKEN_MIB for mib in taken)
     yield tested(
         title,
         gpus >= host.visible,
         f"{host.visible} ranks take memory on {gpus} GPUs.",
-        f"{host.visible} ranks take memory on {gpus} of {host.visible} GPUs: several share one; please report it.",
+        f"{host.visible} ranks take memory on {gpus} of {host.visible} GPUs, so some share a GPU: please report it.",
         **{f"GPU {number} MiB": mib for number, mib in enumerate(taken)},
     )
 
 
 def all_reduce(host: Host) -> Iterator[Line]:
-    """All-reduces from bytes to hundreds of megabytes: right, their latency, their bus bandwidth."""
+    """All-reduces from bytes to hundreds of megabytes: right sums, latency, bus bandwidth."""
     sizes = np.array(SIZES if host.visible > 1 else SIZES[:-3])
     arguments = {"sizes": sizes.tolist(), "repeats": 10}
     result, workaround = run_with_workarounds("all_reduce", host, SMALL_S, arguments, BARE)
@@ -138,7 +144,7 @@ def all_reduce(host: Host) -> Iterator[Line]:
         result["right"],
         f"{ranks} ranks on {host.devices}: {1e6 * seconds[0]:.0f} µs for {sizes[0]} bytes, at most "
         f"{bus.max() / 1e9:.2f} GB/s bus bandwidth; as a ring α = {1e6 * link.alpha:.0f} µs.",
-        f"{ranks} ranks on {host.devices} get wrong sums: please report it, with `nvidia-smi topo -m`.",
+        f"{ranks} ranks on {host.devices} get wrong sums: please report it with the output of `nvidia-smi topo -m`.",
         **{"alpha s": link.alpha, "beta s/B": link.beta, "bus bandwidth B/s": float(bus.max())},
         **{f"{size} B s": float(second) for size, second in zip(sizes, seconds)},
     )
@@ -147,7 +153,7 @@ def all_reduce(host: Host) -> Iterator[Line]:
 
 
 def controllers(host: Host) -> Iterator[Line]:
-    """The doctor's own probe under each controller: ranks hold the same weights after training, bit by bit."""
+    """`agreement.py` under each controller: after training, the ranks have equal weights, bit for bit."""
     where = "the CPU" if host.shared else host.devices
     for name, controller in diagnosis.CONTROLLERS.items():
         title = f"Equal ranks under {controller}"
@@ -155,26 +161,26 @@ def controllers(host: Host) -> Iterator[Line]:
             yield untested(title, f"Horovod was built without {controller}.")
             continue
         problem = diagnosis.disagreement(name, ranks=host.ranks)
-        yield tested(title, not problem, f"{host.ranks} ranks on {where} agree, bit by bit.", problem)
+        yield tested(title, not problem, f"{host.ranks} ranks on {where} agree bit for bit.", problem)
         if host.visible == 1:
             yield untested(f"{title} on GPUs", _why_shared(host))
 
 
 def batch_norm(host: Host) -> Iterator[Line]:
-    """SyncBatchNormalization on all ranks is batch norm on all their images."""
+    """SyncBatchNormalization on all ranks equals batch norm on all of their images."""
     result = run("batch_norm", host, SMALL_S, {})
     across, own = result["across"], result["own"]
     yield tested(
         "Batch norm across ranks",
         across < SYNC_TOLERANCE < own,
-        f"It differs from batch norm on the whole batch by {across:.1g}; a rank's own by {own:.2g}.",
+        f"It differs from batch norm on the whole batch by {across:.1g}; batch norm on one rank differs by {own:.2g}.",
         f"It differs from batch norm on the whole batch by {across:.2g}: please report it.",
         **{"difference": across, "a rank's own": own},
     )
 
 
 def timeline(host: Host) -> Iterator[Line]:
-    """Horovod's timeline has each step's all-reduces, and says over what they went."""
+    """Horovod's timeline has the all-reduces of each step, and names their library."""
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
         path = Path(folder) / "timeline.json"
         run("train", host, SMALL_S, {"steps": 5, "batches": [BATCH]}, env={"HOROVOD_TIMELINE": str(path)})
@@ -188,15 +194,15 @@ def timeline(host: Host) -> Iterator[Line]:
         "Timeline",
         expected in kinds and "reduce" in medians,
         f"It has {len(phases)} phases of {phases['tensor'].nunique()} tensors, over {', '.join(kinds)}.",
-        f"It has {', '.join(kinds) or 'no all-reduces'}, and no {expected}: gradients do not go the way they should.",
+        f"It has {', '.join(kinds) or 'no all-reduces'}, but no {expected}: gradients take the wrong path.",
         **{f"{name} s": float(medians[name]) for name in timelines.PHASES if name in medians},
     )
 
 
 def scaling(host: Host) -> Iterator[Line]:
-    """Images/s of 1, 2, 4 … all ranks, weak and strong; their weights are equal afterwards, bit by bit."""
+    """Images/s of 1, 2, 4 … all ranks, weak and strong scaling; afterwards the weights are equal, bit for bit."""
     whole = BATCH * host.ranks
-    rates: dict[int, list[float]] = {}  # by number of ranks: with BATCH images a rank, with `whole` in all
+    rates: dict[int, list[float]] = {}  # number of ranks → with BATCH images per rank, with `whole` images in total
     equal = ""
     for ranks in sorted({1, *(2**k for k in range(1, 8) if 2**k < host.ranks), host.ranks}):
         arguments = {"steps": STEPS[bool(host.visible)], "batches": [BATCH, whole // ranks]}
@@ -206,7 +212,7 @@ def scaling(host: Host) -> Iterator[Line]:
             difference = f"Afterwards their weights differ by up to {result['difference']:.2g}"
             yield failed(f"Training on {ranks} ranks", f"{difference}: gradients are not averaged.")
         elif ranks == host.ranks:
-            equal = " Equal weights, bit by bit."
+            equal = " The weights are equal bit for bit."
     for place, title in enumerate((f"{BATCH} images a rank", f"{whole} images in all")):
         by_ranks = ", ".join(f"{ranks}: {rate[place]:,.0f}" for ranks, rate in rates.items())
         efficiency = rates[host.ranks][place] / rates[1][place] / host.ranks
@@ -221,7 +227,7 @@ def scaling(host: Host) -> Iterator[Line]:
 
 
 def elastic(host: Host) -> Iterator[Line]:
-    """A rank is killed; the others go on from the last commit."""
+    """After a rank is killed, the others continue from the last commit."""
     if "gloo" not in launch.controllers():
         yield untested("Losing a rank", "Elastic runs need Gloo, and Horovod was built without it.")
         return
@@ -230,14 +236,14 @@ def elastic(host: Host) -> Iterator[Line]:
     yield tested(
         "Losing a rank",
         (ended, steps, w) == (host.ranks - 1, 30, 30.0),
-        f"{began} ranks began, one was killed at step 12, {ended} went on to step {steps}.",
-        f"After a rank was killed {ended} ranks ended at step {steps} with {w:g} updates.",
+        f"{began} ranks started, one was killed at step 12, {ended} continued to step {steps}.",
+        f"After a rank was killed, {ended} ranks ended at step {steps} with {w:g} updates.",
         **{"ranks at the end": ended, "updates": w},
     )
 
 
 def _why_shared(host: Host) -> str:
-    """Why nothing goes between GPUs here."""
+    """A sentence on why communication between GPUs can't be tested here."""
     if host.visible == 1:
-        return "This host has one GPU: nothing goes between GPUs, and NCCL refuses two ranks on one; tested over Gloo."
+        return "This host has one GPU, and NCCL does not accept two ranks on one GPU: tested over Gloo instead."
     return missing(host)

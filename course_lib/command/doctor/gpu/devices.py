@@ -1,7 +1,7 @@
-"""The GPUs of this host as its driver describes them, and what NVIDIA publishes of such GPUs.
+"""The GPUs of this host, from the driver, and the published peak rates of such GPUs.
 
 The peaks are without sparsity, from the data sheets of V100, T4, A100, A10, L4, L40S, H100, H200 and B200
-(nvidia.com/en-us/data-center). Where a sheet gives a tensor core's peak with sparsity, half of it stands here.
+(nvidia.com/en-us/data-center). If a data sheet gives the peak of the tensor cores with sparsity, half of it is used.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from course_grader.script import slots
 from course_lib.system.errors import last_line
 from course_lib.system.gpus import TIMEOUT_S, mebibytes
 
-DRIVER = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))  # the last in Windows' Linux
-_FIELDS = ("name", "driver_version", "memory.total", "compute_cap")  # drivers before 510 do not know the last one
+DRIVER = (Path("/proc/driver/nvidia"), Path("/dev/nvidiactl"), Path("/dev/dxg"))  # the last one under WSL
+_FIELDS = ("name", "driver_version", "memory.total", "compute_cap")  # drivers before 510 lack the last one
 
 
 @dataclass(frozen=True)
 class Gpu:
-    """A GPU: its name, its memory in MiB, its compute capability as in "9.0", "" where the driver is too old to say."""
+    """A GPU: its name, its memory in MiB, its compute capability, such as "9.0"; "" if the driver is too old."""
 
     name: str
     memory: float
@@ -32,14 +32,14 @@ class Gpu:
 
 @dataclass(frozen=True)
 class Host:
-    """What a step needs to know.
+    """The facts about this host for the steps.
 
     Attributes:
-        gpus: those of the host.
-        visible: how many of them CUDA_VISIBLE_DEVICES leaves.
-        driver: version of the driver, "" without one.
-        cuda: the newest CUDA that the driver runs, as in "12.2"; "" where it does not say.
-        problem: what is wrong with the driver, in a sentence; "" where it answers, or where there is none.
+        gpus: GPUs of the host.
+        visible: number of GPUs that are visible under CUDA_VISIBLE_DEVICES.
+        driver: version of the driver; "" without a driver.
+        cuda: the newest CUDA version that the driver supports, such as "12.2"; "" if unknown.
+        problem: a sentence on a problem with the driver; "" if it works, or if there is no driver.
     """
 
     gpus: tuple[Gpu, ...] = ()
@@ -50,36 +50,36 @@ class Host:
 
     @property
     def ranks(self) -> int:
-        """One for each GPU, and never less than two."""
+        """Number of ranks: one for each visible GPU, but at least two."""
         return max(2, self.visible)
 
     @property
     def shared(self) -> bool:
-        """Whether ranks share a device, so that nothing goes between GPUs."""
+        """Whether the ranks share a device, so that there is no communication between GPUs."""
         return self.visible < 2
 
     @property
     def devices(self) -> str:
-        """What ranks run on, in words."""
+        """The devices of the ranks, as a text."""
         return {0: "the CPU", 1: "one GPU"}.get(self.visible, f"{self.visible} GPUs")
 
     @property
     def route(self) -> str:
-        """What the ranks' gradients go through."""
+        """The library that reduces the ranks' gradients."""
         return "Gloo" if self.shared else "NCCL"
 
     def as_json(self) -> dict[str, Any]:
-        """For a step's process, and for the report."""
+        """The host as a JSON object, for the process of a step, and for the report."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, table: Mapping[str, Any]) -> Host:
-        """The host of which `as_json` made `table`."""
+        """The inverse of `as_json`."""
         return cls(**{**table, "gpus": tuple(Gpu(**gpu) for gpu in table["gpus"])})
 
 
 def detect(timeout: float = TIMEOUT_S) -> Host:
-    """Ask the driver, through `nvidia-smi`. A driver that is there and does not answer is the `problem`."""
+    """Query the driver with `nvidia-smi`. A driver that does not answer is reported as `problem`."""
     answer, problem = _query(_FIELDS, timeout)
     if "is not a valid field" in problem:
         answer, problem = _query(_FIELDS[:-1], timeout)
@@ -93,17 +93,17 @@ def detect(timeout: float = TIMEOUT_S) -> Host:
 
 
 def memory_used() -> list[float]:
-    """MiB that are in use on each GPU of the host, whoever uses them; [] where the driver does not say."""
+    """MiB in use on each GPU of the host, by all processes; [] if the driver does not report them."""
     answer, problem = _query(("memory.used",), TIMEOUT_S)
     return [] if problem else [mebibytes(line) for line in answer.splitlines() if line.strip()]
 
 
 def missing(host: Host) -> str:
-    """Why nothing of GPUs can be tested on this host, in a sentence; "" where something can."""
+    """A sentence on why no GPU can be tested on this host; "" if one can."""
     if host.problem:
         return host.problem
     if not host.gpus:
-        return "This host has no NVIDIA GPU, or no driver for it: `nvidia-smi` names none."
+        return "This host has no NVIDIA GPU, or no driver for it: `nvidia-smi` lists none."
     if not host.visible:
         return f"CUDA_VISIBLE_DEVICES hides all {len(host.gpus)} GPUs of this host: unset it."
     return ""
@@ -114,7 +114,7 @@ def _query(fields: Sequence[str], timeout: float) -> tuple[str, str]:
 
 
 def _nvidia_smi(options: list[str], timeout: float) -> tuple[str, str]:
-    """What `nvidia-smi` prints, and what is wrong with it; both "" where neither it nor a driver is there."""
+    """The output of `nvidia-smi`, and a sentence on its failure; both "" if there is no driver."""
     try:
         done = subprocess.run(
             ["nvidia-smi", *options], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=timeout
@@ -125,19 +125,19 @@ def _nvidia_smi(options: list[str], timeout: float) -> tuple[str, str]:
         if not any(path.exists() for path in DRIVER):
             return "", ""
         return "", (
-            f"An NVIDIA driver is there, but nvidia-smi can't be run ({error.strerror}): install it; in a container, "
-            "set NVIDIA_DRIVER_CAPABILITIES=compute,utility."
+            f"The NVIDIA driver is installed, but nvidia-smi can't be run ({error.strerror}): install nvidia-smi; in a "
+            "container, set NVIDIA_DRIVER_CAPABILITIES=compute,utility."
         )
     if done.returncode or "No devices were found" in done.stdout:
         reason = last_line(done.stderr or done.stdout).rstrip(".")
         if reason == "No devices were found":
             return "", ""
-        return "", f"nvidia-smi failed ({reason}): install the driver again, or restart the host after its update."
+        return "", f"nvidia-smi failed ({reason}): restart the host after a driver update, or reinstall the driver."
     return done.stdout, ""
 
 
 class Peak(NamedTuple):
-    """FLOP/s in float32 outside of the tensor cores, in TF32 (0: has none) and in float16; memory's bytes/s."""
+    """Peak rates of a GPU: FLOP/s in float32 without tensor cores, TF32 (0: none) and float16; memory bytes/s."""
 
     float32: float
     tf32: float
@@ -145,7 +145,7 @@ class Peak(NamedTuple):
     bandwidth: float
 
 
-# By what stands in the driver's name, the first that fits: TFLOP/s in float32, TF32 and float16; GB/s.
+# Part of the driver's name, first match → TFLOP/s in float32, TF32 and float16; GB/s.
 PEAKS = {
     "V100": (15.7, 0, 125, 900),
     "T4": (8.1, 0, 65, 320),
@@ -163,7 +163,7 @@ PEAKS = {
 
 
 def published(name: str) -> Peak | None:
-    """The peaks of a GPU by the driver's name for it; None where the course knows none, and for a part of a GPU."""
+    """The peak rates of a GPU, from the driver's name for it; None for an unknown GPU, and for a MIG instance."""
     words = name.replace("-", " ").split()
     for known, (*flops, bandwidth) in PEAKS.items():
         parts = known.replace("-", " ").split()
@@ -174,11 +174,17 @@ def published(name: str) -> Peak | None:
 
 
 def kernels(capability: str, targets: Sequence[str]) -> tuple[str, str]:
-    """How code built for `targets` (as in ["sm_75", "compute_80"]) runs on a GPU of `capability` ("8.6"), and by which.
+    """How code built for some targets runs on a GPU.
 
-    "cubin": as it is; "ptx": compiled by the driver at first use; "none". A cubin runs on its own major capability, the
-    same minor one or a later; PTX on every later one (CUDA C++ Programming Guide, 3.1.2 to 3.1.4). TensorFlow builds a
-    cubin also for each compute_XY (its configure.py).
+    A cubin runs on GPUs of the same major and the same or a later minor capability, PTX on all later capabilities (CUDA
+    C++ Programming Guide, 3.1.2 to 3.1.4). TensorFlow also builds a cubin for each compute_XY (configure.py).
+
+    Args:
+        capability: compute capability of the GPU, such as "8.6".
+        targets: such as ["sm_75", "compute_80"].
+
+    Returns:
+        "cubin" (runs as it is), "ptx" (the driver compiles it at the first use) or "none"; and the target.
     """
     mine = _parts(capability)
     versions = {_parts(f"{name.partition('_')[2][:-1]}.{name[-1]}"): name for name in targets if "_" in name}
@@ -193,5 +199,5 @@ def _parts(version: str) -> tuple[int, int]:
 
 
 def at_least(version: str, other: str) -> bool:
-    """Whether a version as in "12.2" is the same as the other or newer."""
+    """Whether a version, such as "12.2", is equal to or newer than the other."""
     return _parts(version) >= _parts(other)

@@ -1,4 +1,4 @@
-"""The assessment on this host: calibration, the reference and the serial starter.
+"""Tests of the assessment on this host: calibration, the reference, the serial starter.
 
 Each step is a function of the host that yields lines; `runner.STEPS` lists them.
 """
@@ -20,12 +20,12 @@ from course_lib.system.paths import ROOT
 
 REFERENCE, STARTER = (ROOT / "assessment" / name for name in ("reference/assessment.py", "assessment.py"))
 PROFILES = {True: "gpu", False: "short"}  # with GPUs, without
-EPOCHS_OF_GPU = 24  # for which the targets of the profile `gpu` are meant; see docs/hardware
-NO_VERDICT = 2  # code of an error that lies in what else the host does
+EPOCHS_OF_GPU = 24  # the targets of the profile `gpu` assume so many epochs; see docs/hardware
+NO_VERDICT = 2  # exit code of an error that is due to other load on the host
 
 
 def calibrate(host: Host) -> Iterator[Line]:
-    """The factor of the time limits, with as many GPUs (or cores) held as an assessment holds."""
+    """The factor of the time limits, measured on as many GPUs (or cores) as in an assessment."""
     ranks = host.visible or 2
     gpus = slots.count()
     try:
@@ -47,7 +47,7 @@ def calibrate(host: Host) -> Iterator[Line]:
 
 
 def reference(host: Host) -> Iterator[Line]:
-    """The converted script gets full marks, in a sandbox in which CUDA starts."""
+    """The reference gets full marks in a sandbox in which CUDA works."""
     if host.visible and (problem := bubblewrap.cuda_problem()):
         yield failed("Sandbox", problem)
         return
@@ -55,16 +55,16 @@ def reference(host: Host) -> Iterator[Line]:
 
 
 def starter(host: Host) -> Iterator[Line]:
-    """The serial script, on all ranks, does not pass."""
+    """The serial script on all ranks does not pass."""
     if host.visible == 1:
-        yield untested("The serial starter", "On one GPU there is one rank, for which a serial script is right.")
+        yield untested("The serial starter", "One GPU means one rank, and on one rank a serial script is correct.")
         return
     yield from _assessed(host, "The serial starter", STARTER, honest=False)
 
 
 def _assessed(host: Host, title: str, path: Path, honest: bool) -> Iterator[Line]:
     if not path.is_file():
-        yield untested(title, "It is not part of the learner's image: give the command in the instructor's.")
+        yield untested(title, "The learner's image does not contain it: run the command in the instructor's image.")
         return
     profile = PROFILES[bool(host.visible)]
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
@@ -89,11 +89,11 @@ def _assessed(host: Host, title: str, path: Path, honest: bool) -> Iterator[Line
         yield tested(
             "Sandbox",
             outcome.sandbox == "bubblewrap",
-            "Bubblewrap confines the ranks" + (", and CUDA starts there." if host.visible else "."),
-            " ".join(outcome.weaknesses[:1]) or "There was none.",
+            "Bubblewrap confines the ranks" + (", and CUDA starts inside it." if host.visible else "."),
+            " ".join(outcome.weaknesses[:1]) or "The ranks ran without a sandbox.",
         )
     else:
-        right = f"It does not pass, as it must not: {points}."
-        yield tested(title, not outcome.passed, right, f"{points}, passed.", **values)
+        right = f"It does not pass, as expected: {points}."
+        yield tested(title, not outcome.passed, right, f"It passed, but must not: {points}.", **values)
     if data.locate("cifar10") == "stand-in":
-        yield untested(f"{title} on CIFAR-10", "The data are not here: `course data cifar10` fetches them.")
+        yield untested(f"{title} on CIFAR-10", "CIFAR-10 is not on this machine: `course data cifar10` downloads it.")

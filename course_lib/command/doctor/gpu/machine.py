@@ -1,7 +1,7 @@
-"""What stands here: driver, GPUs and shared memory; TensorFlow and Horovod; what is compiled at the first use.
+"""Tests of the machine: driver, GPUs and shared memory; TensorFlow and Horovod; kernels compiled at the first use.
 
-Each step is a function of the host that yields lines; `runner.STEPS` lists them. Nothing here imports TensorFlow but
-`first_step`: where it is broken, `stack` says so.
+Each step is a function of the host that yields lines; `runner.STEPS` lists them. Only `first_step` imports TensorFlow,
+so that `stack` can report a broken one.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ NEWER_IMAGE = "nvcr.io/nvidia/tensorflow:25.02-tf2-py3"
 
 
 def driver(host: Host) -> Iterator[Line]:
-    """The driver and its GPUs; the shared memory that NCCL exchanges gradients through."""
+    """The driver and its GPUs, and the shared memory that NCCL uses."""
     if reason := missing(host):
         yield (failed if host.problem else untested)("Driver", reason)
     else:
@@ -53,7 +53,7 @@ def driver(host: Host) -> Iterator[Line]:
 
 
 def stack(host: Host) -> Iterator[Line]:
-    """Versions, and whether they fit each other, the driver and the GPUs."""
+    """The versions, and whether they are compatible with each other, the driver and the GPUs."""
     report = diagnosis.ask_stack()
     python = platform.python_version()
     titles = ("TensorFlow", "Keras", "Horovod", "CUDA", "cuDNN", "NCCL")
@@ -71,15 +71,15 @@ def stack(host: Host) -> Iterator[Line]:
 
 
 def misfits(host: Host, build: Mapping[str, Any]) -> list[str]:
-    """What of TensorFlow's build does not fit driver and GPUs, in sentences with the remedy."""
+    """Sentences on incompatibilities of TensorFlow's build with the driver and the GPUs, with the fix."""
     cuda, targets = build["cuda"], build["targets"]
     if not cuda:
         return ["This TensorFlow was built without CUDA: run `./course setup`, or use the image for GPUs."]
     problems = []
     if host.cuda and int(host.cuda.split(".")[0]) < int(cuda.split(".")[0]):
         problems.append(
-            f"TensorFlow was built for CUDA {cuda}, and driver {host.driver} runs CUDA {host.cuda} at most: update the "
-            "driver."
+            f"TensorFlow was built for CUDA {cuda}, but driver {host.driver} supports CUDA {host.cuda} at most: update "
+            "the driver."
         )
     for capability in _capabilities(host) if targets else ():
         kind, _ = devices.kernels(capability, targets)
@@ -89,8 +89,8 @@ def misfits(host: Host, build: Mapping[str, Any]) -> list[str]:
             problems.append(f"{none} ({', '.join(targets)}): {newer}.")
         elif kind == "ptx" and host.cuda and not devices.at_least(host.cuda, cuda):
             problems.append(
-                f"{none} and would compile them, which a driver for CUDA {host.cuda} cannot do with code of "
-                f"CUDA {cuda}: update the driver, or {newer}."
+                f"{none}, and a driver for CUDA {host.cuda} cannot compile them from code of CUDA {cuda}: "
+                f"update the driver, or {newer}."
             )
     return problems
 
@@ -100,7 +100,7 @@ def _capabilities(host: Host) -> list[str]:
 
 
 def first_use(host: Host) -> Iterator[Line]:
-    """Seconds of the first training step in a new process, with an empty cache of compiled kernels and a filled one."""
+    """Seconds of the first training step in a new process, with an empty and a filled cache of compiled kernels."""
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
         first, second = (_in_new_process(folder) for _ in range(2))
         compiled = sum(file.stat().st_size for file in Path(folder).rglob("*") if file.is_file())
@@ -116,7 +116,7 @@ def first_use(host: Host) -> Iterator[Line]:
         "Where it ran",
         "GPU" in first["device"],
         f"On the GPU, with {libraries}.",
-        "It ran on the processor though there is a GPU: use an image for this driver.",
+        "It ran on the CPU although there is a GPU: use an image for this driver.",
         libraries=libraries,
     )
     for capability in _capabilities(host):
@@ -126,7 +126,7 @@ def first_use(host: Host) -> Iterator[Line]:
 def _kernels(capability: str, targets: list[str], compiled: int, seconds: float) -> Line:
     title = f"Kernels for compute capability {capability}"
     if not targets:
-        return untested(title, "TensorFlow does not say what it was built for.", **{"compiled bytes": compiled})
+        return untested(title, "TensorFlow does not report its target GPUs.", **{"compiled bytes": compiled})
     kind, target = devices.kernels(capability, targets)
     values = {"kind": kind, "target": target, "saved by the cache s": seconds}
     if kind == "none":
@@ -136,21 +136,21 @@ def _kernels(capability: str, targets: list[str], compiled: int, seconds: float)
     return tested(
         title,
         compiled > 0,
-        f"The driver compiles them from {target}; the cache of what was compiled saves {seconds:.1f} s.",
-        "They have to be compiled, and nothing was kept: let ~/.nv/ComputeCache be written, or each start waits.",
+        f"The driver compiles them from {target}; the cache of compiled kernels saves {seconds:.1f} s.",
+        "The driver compiles them, but keeps none: make ~/.nv/ComputeCache writable, or each start compiles again.",
         **values,
     )
 
 
 def _in_new_process(cuda_cache: str) -> dict[str, Any]:
-    """What `first_step` returns in a process of its own: what is loaded and compiled is so once in each."""
+    """Run `first_step` in a new process, because libraries are loaded and kernels compiled once per process."""
     os.environ["CUDA_CACHE_PATH"] = cuda_cache
     with ProcessPoolExecutor(1, get_context("spawn")) as pool:
         return pool.submit(first_step).result()
 
 
 def first_step() -> dict[str, Any]:
-    """One training step of the assessment's network: seconds, device, TensorFlow's targets, CUDA's libraries."""
+    """Make one training step of the assessment's network; return seconds, device, TensorFlow's targets, libraries."""
     import tensorflow as tf
 
     from course_lib import models

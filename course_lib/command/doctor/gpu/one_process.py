@@ -1,4 +1,4 @@
-"""What one process can show on one device: optimizers, loops, mixed precision, memory, speed.
+"""Tests in one process on one device: optimizers, training loops, mixed precision, memory, speed.
 
 Each step is a function of the host that yields lines; `runner.STEPS` lists them.
 """
@@ -21,14 +21,14 @@ from course_lib.optimizers.check_values import CHECK_VALUES, GRADIENTS, START
 
 BATCH = 128
 IMAGES = 10 * BATCH
-TRAINING_FLOPS = 3 * 2 * 4.0e6  # of the assessment's network for one image: forward, and twice that backward
-MIN_SHARE = 0.25  # of a published peak that a large product and a copy reach on any sound GPU
+TRAINING_FLOPS = 3 * 2 * 4.0e6  # per image for the assessment's network; backward counts twice the forward pass
+MIN_SHARE = 0.25  # of a published peak, which a large product and a copy exceed on any healthy GPU
 
 CHECK_TOLERANCE = 1e-6
 
 
 def optimizers(host: Host) -> Iterator[Line]:
-    """The optimizers against their check values."""
+    """Compare three steps of each optimizer with its check values."""
     for name, (rates, options, expected) in CHECK_VALUES.items():
         optimizer = getattr(course_optimizers, name)(rates[0], weight_decay=0.1, **options)
         with tf.device(_device()):
@@ -50,7 +50,7 @@ def optimizers(host: Host) -> Iterator[Line]:
 
 
 def loops(host: Host) -> Iterator[Line]:
-    """`fit` and a loop with a gradient tape, from the same weights on the same images."""
+    """Train with `fit` and in a loop with a gradient tape, from the same weights on the same images."""
     x, y = examples()
     loss = tf.keras.losses.SparseCategoricalCrossentropy()
     by_fit, by_loop = (models.assessment_cnn((32, 32, 3), 10) for _ in range(2))
@@ -65,36 +65,36 @@ def loops(host: Host) -> Iterator[Line]:
     after = [float(loss(y, model(x, training=True))) for model in (by_fit, by_loop)]
     values = {"loss before": before, "after fit": after[0], "after the loop": after[1]}
     for title, value in zip(("fit", "A loop with a gradient tape"), after):
-        change = f"30 updates bring the loss from {before:.2f} to {value:.2f}"
+        change = f"30 updates reduce the loss from {before:.2f} to {value:.2f}"
         good = value < before / 2
-        yield tested(title, good, f"{change}.", f"{change}, not to half: the numbers are wrong.", **values)
+        yield tested(title, good, f"{change}.", f"{change}, but at least half is expected: please report it.", **values)
     difference = abs(after[0] - after[1])
     yield tested(
         "fit and the loop agree",
         difference < 0.1 * before,
         f"Their losses differ by {difference:.1g}.",
-        f"Their losses differ by {difference:.2g}: one of them does not train what it should; please report it.",
+        f"Their losses differ by {difference:.2g}, so one of them trains wrongly: please report it.",
         difference=difference,
     )
 
 
 def mixed_precision(host: Host) -> Iterator[Line]:
-    """Training in float16 with float32 weights, and a loss scale that gives way to an overflow."""
+    """Train in float16 with float32 weights, and check that the loss scale reacts to an overflow."""
     x, y = examples()
     tf.keras.mixed_precision.set_global_policy("mixed_float16")
-    # A processor takes minutes for convolutions in float16.
+    # A CPU would take minutes for convolutions in float16.
     make, rate = (models.assessment_cnn, 0.05) if host.visible else (models.linear, 1e-3)
     model = make((32, 32, 3), 10)
     model.compile(tf.keras.optimizers.SGD(rate, momentum=0.9), "sparse_categorical_crossentropy")
     first, *_, last = model.fit(x, y, batch_size=BATCH, epochs=3, verbose=0).history["loss"]
     tf.keras.mixed_precision.set_global_policy("float32")
     types = {layer.compute_dtype for layer in model.layers if layer.weights}, {w.dtype.name for w in model.weights}
-    change = f"bring the loss from {first:.2f} to {last:.2f}"
+    change = f"reduce the loss from {first:.2f} to {last:.2f}"
     yield tested(
         "Mixed precision",
         last < first / 2 and types == ({"float16"}, {"float32"}),
         f"Three epochs in float16 with float32 weights {change}.",
-        f"Three epochs in float16 {change}: it does not train.",
+        f"Three epochs in float16 {change}, but at least half is expected: please report it.",
         **{"first loss": first, "last loss": last},
     )
     optimizer = tf.keras.mixed_precision.LossScaleOptimizer(tf.keras.optimizers.SGD(1.0), initial_scale=1024.0)
@@ -106,31 +106,31 @@ def mixed_precision(host: Host) -> Iterator[Line]:
     yield tested(
         "Loss scale",
         (weight, scale, scaled) == (1.0, 512.0, 1024.0),
-        "A gradient that overflows is skipped, and the scale halved.",
-        f"A gradient that overflows makes of the weight 1 {weight:g}, of the scale 1024 {scale:g}: please report it.",
+        "A gradient that overflows is skipped, and the scale is halved.",
+        f"After an overflow the weight is {weight:g}, not 1, or the scale {scale:g}, not 512: please report it.",
         weight=weight,
         scale=scale,
     )
 
 
 def memory(host: Host) -> Iterator[Line]:
-    """With memory growth a process takes what it needs, not all of the GPU."""
+    """With memory growth, a process allocates only the memory that it needs."""
     before = memory_used()
     with tf.device(_device()):
         tf.reduce_sum(tf.matmul(tf.ones((512, 512)), tf.ones((512, 512)))).numpy()
     after = memory_used()
     whole = min((gpu.memory for gpu in host.gpus), default=0)
     if not before or len(after) != len(before) or not whole:
-        yield untested("Memory growth", "The driver does not say how much of its GPUs' memory is in use.")
+        yield untested("Memory growth", "The driver does not report how much GPU memory is in use.")
         return
     taken = max(b - a for a, b in zip(before, after))
     part = f"A small product takes {taken:.0f} of {whole:.0f} MiB"
-    if_bad = f"{part}, or another program took them: try again alone."
+    if_bad = f"{part}, unless another program took them: stop other programs and try again."
     yield tested("Memory growth", taken < whole / 2, f"{part}.", if_bad, **{"taken MiB": taken})
 
 
 def speed(host: Host) -> Iterator[Line]:
-    """Operations and bytes a second against the published peaks; images a second of the assessment's network."""
+    """FLOP/s and bytes/s compared with the published peaks; images/s of the assessment's network."""
     peak = devices.published(host.gpus[0].name) if host.visible and host.gpus else None
     if host.visible:
         yield float32_products(matmul_flops(8192, tf.float32), peak)
@@ -157,35 +157,34 @@ def speed(host: Host) -> Iterator[Line]:
 
 
 def float32_products(achieved: float, peak: devices.Peak | None) -> Line:
-    """The line on products in float32 of `achieved` FLOP/s: whether they are made on the tensor cores, in TF32, is the
-    framework's choice."""
+    """The line on products in float32 at `achieved` FLOP/s, which may have used TF32 on the tensor cores."""
     title = "Products in float32"
     if not (peak and peak.tf32):
         return share_of_peak(title, achieved, peak and peak.float32, "TFLOP/s")
     if achieved > peak.float32:
         return share_of_peak(title, achieved, peak.tf32, "TFLOP/s", " On the tensor cores, in TF32.")
-    return share_of_peak(title, achieved, peak.float32, "TFLOP/s", " Not on the tensor cores, in TF32, but outside.")
+    return share_of_peak(title, achieved, peak.float32, "TFLOP/s", " Outside the tensor cores, not in TF32.")
 
 
 def share_of_peak(title: str, achieved: float, peak: float | None, unit: str, how: str = "") -> Line:
-    """The line on what was achieved, in FLOP/s or bytes/s, of a published peak (None: the course knows none)."""
+    """The line on a measured rate, in FLOP/s or bytes/s, compared with a published peak (None: unknown)."""
     scale = {"TFLOP/s": 1e12, "GB/s": 1e9}[unit]
     values = {"achieved": achieved, "peak": peak}
     rate = f"{achieved / scale:.3g} {unit}"
     if not peak:
-        return passed(title, f"{rate}; the course knows no published peak for it.", **values)
+        return passed(title, f"{rate}; the course has no published peak for this device.", **values)
     rate += f", {achieved / peak:.0%} of the {peak / scale:.3g} published"
     return tested(
         title,
         achieved >= MIN_SHARE * peak,
         f"{rate}.{how}",
-        f"{rate}: the GPU is throttled or shared; look at `nvidia-smi -q -d PERFORMANCE` and at who else uses it.{how}",
+        f"{rate}: the GPU is throttled or shared; check `nvidia-smi -q -d PERFORMANCE` and its other processes.{how}",
         **values,
     )
 
 
 def matmul_flops(size: int, dtype: tf.DType, products: int = 8) -> float:
-    """FLOP/s of products of two [size, size] matrices."""
+    """Measured FLOP/s of products of two [size, size] matrices."""
     a = tf.cast(tf.random.uniform((size, size)) / size, dtype)
 
     @tf.function
@@ -199,7 +198,7 @@ def matmul_flops(size: int, dtype: tf.DType, products: int = 8) -> float:
 
 
 def copy_bandwidth(size: int) -> float:
-    """Bytes/s of reading `size` bytes and writing as many."""
+    """Measured bytes/s of reading `size` bytes and writing as many."""
     values = tf.Variable(tf.zeros(size // 4))
 
     @tf.function
@@ -211,14 +210,14 @@ def copy_bandwidth(size: int) -> float:
 
 
 def images_per_second(batch: int) -> float:
-    """Of training the assessment's network in one process, the images on the device."""
+    """Measured images/s of training the assessment's network in one process, with the images on the device."""
     step = training_step(models.assessment_cnn((32, 32, 3), 10), tf.keras.optimizers.SGD(0.01, momentum=0.9))
     x, y = random_batch(batch)
     return batch / _seconds(lambda: step(x, y), at_least=0.5)
 
 
 def examples() -> tuple[np.ndarray, np.ndarray]:
-    """Images [n, 32, 32, 3] of ten classes that a network learns within some updates, and labels [n]."""
+    """Images [n, 32, 32, 3] of ten classes that a network learns in a few updates, and labels [n]."""
     rng = np.random.default_rng(1)
     labels = rng.integers(10, size=IMAGES)
     patterns = rng.integers(0, 256, (10, 4, 4, 3)).repeat(8, 1).repeat(8, 2)
@@ -227,7 +226,7 @@ def examples() -> tuple[np.ndarray, np.ndarray]:
 
 
 def _seconds(call: Callable[[], tf.Tensor], at_least: float = 0.2) -> float:
-    """Of one call, the best of three measurements, each with the device's end awaited."""
+    """Seconds of one call, including the wait for the device; the best of three measurements."""
     return roofline.best_time(lambda: call().numpy(), repeats=3, at_least=at_least)
 
 

@@ -1,4 +1,4 @@
-"""What the examinations find: lines, and the report of all of them as JSON and as one page that can be sent."""
+"""The results of the tests: lines, and a report with all of them as JSON and as one HTML page."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from course_lib.system.files import require_place, write
 PASSED, FAILED, UNTESTED = "passed", "failed", "not tested"
 MARKS = {PASSED: "✓", FAILED: "✗", UNTESTED: "–"}
 CSS = Path(__file__).with_name("report.css")
-PUBLIC_NAMES = ("root", "localhost", "learner")  # the last is the account in every image of the course
-NO_GPU = 2  # exit code: nothing failed, and nothing of GPUs was tested
+PUBLIC_NAMES = ("root", "localhost", "learner")  # the last one is the account in all images of the course
+NO_GPU = 2  # exit code: nothing failed, but no GPU was tested
 
 Value = Union[float, int, str, None]
 
@@ -35,10 +35,10 @@ class Line:
     """The result of one test.
 
     Attributes:
-        title: what was tested, in a few words.
+        title: the test, in a few words.
         state: PASSED, FAILED or UNTESTED.
-        text: what was seen; of a failure the reason and what to do; of what was not tested, why.
-        values: what was measured, by name and with its unit in the name: {"images/s": 21300.0}.
+        text: one sentence: the result, the reason of a failure and its fix, or why it was not tested.
+        values: measured values, with the unit in the name: {"images/s": 21300.0}.
     """
 
     title: str
@@ -48,28 +48,28 @@ class Line:
 
 
 def passed(title: str, text: str, **values: Value) -> Line:
-    """It works; `values` as in `Line`."""
+    """A line of a passed test; `values` as in `Line`."""
     return Line(title, PASSED, text, values)
 
 
 def failed(title: str, text: str, **values: Value) -> Line:
-    """It does not work: one sentence with the reason and the remedy."""
+    """A line of a failed test; `text`: one sentence with the reason and the fix."""
     return Line(title, FAILED, text, values)
 
 
 def untested(title: str, text: str, **values: Value) -> Line:
-    """It could not be tested here, or not where it matters: one sentence says why."""
+    """A line of a test that could not run, or not on a GPU; `text`: one sentence with the reason."""
     return Line(title, UNTESTED, text, values)
 
 
 def tested(title: str, good: bool, if_good: str, if_bad: str, **values: Value) -> Line:
-    """Passed with the sentence `if_good`, or failed with the sentence `if_bad`."""
+    """A line of a passed test with the sentence `if_good`, or of a failed test with `if_bad`."""
     return Line(title, PASSED, if_good, values) if good else Line(title, FAILED, if_bad, values)
 
 
 @dataclass(frozen=True)
 class Section:
-    """The lines of one step: its name in the JSON, its title on the page."""
+    """The lines of one step; `step`: its name in the JSON, `title`: its title on the page."""
 
     step: str
     title: str
@@ -78,7 +78,7 @@ class Section:
 
 @dataclass
 class Report:
-    """All that was found on a host."""
+    """All results on a host."""
 
     host: Host
     sections: list[Section] = field(default_factory=list)
@@ -86,12 +86,12 @@ class Report:
     began: datetime.datetime = field(default_factory=lambda: datetime.datetime.now(datetime.timezone.utc))
 
     def count(self, state: str) -> int:
-        """How many lines have this state."""
+        """Number of lines with this state."""
         return sum(line.state == state for section in self.sections for line in section.lines)
 
     @property
     def code(self) -> int:
-        """Exit code: 1 where something failed, else NO_GPU where there was none to test, else 0."""
+        """Exit code: 1 if a test failed, else NO_GPU if there was no GPU to test, else 0."""
         return 1 if self.count(FAILED) else 0 if self.host.visible else NO_GPU
 
     @property
@@ -107,7 +107,7 @@ class Report:
         return ", ".join(f"{names.count(name)} × {name}" for name in dict.fromkeys(names)) or "no GPU"
 
     def as_json(self) -> dict[str, Any]:
-        """The object that is written, without names of the user, the host and the home folder."""
+        """The report as a JSON object, without the names of the user, the host and the home folder."""
         table = {
             "course": metadata.version("one-model-many-gpus"),
             "date": self.began.isoformat(timespec="minutes"),
@@ -124,7 +124,7 @@ class Report:
 
 
 def _private(value: Any) -> Any:
-    """`value`, which JSON can hold, with `private` applied to each text in it, but not to the keys."""
+    """Apply `private` to each string in a JSON value, except keys."""
     if isinstance(value, dict):
         return {key: _private(one) for key, one in value.items()}
     if isinstance(value, list):
@@ -133,7 +133,7 @@ def _private(value: Any) -> Any:
 
 
 def private(text: str) -> str:
-    """`text` without what names its user: home folder, account, name of the host."""
+    """Remove the home folder, the account and the host's name from a text."""
     names = {str(Path.home()): "~", socket.gethostname(): "HOST"}
     with contextlib.suppress(OSError, KeyError):  # an account without a name
         names[getpass.getuser()] = "USER"
@@ -144,19 +144,19 @@ def private(text: str) -> str:
 
 
 def paths(file: Path) -> tuple[Path, Path]:
-    """Where JSON and page of a report FILE go: its name, with .json and with .html."""
+    """The paths of a report's JSON and page: the name of `file` with .json and .html."""
     stem = file.with_suffix("") if file.suffix in (".json", ".html", ".htm") else file
     return stem.parent / f"{stem.name}.json", stem.parent / f"{stem.name}.html"
 
 
 def require_places(file: Path) -> None:
-    """Raise CourseError where a report can't be written: before, not after a quarter of an hour."""
+    """Raise CourseError if a report can't be written; call this before the tests, which take a quarter of an hour."""
     for path in paths(file):
         require_place(path)
 
 
 def save(report: Report, file: Path) -> tuple[Path, Path]:
-    """Write the report's JSON and its page; return where."""
+    """Write the report's JSON and its page; return their paths."""
     table = report.as_json()
     json_path, page_path = paths(file)
     write(json_path, json.dumps(table, indent=1, ensure_ascii=False).encode())
@@ -165,7 +165,7 @@ def save(report: Report, file: Path) -> tuple[Path, Path]:
 
 
 def page(report: Report, table: Mapping[str, Any]) -> str:
-    """The report as one page that needs no other file; it holds the JSON too."""
+    """The report as a self-contained HTML page, which includes the JSON."""
     titles = {section.step: section.title for section in report.sections}
     sections = "".join(
         f"<section><h2>{html.escape(titles[step])}</h2><ul>{''.join(map(_row, lines))}</ul></section>"
@@ -200,5 +200,5 @@ def _row(line: Mapping[str, Any]) -> str:
 
 
 def number(value: Value) -> str:
-    """A measured value for people."""
+    """The text of a measured value."""
     return f"{value:.4g}" if isinstance(value, float) else "unknown" if value is None else str(value)

@@ -1,8 +1,8 @@
-"""The steps of `course doctor --gpu`, each in a process of its own: one that hangs is ended, named, and the next runs.
+"""Run the steps of `course doctor --gpu`, each in its own process: a step that hangs is stopped and reported.
 
     python -m course_lib.command.doctor.gpu.runner MODULE FUNCTION TITLE HOST      (HOST: as JSON)
 
-runs one step; each line that it yields is added to the file `lines` as a line of JSON.
+runs one step, and appends each line that it yields to the file `lines`, as a line of JSON.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from course_lib.system.errors import CourseError, last_line
 from course_lib.system.processes import Supervised
 from course_lib.system.supervise import LEFT, TIMED_OUT
 
-BUDGET_S = 15 * 60  # of all steps together: a step that the time no longer suffices for is not tested
-MIN_STEP_S = 20.0  # with less time left, a step is not begun
+BUDGET_S = 15 * 60  # for all steps together; steps without enough time left are not tested
+MIN_STEP_S = 20.0  # a step does not start with less time left
 POLL_S = 0.2
-LINES = "lines"  # the file
+LINES = "lines"  # name of the file
 
 
 @dataclass(frozen=True)
@@ -49,12 +49,12 @@ class Step:
     """One step.
 
     Attributes:
-        name: of its function, which yields lines.
-        module: where the function is.
-        title: what it does, for who waits.
-        seconds: its time limit.
-        on_cpu: whether it does something where there is no GPU.
-        after: steps that must not have failed: without them it has nothing to say.
+        name: name of its function, which yields lines.
+        module: module of the function.
+        title: shown while it runs.
+        seconds: time limit.
+        on_cpu: whether it also runs without a GPU.
+        after: steps on which it depends; if one of them failed, it is not tested.
     """
 
     name: str
@@ -93,12 +93,17 @@ Follow = Callable[[Step, float, float], None]
 
 
 def main(*, file: Path | None = None, rehearse: bool = False, as_json: bool = False) -> int:
-    """Examine this host, print the lines, write the report `file`; return the exit code.
+    """Run all steps on this host, print their lines, write the report; return the exit code.
 
-    Without a GPU that can be used it says so, unless it is to `rehearse`: then the steps do on the CPU what they can.
-    Exit code: 0 where nothing failed, 1 where something did, 2 where no GPU was tested and nothing failed.
+    Args:
+        file: name of the report, see `report.paths`; None: no report.
+        rehearse: without a usable GPU, run the steps on the CPU as far as possible.
+        as_json: print the report as JSON on standard output, and the lines on standard error.
 
-    Raises CourseError (code 2) for a report that can't be written.
+    Returns:
+        0 if nothing failed, 1 if something failed, 2 if nothing failed but no GPU was tested.
+
+    Raises CourseError (code 2) if the report can't be written.
     """
     from rich.console import Console
 
@@ -111,7 +116,7 @@ def main(*, file: Path | None = None, rehearse: bool = False, as_json: bool = Fa
         line = (failed if host.problem else untested)("GPUs", reason)
         report.sections.append(Section(STEPS[0].name, STEPS[0].title, (line,)))
         gpu_only = " and ".join(f"“{step.title}”" for step in STEPS if not step.on_cpu)
-        console.print(reason if host.problem else f"{reason} --rehearse runs on the CPU all steps but {gpu_only}.")
+        console.print(reason if host.problem else f"{reason} --rehearse runs all steps except {gpu_only} on the CPU.")
     else:
         with (console if console.is_terminal else Console(stderr=True)).status("Starting") as status:
 
@@ -141,23 +146,25 @@ def examine(
     budget: float = BUDGET_S,
     follow: Follow = lambda step, seconds, limit: None,
 ) -> Iterator[Section]:
-    """Run the steps; yield the lines of each as it ends.
+    """Run the steps; yield the lines of each step when it ends. KeyboardInterrupt ends the running step.
 
-    Without a GPU the steps do what they can on the CPU. `follow(step, seconds, limit)` is called a few times a second.
-    KeyboardInterrupt ends what runs.
+    Args:
+        host: without a visible GPU, the steps run on the CPU as far as possible.
+        budget: seconds for all steps together.
+        follow: called as follow(step, seconds, limit) a few times per second.
     """
     end = time.monotonic() + budget
-    causes: dict[str, str] = {}  # a step that failed, or was left out for that → the title of the one that failed
+    causes: dict[str, str] = {}  # failed or skipped step → title of the failed step
     for step in steps:
         limit = min(step.seconds, end - time.monotonic())
         cause = next((causes[name] for name in step.after if name in causes), "")
         if cause:
             causes[step.name] = cause
-            lines = [untested(step.title, f"It builds on “{cause}”, which failed.")]
+            lines = [untested(step.title, f"It needs “{cause}”, which failed.")]
         elif not step.on_cpu and not host.visible:
             lines = [untested(step.title, missing(host))]
         elif limit < min(MIN_STEP_S, step.seconds):
-            lines = [untested(step.title, f"The {budget / 60:g} minutes for all steps were over.")]
+            lines = [untested(step.title, f"The time limit of {budget / 60:g} minutes for all steps was reached.")]
         else:
             lines = _run(step, host, limit, follow)
             if any(line.state == FAILED for line in lines):
@@ -166,7 +173,7 @@ def examine(
 
 
 def _run(step: Step, host: Host, limit: float, follow: Follow) -> list[Line]:
-    """The lines of a step; the last says how its process ended where that is not by itself and well."""
+    """Run a step in a process; return its lines, and a failed line if the process did not end normally."""
     with tempfile.TemporaryDirectory(prefix="course-") as folder:
         output, began = Path(folder) / "output", time.monotonic()
         command = [sys.executable, "-m", __name__, step.module, step.name, step.title, json.dumps(host.as_json())]
@@ -177,7 +184,7 @@ def _run(step: Step, host: Host, limit: float, follow: Follow) -> list[Line]:
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     process.wait(POLL_S)
         written = Path(folder) / LINES
-        whole = written.read_text().split("\n")[:-1] if written.exists() else []  # the last one may be cut short
+        whole = written.read_text().split("\n")[:-1] if written.exists() else []  # the last line may be incomplete
         printed = output.read_text(errors="replace")
     lines = [Line(**json.loads(line)) for line in whole]
     if problem := _problem(process.returncode, printed, limit, bool(lines)):
@@ -186,21 +193,20 @@ def _run(step: Step, host: Host, limit: float, follow: Follow) -> list[Line]:
 
 
 def _problem(code: int, printed: str, limit: float, has_lines: bool) -> str:
-    """What is wrong with how the process of a step ended, in a sentence; "" where nothing is."""
+    """A sentence on how the process of a step failed; "" if it did not."""
     if LEFT in printed:
-        return "Its processes can't be ended: they hang in the driver; restart the host."
+        return "Its processes can't be killed, because they hang in the driver: restart the host."
     if code == TIMED_OUT:
-        reason = f"It did not end within {limit:.0f} s: it hangs, or this host is too slow for it"
-        return f"{reason}; it was ended, with all its processes."
+        return f"It was stopped after {limit:.0f} s: it hangs, or this host is too slow for it."
     if code and (advice := hint(printed.splitlines())):
         return advice
     if code:
         return f"It ended with {f'signal {code - 128}' if code > 128 else f'exit code {code}'} ({last_line(printed)})."
-    return "" if has_lines else "It printed no line: this is a fault of the course; please report it."
+    return "" if has_lines else "It reported nothing, which is a bug in the course: please report it."
 
 
 def _child(module: str, function: str, title: str, host: str) -> None:
-    """Run the function of a step. A CourseError becomes a failed line."""
+    """Run the function of a step, and write its lines. A CourseError becomes a failed line."""
     with open(LINES, "a") as file:
         try:
             for line in getattr(import_module(module), function)(Host.from_json(json.loads(host))):

@@ -1,4 +1,4 @@
-"""A compiled training step and random images, by which the speed of one process and of ranks is measured."""
+"""A compiled training step and random images, for measuring the speed of one process and of ranks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import tensorflow as tf
 
 
 def random_batch(batch: int) -> tuple[tf.Tensor, tf.Tensor]:
-    """Images [batch, 32, 32, 3] of noise, and labels [batch]."""
+    """Random images, uint8 [batch, 32, 32, 3], and labels, int32 [batch]."""
     x = tf.cast(tf.random.uniform((batch, 32, 32, 3), 0, 256, tf.int32), tf.uint8)
     return x, tf.random.uniform((batch,), 0, 10, tf.int32)
 
@@ -18,7 +18,7 @@ def training_step(
     optimizer: tf.keras.optimizers.Optimizer,
     distribute: Callable[[tf.GradientTape], tf.GradientTape] = lambda tape: tape,
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.Tensor]:
-    """A compiled training step: (images, labels) → loss. `distribute` makes of its tape one that averages gradients."""
+    """A compiled training step: (images, labels) → loss. `distribute` wraps the tape, to average gradients."""
     loss = tf.keras.losses.SparseCategoricalCrossentropy()
     optimizer.build(model.trainable_variables)
 

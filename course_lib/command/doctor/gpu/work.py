@@ -1,8 +1,8 @@
-"""What each rank does for a step of `all_ranks`, as a script of `launch.start`: `work.py NAME ARGUMENTS`.
+"""The program of the ranks for the steps of `all_ranks`, a script for `launch.start`: `work.py NAME ARGUMENTS`.
 
-ARGUMENTS is a JSON object, the function's keywords; rank 0 prints "result" and what the function returns, as JSON.
-Where there are fewer GPUs than ranks of this host, they share one, and what they exchange goes through the CPU and
-Gloo: NCCL refuses two ranks on one GPU.
+ARGUMENTS is a JSON object with the keyword arguments of the function NAME. Rank 0 prints "result" and the function's
+result as JSON. With fewer GPUs than ranks on this host, the ranks share a GPU and communicate over the CPU and Gloo,
+because NCCL does not accept two ranks on one GPU.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MB = 2**20
 
 
 def pin(number: int | None = None) -> str:
-    """Keep the GPU of this rank's local rank (or `number`) alone; return the device to reduce on, "" for its own."""
+    """Make only the GPU of the local rank (or `number`) visible; return the device for reductions, "" for the GPU."""
     gpus = tf.config.list_physical_devices("GPU")
     if not gpus:
         return ""
@@ -35,13 +35,13 @@ def pin(number: int | None = None) -> str:
 
 
 def gathered(value: object) -> list:
-    """The values of all ranks, on each of them; never through NCCL, so that it works where ranks share a GPU."""
+    """The values of all ranks, on each rank; never with NCCL, so that it works for ranks that share a GPU."""
     with tf.device("/CPU:0"):
         return hvd.allgather_object(value)
 
 
 def pinned(megabytes: int) -> dict:
-    """MiB in use on each GPU while all ranks hold `megabytes` on theirs."""
+    """MiB in use on each GPU while each rank has allocated `megabytes` MiB."""
     pin()
     held = tf.ones(megabytes * MB // 4)
     gathered("holds it")
@@ -51,7 +51,7 @@ def pinned(megabytes: int) -> dict:
 
 
 def all_reduce(sizes: list[int], repeats: int) -> dict:
-    """Median seconds of all-reduces of so many bytes, one at a time; whether all sums were right."""
+    """Median seconds of an all-reduce for each size in bytes, and whether all sums were right."""
     device = pin()
     right, medians = True, []
     for number, size in enumerate(sizes):
@@ -73,7 +73,7 @@ def batch_norm() -> dict:
     pin()
     whole = tf.random.stateless_normal((8 * hvd.size(), 4, 4, 3), (1, 2)) * 3 + 1
     mine = whole[8 * hvd.rank() : 8 * (hvd.rank() + 1)]
-    # Its layer takes no device: where ranks share a GPU, all of it is on the CPU.
+    # The layer has no argument for a device: if ranks share a GPU, it runs on the CPU.
     with tf.device("/CPU:0" if len(tf.config.list_physical_devices("GPU")) < hvd.size() else None):
         across = hvd.SyncBatchNormalization(axis=-1)(mine, training=True)
         alone = tf.keras.layers.BatchNormalization(axis=-1)(whole, training=True)
@@ -84,7 +84,7 @@ def batch_norm() -> dict:
 
 
 def train(steps: int, batches: list[int]) -> dict:
-    """For each batch of a rank: images/s of all ranks, and by how much their weights differ after training."""
+    """For each batch per rank: images/s of all ranks, and the largest difference of their weights after training."""
     device = pin()
     rates, differences = zip(*(_train(steps, batch, device) for batch in batches))
     return {"images/s": rates, "difference": max(differences), "size": hvd.size()}
@@ -114,8 +114,8 @@ def _train(steps: int, batch: int, device: str) -> tuple[float, float]:
 
 
 def elastic(steps: int, lose_at: int) -> dict:
-    """Train; at a step the last rank kills itself; those that are left go on from the last commit."""
-    device = pin(hvd.rank())  # each rank seems to be on a host of its own
+    """Train; at step `lose_at` the last rank kills itself, and the others continue from the last commit."""
+    device = pin(hvd.rank())  # in an elastic run, each rank has its own host name, and local rank 0
     first, began = hvd.rank(), hvd.size()
     with tf.device(device or None):
         w = tf.Variable(tf.zeros(1000))
