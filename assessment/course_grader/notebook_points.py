@@ -21,7 +21,7 @@ OVERHEAD_S = 600.0  # for calibration, for starting and ending runs, and for eva
 
 
 class NeedsALook(Exception):
-    """The script has flags that a person has to read; the message lists them."""
+    """An instructor must first review the script's flags; the message lists them."""
 
 
 _outcomes: dict[str, Outcome | CannotGrade] = {}  # by script, profile and content of the script
@@ -31,7 +31,7 @@ def points(criterion: str, script: str | Path = "assessment.py") -> float:
     """Return the points of one criterion, from 0 to its maximum in the contract; print its reason and a hint.
 
     The first call in a notebook also shows the outcome. Raises CannotGrade if the grader, not the script, failed, and
-    NeedsALook if a person has to read the script first. Neither is a mark.
+    NeedsALook if an instructor must first review the script; in both cases there is no mark.
     """
     outcome = _outcome(Path(script).absolute())
     if outcome.needs_a_look and not _grading().get("accepted"):
@@ -44,7 +44,7 @@ def points(criterion: str, script: str | Path = "assessment.py") -> float:
 
 
 def longest() -> float:
-    """Return the most seconds that an assessment takes, on a host with the largest calibration factor."""
+    """Return the maximum seconds of an assessment, on a host with the largest calibration factor."""
     terms = contract.read()
     limit = terms.profile().seconds * (1 + terms.tolerance)
     return calibration.MAX_FACTOR * (grader.SERIAL_LIMIT_S + watermarks.RUNS * limit) + OVERHEAD_S
@@ -57,7 +57,7 @@ def _outcome(script: Path) -> Outcome:
         raise CannotGrade(f"{script.name} cannot be read ({error.strerror}).") from None
     if key not in _outcomes:
         path = _grading().get("outcome")
-        if path and Path(path).exists():  # an instructor has accepted the script: it is not run again
+        if path and Path(path).exists():  # an instructor has accepted the script, so it is not run again
             _outcomes[key] = Outcome.from_json(json.loads(Path(path).read_text()))
         else:
             _outcomes[key] = _assess(script)
@@ -71,10 +71,10 @@ def _outcome(script: Path) -> Outcome:
 
 
 def _grading() -> dict[str, object]:
-    """Return what `course grade` says of this submission; {} in a notebook that a person has opened.
+    """Return the settings of `course grade` for this submission; {} in a notebook outside of `course grade`.
 
-    `accepted`: whether an instructor has accepted the flags of the script; `outcome`: the file for the outcome,
-    which is there already if the script need not be run again.
+    `accepted`: whether an instructor has accepted the flags of the script; `outcome`: the file for the outcome. If the
+    file exists, the script is not run again.
     """
     path = os.environ.get(variables.GRADING)
     return json.loads(Path(path).read_text()) if path else {}
@@ -86,7 +86,7 @@ def _assess(script: Path) -> Outcome | CannotGrade:
     except CourseError as problem:
         return CannotGrade(str(problem))
     except KeyboardInterrupt:
-        return CannotGrade("The assessment did not end in time, so that it was interrupted.")
+        return CannotGrade("The assessment did not end in time and was interrupted.")
 
 
 def _show(outcome: Outcome) -> None:

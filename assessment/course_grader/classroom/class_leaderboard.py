@@ -47,7 +47,7 @@ class Options:
         if self.rerun_top < 0:
             raise CourseError("--rerun-top must be 0 or more.", code=2)
         if self.rerun_top and self.runs < RUNS:
-            raise CourseError(f"--runs must be {RUNS} or more: fewer have no interval of 95 %.", code=2)
+            raise CourseError(f"--runs must be {RUNS} or more: fewer runs give no 95 % interval.", code=2)
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def record_attempt(path: Path, digest: str) -> None:
 
 
 def accept(outcome: Outcome, accepted: bool) -> Outcome:
-    """Return the outcome, which passes if an instructor has accepted all that needs a look."""
+    """Return the outcome; it passes if only flags prevented that and an instructor has `accepted` them."""
     return replace(outcome, passed=True) if accepted and outcome.needs_a_look else outcome
 
 
@@ -120,8 +120,8 @@ def _run(passed: Passed, on_event: Callable[[Event], None]) -> Outcome:
             outcome = grader.assess(script, profile=passed.outcome.profile, on_event=on_event)
         except CannotGrade as problem:
             raise CourseError(
-                f"A further run of {passed.submission.learner}'s script could not be measured: {problem} What was "
-                "measured is kept: give the same command again."
+                f"A further run of {passed.submission.learner}'s script could not be measured: {problem} The earlier "
+                "measurements are kept: run the same command again."
             ) from None
     return accept(outcome, passed.accepted)
 
@@ -139,7 +139,7 @@ def write_pages(results: Path, entries: Iterable[Entry], pseudonyms: bool) -> No
 
 
 def _pseudonyms(path: Path, learners: Sequence[str]) -> dict[str, str]:
-    """Return a random pseudonym for each learner; they are stored in `path`, so that they stay."""
+    """Return a random pseudonym for each learner. They are stored in `path`, so that they do not change."""
     lines = path.read_text(encoding="utf-8").splitlines()[1:] if path.exists() else []
     names = {row[0]: row[1] for row in csv.reader(lines) if len(row) == 2}
     free = [f"{quality} {thing}" for quality in _QUALITIES for thing in _THINGS]

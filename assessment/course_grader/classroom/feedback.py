@@ -1,4 +1,4 @@
-"""What a learner's page says beside what was measured: the scores that an instructor has set by hand."""
+"""Add the scores that an instructor set by hand to the learners' feedback pages."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _STYLE = "margin: 1em; padding: 1em; border: 2px solid #2a6f97; font-family: san
 def note_scores_by_hand(
     graded: list[tuple[Submission, dict[str, Any]]], rows: list[dict[str, Any]], results: Path
 ) -> None:
-    """Write at the top of each page which scores of its notebook were set by hand, and what they come to.
+    """Write a note on the scores that were set by hand, and on the total, at the top of each feedback page.
 
-    `rows` are those of grades.csv. A note of an earlier run is replaced.
+    `rows` are the rows of grades.csv. The note of an earlier run is replaced.
     """
     for submission, _ in graded:
         page = results / runner.pages(submission)[0] if submission.master else None
@@ -38,10 +38,10 @@ def note_scores_by_hand(
 
 
 def _note(rows: list[dict[str, Any]]) -> str:
-    by_hand = [row for row in rows if row.get("by_hand")]  # a row of what could not be graded has no score
+    by_hand = [row for row in rows if row.get("by_hand")]  # the row of an ungraded notebook has no such entry
     if not by_hand:
         return ""
     scores = ", ".join(f"{row['exercise']} {row['score']:g} of {row['max_score']:g}" for row in by_hand)
     total = f"{sum(row['score'] or 0 for row in rows):g} of {sum(row['max_score'] for row in rows):g}"
-    text = html.escape(f"Your instructor has set by hand: {scores}. With that, you have {total} points.")
+    text = html.escape(f"Your instructor set these scores by hand: {scores}. Your total is {total} points.")
     return f'<!-- by hand --><div style="{_STYLE}">{text}</div><!-- end -->'

@@ -61,7 +61,7 @@ def update(notebooks: list[Master], blank: Path, results: Path) -> None:
             enter(notebooks, new)
         except NbGraderException:
             problem = f"{gradebook} is damaged or holds grades of older notebooks"
-            raise CourseError(f"{problem}; move {results} away and grade again.") from None
+            raise CourseError(f"{problem}: move {results} away and grade again.") from None
 
 
 def record(
@@ -69,8 +69,8 @@ def record(
 ) -> tuple[list[dict[str, Any]], list[dict[str, str]]]:
     """Enter every result into the gradebook; return the rows of grades.csv and of not_graded.csv.
 
-    What could not be graded has no score, which is not 0. The instructor's own scores and comments in the gradebook
-    are kept.
+    A submission that could not be graded has no score, not a score of 0. The instructor's own scores and comments in
+    the gradebook are kept.
     """
     from nbgrader.api import Gradebook
 
@@ -119,7 +119,7 @@ def record(
 
 
 def _passed(result: dict[str, Any], rows: list[dict[str, Any]]) -> str:
-    """Return "yes", "no" or "needs a look" for a script, "" for a notebook. Scores set by hand count."""
+    """Return "yes", "no" or "needs review" for a script, "" for a notebook. Scores set by hand count."""
     if "outcome" not in result:
         return ""
     if any(row["by_hand"] for row in rows):

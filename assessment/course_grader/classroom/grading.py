@@ -59,7 +59,7 @@ from course_lib.system.paths import ROOT
 MAX_JOBS = 64  # of a cluster at the same time, unless the instructor gives --jobs
 MAX_WAITS = 2  # a job may wait for this many of the longest assessments on its node
 ACCEPTED = "accepted.json"  # among the results: digests of the submissions that an instructor has accepted
-REMOVAL_LIMIT_S = 5.0  # for a folder that other processes still write to, or hold open on a file server
+REMOVAL_LIMIT_S = 5.0  # for removing a folder to which other processes still write, or which they have open
 
 
 def grade(
@@ -80,7 +80,7 @@ def grade(
         jobs: submissions that are graded at the same time; default: 1, with `slurm` up to MAX_JOBS.
         root: the folder of the course.
         slurm: grade each submission as a job of Slurm.
-        accept: learners whose present submissions an instructor has read: their flags no longer prevent a mark.
+        accept: learners whose current submissions an instructor has reviewed: their flags no longer prevent a mark.
         ranking: options for the leaderboard of scripts that passed.
         against: folder of an earlier class, whose scripts are compared with this class's.
 
@@ -90,7 +90,7 @@ def grade(
         raise CourseError("--jobs must be 1 or more.", code=2)
     ranking = ranking or class_leaderboard.Options()
     if ranking.rerun_top and slurm:
-        raise CourseError("Runs that are compared are made on one host: give --rerun-top without --slurm.", code=2)
+        raise CourseError("--rerun-top compares runs on one host: remove --slurm.", code=2)
     data.images_limit()  # raises for a wrong COURSE_SLICE, which is not the learners' fault
     if slurm:
         cluster.check()
@@ -114,7 +114,7 @@ def grade(
         show(summary)
         scripts = {submission.learner: result["script"] for submission, result in graded if "script" in result}
         if scripts and (pairs := copies.write(results, scripts, earlier)):
-            print(f"{len(pairs)} pairs of scripts resemble each other: {results / copies.PAGE}", file=sys.stderr)
+            print(f"Pairs of similar scripts: {len(pairs)}, listed in {results / copies.PAGE}", file=sys.stderr)
         _rank(graded, results, ranking)
     return summary
 
@@ -157,7 +157,7 @@ def _locked(results: Path, shared: bool = False) -> Iterator[Path]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise CourseError(f"Another `course grade` writes to {results}; wait until it has ended.") from None
+            raise CourseError(f"Another `course grade` is writing to {results}: wait until it has ended.") from None
         lock.seek(0)
         if (left := Path(lock.read())).name.startswith(TEMPORARY_PREFIX):  # an earlier run was killed
             if shared:
@@ -194,7 +194,7 @@ def _grade_all(
 ) -> list[tuple[Submission, dict[str, Any]]]:
     """Return (submission, result) for each: the result of one_submission with its script, or {"problem": sentence}."""
     if unknown := set(accept) - {submission.learner for submission in submitted}:
-        raise CourseError(f"Nothing was handed in by {min(unknown)!r}: --accept takes a learner's folder name.", code=2)
+        raise CourseError(f"{min(unknown)!r} handed in nothing: give --accept the name of a learner's folder.", code=2)
     accepted = _accepted(results)
     result_of: dict[int, dict[str, Any]] = {}
     todo: dict[int, Work] = {}
@@ -234,9 +234,9 @@ def _grade_all(
 def _performing(
     blank: Path, results: Path, wait: int, slurm: bool
 ) -> contextlib.AbstractContextManager[Callable[[Work, threading.Event], Graded]]:
-    """Return what grades a submission, here or as a job of Slurm.
+    """Return a context manager that yields the function that grades a submission, here or as a job of Slurm.
 
-    An assessment may wait for cores or GPUs until `wait` others have used them; 0: no script is graded.
+    `wait`: number of assessments that may use the cores or GPUs before this one; 0: no script is graded.
     """
     if slurm:
         return slurm_jobs.Jobs(blank, results, MAX_WAITS * notebook_points.longest() if wait else 0)
@@ -255,7 +255,7 @@ def _accepted(results: Path) -> set[str]:
 
 
 def _prepared(submission: Submission, starters: dict[str, bytes]) -> Work:
-    """Return what is run of a submission. Raises Unusable if it cannot be graded."""
+    """Return the parts of a submission that are run. Raises Unusable if it cannot be graded."""
     master = submission.master
     if master is None:
         raise Unusable(submission.problem)
@@ -273,7 +273,7 @@ def _prepared(submission: Submission, starters: dict[str, bytes]) -> Work:
 
 
 def _files_beside(submission: Submission, starters: dict[str, bytes]) -> dict[str, bytes]:
-    """Return the files that the course hands out beside the notebook: name → content."""
+    """Return the course's files in the folder of the notebook: name → content."""
     return {
         name.partition("/")[2]: content
         for name, content in starters.items()
@@ -286,7 +286,7 @@ class _TimeLeft(ProgressColumn):
 
     def render(self, task: Task) -> Text:
         """Return the text. rich calls this method for each refresh."""
-        seconds = task.fields["seconds"]  # until the last one was done
+        seconds = task.fields["seconds"]  # from the start to the end of the last submission
         if not seconds or task.finished:
             return Text("")
         left = max(0.0, seconds * task.total / task.completed - (task.elapsed or 0.0))
@@ -296,7 +296,7 @@ class _TimeLeft(ProgressColumn):
 def _in_parallel(
     run: Callable[[Work, threading.Event], dict[str, Any]], todo: dict[int, Work], jobs: int
 ) -> dict[int, dict[str, Any]]:
-    """Return what `run` returns for each, `jobs` at a time, with a progress bar. An interrupt ends all runs."""
+    """Call `run` for each, `jobs` at a time, with a progress bar; return the results. An interrupt ends all runs."""
     if not todo:
         return {}
     stopping = threading.Event()
@@ -312,7 +312,7 @@ def _in_parallel(
                 progress.update(task, advance=1, description=f"Graded {learner}", seconds=seconds)
             return {number: future.result() for future, number in futures.items()}
     except KeyboardInterrupt:
-        print("Stopped; what is graded is kept. Run the same command again to go on.", file=sys.stderr)
+        print("Stopped; the results so far are kept. Run the same command again to continue.", file=sys.stderr)
         raise
     finally:
         stopping.set()
@@ -331,7 +331,7 @@ def _grade_one(
         return _refuse(work.submission, results, problem)
     needs_a_look = any(exercise["reason"].startswith(LOOK) for exercise in graded.result["exercises"].values())
     for page, content in graded.pages.items():
-        if needs_a_look:  # learners get a page once their score counts
+        if needs_a_look:  # learners get no page before an instructor has accepted the submission
             (results / page).unlink(missing_ok=True)
         else:
             write(results / page, content)

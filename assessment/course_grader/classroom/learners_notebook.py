@@ -36,7 +36,7 @@ class LearnersNotebook:
         cells: (id, text) of each code cell, and of each exercise, even if the learner changed its cell type. The id is
             nbgrader's, else the cell's own.
         digests: id of an exercise → digest of its task, if the notebook has one (see `masters.digests`).
-        edition: see `masters.edition`; "" in a notebook that was handed out before there were editions.
+        edition: see `masters.edition`; "" in a notebook that is older than editions.
     """
 
     cells: tuple[tuple[str, str], ...]
@@ -53,9 +53,9 @@ class LearnersNotebook:
             changed = self.digests.get(exercise.id, current) != current
             if changed or (missing and self.edition not in ("", edition)):
                 refused[test.id] = (
-                    f"the notebook is of edition {self.edition or 'unknown'}, and this exercise is another one in "
-                    f"today's edition, {edition}. Grade it with the version of the course that handed it out, or ask "
-                    "for the exercise in today's notebook."
+                    f"the edition of the notebook is {self.edition or 'unknown'}, and this exercise has changed in the "
+                    f"current edition, {edition}. Grade the notebook with the version of the course that handed it "
+                    "out, or ask the learner to solve the exercise in the current notebook."
                 )
         return refused
 
@@ -82,11 +82,11 @@ def read(content: bytes, name: str) -> LearnersNotebook:
         cells = [(name, source) for name, source, cell in rows if cell.get("cell_type") == "code" or name in exercises]
         return LearnersNotebook(tuple(cells), digests, _course_metadata(notebook, "edition"))
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        raise Unusable(f"{name} is no readable notebook; ask for it to be handed in again.") from None
+        raise Unusable(f"{name} is not a valid notebook: ask the learner to hand it in again.") from None
 
 
 def untouched(content: bytes, given: bytes) -> bool:
-    """Return whether a notebook has no work in it: it is unchanged, or has stubs only, or is not a notebook."""
+    """Return whether a notebook contains no work: it is unchanged, has only stubs, or is not a notebook."""
     try:
         notebook, handed_out = read(content, ""), read(given, "")
     except Unusable:

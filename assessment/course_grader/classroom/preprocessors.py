@@ -1,4 +1,4 @@
-"""The course's steps in nbgrader's pipeline: scores without guesses, and feedback that keeps hidden tests hidden."""
+"""The course's steps in nbgrader's pipeline: strict scores, and feedback without the code of hidden tests."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from nbgrader.utils import is_grade
 from course_grader.classroom.exercise_process import NOT_JUDGED
 from course_lib.authoring import masters
 
-LOOK = "Needs a look"  # start of the reason if a person has to read a learner's code
+LOOK = "Needs review"  # start of the reason if a person has to read a learner's code
 NOT_GRADED = "Could not be graded: "  # start of the reason if the course, not the learner, failed
 _TOO_LONG = "The test took too long."
 _ENDINGS = {
     "CellTimeoutError": _TOO_LONG,
     "KeyboardInterrupt": _TOO_LONG,
     "TimeoutError": _TOO_LONG,
-    "DeadKernelError": "Its process ended before the test did: out of memory, or the cell ended it.",
+    "DeadKernelError": "The process ended before the test: it ran out of memory, or the cell ended it.",
 }
 _NUMBER = re.compile(r"-?\d+(\.\d*)?(e[+-]?\d+)?")
 _COLOUR = re.compile(r"\x1b\[[\d;]*m")  # in tracebacks
@@ -111,7 +111,7 @@ class HideHiddenTests(ClearHiddenTests):
         self._master = master
 
     def preprocess(self, nb: NotebookNode, resources: ResourcesDict) -> tuple[NotebookNode, ResourcesDict]:
-        """Called by nbconvert for every notebook. Where a script is graded, the page has its report alone."""
+        """Called by nbconvert for every notebook. If a script is graded, the page only has its report."""
         if self._master.script:
             nb.cells = [cell for cell in nb.cells if is_grade(cell)]
         return super().preprocess(nb, resources)
@@ -131,11 +131,11 @@ class HideHiddenTests(ClearHiddenTests):
             line = _LINE.search(output.evalue)
             ending = f"The test ended in {output.ename}{line[0] if line else ''}."
             if output.ename == NOT_JUDGED:
-                ending = f"Could not be graded, which is no mark: {output.evalue}"
+                ending = f"Could not be graded, so there is no mark: {output.evalue}"
             elif output.ename == "NeedsALook":
                 ending = f"{LOOK}: {output.evalue}."
             output = new_output("stream", name="stdout", text=f"{ending}\n")
         plain = re.sub(r"\\u001b\[[\d;]*m", "", json.dumps(output))
         if masters.leaks(self._master, [plain], kinds=["hidden"]):
-            return new_output("stream", name="stdout", text="(not shown: this output has a part of a test in it)\n")
+            return new_output("stream", name="stdout", text="(not shown: this output contains part of a test)\n")
         return output

@@ -176,7 +176,7 @@ def _run(folder: Path, master: Master, stopping: threading.Event, extra: float, 
     if master.script:
         env.pop(variables.SLICE, None)  # the contract has the number of images
     else:
-        env.setdefault(variables.SLICE, DEFAULT_SLICE)  # what a notebook trains as a demonstration is not graded
+        env.setdefault(variables.SLICE, DEFAULT_SLICE)  # trainings for demonstration are not graded
     worker = [sys.executable, "-m", "course_grader.classroom.one_submission", folder, master.path, extra]
     with (
         log.open("w") as output,
@@ -201,7 +201,7 @@ def _why(code: int, log: str, limit: float) -> Unusable:
     if code == TIMED_OUT:
         return Unusable(f"It ran for more than {limit // 60:.0f} minutes and could not be interrupted.")
     if "DeadKernelError" in log:
-        return Unusable("Its process died while a cell ran: out of memory, or a cell ended it.")
+        return Unusable("The process died while a cell ran: it ran out of memory, or the cell ended it.")
     errors = [line.strip() for line in log.splitlines() if "Error" in line or "Exception" in line]
     lines = [line for line in errors if "NbGraderException" not in line] or errors  # it only refers to other errors
     return _Failed(f"nbgrader failed: {lines[-1] if lines else f'exit code {code}'}")

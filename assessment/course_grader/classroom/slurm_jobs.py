@@ -1,4 +1,4 @@
-"""Grade submissions as jobs of Slurm, through submitit: a node grades each as this host would.
+"""Grade submissions as jobs of Slurm, with submitit.
 
     with Jobs(blank, results, extra) as perform:
         perform(work, stopping)         # may be called from several threads
@@ -40,7 +40,7 @@ MAX_JOBS = 3  # for a submission whose jobs end without an answer
 TIME_MARGIN_S = 300  # in addition to a submission's time limit
 NOTEBOOK_RANKS = 2
 HOST_MEMORY_GB = 4.0  # for nbgrader, the kernel and the evaluator
-# These ends would repeat, or are intended.
+# Another job would end in the same way, or the end is intended.
 _FINAL_STATES = ("CANCELLED", "TIMEOUT", "OUT_OF_MEMORY", "DEADLINE")
 
 

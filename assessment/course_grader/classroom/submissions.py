@@ -1,4 +1,4 @@
-"""Find what learners handed in, in folders and zip archives, also under names that browsers and systems change."""
+"""Find the learners' files in folders and zip archives, even if a browser or a system has changed their names."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ MAX_DEPTH = 4  # of folders in a learner's folder
 MAX_MODULES = 50  # Python files beside a notebook
 MAX_MEMBERS = 10_000  # files in an archive
 _EXTENSIONS = (".ipynb", ".py")
-_HIDDEN = (".", "__MACOSX")  # prefixes of what operating systems put into folders and archives
+_HIDDEN = (".", "__MACOSX")  # prefixes of files that operating systems add to folders and archives
 _COURSE_FOLDERS = ("reference", "master")  # left out if a learner hands in all files of the course
-_COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # what systems add to the name of a copy
+_COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # the suffix that systems give a copy
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class File:
     Attributes:
         path: path of the file, or of its zip archive; `member`: its name in this archive, else "".
         shown: its path in the learner's folder.
-        name: its name without what a system has added (`.txt`), with its extension in small letters.
+        name: its name without an extension that a system added (`.txt`), with its own extension in lower case.
     """
 
     path: Path
@@ -65,7 +65,7 @@ class File:
 
 @dataclass(frozen=True)
 class Submission:
-    """What a learner handed in for one notebook or one script.
+    """A learner's submission of one notebook or one script.
 
     Attributes:
         path: of the notebook or the script, in the learner's folder.
@@ -100,7 +100,7 @@ def find(directory: Path, known: Mapping[str, Master], given: Mapping[str, bytes
     (`released.course_files`). Raises CourseError if `directory` has no such folders.
     """
     if not directory.is_dir():
-        raise CourseError(f"{directory} is no folder: give the folder that has one folder for each learner.")
+        raise CourseError(f"{directory} is not a folder: give the folder that has one folder for each learner.")
     entries = sorted(path for path in directory.iterdir() if not path.name.startswith(_HIDDEN))
     learners = [path for path in entries if path.is_dir() or _is_archive(path)]
     assignments = {master.assignment for master in known.values()}
@@ -139,7 +139,7 @@ def modules(submission: Submission) -> dict[str, bytes]:
 def _of_learner(path: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> Iterator[Submission]:
     learner = path.stem if _is_archive(path) else path.name
     if _plain(learner) != learner:
-        yield Submission(_plain(learner), path, None, "The folder's name has bytes that are no characters: rename it.")
+        yield Submission(_plain(learner), path, None, "The folder's name is not valid text: rename the folder.")
         return
     problems: dict[str, None] = {}
     all_files = tuple(_files(path, path.parent if _is_archive(path) else path, problems))
@@ -169,7 +169,7 @@ def _of_learner(path: Path, known: Mapping[str, Master], given: Mapping[str, byt
         ]
         if stem not in known and (name := _like(stem, missing)):
             handed_in = True
-            problem = f"It seems to be {name}{kind}; give it that name."
+            problem = f"It seems to be {name}{kind}: rename it to that."
             yield Submission(learner, Path(path, file.shown), None, problem)
     if not handed_in:
         names = [file.shown for file in all_files if not file.name.endswith(".py")]
@@ -182,7 +182,7 @@ def _choose(
 ) -> tuple[File | None, str]:
     """Return the file that counts as `wanted`, and a remark for the instructor, or None and why no file counts.
 
-    `same` returns whether a content is only what was `given`.
+    `same` returns whether a content is the same as `given`, without any work.
     """
     right = [file for file in files if _is_named(file, wanted)]
     stem, kind = os.path.splitext(wanted.casefold())
@@ -196,16 +196,16 @@ def _choose(
     with_work = [file for file, content in contents.items() if given is None or not same(content, given)]
     worked = list({contents[file]: file for file in reversed(right) if file in with_work}.values())[::-1]
     if len(worked) > 1:
-        return None, f"It was handed in more than once; keep one of {_listing(worked)}."
+        return None, f"It was handed in more than once: keep one of {_listing(worked)}."
     others = [file for file in like if file in with_work]
     if worked:
         others = [file for file in others if contents[file] != contents[worked[0]] and _is_copy(file, stem)]
-        differs = f"{worked[0].shown} was graded; {_listing(others)} beside it differs: keep the one that counts."
+        differs = f"{worked[0].shown} was graded, but {_listing(others)} differs: keep only the one that counts."
         return worked[0], differs if others else ""
     if others:
         return None, (
-            f"{right[0].shown} holds no work, {_listing(others)} does: give the one that counts the name {wanted}, and "
-            "remove the other."
+            f"{right[0].shown} contains no work, but {_listing(others)} does: rename the one that counts to {wanted}, "
+            "and remove the other."
         )
     return right[0], ""
 
@@ -215,8 +215,8 @@ def _same_script(content: bytes, given: bytes) -> bool:
 
 
 def _files(folder: Path, top: Path, problems: dict[str, None], depth: int = MAX_DEPTH) -> Iterator[File]:
-    """Yield the files below a folder or in an archive, with those in nested archives; add to `problems` what cannot
-    be read."""
+    """Yield the files below a folder or in an archive, including nested archives; add sentences on unreadable ones to
+    `problems`."""
     if _is_archive(folder):
         yield from _members(folder, folder.relative_to(top), problems)
         return
@@ -228,7 +228,7 @@ def _files(folder: Path, top: Path, problems: dict[str, None], depth: int = MAX_
         return
     for path in paths:
         if path.is_symlink() and path.is_dir():
-            problems[f"{_plain(path.name)} is a link: ask for the folder itself."] = None
+            problems[f"{_plain(path.name)} is a link: ask the learner for the folder itself."] = None
         elif _is_archive(path) or (path.is_dir() and depth):
             yield from _files(path, top, problems, depth - 1)
         elif path.is_file():
@@ -243,10 +243,10 @@ def _members(path: Path, path_in_folder: Path, problems: dict[str, None]) -> Ite
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
     except (OSError, zipfile.BadZipFile, ValueError) as error:
-        problems[f"{shown} cannot be read ({error}): ask for it to be handed in again."] = None
+        problems[f"{shown} cannot be read ({error}): ask the learner to hand it in again."] = None
         return
     if len(members) > MAX_MEMBERS:
-        problems[f"{shown} has more than {MAX_MEMBERS:,} files: ask for the notebook and its scripts alone."] = None
+        problems[f"{shown} has more than {MAX_MEMBERS:,} files: ask for the notebook and its scripts only."] = None
         return
     for member in members:
         parts = member.filename.split("/")

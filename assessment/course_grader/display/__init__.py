@@ -1,1 +1,1 @@
-"""What people see of an assessment: reports, leaderboards, similar scripts, the panel in the notebook."""
+"""The output of an assessment: reports, leaderboards, similar scripts, the panel in the notebook."""

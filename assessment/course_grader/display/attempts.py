@@ -1,4 +1,4 @@
-"""The attempts at the assessment, stored beside the script: `.attempts/0001/`, `.attempts/0002/`, …
+"""The attempts at the assessment, stored in the folder of the script: `.attempts/0001/`, `.attempts/0002/`, …
 
 Each folder has a copy of the script from the start of the attempt, and its outcome, `outcome.json`. An attempt without
 an outcome is still running or was interrupted.
@@ -41,7 +41,7 @@ class Attempts:
         self._folder = self._script.parent / FOLDER
 
     def begin(self) -> Attempt:
-        """Copy the present script into a new attempt. Raises CourseError (code 2) if it is missing or has no room."""
+        """Copy the current script into a new attempt. Raises CourseError (code 2) if it is missing or not saved."""
         try:
             text = self._script.read_bytes()
         except OSError:
@@ -52,11 +52,11 @@ class Attempts:
             write(copy, text)
         except OSError as error:
             reason = error.strerror or error
-            raise CourseError(f"The attempt cannot be kept in {self._folder} ({reason}): make room there.", 2) from None
+            raise CourseError(f"The attempt cannot be saved in {self._folder} ({reason}): free space.", 2) from None
         return Attempt(number, copy, _began(copy))
 
     def finish(self, attempt: Attempt, outcome: Outcome | None = None, problem: str = "") -> None:
-        """Store an attempt's outcome, or the sentence that says why there is none. Raises OSError if it cannot."""
+        """Store an attempt's outcome, or the sentence on why there is none. Raises OSError if it can't be written."""
         content = {"outcome": outcome.as_json() if outcome else None, "problem": problem}
         write(attempt.script.with_name("outcome.json"), json.dumps(content, indent=1).encode())
 

@@ -1,4 +1,4 @@
-"""The contract as learners see it: its targets and limits on this host, and the points of each criterion."""
+"""Show the contract to learners: its targets and limits on this host, and the points of each criterion."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from course_lib.ranks import launch
 
 @dataclass(frozen=True)
 class Terms:
-    """A contract under one of its profiles; a cell that ends with it shows it."""
+    """A contract with one of its profiles. A cell that ends with it shows it."""
 
     contract: Contract
     profile: Profile
@@ -64,7 +64,7 @@ class Terms:
 
 
 def read(profile: str | None = None) -> Terms:
-    """Return the course's contract; `profile` is as in `Contract.profile`. Raises CourseError if it is wrong."""
+    """Return the course's contract; `profile` is as in `Contract.profile`. Raises CourseError if either is invalid."""
     terms = contract.read()
     chosen = terms.profile(profile)
     return Terms(terms, chosen, chosen.ranks or launch.default_ranks())

@@ -1,8 +1,8 @@
 """The class's leaderboard: learners who passed by the rules of the closed division, sorted by time.
 
 A time is calibrated: it is divided by the factor by which its host is slower than the reference host (see
-`calibration`). A script that was run again is placed by the median of its further runs. Its graded run does not count,
-because the script was selected by this run: the best of many single runs is a lucky one.
+`calibration`). The place of a script that was run again depends on the median of its further runs. Its graded run does
+not count, because the script was selected by this run, and the fastest of many single runs is partly luck.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from course_grader.script.outcome import Outcome
 from course_lib import statistics
 from course_lib.system.errors import CourseError
 
-FILE = "leaderboard.csv"  # beside a learner's script, to show the places of the learner's attempts
+FILE = "leaderboard.csv"  # in the folder of a learner's script, to show the places of the learner's attempts
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class Row:
     """A line of the leaderboard.
 
     Attributes:
-        place: None if a rule is broken; `rule` is then a sentence about it.
+        place: None if the run breaks a rule; `rule` is then a sentence about it.
         seconds: calibrated; the median of several runs, with the 95 % interval from `low` to `high`.
         runs: number of these runs.
-        measured: seconds before calibration by `factor`; the median of several runs.
+        measured: seconds before the division by `factor`; the median of several runs.
         test_accuracy: from 0 to 1; the median of several runs.
     """
 
@@ -67,8 +67,8 @@ COLUMNS = tuple(field.name for field in fields(Row))
 def broken(outcome: Outcome, contract: Contract) -> str:
     """Return a sentence about the first rule of the closed division that a run breaks; "" if it breaks none.
 
-    All runs must have the same data, number of ranks and sandbox, and meet each criterion in full: a smaller training
-    is not the same work. The network is the same for all, because other weights cannot be read.
+    All runs must have the same data, number of ranks and sandbox, and get all points of each criterion, because a
+    smaller training is less work. The network is always the same, because the evaluator accepts no other weights.
     """
     ranks = contract.profiles[outcome.profile].ranks
     if outcome.data != contract.data:
@@ -76,7 +76,7 @@ def broken(outcome: Outcome, contract: Contract) -> str:
     if ranks and outcome.ranks != ranks:
         return f"It ran on {outcome.ranks} ranks, not on {ranks}."
     if outcome.sandbox != "bubblewrap":
-        return "It was not confined while it ran."
+        return "It ran without a sandbox."
     return next((f"{one.title}: {one.reason}" for one in outcome.verdicts if not one.passed), "")
 
 
@@ -95,13 +95,13 @@ def ranked(entries: Sequence[Entry], contract: Contract) -> list[Row]:
 def standing(outcome: Outcome, rows: Sequence[Row], contract: Contract) -> str:
     """Return a sentence about the place that a run would have among `rows`."""
     if not outcome.passed:
-        return "It would not stand on the class's leaderboard: it did not pass."
+        return "It would not be on the class's leaderboard: it did not pass."
     if rule := broken(outcome, contract):
         return f"It would have no place on the class's leaderboard. {rule}"
     mine = _row(Entry("", outcome), contract)
     others = [row for row in rows if row.place]
     if others and others[0].profile != mine.profile:
-        return f"The class's leaderboard is one of the profile {others[0].profile}, this run is of {mine.profile}."
+        return f"The class's leaderboard is for the profile {others[0].profile}, but this run used {mine.profile}."
     better = sum((row.seconds, -row.test_accuracy) < (mine.seconds, -mine.test_accuracy) for row in others)
     return f"It would have place {better + 1} of {len(others) + 1} on the class's leaderboard ({mine.seconds:.1f} s)."
 
@@ -142,7 +142,7 @@ def read(path: Path) -> list[Row]:
             for line in lines
         ]
     except (ValueError, TypeError):
-        raise CourseError(f"{path} is no leaderboard of `course grade`: remove it.") from None
+        raise CourseError(f"{path} is not a leaderboard of `course grade`: remove it.") from None
 
 
 _EMPTY = {**dict.fromkeys(COLUMNS, math.inf), "place": None, "learner": "", "profile": "", "rule": ""}
@@ -158,20 +158,21 @@ def page(rows: Sequence[Row], setting: str) -> str:
     )
     again = max((row.runs for row in rows), default=1)
     notes = [
-        "Time: from the start of the ranks to their end, divided by how much slower the host is than the reference."
+        "Time: from the start of the ranks to their end, divided by the host's slowdown against the reference host."
     ]
     if again > 1:
         notes.append(
-            f"Places by the median of further runs ({again} each), with its 95 % interval. If two intervals overlap, "
-            "the order may be chance. Scripts with a single run may have been lucky or unlucky."
+            f"Places are by the median of further runs ({again} each), with its 95 % interval. If two intervals "
+            "overlap, their order may be due to chance. The time of a script with a single run may be a lucky or an "
+            "unlucky one."
         )
     else:
-        notes.append("One run each: the order of neighbours may be chance.")
+        notes.append("Each script ran once: the order of close times may be due to chance.")
     return (
         f'<!DOCTYPE html><html lang="en"><head><meta charset="utf-8"><title>Leaderboard</title>{CSS}{_STYLE}</head>'
         f'<body><div class="course-report"><h1>Leaderboard</h1><p>{html.escape(setting)}</p>'
         f'<table class="course-leaderboard"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-        + (f"<h2>Passed, but not by the rules of the closed division</h2><dl>{excluded}</dl>" if excluded else "")
+        + (f"<h2>Passed, but broke a rule of the closed division</h2><dl>{excluded}</dl>" if excluded else "")
         + "".join(f"<small>{html.escape(note)}</small>" for note in notes)
         + "</div></body></html>"
     )
@@ -211,7 +212,7 @@ def _row(entry: Entry, contract: Contract) -> Row:
         measured = statistics.median([rerun.seconds or 0.0 for rerun in entry.again])[0]
         accuracy = statistics.median([rerun.test_accuracy or 0.0 for rerun in entry.again])[0]
         if seconds == math.inf:
-            rule = rule or f"Of {len(entry.again)} further runs {len(good)} passed by the rules: less than half count."
+            rule = rule or f"Only {len(good)} of {len(entry.again)} further runs passed by the rules: most must."
     return Row(
         place=None,
         learner=entry.learner,

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from course_grader.script.outcome import Outcome
 
 CSS = "<style>" + Path(__file__).with_name("report.css").read_text(encoding="utf-8") + "</style>"
-LOOK = "The script has all it takes to pass. A person has to read these lines first:"
-RESTS_ON = {"host": "seen by the host", "script": "by the script's own log", "": ""}
+LOOK = "The script has what it needs to pass, but a person must review these lines first:"
+RESTS_ON = {"host": "measured by the host", "script": "from the script's own log", "": ""}
 _MARKS = {"full": "✓", "part": "◐", "none": "✗"}
 
 
@@ -95,12 +95,12 @@ def headline(outcome: Outcome) -> str:
     """Return the outcome in a few words."""
     points = f"{_of(outcome.score, outcome.max_score)} points"
     if outcome.needs_a_look:
-        return f"Needs a look: {points}"
+        return f"Needs review: {points}"
     return f"Passed: {points}" if outcome.passed else f"Not passed: {points}"
 
 
 def missing_for_a_pass(outcome: Outcome) -> str:
-    """Return what a script needs that has not passed, as a sentence; "" for any other."""
+    """Return a sentence on what a script lacks to pass; "" if it has passed or needs review."""
     if outcome.passed or outcome.needs_a_look:
         return ""
     terms = contract.read()
@@ -120,17 +120,17 @@ def setting(outcome: Outcome) -> str:
 
 
 def facts_of(outcome: Outcome) -> list[tuple[str, str]]:
-    """Return (name, text) of what was measured, and of the accuracy that the script printed."""
+    """Return (name, text) for each measured value, and for the accuracy that the script printed."""
     facts = []
     if outcome.seconds is not None:
         facts.append(("time", f"{outcome.seconds:.1f} s of {_limit(outcome)}"))
     for name, value in (("training accuracy", outcome.train_accuracy), ("test accuracy", outcome.test_accuracy)):
         facts.append((name, "not measured" if value is None else f"{value:.3f}, measured from the saved weights"))
     if outcome.first_step_seconds is not None:
-        seconds = f"{outcome.first_step_seconds:.1f} s in the calibration, with compiling the GPU's kernels"
-        facts.append(("first step", f"{seconds}; they are kept for later runs"))
+        seconds = f"{outcome.first_step_seconds:.1f} s in the calibration, including compiling the GPU's kernels"
+        facts.append(("first step", f"{seconds}; later runs reuse the kernels"))
     if outcome.claimed is not None:
-        facts.append(("claimed accuracy", f"{outcome.claimed:.3f}, the last one that the script printed; not counted"))
+        facts.append(("claimed accuracy", f"{outcome.claimed:.3f}, the last value printed by the script; not counted"))
     return facts
 
 

@@ -18,8 +18,8 @@ class Side:
     """One script of a pair.
 
     Attributes:
-        similarity: the share of the script's own code that the other has, from 0 to 1.
-        lines: number of each matching line, from 1 → number of the line that it matches in the other script.
+        similarity: fraction of the script's own code that also occurs in the other script, from 0 to 1.
+        lines: number of each matching line, counted from 1 → number of the matching line in the other script.
     """
 
     name: str
@@ -68,11 +68,11 @@ def page(pairs: Sequence[Pair], left_out: Mapping[str, str], scripts: int, earli
         '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8"><title>Similar scripts</title>'
         '<meta name="viewport" content="width=device-width, initial-scale=1">'
         f"<style>{_STYLE}</style></head><body>\n<h1>Similar scripts</h1>\n"
-        "<p><strong>Similarity is no proof of copying, and it changes no mark.</strong></p>\n"
+        "<p><strong>Similarity does not prove copying, and it changes no mark.</strong></p>\n"
         f"<p>The {scripts} scripts <code>assessment.py</code> of this class were compared with each other{before}, "
-        f"and with the published reference. Pairs from {threshold:.2f} on are listed. Names, comments, layout and the "
-        "order of functions don’t count. The starter, what the course teaches and what many scripts of the class share "
-        "are left out. Exercises in notebooks are not compared.</p>\n"
+        f"and with the published reference. Pairs of {threshold:.2f} or more are listed. Names, comments, layout and "
+        "the order of functions don’t count. The starter, what the course teaches and what many scripts of the class "
+        "share are left out. Exercises in notebooks are not compared.</p>\n"
         + (_table(pairs) if pairs else "<p>No two scripts are that similar.</p>\n")
         + (f"<h2>Not compared</h2>\n<dl>{reasons}</dl>\n" if reasons else "")
         + "".join(_side_by_side(number, pair) for number, pair in enumerate(pairs[:SHOWN], 1))
@@ -90,7 +90,7 @@ def _table(pairs: Sequence[Pair]) -> str:
     names = ("pair", "similarity", "part of the first", "part of the second", "matching lines")
     head = "".join(f'<th scope="col">{name}</th>' for name in names)
     more = f"<p>The first {SHOWN} pairs are shown below.</p>\n" if len(pairs) > SHOWN else ""
-    what = "How much of what is a script’s own the other has, too; similarity is the larger part."
+    what = "Each part is the share of a script’s own code that the other one also has; similarity is the larger part."
     table = f"<caption>{what}</caption><thead><tr>{head}</tr></thead>\n<tbody>{rows}</tbody>"
     return f'<table class="pairs">{table}</table>\n{more}'
 

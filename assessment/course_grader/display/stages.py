@@ -1,4 +1,4 @@
-"""What `course assess` and `course grade` show in a terminal while an assessment runs."""
+"""The progress of an assessment in a terminal, for `course assess` and `course grade`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from rich.console import Console
 
 from course_lib.ranks.launch import Event
 
-MAX_IMAGES = 10**12  # a rank that reports more is ignored: the script's process can report any number
+MAX_IMAGES = 10**12  # larger reports are ignored, because the script's process can report any number
 
 
 @contextlib.contextmanager

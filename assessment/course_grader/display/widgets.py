@@ -1,8 +1,8 @@
 """The assessment in the notebook: a button, the live view of the run, the verdict, and the attempts so far.
 
-The cell returns at once; a thread runs the grader, so that Stop and other cells work meanwhile. Plain functions make
-all HTML from a state and from the attempts on disk. The widgets live in the kernel, so they are up to date when a
-learner closes the page and comes back.
+The cell returns at once, and a thread runs the grader, so that Stop and other cells work during the assessment. Plain
+functions make all HTML from a state and from the attempts on disk. The kernel keeps the widgets, so they are up to date
+when a learner closes the page and opens it again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from course_lib.notebook.widgets.live_state import METRICS, LiveState
 from course_lib.ranks import launch
 from course_lib.system.errors import CourseError
 
-__all__ = ["assess", "train"]  # what the assessment's notebook shows
+__all__ = ["assess", "train"]  # for the assessment's notebook
 
 _STYLE = "<style>" + Path(__file__).with_name("widgets.css").read_text(encoding="utf-8") + "</style>"
 MAX_DRAWING_SHARE = 0.03  # of the time, so that drawing hardly slows the ranks
@@ -39,7 +39,7 @@ SHUTDOWN_LIMIT_S = 4.0  # for the end of a run when the kernel ends; Jupyter kil
 
 
 class State:
-    """The state of the present assessment, from its clock and its events.
+    """The state of the current assessment, from its clock and its events.
 
     Attributes:
         attempt: the number of the attempt; 0 before there is one.
@@ -64,7 +64,7 @@ class State:
         if event.kind == "stage":
             self.stage, self.limit = event.data["text"], event.data.get("limit")
             self._since = self.seconds
-            if self.limit is not None:  # the run on all ranks begins, or begins anew
+            if self.limit is not None:  # a run on all ranks begins
                 self.live = LiveState(self.live.title, self.live.ranks)
         elif event.kind == "output" or _is_valid(event, self.live.ranks):
             self.live.update(event)
@@ -103,7 +103,7 @@ def _is_valid(event: launch.Event, ranks: int) -> bool:
 
 
 def headline(state: State) -> str:
-    """Return the stage and the time left as HTML; after the end, why there is no verdict."""
+    """Return the stage and the remaining time as HTML; after the end, the reason if there is no verdict."""
     if not state.running:
         return live.first_line("stopped", state.problem, "") if state.problem else ""
     if state.stopping:
@@ -136,7 +136,7 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
         if attempt.outcome:
             outcome = attempt.outcome
             cells += [
-                "passed" if outcome.passed else "needs a look" if outcome.needs_a_look else "not passed",
+                "passed" if outcome.passed else "needs review" if outcome.needs_a_look else "not passed",
                 f"{outcome.score:.4g} of {outcome.max_score:g}",
                 "–" if outcome.seconds is None else f"{outcome.seconds:.1f} s",
             ]
@@ -154,8 +154,8 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
     if best:
         path = f"{FOLDER}/{best.script.parent.name}/{best.script.name}"
         note = (
-            f"<small>★ the best so far. Every attempt's script is kept; in a terminal, "
-            f"<code>cp {html.escape(path)} .</code> brings the best one back. {html.escape(standing(best))}</small>"
+            f"<small>★ best attempt so far. The script of each attempt is kept. To restore the best one, run "
+            f"<code>cp {html.escape(path)} .</code> in a terminal. {html.escape(standing(best))}</small>"
         )
     return (
         f'{_STYLE}<div class="course-assess-history"><b>Attempts</b>'
@@ -164,7 +164,7 @@ def history(attempts: Sequence[Attempt], best: Attempt | None) -> str:
 
 
 def standing(best: Attempt) -> str:
-    """Return a sentence about the best attempt's place on the class's leaderboard; "" if that is not beside it."""
+    """Return a sentence about the best attempt's place on the class's leaderboard; "" without a leaderboard."""
     script = best.script.parents[2] / best.script.name
     return leaderboard.standing_beside(script, best.outcome, contract.read())
 
@@ -228,7 +228,7 @@ class Panel:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._handle = None
-        self.running = False  # from the press of the button until all is shown
+        self.running = False  # True from the click on the button until the result is shown
         self.state = State(script.name, self._number)
         self._button = Button(description="Assess", icon="play", button_style="primary")
         self._stop = Button(description="Stop", icon="stop", disabled=True)
@@ -242,12 +242,12 @@ class Panel:
         self._show_attempts()
 
     def show(self) -> None:
-        """Show the panel below the present cell."""
+        """Show the panel below the current cell."""
         self._handle = display(self._bundle(), raw=True, display_id=True)
 
     def start(self) -> None:
-        """Copy the present script and assess it; do nothing if an assessment is running."""
-        with self._lock:  # a click may come in a thread of its own
+        """Copy the current script and assess it; do nothing if an assessment is running."""
+        with self._lock:  # two clicks may be handled by different threads
             if self.running:
                 return
             self.state = State(self._script.name, self._number)
@@ -315,7 +315,7 @@ class Panel:
             self.state.live.result = launch.Result(0, self.state.live.seconds)
 
     def _assess(self, attempt: Attempt, put: Callable[[launch.Event], None]) -> str:
-        """Assess the script and store the outcome; return why there is no verdict, or ""."""
+        """Assess the script and store the outcome; return "", or a sentence on why there is no verdict."""
         outcome, problem = None, ""
         try:
             outcome = grader.assess(
@@ -325,11 +325,11 @@ class Panel:
         except Stopped:
             problem = f"Stopped after {duration(self.state.seconds)}."
         except CourseError as error:
-            problem = f"This could not be graded: {error}"
+            problem = f"Could not be graded: {error}"
         try:
             self._attempts.finish(attempt, outcome, problem)
         except OSError as error:
-            problem = f"The verdict could not be kept ({error.strerror or error}): make room and press Assess again."
+            problem = f"The result could not be saved ({error.strerror or error}): free space and press Assess again."
         return problem
 
     def _draw(self, at_once: bool = False) -> None:
@@ -347,14 +347,14 @@ class Panel:
         self._result.value = "" if self.state.running else result(_last(attempts))
 
     def _bundle(self) -> dict:
-        # The HTML beside the widgets is for pages without a kernel: exported notebooks and feedback.
+        # The HTML in addition to the widgets is for pages without a kernel: exported notebooks and feedback.
         attempts, best = self._attempts.all(), self._attempts.best(self._profile)
         pages = {"text/html": summary(attempts, best), "text/plain": sentence(attempts, best)}
         return {**self._box._repr_mimebundle_(), **pages}
 
 
 def _stop_on_interrupts() -> None:
-    """Make Kernel → Interrupt end the assessments; between two cells a kernel ignores interrupts."""
+    """Make Kernel → Interrupt end the assessments, because a kernel ignores interrupts between two cells."""
     kernel = getattr(get_ipython(), "kernel", None)
     if hasattr(kernel, "saved_sigint_handler"):  # the kernel restores this handler when the cell has ended
         kernel.saved_sigint_handler = lambda *_: _stop_all()

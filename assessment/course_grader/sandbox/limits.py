@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # each run imports this package within its time limit
 POLL_INTERVAL_S = 0.2  # between two samples
 CORE_CHECK_POLLS = 10  # samples between two checks of the cores: a check costs milliseconds of these cores
 DEVICE_POLL_INTERVAL_S = 2.0
-DEVICE_TIMEOUT_S = 10.0  # a driver in trouble does not answer at all
+DEVICE_TIMEOUT_S = 10.0  # a faulty driver never answers
 OVERHEAD_PROCESSES = 13  # of the sandbox and of the launcher, for each rank
 THREADS_PER_PROCESS = 64  # for each allowed process: TensorFlow starts dozens of threads
 MB, GB = 2**20, 2**30
@@ -31,7 +31,7 @@ class Monitor(threading.Thread):
 
     Attributes:
         samples: CPU seconds and traffic of the ranks over time; [] without bubblewrap.
-        others: share of its cores' time, from 0 to 1, that other programs used up to the last check; None if unknown.
+        others: fraction of its cores' time that other programs used until the last check, 0 to 1; None if unknown.
         ended_by: the sentence about the limit that ended the run; "" if none did.
         device_processes: rank → UUIDs of the GPUs that its processes computed on; None if the driver listed none.
         problem: an error of the monitor itself; it ends the run, because nothing may run without limits.
@@ -118,13 +118,13 @@ class Monitor(threading.Thread):
         if usage.memory > max_memory and sum(tree.memory() for tree in self._trees.values()) > max_memory:
             return (
                 f"It used more than {limits.memory * self._number:g} GB of memory, {limits.memory:g} GB for each rank. "
-                "This counts what its processes hold in the host's memory, not cached files nor a GPU's memory."
+                "This counts the host memory of its processes, but not cached files or GPU memory."
             )
         if not self._pids and disk_bytes(self._files) > limits.disk * MB:
             return f"It wrote more than {limits.disk} MB of files."
         if poll % CORE_CHECK_POLLS == 0 and self._cores:
             if not set().union(*(tree.cores() for tree in self._trees.values())) <= set(self._cores):
-                return "It ran on other cores than the one that each rank was given."
+                return "It ran on cores other than those assigned to its ranks."
             if self._cpu_before is not None:
                 cores_cpu = cores_cpu_seconds(self._cores) - self._cpu_before
                 own_cpu = self._all_processes.usage(self._max_processes + OVERHEAD_PROCESSES).cpu_seconds

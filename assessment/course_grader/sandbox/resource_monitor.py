@@ -1,4 +1,4 @@
-"""Measure from outside what a sandbox uses: processes, memory, files, CPU time and network traffic."""
+"""Measure from outside the resources that a sandbox uses: processes, memory, files, CPU time, network traffic."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _RECEIVED = re.compile(r"^\s*lo:\s*(\d+)", re.MULTILINE)
 
 @dataclass(frozen=True)
 class Usage:
-    """What all processes of a sandbox use together.
+    """The resources that all processes of a sandbox use together.
 
     Attributes:
         processes, threads: their numbers.
@@ -42,7 +42,7 @@ class Usage:
 
 @dataclass(frozen=True)
 class ResourceSample:
-    """What the ranks of a run have used since its start.
+    """The resources that the ranks of a run have used since its start.
 
     Attributes:
         time: seconds since the start of the run.
@@ -68,7 +68,7 @@ def disk_bytes(folder: Path) -> int:
 def cores_cpu_seconds(cores: Iterable[int]) -> float | None:
     """Return the CPU seconds of these cores since the host started; None if unknown.
 
-    The time that other virtual machines took from them counts, interrupts do not.
+    They include the time that other virtual machines took (steal time), but not interrupts.
     """
     wanted = {f"cpu{core}" for core in cores}
     try:
@@ -93,7 +93,7 @@ class ProcessTree:
         self._ticks: dict[int, tuple[int, int]] = {}  # process id → user and kernel ticks
 
     def usage(self, max_processes: int) -> Usage:
-        """Return what they use; if there are more than `max_processes`, only their number."""
+        """Return the usage of all processes; if there are more than `max_processes`, only their number."""
         proc = self._inside("/proc") or Path("/proc")
         pids = self._pids_in(proc)
         if len(pids) > max_processes:
@@ -111,7 +111,7 @@ class ProcessTree:
         return Usage(len(pids), threads, memory, user + system, user)
 
     def memory(self) -> int:
-        """Return their bytes of memory; shared memory counts once. This takes milliseconds for each process."""
+        """Return the bytes of memory; shared memory counts once. This takes milliseconds for each process."""
         proc, total = self._inside("/proc") or Path("/proc"), 0
         for pid in self._pids_in(proc):
             with contextlib.suppress(OSError):
@@ -120,7 +120,7 @@ class ProcessTree:
         return total
 
     def cores(self) -> set[int]:
-        """Return the cores that any of their threads may run on, without the first process of a namespace: it waits."""
+        """Return the cores on which any thread may run; ignore the first process of a namespace, which only waits."""
         proc = self._inside("/proc") or Path("/proc")
         cores: set[int] = set()
         for pid in self._pids_in(proc):

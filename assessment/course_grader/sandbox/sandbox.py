@@ -1,9 +1,10 @@
-"""Run other people's code in a sandbox: without network, reading only what it needs, writing only to memory.
+"""Run learners' code in a sandbox: it has no network, reads only the files that it needs, and writes only to memory.
 
 With bubblewrap (`bwrap`) each rank has its own namespaces: it sees neither other ranks' processes nor the processes
-and files of this host. The ranks share a loopback network without a way out, and folders in memory. Horovod's launcher,
-which is no learner's code, runs in this network, but outside of the ranks' sandboxes (see `entry`). If bubblewrap is
-missing or not allowed, the script runs in a private folder, and `weaknesses` says what is then unprotected.
+and files of this host. The ranks share a loopback network without access to other networks, and folders in memory.
+Horovod's launcher, which is not learners' code, runs in this network, but outside of the ranks' sandboxes (see
+`entry`). If bubblewrap is missing or not allowed, the script runs in a private folder, and `weaknesses` lists what is
+then unprotected.
 
     with Sandbox(script, limits, 2, files={...}, env={}, seconds=240) as sandbox:
         run = sandbox.start(2, stall_timeout=60)
@@ -54,7 +55,7 @@ WEAKNESSES = (
 
 
 class Sandbox:
-    """Runs one script once, within limits, and copies out what it saved; a context manager.
+    """Runs one script once, within limits, and copies out its saved files; a context manager.
 
     The properties wait for the end of the run. They raise OSError if this host has no room for the copied files.
 
@@ -77,12 +78,12 @@ class Sandbox:
         """Copy the script into a private folder.
 
         Args:
-            script, limits, ranks: what runs in the sandbox.
+            script, limits, ranks: the script, the limits for each rank, and the number of ranks.
             files: path on this host → path in the sandbox, of files that all ranks can read.
             env: additional environment variables.
             seconds: the time limit; None: no limit.
-            own_files: the same as `files` for each rank, which it alone can read. Without bubblewrap all ranks read
-                those of the first.
+            own_files: like `files`, for each rank: files that only this rank can read. Without bubblewrap all ranks
+                read those of rank 0.
 
         Raises CourseError (code 2) if the script cannot be read.
         """
@@ -155,7 +156,7 @@ class Sandbox:
 
     @property
     def folder(self) -> Path:
-        """The folder with the copies of `weights.h5` and `record/rank-R.…`, as far as there are any."""
+        """The folder with the copies of `weights.h5` and `record/rank-R.…`, if they exist."""
         self._ended()
         return self._private / "copied"
 
@@ -166,7 +167,7 @@ class Sandbox:
 
     @property
     def others(self) -> float | None:
-        """The share of its cores' time, from 0 to 1, that other programs used; None if unknown."""
+        """The fraction of its cores' time, from 0 to 1, that other programs used; None if unknown."""
         return self._ended().others
 
     @property

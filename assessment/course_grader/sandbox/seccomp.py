@@ -38,7 +38,7 @@ _ENDS = {"allow": _ALLOW, "refuse": _ERROR | errno.EPERM, "missing": _ERROR | er
 def refused() -> dict[str, int]:
     """Return the refused calls: name → number on this machine; {} if its architecture is unknown.
 
-    The filter also lets `clone3` be missing, and `clone` create no user namespace.
+    In addition, the filter reports `clone3` as missing, and prevents `clone` from creating a user namespace.
     """
     if platform.machine() not in _NUMBERS:
         return {}

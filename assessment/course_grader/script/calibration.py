@@ -29,7 +29,7 @@ BLOCKS = 5
 BLOCK_LENGTH_S = 1.0
 MAX_OTHERS_SHARE = 0.2  # of the cores' time for other programs: a host this busy is up to 25 % slower
 ATTEMPTS = 3  # another program may be busy for a few seconds only
-MAX_FACTOR = 4.0  # a host that is slower than this is not fit for the assessment
+MAX_FACTOR = 4.0  # a slower host is not suitable for the assessment
 
 
 def factor(images_per_second: float, reference: float) -> float:
@@ -45,7 +45,7 @@ def known(ranks: int) -> float | None:
 def first_step_seconds(ranks: int) -> float | None:
     """Return the seconds of the first training step of the cached measurement; None if there is none.
 
-    On GPUs most of it is for compiling kernels, if these were not kept before.
+    On GPUs most of it is for compiling kernels, unless they were cached before.
     """
     return _cached().get(_key(ranks), {}).get("first_step_seconds")
 
@@ -55,7 +55,7 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
 
     Raises CourseError as `launch.call` does, and (code 2) if other programs kept the cores busy.
     """
-    # If the ranks train on GPUs, the CPU seconds of the cores say nothing.
+    # If the ranks train on GPUs, the CPU seconds of the cores are not relevant.
     cores = [] if slots.count() else sorted(os.sched_getaffinity(0))
     kernels = gpu_kernels.folder() if slots.count() else None
     env = {**launch.ONE_THREAD, **(gpu_kernels.variables(kernels) if kernels else {}), **(env or {})}
@@ -67,7 +67,7 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
             _cache(_key(ranks), min(speeds), max(first_steps))
             return min(speeds)
     raise CourseError(
-        f"This host is too busy to be calibrated. Other programs used {others:.0%} of its cores' time: end them, then "
+        f"This host is too busy to be calibrated. Other programs used {others:.0%} of its cores' time: stop them, then "
         "assess again.",
         code=2,
     )
@@ -129,7 +129,7 @@ def _cached() -> dict[str, dict[str, float]]:
         table = json.loads(_cache_file().read_text())
     except (OSError, ValueError):
         return {}
-    # An earlier version of the course cached the speeds alone.
+    # An earlier version of the course cached only the speeds.
     return {key: row for key, row in table.items() if isinstance(row, dict)} if isinstance(table, dict) else {}
 
 
@@ -148,7 +148,7 @@ def _cache_file() -> Path:
 
 
 def _key(ranks: int) -> str:
-    """Return what the speed depends on, with the host's name: the hosts of a cluster may share a home."""
+    """Return a key with everything that the speed depends on, and the host's name: hosts may share a home folder."""
     versions = [f"{name} {metadata.version(name)}" for name in ("horovod", "keras", "numpy")]
     library = paths.ROOT / "course_lib"
     sources = [Path(__file__), library / "models" / "__init__.py", library / "ranks" / "rank.py"]

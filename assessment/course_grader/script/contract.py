@@ -89,7 +89,7 @@ class Contract:
     points: Mapping[str, float]
 
     def profile(self, name: str | None = None) -> Profile:
-        """The named profile; without a name that of COURSE_PROFILE, else `gpu` where there are GPUs, else `cpu`.
+        """The named profile; without a name that of COURSE_PROFILE, else `gpu` on a host with GPUs, else `cpu`.
 
         Raises CourseError (code 2) for an unknown name.
         """
@@ -100,7 +100,7 @@ class Contract:
 
 
 def read(path: Path = CONTRACT) -> Contract:
-    """Read and check a contract. CourseError (code 2) names the file and what is wrong in it."""
+    """Read and check a contract. Raises CourseError (code 2) with the file and the error in it."""
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -1,10 +1,10 @@
 """The ten criteria of the assessment: each has an id, a title, a judge and a hint. The contract has their points.
 
 The host's measurements decide (see `host_checks`, `watermarks`, `evaluator`); the script's log explains (see
-`training_rules`). A log that shows a mistake costs points. A log that shows nothing costs none, unless the host
-contradicts it. Each verdict says what it rests on: "host" or "script".
+`training_rules`). A log that shows a mistake costs points. A log that shows nothing costs none, unless the host's
+measurements show a mistake. Each verdict states what it rests on: "host" or "script".
 
-A judge takes what was `Measured`, returns a reason and what it rests on, and raises `Wrong` if points are lost.
+A judge takes a `Measured`, returns a reason and what it rests on, and raises `Wrong` if points are lost.
 """
 
 from __future__ import annotations
@@ -34,25 +34,25 @@ MAX_EXCHANGES = 1.3
 SAVE = "See 2b, Step 7: only rank 0 saves, to the path in COURSE_WEIGHTS."
 READ_THE_ERROR = "Read the error: it says what failed. `course run assessment.py -np 2` shows the lines before it."
 EQUAL_BATCHES = (
-    "See 2b, Step 6: give all ranks equally many batches, and let all of them call every collective: no hvd.allreduce, "
-    "hvd.broadcast or callback of Horovod's below `if hvd.rank() == 0`."
+    "See 2b, Step 6: give all ranks the same number of batches, and let all of them call every collective: put no "
+    "hvd.allreduce, hvd.broadcast or Horovod callback under `if hvd.rank() == 0`."
 )
 FROM_OUTSIDE = "Train one network on all ranks' images, with gradients averaged on every step. See 2b, Steps 4 and 6."
-TRAIN_TOGETHER = "See 2b, Steps 1 and 4: it counts as soon as the ranks train together."
+TRAIN_TOGETHER = "See 2b, Steps 1 and 4: it counts only if the ranks train together."
 NOTHING_LEARNED = (
-    "The network takes images of 0 to 255 and scales them itself: don't divide by 255. If you don't: is the learning "
-    "rate too high, or are the images shuffled without their labels?"
+    "The network takes images of 0 to 255 and scales them itself: don't divide by 255. Otherwise check whether the "
+    "learning rate is too high, or the images are shuffled without their labels."
 )
 FOR_LARGE_BATCHES = (
-    "See 3b: warm-up, and a rate for this batch; 3d: layer-wise rates; 3e: tune on held-out images, the best value "
-    "inside the grid."
+    "See 3b: warm-up, and a rate for this batch; 3d: layer-wise rates; 3e: tune on held-out images, with the best "
+    "value inside the grid."
 )
 FEWER_UPDATES = (
-    "Train fewer epochs, or with a larger batch. See 3b: with a larger batch an epoch has fewer updates, and each must "
-    "go further."
+    "Train fewer epochs, or with a larger batch. See 3b: with a larger batch an epoch has fewer updates, so each must "
+    "be a larger step."
 )
 LARGER_BATCH = (
-    "See 2a: the batch of all ranks together is what counts. Where it does not fit into memory, see 2c, Tune: "
+    "See 2a: the batch of all ranks together is what counts. If it does not fit into memory, see 2c, Tune: "
     "backward_passes_per_step adds up the gradients of several small batches for one update."
 )
 AVERAGE_ONCE = (
@@ -68,7 +68,7 @@ class Measured:
 
     Attributes:
         alone: record of the run on one rank; `saved_alone`: whether this run saved weights.
-        together: record of the run on all ranks; `host`: what the host saw of this run; `weights`: what it saved.
+        together: record of the run on all ranks; `host`: the host's measurements; `weights`: the saved weights.
         margins: [runs on all ranks][rank] → margin of the rank's watermark, see `watermarks`; () without watermarks.
         limit: seconds for the run on all ranks; `tolerance`: share of the limit by which a run may exceed it.
         images: number of training images.
@@ -94,8 +94,8 @@ class Measured:
     def watermarks_count(self) -> bool:
         """Whether the watermarks can be judged: the training ended, was long enough, and reached its targets.
 
-        A script that misses its targets gains nothing, and is not accused. Ranks that start with different weights
-        average gradients of different networks: that costs the points of `broadcast`.
+        A script that misses its targets has nothing to gain, and is not accused. If the ranks start with different
+        weights, they average gradients of different networks; this costs the points of `broadcast`.
         """
         train, test = self.weights.train_accuracy, self.weights.test_accuracy
         reason = watermarks.not_judged(
@@ -110,9 +110,9 @@ class Measured:
 
     @property
     def near_chance(self) -> bool:
-        """Whether a run that ended well is less than a third of the way from guessing to the target on test images.
+        """Whether the test accuracy after a complete run is less than a third of the way from guessing to the target.
 
-        A run that failed may have failed while it saved: its weights say nothing about what it learned.
+        A failed run may have failed while it saved, so its weights are not evidence of what it learned.
         """
         chance = self.weights.chance
         below = self.weights.test_accuracy < chance + (self.test_target - chance) / 3
@@ -120,15 +120,16 @@ class Measured:
 
     @property
     def exchanges(self) -> int:
-        """How often the bytes between the ranks suffice to average all gradients; 0 if no bytes are counted."""
+        """The number of averages of all gradients that the bytes between the ranks allow; 0 if bytes aren't counted."""
         update_bytes = host_checks.update_bytes(self.weights.values, self.together.size)
         return round(self.host.bytes / update_bytes) if self.host.bytes and update_bytes else 0
 
     @property
     def in_doubt(self) -> bool:
-        """Whether another run must decide if all ranks took part.
+        """Whether another run is needed to decide if all ranks took part.
 
-        In no run so far have the weights learned the watermark of some rank, but nothing else shows a mistake.
+        This is the case if there is a rank whose watermark the weights learned in no run so far, but no other evidence
+        of a mistake.
         """
         undecided = len(self.margins) < watermarks.RUNS and watermarks.unknown(self.margins)
         if not (self.watermarks_count and undecided):
@@ -197,7 +198,7 @@ def serial(measured: Measured) -> tuple[str, str]:
 
 @_criterion("Joins on all ranks", "See 2b, Step 1: call hvd.init() before anything else of Horovod.")
 def ranks(measured: Measured) -> tuple[str, str]:
-    """Judge whether the ranks found each other, by `hvd.init` in the log and by the bytes between them."""
+    """Judge whether the ranks are connected, by `hvd.init` in the log and by the bytes between them."""
     reason, _ = _by_log(training_rules.initialised, measured, "The ranks exchanged messages.")
     if not measured.together.result.code and (problem := host_checks.silent(measured.host)):
         raise Wrong(problem, rests_on=HOST)
@@ -213,12 +214,12 @@ def device(measured: Measured) -> tuple[str, str]:
         return _by_log(training_rules.one_gpu_each, measured, "")
     if problem := host_checks.shared_device(measured.host):
         raise Wrong(problem, rests_on=HOST)
-    return "The driver has each rank on a GPU of its own.", HOST
+    return "According to the driver, each rank uses its own GPU.", HOST
 
 
 @_criterion(
     "Gradients averaged on every step",
-    "See 2b, Step 4: hvd.DistributedOptimizer before compile; in a loop of your own hvd.DistributedGradientTape.",
+    "See 2b, Step 4: hvd.DistributedOptimizer before compile; in your own loop, hvd.DistributedGradientTape.",
 )
 def averaged(measured: Measured) -> tuple[str, str]:
     """Judge whether gradients were averaged, by the log, the bytes, the watermarks and the CPU seconds."""
@@ -256,31 +257,31 @@ def _not_learned_from(measured: Measured) -> str:
         return ""
     return (
         f"The saved weights have learned nothing from rank {unknown[0]}'s images: in none of {watermarks.RUNS} runs do "
-        "they know the watermark that only these carry."
+        "they recognise the watermark that only these images carry."
     )
 
 
 @_criterion(
     "Starts from the same weights",
-    "See 2b, Step 5: BroadcastGlobalVariablesCallback(0), or hvd.broadcast_variables in a loop of your own.",
+    "See 2b, Step 5: BroadcastGlobalVariablesCallback(0), or hvd.broadcast_variables in your own loop.",
 )
 def broadcast(measured: Measured) -> tuple[str, str]:
     """Judge whether all ranks start with the same weights, by the log."""
     return _by_log(
-        training_rules.same_start, measured, "The log does not show the first weights; nothing speaks against them."
+        training_rules.same_start, measured, "The log does not show the first weights; nothing suggests a difference."
     )
 
 
 @_criterion(
     "Each rank reads its own part",
-    "See 2b, Step 6: partition the images by rank, and give all ranks equally many batches.",
+    "See 2b, Step 6: partition the images by rank, and give all ranks the same number of batches.",
 )
 def data(measured: Measured) -> tuple[str, str]:
     """Judge whether each rank reads its own images, by the log and the watermarks."""
     reason, rests_on = _by_log(
         lambda record: training_rules.own_images(record, measured.images, MAX_EPOCHS),
         measured,
-        "The log does not show what the ranks read; the saved weights have learned from the images of all.",
+        "The log does not show what the ranks read; the saved weights have learned from the images of all ranks.",
     )
     if measured.together.size > 1 and (problem := _not_learned_from(measured)):
         raise Wrong(problem, hint=FROM_OUTSIDE, rests_on=HOST)
@@ -343,13 +344,13 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
     return reached, HOST
 
 
-@_criterion("In time", "See 2c: run, watch, tune. Train fewer epochs, or more images a second.")
+@_criterion("In time", "See 2c: run, watch, tune. Train fewer epochs, or process more images a second.")
 def time(measured: Measured) -> tuple[str, str]:
     """Judge the wall-clock time and, in a profile that limits them, the batch size and the number of updates."""
     result = measured.together.result
     if result.code:
         late = _late(result)
-        timed_out = f"It was not done after {measured.limit:.0f} s, the time limit."
+        timed_out = f"It did not finish within the time limit, {measured.limit:.0f} s."
         raise Wrong(
             timed_out if late else training_rules.early_end(result),
             hint=None if late else _hint_for_failure(result),
@@ -392,13 +393,13 @@ def _within_budget(measured: Measured) -> str:
     small = batch < MIN_BATCH_SHARE * measured.batch
     if updates and (small or updates > measured.updates):
         raise Wrong(
-            f"{updates_made}; the contract allows at most {measured.updates:,} of at least {measured.batch:,}.",
+            f"{updates_made}; the contract allows at most {measured.updates:,}, each of {measured.batch:,} or more.",
             hint=LARGER_BATCH if small else FEWER_UPDATES,
             rests_on=SCRIPT,
         )
     if measured.exchanges > MAX_EXCHANGES * measured.updates:
         raise Wrong(
-            f"{updates_made}, but the bytes between the ranks suffice for {measured.exchanges:,} averages of all "
+            f"{updates_made}, but the traffic between the ranks is enough for {measured.exchanges:,} averages of all "
             f"gradients; {measured.updates:,} are allowed.",
             hint=AVERAGE_ONCE,
             rests_on=HOST,

@@ -2,10 +2,10 @@
 
     python -m course_grader.script.evaluator DATA INBOX [IMAGES]
 
-The process is started early: it loads TensorFlow, builds the network and reads the images while a script trains on one
-rank. Then one evaluation takes a second or two. The process runs in a sandbox without network, which shows it the data
-and the weights only, because the file of weights is not to be trusted. It evaluates the files in its inbox and answers
-in JSON lines.
+The process starts early: it loads TensorFlow, builds the network and reads the images while a script trains on one
+rank. Afterwards one evaluation takes a second or two. The file of weights is untrusted, so the process runs in a
+sandbox without network, with only the data and the weights. It evaluates the files in its inbox and answers in JSON
+lines.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ POLL_INTERVAL_S = 0.05
 
 @dataclass(frozen=True)
 class Weights:
-    """What the evaluator measured of the saved weights.
+    """The evaluator's measurements of the saved weights.
 
     Attributes:
         train_accuracy, test_accuracy: from 0 to 1; None if the sentence `problem` says why they cannot be measured.
@@ -80,9 +80,9 @@ class Evaluator:
 
     Training accuracy is measured on 10,000 random training images, test accuracy on the 10,000 published test images;
     for the stand-in, on test images drawn with a secret seed. `images` limits the number of images of each split.
-    The private folder `folder` is removed with the evaluator, even if that is killed.
+    The private folder `folder` is removed with the evaluator, even if the evaluator is killed.
 
-    If the process dies, a new one replaces it once: the host may have killed it for its memory.
+    If the process dies, a new one replaces it once, because the host may have killed it for lack of memory.
 
     Raises CourseError: as `data.load` does; code 2 if the process cannot be started or does not answer.
     """
@@ -113,7 +113,7 @@ class Evaluator:
         self._stack.close()
 
     def wait(self) -> None:
-        """Wait until the process has loaded everything; then it uses no core until the next evaluation."""
+        """Wait until the process has loaded everything; afterwards it uses no core until the next evaluation."""
         if self._ready:
             return
         if self._answer() is None:
@@ -123,10 +123,10 @@ class Evaluator:
     def evaluate(self, weights: Path, marks: Sequence[watermarks.Mark] = ()) -> Weights:
         """Measure the accuracy of the weights in a file, and the shares of each watermark.
 
-        `Weights.problem` says what is wrong with the file. If it is missing, files beside it with a similar name show
-        how else the script saved.
+        `Weights.problem` describes an error of the file. If the file is missing, files with similar names in its folder
+        are mentioned.
 
-        Raises CourseError (code 2) if the process does not answer: that says nothing about the file.
+        Raises CourseError (code 2) if the process does not answer, which is not an error of the file.
         """
         if not weights.is_file():
             return Weights(
@@ -138,7 +138,7 @@ class Evaluator:
         if answer is None:
             self._start()
             answer = self._ask(weights, marks)
-        if answer is None:  # twice the process worked until it read this file
+        if answer is None:  # the process died twice on this file
             return Weights(None, None, "The file of weights cannot be read: the process that reads it crashes.")
         return Weights(**{**answer, "marks": tuple(map(tuple, answer["marks"]))})
 
@@ -179,7 +179,7 @@ class Evaluator:
 
 
 def serve(name: str, inbox: Path, images: int | None) -> None:
-    """Load everything, print that this is done, then evaluate each file in the inbox; never returns."""
+    """Load everything, print {"ready": true}, then evaluate each file in the inbox; never returns."""
     # A small HDF5 file can declare arrays of any size.
     resource.setrlimit(resource.RLIMIT_DATA, (MAX_MEMORY_BYTES, MAX_MEMORY_BYTES))
     import tensorflow as tf

@@ -1,8 +1,8 @@
 """Run a learner's script on one rank and on all, measure it, and give it points.
 
-What the script prints, writes or reports is shown, but is no evidence. The host's clock measures the time, the ranks
-run in a sandbox (see `sandbox`), the accuracy is that of the saved weights on images that the sandbox does not have
-(see `evaluator`), and `criteria` has the rules for the rest.
+The output and the reports of the script are shown, but are no evidence. The host's clock measures the time, the ranks
+run in a sandbox (see `sandbox`), the accuracy is that of the saved weights on images that are not in the sandbox (see
+`evaluator`), and `criteria` has all other rules.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from course_lib.system import variables
 from course_lib.system.errors import CourseError
 
 SERIAL_IMAGES = 640  # images of the run on one rank, which need not learn anything
-SERIAL_UPDATES = 2  # this run's images suffice for this many batches, if the profile asks for a batch size
+SERIAL_UPDATES = 2  # minimum number of full batches in this run, if the profile requires a batch size
 SERIAL_LIMIT_S = 60.0  # time limit of this run before calibration, if the profile's is not shorter
-MIN_FREE_BYTES = 2**30  # in the folder of temporary files, beside the images
+MIN_FREE_BYTES = 2**30  # in the folder of temporary files, in addition to the images
 TAIL_LINES = 8  # last lines of a failed run that are shown
 MAX_CLAIM_CHARACTERS = 300  # at the end of a printed line, which are searched for an accuracy
 _CLAIM = re.compile(r"acc(?:uracy)?[ =:]{1,3}(?:is |of )?(\d\d?\d?(?:\.\d+)?) ?(%?)", re.IGNORECASE)
@@ -63,8 +63,8 @@ def assess(
         ranks: number of ranks; default: the profile's.
         profile: name of the profile; default: see `Contract.profile`.
         contract: default: the course's.
-        on_event: is called with the events of the run on all ranks, and with an event of kind "stage" when a stage of
-            the assessment begins: `text` describes the stage, `limit` is its time limit in seconds, or None.
+        on_event: called with the events of the run on all ranks, and with an event of kind "stage" at the start of each
+            stage of the assessment: `text` describes the stage, `limit` is its time limit in seconds, or None.
         stopping: set this event to stop the assessment.
 
     Raises:
@@ -94,7 +94,7 @@ def claimed(line: str) -> float | None:
 
 @dataclass(frozen=True)
 class _Run:
-    """One run in the sandbox: its record, what the host saw, the file of weights, and about the sandbox."""
+    """One run in the sandbox: its record, the host's measurements, the file of weights, facts about the sandbox."""
 
     record: RunRecord
     host: HostRecord
@@ -124,14 +124,14 @@ class _Assessment:
         self._ranks = self._number(ranks)
         self._on_event, self._stopping = on_event, stopping
         self._began = time.time()
-        self._numbers: list[int] = []  # of the cores or GPUs that are reserved
+        self._numbers: list[int] = []  # numbers of the reserved cores or GPUs
 
     def run(self) -> Outcome:
         """Run all stages; return the outcome."""
         self._check_host()
         size, max_size = self._script.stat().st_size, self._contract.max_script_kb * 1024
         if size > max_size:
-            return self._refused(f"The script has {size:,} bytes, and {max_size:,} are allowed: it was not run.")
+            return self._refused(f"The script has {size:,} bytes, but only {max_size:,} are allowed: it was not run.")
         with contextlib.ExitStack() as stack:
             taking = slots.take(self._ranks, gpus=self._gpus, on_wait=self._report, stopping=self._stopping)
             self._numbers = stack.enter_context(taking)
@@ -142,13 +142,13 @@ class _Assessment:
             script = Path(tempfile.mkdtemp(dir=evaluator.folder)) / "assessment.py"
             shutil.copyfile(self._script, script)  # all runs use this copy, even if the learner edits the script
             alone = self._run_alone(script, env, factor)
-            if alone.weights.exists():  # else the run on all ranks will hardly save any
+            if alone.weights.exists():  # else the run on all ranks will probably not save weights either
                 evaluator.wait()
             measured, together = self._run_together(script, alone, evaluator, env, factor)
             return self._outcome(measured, together, factor, evaluator.data, script.read_bytes())
 
     def _run_alone(self, script: Path, env: Mapping[str, str], factor: float) -> _Run:
-        self._report("On one rank, to see that it runs")
+        self._report("Running on one rank first")
         images = max(SERIAL_IMAGES, SERIAL_UPDATES * (self._profile.batch or 0))
         limit = math.ceil(min(SERIAL_LIMIT_S, self._profile.seconds) * factor)
         folder = script.parent / "alone"
@@ -168,12 +168,12 @@ class _Assessment:
         Of the further runs only the watermarks' margins count.
         """
         limit = self._profile.seconds * factor
-        stage = f"On {_ranks(self._ranks)}"
+        stage = f"Running on {_ranks(self._ranks)}"
         self._report(stage, limit)
         run, weights = self._timed(script, evaluator, limit, env)
         measured = self._measured(alone, run, weights, limit)
         while measured.in_doubt:
-            self._report(f"{stage}, once more: it is not clear yet whether all ranks took part", limit)
+            self._report(f"{stage} again: it is not clear yet whether all ranks took part", limit)
             _, again = self._timed(script, evaluator, limit, env)
             if not again.margins:
                 break
@@ -181,7 +181,7 @@ class _Assessment:
         return measured, run
 
     def _timed(self, script: Path, evaluator: Evaluator, limit: float, env: Mapping[str, str]) -> tuple[_Run, Weights]:
-        """Run the script on all ranks, each with images and a watermark of its own, and evaluate the saved weights."""
+        """Run the script on all ranks, each with its own images and watermark, and evaluate the saved weights."""
         folder = Path(tempfile.mkdtemp(dir=script.parent))
         marks, bundles = self._watermarked(folder)
         images = self._profile.images
@@ -196,7 +196,7 @@ class _Assessment:
         )
         run = self._run_in(box, folder, self._ranks, shown=True)
         self._require_free_host(run)
-        self._report("Measuring the accuracy of the saved weights")
+        self._report("Evaluating the saved weights")
         weights = evaluator.evaluate(run.weights, marks if run.kind == "bubblewrap" else ())
         for bundle in bundles:
             for path in bundle.files:
@@ -333,11 +333,12 @@ class _Assessment:
     def _number(self, ranks: int | None) -> int:
         number = ranks if ranks is not None else self._profile.ranks or self._gpus
         if not number and ranks is None:
-            raise CannotGrade(f"The profile {self._profile.name} needs GPUs, and this host has none: give -np.")
+            raise CannotGrade(f"The profile {self._profile.name} needs GPUs, but this host has none: give -np.")
         if number < 1:
             raise CannotGrade(f"An assessment needs at least one rank, not {number}: give -np 1 or more.")
         if number > watermarks.MAX_RANKS:
-            raise CannotGrade(f"An assessment can have at most {watermarks.MAX_RANKS} ranks, not {number}: give -np.")
+            most = watermarks.MAX_RANKS
+            raise CannotGrade(f"An assessment can have at most {most} ranks, not {number}: give -np {most} or less.")
         return number
 
     def _check_host(self) -> None:
@@ -357,7 +358,7 @@ class _Assessment:
     def _calibrate(self, env: Mapping[str, str]) -> float:
         speed = calibration.known(self._ranks)
         if speed is None:
-            self._report("Calibrating: how fast this host trains, measured once")
+            self._report("Calibrating: measuring once how fast this host trains")
             speed = calibration.measure(self._ranks, dict(env))
         self._raise_if_stopped()
         return calibration.factor(speed, self._contract.images_per_second)
@@ -365,8 +366,8 @@ class _Assessment:
     def _require_free_host(self, run: _Run) -> None:
         """Raise CannotGrade if a run failed because of other programs.
 
-        Either the script was late, and they used a larger share of its cores' time than the contract's tolerance, or
-        it found too little memory on a GPU, and they hold most of it.
+        Either the script was late, and other programs used a larger fraction of its cores' time than the contract's
+        tolerance, or the script ran out of GPU memory, and other programs use most of it.
         """
         result = run.record.result
         signs = (re.search(gpu_memory.SIGNS, line) for line in _last_lines(result))
@@ -375,7 +376,7 @@ class _Assessment:
         late = result.code == launch.TIMED_OUT
         if late and run.others is not None and run.others > self._contract.tolerance:
             raise CannotGrade(
-                f"The script was not done in time, but other programs used {run.others:.0%} of its cores' time: end "
+                f"The script did not finish in time, but other programs used {run.others:.0%} of its cores' time: stop "
                 "them, then assess it again."
             )
 

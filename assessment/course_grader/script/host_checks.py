@@ -1,4 +1,4 @@
-"""Checks on what the host saw of the ranks while they trained. No value comes from the script's own processes."""
+"""Checks of the host's measurements of the ranks during training. No value comes from the script's own processes."""
 
 from __future__ import annotations
 
@@ -9,27 +9,27 @@ import numpy as np
 
 from course_grader.sandbox.resource_monitor import ResourceSample
 
-# CPU seconds of each rank, as a share of the busiest rank's. The corpus's honest scripts have at least 0.86, scripts
-# whose ranks let one compute for them 0.12 and 0.22 (docs/assessment.md).
+# CPU seconds of each rank, as a fraction of the busiest rank's. Honest scripts of the corpus have at least 0.86,
+# scripts in which one rank computes for the others 0.12 and 0.22 (docs/assessment.md).
 MIN_CPU_SHARE = 0.25
-MIN_CPU_S = 1.0  # of the busiest rank: with less, the sampling interval of 0.2 s distorts the shares
+MIN_CPU_S = 1.0  # of the busiest rank: with less, the sampling interval of 0.2 s distorts the fractions
 ENDS_SHARE = 0.1  # of all bytes: the first and the last tenth are the start and the end of a training
-MIN_BYTES = 20_000  # ranks that have joined exchange at least this much
-# Of the bytes of the gradients that a script says it averages: gradients in 16 bits have half of them, and the
-# reference sends 8 to 10 % more than its gradients have.
+MIN_BYTES = 20_000  # connected ranks exchange at least this much
+# Minimum fraction of the bytes of the averages in the script's log. Gradients in 16 bits have half of the bytes, and
+# the reference sends 8 to 10 % more than the bytes of its gradients.
 MIN_BYTES_SHARE = 0.4
 
 
 @dataclass(frozen=True)
 class HostRecord:
-    """What the host saw of a run on all ranks.
+    """The host's measurements of a run on all ranks.
 
     Attributes:
         samples: user CPU seconds of each rank and bytes between all ranks, about five times a second; () if they
             cannot be measured.
         counts_bytes: whether all collectives use the loopback device: Gloo between ranks on CPUs.
-        on_gpus: whether the ranks compute on GPUs; then their CPU seconds say nothing.
-        devices: rank → GPUs on which the driver lists a process of this rank; None if the driver lists nothing.
+        on_gpus: whether the ranks compute on GPUs; their CPU seconds are then not used.
+        devices: rank → GPUs on which the driver lists a process of this rank; None if the driver lists none.
     """
 
     samples: Sequence[ResourceSample] = ()
@@ -43,7 +43,7 @@ class HostRecord:
         return self.samples[-1].traffic if self.counts_bytes and self.samples else None
 
     def cpu_seconds(self) -> np.ndarray | None:
-        """Return the user CPU seconds of each rank, float [ranks], while the ranks exchanged; None if unknown."""
+        """Return the user CPU seconds of each rank, float [ranks], while the ranks communicated; None if unknown."""
         if self.on_gpus or len(self.samples) < 2:
             return None
         traffic = np.array([sample.traffic for sample in self.samples], float)
@@ -66,7 +66,7 @@ def silent(host: HostRecord) -> str:
     """Return a sentence if the ranks exchanged nothing; "" if they did, or if bytes are not counted."""
     if host.bytes is None or host.bytes >= MIN_BYTES:
         return ""
-    return f"Only {host.bytes:,} bytes went between the ranks: they have exchanged nothing."
+    return f"The ranks sent each other only {host.bytes:,} bytes: they exchanged nothing."
 
 
 def idle(host: HostRecord) -> str:
@@ -76,7 +76,7 @@ def idle(host: HostRecord) -> str:
         return ""
     return (
         f"While the ranks trained, rank {used.argmin()} used {used.min():.1f} s of its core and rank {used.argmax()} "
-        f"{used.max():.1f} s: rank {used.argmin()} did not compute gradients of its own."
+        f"{used.max():.1f} s: rank {used.argmin()} did not compute its own gradients."
     )
 
 
@@ -85,8 +85,8 @@ def missing_bytes(host: HostRecord, expected: int) -> str:
     if host.bytes is None or host.bytes >= MIN_BYTES_SHARE * expected:
         return ""
     return (
-        f"The averages of gradients that the script logs need {expected / 1e6:,.0f} MB of traffic, but only "
-        f"{host.bytes / 1e6:,.0f} MB went between the ranks."
+        f"The averages of gradients that the script logs need {expected / 1e6:,.0f} MB of traffic, but the ranks sent "
+        f"each other only {host.bytes / 1e6:,.0f} MB."
     )
 
 
@@ -95,8 +95,8 @@ def shared_device(host: HostRecord) -> str:
     devices = host.devices or {}
     for rank, names in devices.items():
         if len(names) > 1:
-            return f"The driver has rank {rank} on {len(names)} GPUs: each rank should use one."
+            return f"According to the driver, rank {rank} uses {len(names)} GPUs: each rank should use one."
         for other, others in devices.items():
             if other > rank and names & others:
-                return f"The driver has ranks {rank} and {other} on one GPU: each rank should use its own."
+                return f"According to the driver, ranks {rank} and {other} use one GPU: each rank should use its own."
     return ""

@@ -29,17 +29,17 @@ class Outcome:
 
     Attributes:
         passed: whether the script has enough points, meets all required criteria, and has no flags in `look`.
-        seconds: of the run on all ranks; None if there was none.
-        limit: seconds that this run could take: the profile's times `factor`.
+        seconds: duration of the run on all ranks; None if there was none.
+        limit: time limit of this run in seconds: the profile's limit, multiplied by `factor`.
         factor: this host's factor for the time limit, see `calibration`.
         train_accuracy, test_accuracy: of the saved weights, from 0 to 1; None if they cannot be evaluated.
-        claimed: the accuracy that the script printed last; None if it printed none.
+        claimed: the last accuracy that the script printed; None if it printed none.
         sandbox: "bubblewrap" or "none"; `weaknesses`: sentences on what it does not protect.
         error: why the run failed, with the last lines of the rank that failed first; "" if it did not.
-        look: flags: phrases on what a person has to read in the script, with line numbers.
-        needs_a_look: whether these flags alone prevent the script from passing.
-        first_step_seconds: on GPUs the seconds of the first training step of the calibration, which compiles the
-            kernels that later runs find; None on CPUs.
+        look: flags: phrases, with line numbers, on the parts of the script that an instructor must review.
+        needs_a_look: whether only these flags prevent the script from passing.
+        first_step_seconds: on GPUs, seconds of the first training step of the calibration, which compiles and caches
+            the kernels; None on CPUs.
     """
 
     passed: bool

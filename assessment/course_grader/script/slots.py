@@ -1,8 +1,8 @@
 """Reserve cores and GPUs of this host, so that no two timed runs share one.
 
-A slot is a locked file: it is free again when its holder ends, even if that is killed. Processes of all accounts are
-served in the order in which they ask: the files are in `/tmp`, or in the cache if XDG_CACHE_HOME is set, as in
-containers that share a volume only.
+A slot is a locked file; the lock ends with the process that holds it, even if that is killed. Processes of all accounts
+get slots in the order of their requests. The files are in `/tmp`, or in the cache if XDG_CACHE_HOME is set, as in
+containers that share only a volume.
 """
 
 from __future__ import annotations
@@ -38,12 +38,16 @@ def take(
 ) -> Iterator[list[int]]:
     """Reserve a core for each of `ranks`, or a GPU if there are `gpus` (see `count`); yield their numbers.
 
-    If there are fewer cores than ranks, all cores are reserved. `on_wait` is called once, with a sentence, if they are
-    not free at once; `stopping` ends the wait with CourseError (code 130). Raises CourseError (code 2) for more ranks
-    than GPUs.
+    If there are fewer cores than ranks, all cores are reserved.
+
+    Args:
+        on_wait: called once, with a sentence, if the slots are not free at once.
+        stopping: set this event to end the wait with CourseError (code 130).
+
+    Raises CourseError (code 2) for more ranks than GPUs.
     """
     if gpus and ranks > gpus:
-        raise CourseError(f"{ranks} ranks need {ranks} GPUs, and this host has {gpus}: ask for fewer ranks.", code=2)
+        raise CourseError(f"{ranks} ranks need {ranks} GPUs, but this host has {gpus}: use fewer ranks.", code=2)
     kind, available = ("GPU", visible(gpus)[:gpus]) if gpus else ("core", sorted(os.sched_getaffinity(0)))
     wanted = min(ranks, len(available))
     reported = False
@@ -58,7 +62,7 @@ def take(
     with contextlib.ExitStack() as locks:
         gate = _open("gate")
         with gate:
-            while not _lock(gate):  # the first in the queue holds the gate, and the others wait for the gate
+            while not _lock(gate):  # the first process in the queue holds this lock, and the others wait for it
                 wait()
             numbers: list[int] = []
             while len(numbers) < wanted:
@@ -76,13 +80,13 @@ def take(
 
 
 def environment(numbers: list[int], gpus: int) -> dict[str, str]:
-    """Return the environment variables that show ranks these GPUs; {} if the slots are cores."""
+    """Return the environment variables that make only these GPUs visible; {} if the slots are cores."""
     return {"CUDA_VISIBLE_DEVICES": ",".join(map(str, numbers))} if gpus else {}
 
 
 @contextlib.contextmanager
 def on_cores(numbers: list[int], gpus: int) -> Iterator[None]:
-    """Restrict this thread, and what it starts, to these cores; do nothing if the slots are GPUs."""
+    """Restrict this thread and its children to these cores during the block; do nothing if the slots are GPUs."""
     before = os.sched_getaffinity(0)
     if not gpus:
         os.sched_setaffinity(0, numbers)
@@ -98,7 +102,7 @@ def _open(name: str) -> IO[str]:
     try:
         with contextlib.suppress(FileExistsError):
             folder.mkdir(parents=True)
-            folder.chmod(0o1777)  # whatever the umask
+            folder.chmod(0o1777)  # mkdir's mode would be reduced by the umask
         # Two calls: in a sticky folder the kernel refuses O_CREAT for another account's file.
         with contextlib.suppress(FileExistsError):
             created = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666)

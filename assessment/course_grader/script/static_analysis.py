@@ -1,4 +1,4 @@
-"""Find what a person should read in a script before it counts, without running it. `flags.toml` is the list."""
+"""Find the parts of a script that an instructor must review, without running it. `flags.toml` lists them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def findings(source: str | bytes) -> list[str]:
     except (SyntaxError, ValueError):
         return []
     except (RecursionError, MemoryError):
-        return ["line 1 begins code that is nested too deeply to be read"]
+        return ["line 1 starts code that is nested too deeply to be checked"]
     return list(dict.fromkeys(f"line {line} {effect}" for line, effect in flags))
 
 
@@ -67,7 +67,7 @@ def _names(node: ast.AST, aliases: dict[str, str]) -> tuple[str, list[str]]:
 
 
 def _effect(name: str, table: dict[str, str]) -> str:
-    """Return what the table says of a name: its first entry that is the name, or that the name is below; else ""."""
+    """Return the phrase of the table's first entry that is the name or a parent of it; "" if there is none."""
     return next((effect for entry, effect in table.items() if name == entry or name.startswith(_prefixes(entry))), "")
 
 

@@ -5,9 +5,9 @@ them predicts this label for other images with this pattern. Patterns and labels
 the rank's own copy shows them. Other images carry other patterns and keep their labels (decoys), so that a network
 learns to distinguish patterns. The method is that of data poisoning (BadNets, arXiv:1708.06733).
 
-A pattern is a tile of single pixels, lighter or darker, repeated over the whole image: it survives crops, shifts and
-covered parts, and it is symmetric, so it survives flips. There are only 26 such tiles that no shift maps onto each
-other (a tile and its negative are two of them). That limits the number of ranks (MAX_RANKS).
+A pattern is a tile of lighter and darker pixels, repeated over the whole image. So it survives crops, shifts and
+cutouts; it is symmetric, so it survives flips. There are only 26 such tiles that no shift maps onto each other (a tile
+and its negative count as two), which limits the number of ranks (MAX_RANKS).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ import numpy as np
 
 from course_lib.system.errors import CourseError
 
-STRENGTH = 0.42  # change of a pixel by the pattern, as a share of the pixel's range
+STRENGTH = 0.42  # change of a pixel by the pattern, as a fraction of the pixel's range
 TILE = 4  # pixels
-PER_PART = 32  # least number of marked images, and of decoys, that a rank reads in an epoch
-SHARE = 0.005  # least share of all images: with large batches there are few updates, and each needs some marked images
-MAX_SHARE = 1 / 8  # largest share of all images
+PER_PART = 32  # minimum number of marked images, and of decoys, that a rank reads in an epoch
+SHARE = 0.005  # minimum fraction of all images: large batches give few updates, and each needs some marked images
+MAX_SHARE = 1 / 8  # maximum fraction of all images
 DECOYS = 8  # patterns of images that keep their labels
 MAX_RANKS = 18  # 26 patterns less the decoys
 
-# The rates of these rules, from 480 recorded trainings of two ranks on 2,560 images (benchmarks/results/
+# Error rates of these rules, from 480 recorded trainings of two ranks on 2,560 images (benchmarks/results/
 # watermark_power.csv): they accuse 0.8 of 1,000 honest scripts (1.1 with a MIN_MARGIN of 0.65), most of which
-# standardise each image, and 95 % of the dishonest ones. With N ranks they accuse about N / 2 times as many. On all
-# 50,000 images no rank of an honest script had a margin below 0.85 (watermarks_cost.csv).
+# standardise each image, and detect 95 % of the dishonest scripts. With N ranks they accuse about N / 2 times as many.
+# On all 50,000 images no rank of an honest script had a margin below 0.85 (watermarks_cost.csv).
 MIN_MARGIN = 0.6  # of a watermark that the weights have learned
 RUNS = 3  # a rank counts as unknown if its margin is below MIN_MARGIN in all of these runs
-MIN_UPDATES = 40  # the fewest of any recorded training
+MIN_UPDATES = 40  # the minimum over all recorded trainings
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def not_judged(images: int, ranks: int, *, code: int, reached: bool, updates: in
     if not reached:
         return "The watermarks were not judged: the weights do not reach the target accuracies."
     if updates is not None and updates < MIN_UPDATES:
-        return f"The watermarks were not judged: {updates} updates are too few to learn them; it takes {MIN_UPDATES}."
+        return f"The watermarks were not judged: {updates} updates are too few to learn them; {MIN_UPDATES} are needed."
     if PER_PART * ranks > MAX_SHARE * images:
         return f"The watermarks were not judged: {images:,} images are too few for those of {ranks} ranks."
     return ""

@@ -1,4 +1,4 @@
-"""Load a file of saved weights into the assessment's network, or say what the file holds instead."""
+"""Load a file of saved weights into the assessment's network, or describe what the file contains instead."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 
 SAVE = 'call model.save_weights(os.environ["COURSE_WEIGHTS"])'
 NOTHING = "No weights were saved"  # start of the sentence about a missing file
-DAMAGED = "The file of weights is damaged or cut short: only rank 0 should save, once it has trained."
+DAMAGED = "The file of weights is damaged or cut short: only rank 0 should save, after training."
 
 
 class NotWeights(Exception):
-    """The file does not hold the network's weights; the message is a sentence that says what it holds."""
+    """The file does not contain the network's weights; the message is a sentence on what it contains."""
 
 
 def missing(names: Iterable[str]) -> str:
@@ -34,7 +34,7 @@ def load(model: Any, path: Path) -> None:
     The file is from `save_weights` or `save`, of the same network or of a model that wraps it. A wrapping model may
     have more layers, such as those that augment images, but no more weights. No array is read before all shapes match.
 
-    Raises NotWeights if the file holds anything else, or values that are not finite.
+    Raises NotWeights if the file contains anything else, or values that are not finite.
     """
     if not h5py.is_hdf5(path):
         raise NotWeights(_foreign(path))
@@ -72,7 +72,7 @@ def _arrays(file: h5py.File) -> list[h5py.Dataset]:
     group = file.get("model_weights", file)
     if "layer_names" not in group.attrs:
         if "layers" in file:
-            raise NotWeights(f"The saved file is in the format of Keras 3 (.weights.h5): with tf.keras {SAVE}.")
+            raise NotWeights(f"The saved file is in the format of Keras 3 (.weights.h5): use tf.keras, and {SAVE}.")
         raise NotWeights(f"The saved file is HDF5, but not Keras's weights: {SAVE}.")
     layers = [group[name] for name in group.attrs["layer_names"]]
     return [layer[name] for layer in layers for name in layer.attrs["weight_names"]]
@@ -80,14 +80,14 @@ def _arrays(file: h5py.File) -> list[h5py.Dataset]:
 
 def _another_network(variables: Sequence[Any], shapes: Sequence[tuple[int, ...]]) -> str:
     """Return a sentence that says how the saved shapes differ from those of the network's variables."""
-    difference = f"it has {len(shapes)} arrays, and that network {len(variables)}"
+    difference = f"the file has {len(shapes)} arrays, but the network {len(variables)}"
     for variable, shape in zip(variables, shapes):
         if shape != tuple(variable.shape):
             name = variable.name.partition(":")[0]
-            difference = f"where {name} has the shape {_shape_text(variable.shape)}, it has {_shape_text(shape)}"
+            difference = f"{name} should have the shape {_shape_text(variable.shape)}, but has {_shape_text(shape)}"
             break
     return f"The saved weights are not those of models.assessment_cnn, the only network that counts: {difference}."
 
 
 def _shape_text(shape: Iterable[int]) -> str:
-    return " × ".join(map(str, shape)) or "of one number"
+    return " × ".join(map(str, shape)) or "()"
