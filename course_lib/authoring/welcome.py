@@ -177,7 +177,12 @@ def _go_on(rows: list[_Row]) -> str:
 def _all_ways(known: Mapping[str, ways.Way]) -> Iterator[str]:
     """The lines on all ways; none if the course has no ways."""
     if known:
-        yield from ("You don't need all the notebooks. These are ways through the course:", "", ways.table(known.values()), "")
+        yield from (
+            "You don't need all the notebooks. These are ways through the course:",
+            "",
+            ways.table(known.values()),
+            "",
+        )
         yield (
             f"To choose one, run `course plan day --choose` {_IN_A_TERMINAL}. "
             "This page then starts with your way and your progress on it."

@@ -706,9 +706,11 @@ in_the_ravine(momentum=0.02, rmsprop=0.05, adam=0.2)
 # In its first step Adam moves every weight by η, large gradient or small. (Where ε stands is a matter of taste: beside
 # $\sqrt{\hat v}$ in the paper's Algorithm 1; beside $\sqrt v$ in Keras and in the paper's faster form, where it counts
 # for more, $1/\sqrt{1 - \beta_2^t}$ times as much. That matters where gradients are as small as ε.)
-#
+
+# %% [markdown] tags=["further"]
 # ## The race
-#
+
+# %% [markdown]
 # Six rules, on three surfaces: the ravine; the same ravine *turned* by 30°, so that it runs along no axis; and a
 # *saddle*, $5 w_1^2 - \tfrac12 w_2^2 + \tfrac14 w_2^4$, that is a minimum along $w_1$ and a maximum along
 # $w_2$. The start lies almost on the ridge, where the gradient points to the saddle and hardly anywhere else.
@@ -922,9 +924,11 @@ off.to_frame("steps to leave").T
 # Sixteen times the batch costs some 15 steps more, however large it is: the distance from the ridge grows
 # exponentially, so only the logarithm of the first push counts. That is why saddles hold up a noisy descent so little
 # (1e looks for them in a network).
-#
+
+# %% [markdown] tags=["further"]
 # ## Which batch size gets there first?
-#
+
+# %% [markdown]
 # Back to the images. The target is a loss; who reaches it with the fewest **steps**, who with the fewest **examples**
 # looked at, who in the fewest **seconds**? Batch sizes from 1 to all images, plain SGD.
 #
@@ -1008,7 +1012,8 @@ recorded.groupby("batch_size")[["eta", "steps", "examples"]].median().rename(col
 # Now think of many GPUs. Shared out among enough of them, a step on 4,096 examples takes as long as one on 64, and the
 # *left* panel decides. How far to the right the steps keep falling, and what can push the floor down, is what the
 # rest of this course is about.
-#
+
+# %% [markdown]
 # ## From GEMV to GEMM
 #
 # Why is the time for an example so much shorter in a batch? With one example, a layer multiplies a *vector* by its

@@ -479,9 +479,11 @@ pd.DataFrame(
 # Two details. The accuracy is measured once an epoch, so times come in whole epochs; part of the scatter is that.
 # And with batches of 16, the chosen rate needed two epochs in the run that chose it, and three in the median of
 # the others: the best of five is in part the luckiest of five. That is why the results have seeds of their own.
-#
+
+# %% [markdown] tags=["further"]
 # ## Underfitting and overfitting
-#
+
+# %% [markdown]
 # So far we only asked how soon. How *well* a network does on new images is another question, and two things go wrong:
 #
 # - **Underfitting:** the network can't even describe the training images. Training and validation accuracy are low,
@@ -587,9 +589,10 @@ pd.DataFrame(
 # Try `weight_decay` 0.001 and 1. The first does hardly anything. With the other even the training accuracy stays
 # below 1: the network underfits.
 
-# %% [markdown]
+# %% [markdown] tags=["further"]
 # ## The shape of the loss
-#
+
+# %% [markdown]
 # The loss of the line in 1a had two weights, so you could look at it. `wide_resnet` has over half a million. What does
 # *its* surface look like, and what do skip connections do to it?
 #

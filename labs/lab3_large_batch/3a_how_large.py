@@ -177,9 +177,11 @@ large_batch.to_target(results, own if whole else None, target=0.82, caption=f"re
 # The dots of one batch size differ by a factor of 1.4 to 2.2. A run counts as arrived when its accuracy, which jumps
 # about, is *seen* at the target for the first time; and the rate is the best of five, a factor of three apart, in two
 # runs. So a step in the line of medians may well be chance. The three stretches are not.
-#
+
+# %% [markdown] tags=["further"]
 # ## Why it bends
-#
+
+# %% [markdown]
 # Let $G$ be the gradient over all examples, $C$ the covariance of single examples' gradients. A batch of $B$ gives a
 # gradient $g$ with mean $G$ and covariance $C/B$ (1b). One step $w - \eta g$ changes a loss with Hessian $H$ on
 # average by
@@ -388,9 +390,11 @@ by_target()
 # prediction; it does not prove it. (The rates are those for 82 %.) Training on harder problems, for longer, leaves more
 # room. McCandlish et al. measured about a thousand for small images, over ten thousand for
 # ImageNet and millions for the game Dota. That is why ImageNet can fill hundreds of GPUs, and our images can't.
-#
+
+# %% [markdown] tags=["further"]
 # ## What ranks can win
-#
+
+# %% [markdown]
 # Read the curve as a builder of clusters. Each rank takes $b$ examples, so that a step takes as long on many ranks as
 # on one (at best: if the all-reduce costs nothing). Then $N$ ranks are faster by $S(b) / S(N b)$, and what is used of
 # each of them is that divided by $N$.
@@ -430,9 +434,10 @@ ranks(16).round(1)
 # All of that is about one recipe: SGD with momentum, a constant η, nothing else. Warm-up, schedules, other optimizers
 # can move the floor and the bend. That is what 3b to 3e are about. First, the other price.
 
-# %% [markdown]
+# %% [markdown] tags=["further"]
 # ## The generalisation gap
-#
+
+# %% [markdown]
 # Steps are one price of a large batch. The other one is said to be accuracy on new images: *large batches generalise
 # worse* (Keskar et al. 2017). Three questions hide in that sentence, and each needs its own comparison:
 #
@@ -566,7 +571,8 @@ large_batch.equal_loss(small, recorded, caption=GAP_RUNS)
 #
 # Why there is a gap is the question of 3f: it takes the explanation that became famous, and measures how much of it
 # holds.
-#
+
+# %% [markdown]
 # ## Summary
 #
 # - In images a second the batch may be as large as there are GPUs. In updates to a target it may not: perfect

@@ -327,9 +327,11 @@ in_the_valley(**{"LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0), "SGD, η 
 # As only the product ητ counts in a layer with a λ, the learning rates are large where τ is small: 10 or 30 with τ =
 # 0.001. But the skipped vectors get that η as well, without a λ that tames it. That is why τ is larger in this
 # notebook.
-#
+
+# %% [markdown] tags=["further"]
 # ## LARC
-#
+
+# %% [markdown]
 # The clipped version caps the local rate: no layer gets more than η. Where the gradient is small beside the weights,
 # the layer takes the plain step of SGD with η; where it is large, the layer is held back. And it is built differently.
 # LARC (NVIDIA's apex) leaves the optimizer as it is, SGD with momentum that has η *outside* the velocity, $w \leftarrow
@@ -379,9 +381,11 @@ in_the_valley(
 # In the steep layer LARC takes the 3 % of LARS, until the gradient is small and the clip takes over: it comes to rest
 # where LARS jumps. The flat layer is clipped from the start and moves as with SGD. The price is a second number to
 # tune: η and τ no longer act as a product.
-#
+
+# %% [markdown] tags=["further"]
 # ## LAMB
-#
+
+# %% [markdown]
 # The same thought around Adam (You et al. 2020). Two things change. The direction is Adam's, bias correction included,
 # with decay added to it *after* all averages, so that decay is not averaged: call it $u$. And there is no trust
 # coefficient: η itself is the part of its weights that a layer changes in a step, exactly. ε stands beside the root of
@@ -433,9 +437,11 @@ in_the_valley(
 #
 # Without averages (β₁ = β₂ = 0) and with one weight a layer, $u$ is the sign of the gradient, and LAMB the same as
 # LARS. With many weights it is not: Adam evens out the weights *within* a layer, then the ratio evens out the layers.
-#
+
+# %% [markdown] tags=["further"]
 # ## NovoGrad
-#
+
+# %% [markdown]
 # NovoGrad (Ginsburg et al. 2019) looks at the gradient's norm only, not at that of the weights. It normalises each
 # layer's gradient by *one* number for the layer, a running mean of its squared norms, and lets momentum collect the
 # normalised gradients. The paper claims for it: half of Adam's memory; no bias correction needed, the first step
@@ -516,9 +522,11 @@ in_the_valley(
 # The first steps have the length η in both layers, not 3 % of each: the weights' norm has no say. Then they get
 # shorter, for $v$ still remembers the large gradients of the start (β₂ = 0.98 is a memory of about 50 steps). So
 # NovoGrad slows down by itself, but only as long as gradients keep falling faster than $v$ forgets.
-#
+
+# %% [markdown] tags=["further"]
 # ## What does a rule notice?
-#
+
+# %% [markdown]
 # Two changes of scale that change nothing of what a network can do. *The loss ten times as large*, as when a sum over
 # ten ranks takes the place of their mean. *The weights ten times as large*, in a layer in front of a batch norm: then
 # its gradient is a tenth, as you have seen. Without decay, and for the first step:
@@ -593,9 +601,11 @@ noticed()
 # %% [markdown]
 # Only the rules that look at both norms notice nothing. Adam and NovoGrad don't care how large the loss is, but layers
 # whose weights grow, as those in front of a batch norm do, slow down by themselves. With SGD they do so twice over.
-#
+
+# %% [markdown] tags=["further"]
 # ## Your rules train a network
-#
+
+# %% [markdown]
 # Eight epochs of the quick network with the large batch: 80 updates, made by *your* functions, with warm-up over the
 # first quarter and a cosine after it. For each update and each layer it is recorded by which number the rule
 # multiplies its direction, and which part of the layer the step changes. The peak rates are the best of three to five
@@ -750,9 +760,11 @@ widgets.explore(
 # - **SGD.** The ratio is measured, not used. At first `conv 1` changes four to five times as fast as the dense layer.
 #   By the middle of this run all four have come close, without any λ. Batch norm does a part of that: a gradient that
 #   does not see the size of $w$ is perpendicular to it, so a layer that changes fast grows, and thereby slows down.
-#
+
+# %% [markdown] tags=["further"]
 # ## The same as the course's optimizers?
-#
+
+# %% [markdown]
 # `course_lib.optimizers` has the four as Keras optimizers, for `model.compile` and for Horovod. (There, as in the
 # papers, the trust coefficient is η.) They should make your steps: ten updates from the same weights on the same
 # batches.
@@ -816,9 +828,11 @@ compare()
 # The largest number among all weights. After one update the difference is the rounding of float32. A network carries
 # rounding on from update to update and magnifies it: after ten some digits may be gone, though the formulas are
 # equal.
-#
+
+# %% [markdown] tags=["further"]
 # ## On many ranks: which norm?
-#
+
+# %% [markdown]
 # With several ranks each has the gradient of its own share. Two orders are possible:
 #
 # 1. average the gradients, then take the norms: λ from the gradient of the whole batch;
@@ -908,9 +922,11 @@ two_ranks()
 # λ is too small; and steps that point in different directions shorten each other when averaged.
 #
 # The same holds for any rule that is not linear in the gradient, Adam among them: average first.
-#
+
+# %% [markdown] tags=["further"]
 # ## What it costs
-#
+
+# %% [markdown]
 # Two norms a layer are two more passes over weights and gradients. And each rule remembers something. From your own
 # states, for a layer of 1,000 weights:
 
@@ -949,9 +965,11 @@ recorded.fillna("").set_index("optimizer")
 # optimizers took turns. It is not that of the two medians beside it.) LARS is no dearer than Keras's SGD with momentum:
 # a likely reason is that it hands momentum and update to one fused operation. LAMB keeps two arrays like Adam and takes
 # a tenth longer; NovoGrad has only one, and takes half of Adam's time.
-#
+
+# %% [markdown] tags=["further"]
 # ## Which LARS is it?
-#
+
+# %% [markdown]
 # Whoever reads "LARS" in a log should ask which. All of these are in use; after your three steps from $w = [3, 4]$
 # they are in different places:
 #
@@ -966,7 +984,8 @@ recorded.fillna("").set_index("optimizer")
 #
 # Just as many choices hide in what is skipped, in τ and in whether η stands inside the momentum. A learning rate of
 # one library means nothing in another.
-#
+
+# %% [markdown]
 # ## Does it help?
 #
 # The published answers are these. Tencent's ResNet-50 with a batch of 64K (tables 1 and 6 of their paper) went from

@@ -29,6 +29,7 @@ HIDDEN = """# %% hidden="a" points=4
 4.0 * (f(1) == 2)
 ### END HIDDEN TESTS
 """
+SECTION = '# %% [markdown] tags=["further"]\n# ## More\n\n# %% [markdown]\n# Text.\n\n'
 MASTER = OPENING + EXERCISE + HIDDEN
 
 
@@ -80,6 +81,13 @@ class TestLearnersNotebook:
         for cell in masters.learner(master).cells:
             free = kinds[cell.id] in ("exercise", "editable")
             assert cell.metadata.get("editable", True) == free
+
+    def test_a_section_that_shorter_ways_leave_out_is_folded_and_says_so(self, read):
+        _, heading, *others = masters.learner(read(OPENING + SECTION + EXERCISE + HIDDEN)).cells
+        assert heading.source == f"## More\n\n{masters.FOLD_SENTENCE}"
+        assert (heading.metadata["tags"], heading.metadata["jp-MarkdownHeadingCollapsed"]) == (["further"], True)
+        assert heading.metadata.nbgrader["locked"] and not heading.metadata["editable"]
+        assert not any(masters.FOLD in cell.metadata for cell in others)
 
     def test_is_a_valid_nbgrader_assignment_with_the_points(self):
         from nbgrader.nbgraderformat import MetadataValidator
@@ -153,12 +161,12 @@ class TestWrongMasters:
     @pytest.mark.parametrize(
         "old, new, line, hint",
         [
-            ("    ### END SOLUTION", "    ### END SOLUTON", 13, "no marker"),
-            ("    ### END SOLUTION", "    # END SOLUTION", 13, "no marker"),
-            ("    ### END SOLUTION", "    ### end solution", 13, "no marker"),
-            ("    ### END SOLUTION", "    ###END SOLUTION", 13, "no marker"),
-            ("    ### END SOLUTION", "    ### SOLUTION END", 13, "no marker"),
-            ("### BEGIN HIDDEN TESTS", "### BEGIN HIDDEN TEST", 16, "no marker"),
+            ("    ### END SOLUTION", "    ### END SOLUTON", 13, "not a marker"),
+            ("    ### END SOLUTION", "    # END SOLUTION", 13, "not a marker"),
+            ("    ### END SOLUTION", "    ### end solution", 13, "not a marker"),
+            ("    ### END SOLUTION", "    ###END SOLUTION", 13, "not a marker"),
+            ("    ### END SOLUTION", "    ### SOLUTION END", 13, "not a marker"),
+            ("### BEGIN HIDDEN TESTS", "### BEGIN HIDDEN TEST", 16, "not a marker"),
             ("    ### END SOLUTION\n", "", 11, "never closed; add `### END SOLUTION`"),
             ("    ### BEGIN SOLUTION\n", "", 12, "nothing is open"),
             ("    return 2 * x\n", "    ### BEGIN SOLUTION\n", 12, "line 11 is still open"),
@@ -173,8 +181,8 @@ class TestWrongMasters:
             ('exercise="a"', 'exercise="a" points=4', 9, "points belong to a hidden test"),
             ('exercise="a"', 'excercise="a"', 9, "`excercise` is not known"),
             ('exercise="a"', "exercise=a", 9, "`exercise=a` is not known"),
-            ('exercise="a"', 'exercise="A b"', 9, "no name"),
-            ('exercise="a"', 'exercise="a" editable=true', 9, "one thing only"),
+            ('exercise="a"', 'exercise="A b"', 9, "not a name"),
+            ('exercise="a"', 'exercise="a" editable=true', 9, "only one kind"),
             ('exercise="a"', "Some title", 9, "`Some title` is not known"),
             ('exercise="a"', "instructor=false", 9, "can only be true"),
             ('# %% exercise="a"', '#%% exercise="a"', 9, "starts with `# %%`"),
@@ -182,10 +190,10 @@ class TestWrongMasters:
             ('# %% exercise="a"', '# %% [markdown] exercise="a"', 9, "code cells"),
             ("4.0 * (f(1) == 2)", "score = 4.0", 15, "must end with its score"),
             ("4.0 * (f(1) == 2)", "4.0 * (f(1) == 2);", 15, "must end with its score"),
-            ("4.0 * (f(1) == 2)", "4.0 * (f(1) = = 2)", 17, "does not parse"),
-            ("**Time:**", "**Tiem:**", 1, "opening"),
-            ("# # Title", "# ## Title", 1, "opening"),
-            ("    return 2 * x", '    return """\n# %% no cell\n"""', 1, "holds a `# %%` line"),
+            ("4.0 * (f(1) == 2)", "4.0 * (f(1) = = 2)", 17, "is not valid Python"),
+            ("**Time:**", "**Tiem:**", 1, "first cell must have"),
+            ("# # Title", "# ## Title", 1, "first cell must have"),
+            ("    return 2 * x", '    return """\n# %% no cell\n"""', 1, "string with a `# %%` line"),
         ],
     )  # fmt: skip
     def test_is_named_with_its_line_and_fix(self, read, old, new, line, hint):
@@ -195,9 +203,24 @@ class TestWrongMasters:
         sentence = str(error.value)
         assert "1a_test.py" in sentence and f"line {line}:" in sentence and hint in sentence
 
+    @pytest.mark.parametrize(
+        "old, new, line, hint",
+        [
+            ('["further"]', '["extra"]', 9, 'write tags=["further"]'),
+            ("# ## More", "# ### More", 9, "the heading of a section, alone in its cell"),
+            ("# ## More", "# ## More\n#\n# Text.", 9, "the heading of a section, alone in its cell"),
+            ("[markdown] tags", "tags", 9, "the heading of a section, alone in its cell"),
+            ("# Text.", "# Text.\n#\n# ## Next", 12, "begin a cell with the next heading"),
+        ],
+    )
+    def test_a_section_that_is_folded_is_whole(self, read, old, new, line, hint):
+        with pytest.raises(CourseError) as error:
+            read(OPENING + SECTION.replace(old, new) + EXERCISE + HIDDEN)
+        assert f"line {line}:" in str(error.value) and hint in str(error.value)
+
     @pytest.mark.parametrize("again", [EXERCISE, HIDDEN, EXERCISE.replace('"a"', '"a-test"')])
     def test_a_name_is_used_once(self, read, again):
-        with pytest.raises(CourseError, match=r"line 20: the name a(-test)? is taken by line (9|15)"):
+        with pytest.raises(CourseError, match=r"line 20: line (9|15) already uses the name a(-test)?"):
             read(f"{MASTER}\n{again}")
 
     def test_text_before_the_first_cell(self, read):
@@ -265,7 +288,7 @@ class TestLeaks:
         from nbgrader import preprocessors
 
         monkeypatch.setattr(preprocessors.ClearSolutions, "preprocess", lambda self, nb, resources: (nb, resources))
-        with pytest.raises(CourseError, match="a part of an answer"):
+        with pytest.raises(CourseError, match="is part of an answer"):
             masters.learner(read(MASTER))
 
     def test_json_that_is_no_notebook(self, master):
@@ -304,15 +327,15 @@ class TestOfAScript:
         assert (master.notebook, master.script) == (TINY.with_suffix(".ipynb"), "")
 
     def test_asks_for_no_cell(self, read):
-        with pytest.raises(CourseError, match=r"line 11: only assessment\.py is taken from the learner"):
+        with pytest.raises(CourseError, match=r"line 11: this notebook hands in assessment\.py"):
             read("# %%\n1\n" + EXERCISE)
 
     @pytest.mark.parametrize(
         "changed, sentence",
         [
-            ({"serial": 7}, r"line 9: .*contract\.toml has other points for serial; write points=5\.$"),
+            ({"serial": 7}, r"line 9: .*contract\.toml gives different points to serial; write points=5\.$"),
             ({"serial": 0}, r'contract\.toml gives points to serial; add a cell hidden="serial" points=5\.$'),
-            ({"extra": 1}, r"contract\.toml has other points for extra; remove the cell\.$"),
+            ({"extra": 1}, r"contract\.toml gives different points to extra; remove the cell\.$"),
         ],
     )
     def test_has_the_points_of_the_contract(self, read, changed, sentence):

@@ -51,7 +51,7 @@ def test_sections_that_are_done_use_nothing_from_those_that_are_left_out(part):
     for cell in json.loads(FILES[part.notebook.path])["cells"]:
         source = "".join(cell["source"])
         if cell["cell_type"] == "markdown":
-            section = [section, *re.findall(r"^## (.+)$", source, re.MULTILINE)][-1]
+            section = [section, *ways.section_headings(source)][-1]
             continue
         names = cell_errors.names(transform(source))
         if section in ("", "Your guesses", "Summary", *part.only):
@@ -60,6 +60,20 @@ def test_sections_that_are_done_use_nothing_from_those_that_are_left_out(part):
         else:
             elsewhere |= dict.fromkeys(names.defined, section)
     assert {name: elsewhere[name] for name in lacking - defined if name in elsewhere} == {}
+
+
+@pytest.mark.parametrize("part", [part for part in WAYS["day"].parts if part.only], ids=lambda part: part.notebook.code)
+def test_folded_are_the_sections_that_all_ways_with_a_part_of_the_notebook_leave_out(part):
+    folded = [
+        "".join(cell["source"]).split("\n")[0].replace("## ", "")
+        for cell in json.loads(FILES[part.notebook.path])["cells"]
+        if "further" in cell["metadata"].get("tags", ())
+    ]
+    done = {section for other in PARTIAL.values() if other.notebook == part.notebook for section in other.only}
+    assert not set(folded) & set(part.only)
+    assert folded == [
+        section for section in part.notebook.sections if section not in {*done, "Your guesses", "Summary"}
+    ]
 
 
 def test_what_a_notebook_needs_is_read_from_its_opening():
@@ -79,7 +93,7 @@ def test_what_a_notebook_needs_is_read_from_its_opening():
             "notebook 3d needs 3b before it",
         ),
         ('"How soon at 85 %', '"How late at 85 %', "notebook 1c has no section “How late at 85 %"),
-        ('"1b", minutes = 45', '"1b", minutes = 80', "a part of 1b takes less than its 80 minutes"),
+        ('"1b", minutes = 45', '"1b", minutes = 80', "a part of 1b must take less than 80 minutes"),
         ('    "assessment",\n]\n\n[[way]]\nid = "two', '    "9z",\n]\n\n[[way]]\nid = "two', "there is no notebook 9z"),
     ],
 )
@@ -111,9 +125,66 @@ def test_the_welcome_page_links_each_way():
         assert re.findall(r"\[(\w+)\]\((\S+)\)", row) == [(p.notebook.code, p.notebook.path) for p in way.parts]
 
 
+def checks(path, only=""):
+    """The checks of a notebook, or of one section of it."""
+    section, lines = "", []
+    for cell in json.loads(FILES[path])["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            section = [section, *ways.section_headings(source)][-1]
+        elif section.startswith(only):
+            lines += welcome.checks(source)
+    return lines
+
+
+def test_a_way_that_is_chosen_stands_first_with_its_sections_and_what_is_solved_of_them():
+    (layer_wise,) = [part for part in WAYS["day"].parts if part.notebook.code == "3d"]
+    lars, larc = checks(layer_wise.notebook.path, "LARS"), checks(layer_wise.notebook.path, "LARC")
+    assert lars and larc
+    page = welcome.page(FILES, {"3d": welcome.Progress(frozenset(lars + larc))}, way="day")
+    own, _, labs = page.partition("## Lab 1: ")
+    assert "## Your way: One day (8\u00a0h)" in own and "These are ways through" not in page
+    rows = re.findall(r"^\| \[[^\]]+\]\(([^)]+)\)(.*?) \| (\d+) \|", own, re.MULTILINE)
+    assert rows == [(part.notebook.path, part.extent, str(part.minutes)) for part in WAYS["day"].parts]
+
+    in_part = sum(len(checks(layer_wise.notebook.path, section)) for section in layer_wise.only)
+    whole = len(checks(layer_wise.notebook.path))
+    for text, solved, of in ((own, len(lars), in_part), (labs, len(lars + larc), whole)):
+        (row,) = re.findall(r"^\| \[3d .*\|$", text, re.MULTILINE)
+        assert f"{solved}\u00a0of\u00a0{of} |" in row
+
+
+def test_go_on_follows_the_way_that_is_chosen():
+    parts = {part.notebook.code: part for part in WAYS["day"].parts}
+    solved = [line for section in parts["1c"].only for line in checks(parts["1c"].notebook.path, section)]
+    done = {"1c": welcome.Progress(frozenset(solved), time=1.0)}
+    assert "**Continue here:** [1c " in welcome.page(FILES, done)
+    assert "**Continue here:** [2a " in welcome.page(FILES, done, way="day")
+
+
+@pytest.mark.parametrize("way", ["term", "systems"])
+def test_a_way_of_weeks_or_parts_has_a_table_for_each(way):
+    headings = re.findall(r"^### (.+)$", welcome.page(FILES, {}, way=way), re.MULTILINE)
+    assert headings == WAYS[way].headings and len(headings) == len(WAYS[way].sessions)
+
+
+def test_without_a_way_or_with_one_that_is_gone_the_page_says_how_to_choose():
+    page = welcome.page(FILES, {})
+    assert "course plan day --choose" in page and "Your way" not in page
+    assert welcome.page(FILES, {}, way="night") == page
+
+
 @pytest.mark.parametrize(
-    ("way", "code", "words"), [("day", 0, "lunch"), ("night", 1, "Name a way through the course: day, two-days")]
+    ("arguments", "code", "words"),
+    [
+        (["day"], 0, "lunch"),
+        (["night"], 1, "Name a way through the course: day, two-days"),
+        (["night", "--choose"], 1, "Name a way through the course: day, two-days"),
+        (["day", "--choose"], 1, "is not in a workspace"),
+    ],
 )
-def test_the_command(way, code, words):
-    done = subprocess.run([sys.executable, "-m", "course_lib.command.cli", "plan", way], capture_output=True, text=True)
+def test_the_command(tmp_path, arguments, code, words):
+    command = [sys.executable, "-m", "course_lib.command.cli", "plan", *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
     assert (done.returncode, words in done.stdout + done.stderr) == (code, True)
+    assert not done.stderr or len(done.stderr.splitlines()) == 1
