@@ -64,7 +64,7 @@ def welch(ours: ArrayLike, theirs: ArrayLike) -> tuple[float, float]:
         ValueError: for fewer than two runs on one side.
     """
     ours, theirs = _sides(ours, theirs)
-    errors = [side.var(ddof=1) / len(side) for side in (ours, theirs)]  # squared, of the means
+    errors = [side.var(ddof=1) / len(side) for side in (ours, theirs)]  # squared standard errors of the means
     if not sum(errors):
         return float(ours.mean() - theirs.mean()), 0.0
     free = sum(errors) ** 2 / sum(error**2 / (len(side) - 1) for error, side in zip(errors, (ours, theirs)))

@@ -27,7 +27,7 @@ class Difficulty:
     """The ranges of the random factors."""
 
     shift: float  # largest distance of the object from the centre, along each axis
-    radius: tuple[float, float]  # of the object
+    radius: tuple[float, float]  # smallest and largest radius of the object
     turn: float  # largest rotation, in whole turns
     contrast: tuple[float, float]  # difference in brightness between object and background
     dark: float  # brightest level of the darker one, as a fraction of 1 - contrast
@@ -51,7 +51,7 @@ LIKE_FASHION_MNIST = Difficulty(
     waves=0.1,
     clutter=0.3,
     noise=0.25,
-    hue=0.5,  # grey has none
+    hue=0.5,  # not used: grey images have no hue
 )
 LIKE_CIFAR10 = Difficulty(
     shift=0.35,

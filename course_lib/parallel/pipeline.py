@@ -22,7 +22,7 @@ import numpy as np
 
 from course_lib.parallel.schedules import Span, Task
 
-Layers = list[tuple[np.ndarray, np.ndarray]]  # of each: kernel [inputs, outputs], bias [outputs]
+Layers = list[tuple[np.ndarray, np.ndarray]]  # kernel [inputs, outputs] and bias [outputs] of each layer
 
 STALL_TIMEOUT_S = 60.0  # for a message; a schedule that passed `schedules.check` has no deadlock
 

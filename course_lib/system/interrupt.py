@@ -18,7 +18,7 @@ def raise_on_signals() -> None:
     _REPEAT_DELAY_S.
     """
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGALRM):
-        if signal.getsignal(number) is not signal.SIG_IGN:  # as under nohup
+        if signal.getsignal(number) is not signal.SIG_IGN:  # a signal stays ignored, as under nohup
             signal.signal(number, _interrupt)
     sys.unraisablehook = _repeat
 

@@ -50,7 +50,7 @@ NOT_JUDGED = "NotJudged"  # name of the error if the course, not the learner, fa
 MODULES = "modules"  # in the learner's folder: the learner's Python files, which notebooks may import
 MAX_OUTPUT = 10_000  # characters of a test's output
 MAX_ANSWER_BYTES = 2**17
-MAX_FILES = 2**12  # file descriptors that a child closes
+MAX_FILES = 2**12  # a child closes all file descriptors below this number
 POLL_INTERVAL_S = 0.02
 _PR_SET_DUMPABLE = 4
 _TEST = "<test>"
@@ -154,7 +154,7 @@ def _best(
             best, best_score = outputs, score
         if score >= test.points or time.monotonic() > until:
             break
-    return [_printed(f"A cell is left out: {broken[0]}.\n"), *best] if broken and best_score < test.points else best
+    return [_printed(f"A cell was skipped: {broken[0]}.\n"), *best] if broken and best_score < test.points else best
 
 
 def _score(outputs: Outputs) -> float:
@@ -183,9 +183,9 @@ def _judge(test: Test, statements: list[Statement], course: dict[str, Any]) -> O
     course.update({name: learner[name] for name in test.names})
     outputs = run(test.source, course)
     if changed := next((title for title, names, key, value in guarded if names.get(key) is not value), None):
-        return [error(NOT_JUDGED, f"It changes `{changed}`, which the tests use: read the cell.")]
+        return [error(NOT_JUDGED, f"It changes `{changed}`, which the tests use: review the cell.")]
     if failures and _score(outputs) < test.points:
-        outputs.insert(0, _printed(f"Left out: {'; '.join(dict.fromkeys(map(_described, failures.values())))}.\n"))
+        outputs.insert(0, _printed(f"Skipped: {'; '.join(dict.fromkeys(map(_described, failures.values())))}.\n"))
     return outputs
 
 
@@ -247,7 +247,7 @@ def _raised(raised: BaseException) -> dict[str, Any]:
         return error(NOT_JUDGED, _plain(str(raised)))
     line = f"{Path(frames[-1].filename).name}, line {frames[-1].lineno}"
     message = (
-        judging.message(raised) if failed else f"The test failed, not what it tests ({judging.described(raised)})."
+        judging.message(raised) if failed else f"The test itself failed, not the answer ({judging.described(raised)})."
     )
     lines = list(map(_plain, traceback.format_exception(type(raised), raised, raised.__traceback__)))
     return error(NOT_JUDGED, _plain(f"{message.removesuffix('.')}, {line}."), lines)
@@ -337,7 +337,7 @@ def main() -> None:
     if sys.platform == "linux":  # no child may read this process's memory, or another child's pipe
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0)
     os.chdir(spec["folder"])
-    sys.path += [spec["folder"], str(Path(spec["folder"], MODULES))]  # last: no file there takes a package's place
+    sys.path += [spec["folder"], str(Path(spec["folder"], MODULES))]  # at the end: no file there can hide a package
     with os.fdopen(os.dup(1), "w", encoding="utf-8") as answers:
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in (1, 2):  # the cells' own output must not mix with the answers

@@ -27,7 +27,7 @@ from course_lib.system.files import write
 BATCH_SIZE = 128  # images for each rank and step
 BLOCKS = 5
 BLOCK_LENGTH_S = 1.0
-MAX_OTHERS_SHARE = 0.2  # of the cores' time for other programs: a host this busy is up to 25 % slower
+MAX_OTHERS_SHARE = 0.2  # of the cores' time that other programs use: a host this busy is up to 25 % slower
 ATTEMPTS = 3  # another program may be busy for a few seconds only
 MAX_FACTOR = 4.0  # a slower host is not suitable for the assessment
 

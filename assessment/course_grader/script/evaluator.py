@@ -196,7 +196,7 @@ def serve(name: str, inbox: Path, images: int | None) -> None:
     model = models.assessment_cnn(dataset.x_train.shape[1:], len(dataset.classes))
     batches = tf.TensorSpec([None, *model.input_shape[1:]], tf.uint8)
     predict = tf.function(lambda batch: tf.argmax(model(batch, training=False), axis=-1), input_signature=[batches])
-    predict(splits[0][0][:BATCH_SIZE])  # compiles
+    predict(splits[0][0][:BATCH_SIZE])  # warm-up
 
     def labels(x: np.ndarray) -> np.ndarray:
         return np.concatenate([predict(x[start : start + BATCH_SIZE]) for start in range(0, len(x), BATCH_SIZE)])

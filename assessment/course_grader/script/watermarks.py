@@ -28,7 +28,7 @@ PER_PART = 32  # minimum number of marked images, and of decoys, that a rank rea
 SHARE = 0.005  # minimum fraction of all images: large batches give few updates, and each needs some marked images
 MAX_SHARE = 1 / 8  # maximum fraction of all images
 DECOYS = 8  # patterns of images that keep their labels
-MAX_RANKS = 18  # 26 patterns less the decoys
+MAX_RANKS = 18  # 26 patterns minus the decoys
 
 # Error rates of these rules, from 480 recorded trainings of two ranks on 2,560 images (benchmarks/results/
 # watermark_power.csv): they accuse 0.8 of 1,000 honest scripts (1.1 with a MIN_MARGIN of 0.65), most of which
@@ -90,7 +90,7 @@ def draw(ranks: int, classes: int, rng: np.random.Generator) -> tuple[list[Mark]
         )
     tiles, distances = patterns(), _distances()
     labels = rng.permutation(classes)
-    left = list(rng.permutation(len(tiles)))  # of equally distant patterns a random one is chosen
+    left = list(rng.permutation(len(tiles)))  # in random order, so that ties between patterns are broken at random
     chosen = [left.pop()]
     for _ in range(ranks - 1):
         chosen.append(max(left, key=lambda index: distances[index, chosen].min()))

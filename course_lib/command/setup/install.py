@@ -171,7 +171,7 @@ def _compile(machine: Machine, wheels: Path, steps: Steps) -> None:
         wheel = Path(folder) / "wheel"
         command = [PYTHON, *PIP, "wheel", "-v", "--no-cache-dir", "--no-deps", "--no-build-isolation"]
         command += ["--no-binary=horovod", f"horovod=={plan.HOROVOD_VERSION}", "--wheel-dir", str(wheel)]
-        command += ["--config-settings=--global-option=--quiet"]  # else Horovod passes Ninja an option of make
+        command += ["--config-settings=--global-option=--quiet"]  # without it, Horovod passes Ninja an option of make
         steps.run(command, {**plan.build_environment(machine, os.environ, _nccl()), "TMPDIR": folder})
         wheels.parent.mkdir(parents=True, exist_ok=True)
         wheel.rename(wheels)

@@ -27,7 +27,7 @@ Report = Callable[..., None]  # report(kind, **data)
 
 
 class Progress:
-    """Training steps and images of this rank so far. TensorFlow calls `count` from threads of its own."""
+    """Training steps and images of this rank so far. TensorFlow calls `count` from its own threads."""
 
     def __init__(self, report: Report) -> None:
         self.report = report

@@ -29,7 +29,7 @@ from course_lib.system.rank import rank
 FIRST_STEP = 20  # earlier steps trace graphs, compile and fill caches
 STEPS = 50
 THREADS = Path("/proc/self/task")
-KINDS = ("operation", "metric", "callback", "input", "watching", "kernel")  # of spans
+KINDS = ("operation", "metric", "callback", "input", "watching", "kernel")  # kinds of spans
 _CALLBACKS, _METRICS = "course_callbacks", "course_metrics"
 _EAGERLY = "EagerLocalExecute: "  # prefix of the type of an eager operation
 
@@ -195,7 +195,7 @@ def thread_times() -> Times:
     """For each thread of this process, the seconds on a core and in the run queue since the thread started."""
     times: Times = {}
     for thread in THREADS.iterdir():
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             times[int(thread.name)] = np.array((thread / "schedstat").read_text().split()[:2], float) / 1e9
     return times
 

@@ -200,7 +200,7 @@ class FitLog(events.FitCallback):
             self._log.note("fit-end", learning_rate=max(self._rates, default=None))
 
     def _rate(self) -> float:
-        rate = getattr(self.model.optimizer, "learning_rate", float("nan"))  # a learner's optimizer may have none
+        rate = getattr(self.model.optimizer, "learning_rate", float("nan"))  # learners' optimizers may lack it
         return float(tf.convert_to_tensor(rate))
 
 

@@ -59,7 +59,7 @@ def _wants_a_core() -> bool:
     """Whether another thread of this process runs, waits for a core or reads from a disk (Linux only)."""
     own = str(threading.get_native_id())
     for thread in Path("/proc/self/task").glob("*/stat"):
-        with contextlib.suppress(OSError):  # it has ended
+        with contextlib.suppress(OSError):  # the thread has ended
             if thread.parent.name != own and thread.read_text().rpartition(")")[2].split()[0] in ("R", "D"):
                 return True
     return False

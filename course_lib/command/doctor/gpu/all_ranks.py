@@ -29,7 +29,7 @@ SMALL_S, LONG_S = 60.0, 90.0  # time limits of a run
 SIZES = tuple(4**power for power in range(2, 15))  # bytes: 16 B to 256 MB
 BATCH = 128  # per rank
 STEPS = {True: 40, False: 6}  # steps of a timed block, with and without GPUs
-BARE = {"HOROVOD_CYCLE_TIME": "0.1", "HOROVOD_FUSION_THRESHOLD": "0"}  # as 4a measures
+BARE = {"HOROVOD_CYCLE_TIME": "0.1", "HOROVOD_FUSION_THRESHOLD": "0"}  # as in notebook 4a
 SYNC_TOLERANCE = 1e-4
 
 
