@@ -98,7 +98,7 @@ def page(files: Mapping[str, bytes], done: Mapping[str, Progress], root: Path = 
     parts = {
         "ways": "\n".join(_chosen(chosen, sessions, known) if chosen else _all_ways(known)),
         "syllabus": "\n".join(_syllabus(rows)).strip(),
-        "go_on": _go_on([row for session in sessions for row in session] or rows),
+        "go_on": _continue_line([row for session in sessions for row in session] or rows),
         "guesses": _guesses(rows),
     }
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(parts)
@@ -161,7 +161,7 @@ def _check_lines(cells: list[dict], only: Collection[str]) -> set[str]:
     return lines
 
 
-def _go_on(rows: list[_Row]) -> str:
+def _continue_line(rows: list[_Row]) -> str:
     """A line on the next notebook: the last one with progress, or the one after it if it is solved; "" if none."""
     begun = [row for row in rows if row.progress.time]
     if not begun:

@@ -65,7 +65,7 @@ def halving(ranks: int, length: int, far_first: bool = False) -> Iterator[Round]
     """
     size = _power_of_two(ranks)
     rank = np.arange(size)
-    yield from _handed(ranks, length, back=False)
+    yield from _fold_extra_ranks(ranks, length, back=False)
     first, last = np.zeros(size, int), np.full(size, length)
     distances = [1 << power for power in range(size.bit_length() - 1)]
     if far_first:
@@ -80,7 +80,7 @@ def halving(ranks: int, length: int, far_first: bool = False) -> Iterator[Round]
     for distance, whole in zip(reversed(distances), reversed(halved)):
         yield Round(rank, rank ^ distance, first, last, add=False)
         first, last = whole
-    yield from _handed(ranks, length, back=True)
+    yield from _fold_extra_ranks(ranks, length, back=True)
 
 
 def doubling(ranks: int, length: int) -> Iterator[Round]:
@@ -90,10 +90,10 @@ def doubling(ranks: int, length: int) -> Iterator[Round]:
     """
     size = _power_of_two(ranks)
     rank, whole = np.arange(size), (np.zeros(size, int), np.full(size, length))
-    yield from _handed(ranks, length, back=False)
+    yield from _fold_extra_ranks(ranks, length, back=False)
     for power in range(size.bit_length() - 1):
         yield Round(rank, rank ^ (1 << power), *whole, add=True)
-    yield from _handed(ranks, length, back=True)
+    yield from _fold_extra_ranks(ranks, length, back=True)
 
 
 def double_tree(ranks: int, length: int, segments: int) -> Iterator[Round]:
@@ -142,9 +142,9 @@ def hierarchical(ranks: int, length: int, group: int) -> Iterator[Round]:
     """
     members = [np.arange(start, min(start + group, ranks)) for start in range(0, ranks, group)]
     leaders = np.arange(0, ranks, group)
-    yield from _beside(_to_leader(group_, length) for group_ in members)
+    yield from _merged(_to_leader(group_, length) for group_ in members)
     yield from _ring(leaders, chunks(length, len(leaders)))
-    yield from _beside(_from_leader(group_, length) for group_ in members)
+    yield from _merged(_from_leader(group_, length) for group_ in members)
 
 
 def sharded(ranks: int, length: int, group: int) -> Iterator[Round]:
@@ -163,10 +163,10 @@ def sharded(ranks: int, length: int, group: int) -> Iterator[Round]:
     if ranks % group:
         raise ValueError(f"{ranks} ranks do not fill hosts of {group}; take a multiple of {group}")
     hosts, ends = np.arange(ranks).reshape(-1, group), chunks(length, group)
-    yield from _beside(_reduce_scatter(host, ends) for host in hosts)
+    yield from _merged(_reduce_scatter(host, ends) for host in hosts)
     inner = [ends[place] + chunks(ends[place + 1] - ends[place], len(hosts)) for place in range(group)]
-    yield from _beside(_ring(hosts[:, place], inner[place]) for place in range(group))
-    yield from _beside(_all_gather(host, ends) for host in hosts)
+    yield from _merged(_ring(hosts[:, place], inner[place]) for place in range(group))
+    yield from _merged(_all_gather(host, ends) for host in hosts)
 
 
 def hybrid(ranks: int, length: int, group: int, threshold: int) -> Iterator[Round]:
@@ -179,17 +179,17 @@ def hybrid(ranks: int, length: int, group: int, threshold: int) -> Iterator[Roun
 
 def run(plan: Plan, values: np.ndarray) -> np.ndarray:
     """Execute a plan: the ranks' values before [ranks, length] → after [ranks, length]. The input does not change."""
-    held = np.array(values)
+    memory = np.array(values)
     for messages in plan:
         sizes = messages.last - messages.first
         # For each element: its position in the message, then in the sender's and the receiver's memory.
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         place = np.repeat(messages.first, sizes) + within
-        payload = held[np.repeat(messages.source, sizes), place]
+        payload = memory[np.repeat(messages.source, sizes), place]
         target = np.repeat(messages.target, sizes), place
         add = np.repeat(np.broadcast_to(messages.add, sizes.shape), sizes)
-        held[target] = np.where(add, held[target] + payload, payload)
-    return held
+        memory[target] = np.where(add, memory[target] + payload, payload)
+    return memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -251,16 +251,16 @@ def _ring(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
 def _reduce_scatter(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
     """Reduce-scatter in a ring: in the end, member i has the sum of chunk i."""
     for step in range(len(members) - 1):
-        yield _turn(members, ends, -step - 1, add=True)
+        yield _ring_round(members, ends, -step - 1, add=True)
 
 
 def _all_gather(members: np.ndarray, ends: np.ndarray) -> Iterator[Round]:
     """All-gather in a ring: member i's chunk i goes to all members."""
     for step in range(len(members) - 1):
-        yield _turn(members, ends, -step, add=False)
+        yield _ring_round(members, ends, -step, add=False)
 
 
-def _turn(members: np.ndarray, ends: np.ndarray, ahead: int, add: bool) -> Round:
+def _ring_round(members: np.ndarray, ends: np.ndarray, ahead: int, add: bool) -> Round:
     """One round of a ring: member i sends chunk i + ahead to the next member."""
     return Round(members, np.roll(members, -1), np.roll(ends[:-1], -ahead), np.roll(ends[1:], -ahead), add)
 
@@ -281,7 +281,7 @@ def _from_leader(members: np.ndarray, length: int) -> Iterator[Round]:
     yield from _all_gather(members, ends)
 
 
-def _beside(plans: Iterable[Plan]) -> Iterator[Round]:
+def _merged(plans: Iterable[Plan]) -> Iterator[Round]:
     """Merge plans of disjoint ranks into one plan, whose rounds run at the same time."""
     for together in itertools.zip_longest(*plans):
         rounds = [messages for messages in together if messages is not None]
@@ -296,7 +296,7 @@ def _power_of_two(ranks: int) -> int:
     return 1 << (ranks.bit_length() - 1)
 
 
-def _handed(ranks: int, length: int, back: bool) -> Iterator[Round]:
+def _fold_extra_ranks(ranks: int, length: int, back: bool) -> Iterator[Round]:
     """The ranks beyond the largest power of two send all their numbers to a partner; `back`: they receive the sum."""
     size = _power_of_two(ranks)
     extra = np.arange(size, ranks)

@@ -90,7 +90,7 @@ def halving(
     out, within = (near * (1 - near / size), (near - 1) / size) if far_first else (1 - near / size, 1 - 1 / near)
     seconds = np.log2(size / near) * link.alpha + link.beta * nbytes * out
     seconds = seconds + np.log2(near) * inner.alpha + inner.beta * nbytes * within
-    return (2 * (seconds + _handed(ranks, nbytes, link, group, inner)))[()]
+    return (2 * (seconds + _fold_seconds(ranks, nbytes, link, group, inner)))[()]
 
 
 def doubling(ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers = 1, inner: Link | None = None) -> Numbers:
@@ -105,7 +105,7 @@ def doubling(ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers = 1, in
     size = _power_of_two(ranks)
     near = np.minimum(group, size)
     seconds = np.log2(size / near) * link.seconds(near * nbytes) + np.log2(near) * inner.seconds(nbytes)
-    return (seconds + 2 * _handed(ranks, nbytes, link, group, inner))[()]
+    return (seconds + 2 * _fold_seconds(ranks, nbytes, link, group, inner))[()]
 
 
 def hierarchical(ranks: Numbers, nbytes: Numbers, link: Link, group: Numbers, inner: Link | None = None) -> Numbers:
@@ -201,7 +201,7 @@ def fit(ranks: Numbers, nbytes: np.ndarray, seconds: np.ndarray) -> Link:
     return Link(float(alpha), 1 / float(beta) if beta else math.inf)
 
 
-def _handed(ranks: np.ndarray, nbytes: np.ndarray, link: Link, group: Numbers, inner: Link) -> Numbers:
+def _fold_seconds(ranks: np.ndarray, nbytes: np.ndarray, link: Link, group: Numbers, inner: Link) -> Numbers:
     """Seconds in which the ranks beyond the largest power of two send all their numbers; 0 if there are none."""
     extra = ranks - _power_of_two(ranks)
     seconds = np.where(ranks > group, link.seconds(np.minimum(group, extra) * nbytes), inner.seconds(nbytes))

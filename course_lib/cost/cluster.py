@@ -130,7 +130,7 @@ def predict(network: str | Sequence[Tensor], system: System, ranks: int, batch_p
         raise ValueError(f"images per rank have to be positive, not {batch_per_rank}")
     flops, elements = _arrays(networks.find(network) if isinstance(network, str) else tuple(network))
     compute = batch_per_rank / system.images_per_second
-    slowest = compute * _lateness(system.straggler_spread, ranks)
+    slowest = compute * _slowest_step_time(system.straggler_spread, ranks)
     backward = system.backward * slowest
     ready, nbytes = overlap.ready_times(flops, backward), elements * float(system.itemsize)
     phases = PHASES if system.cycle_seconds and not system.at_least else 1
@@ -163,7 +163,7 @@ def _ring(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     return 2 * (ranks - 1) / ranks * (hops + nbytes * max(betas))
 
 
-def _in_hosts_first(system: System, ranks: int, nbytes: Numbers) -> Numbers:
+def _two_levels(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """Horovod's hierarchical all-reduce: reduce-scatter in each host, all-reduce across hosts, all-gather in each host.
 
     Across hosts: the faster of a ring and recursive halving and doubling, of all bytes of the host.
@@ -178,13 +178,13 @@ def _in_hosts_first(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     )
 
 
-def _in_groups(system: System, ranks: int, nbytes: Numbers) -> Numbers:
+def _hierarchical(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """The hierarchical all-reduce of Jia et al. (2018): groups, ring of the leaders, groups."""
     group = system.group or system.ranks_per_host
     return allreduce.hierarchical(ranks, nbytes, system.outer, group, system.inner)
 
 
-def _quicker(*ways: Callable) -> Callable:
+def _fastest(*ways: Callable) -> Callable:
     def quickest(system: System, ranks: int, nbytes: Numbers) -> Numbers:
         return np.minimum.reduce([way(system, ranks, nbytes) for way in ways])
 
@@ -193,10 +193,10 @@ def _quicker(*ways: Callable) -> Callable:
 
 ALGORITHMS: dict[str, Callable[[System, int, Numbers], Numbers]] = {
     "ring": _ring,
-    "two levels": _in_hosts_first,
-    "hierarchical": _in_groups,
-    "hybrid": _quicker(_ring, _in_groups),
-    "best": _quicker(_ring, _in_hosts_first),
+    "two levels": _two_levels,
+    "hierarchical": _hierarchical,
+    "hybrid": _fastest(_ring, _hierarchical),
+    "best": _fastest(_ring, _two_levels),
 }
 
 
@@ -209,6 +209,6 @@ def _arrays(network: tuple[Tensor, ...]) -> tuple[np.ndarray, np.ndarray]:
 
 
 @lru_cache(maxsize=4096)
-def _lateness(spread: float, ranks: int) -> float:
+def _slowest_step_time(spread: float, ranks: int) -> float:
     """The expected step time of the slowest rank, relative to the mean step time."""
     return float(stragglers.expected_maximum(stragglers.normal(spread), ranks)) if spread and ranks > 1 else 1.0

@@ -126,10 +126,10 @@ class Family:
     def scaled(self, width: float, depth: float) -> Family:
         """Multiply the channels by `width`, rounded to multiples of 8, and the layers by `depth`, rounded up."""
         stages = (
-            stage._replace(channels=_eights(width * stage.channels), layers=math.ceil(depth * stage.layers - 1e-9))
+            stage._replace(channels=_round_to_8(width * stage.channels), layers=math.ceil(depth * stage.layers - 1e-9))
             for stage in self.stages
         )
-        return Family(_eights(width * self.stem), tuple(stages), _eights(width * self.head), self.classes)
+        return Family(_round_to_8(width * self.stem), tuple(stages), _round_to_8(width * self.head), self.classes)
 
     def tensors(self, side: int) -> list[Tensor]:
         """The tensors of the network for images of side × side × 3."""
@@ -209,7 +209,7 @@ def _plain(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _eights(channels: float) -> int:
+def _round_to_8(channels: float) -> int:
     """The nearest multiple of 8; the next larger one if the nearest is less than 0.9 · channels."""
     rounded = max(8, int(channels + 4) // 8 * 8)
     return rounded + 8 * (rounded < 0.9 * channels)

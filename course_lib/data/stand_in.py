@@ -20,7 +20,7 @@ _NAMES = "x_train", "y_train", "x_test", "y_test"
 def file(published: Published) -> Path:
     """The file in the cache for the whole stand-in of a set. Its name depends on the version of `shapes`."""
     version = hashlib.sha256(Path(shapes.__file__).read_bytes()).hexdigest()[:12]
-    return paths.cache() / f"{_kind(published)}-{version}.npz"
+    return paths.cache() / f"{_name_prefix(published)}-{version}.npz"
 
 
 def load(published: Published, limit: int | None = None) -> Arrays:
@@ -37,7 +37,7 @@ def load(published: Published, limit: int | None = None) -> Arrays:
     cached = file(published)
     if limit and not cached.exists():
         return _draw(published, limit, limit // 4)
-    with locked(cached.parent / f"{_kind(published)}.lock"):
+    with locked(cached.parent / f"{_name_prefix(published)}.lock"):
         try:
             with np.load(cached) as arrays:
                 return tuple(arrays[name] for name in _NAMES)
@@ -45,8 +45,8 @@ def load(published: Published, limit: int | None = None) -> Arrays:
             arrays = _draw(published, *published.images)
         with contextlib.suppress(OSError):
             for old in (
-                *cached.parent.glob(f"{_kind(published)}-*.npz"),
-                *cached.parent.glob(f".{_kind(published)}-*.part"),
+                *cached.parent.glob(f"{_name_prefix(published)}-*.npz"),
+                *cached.parent.glob(f".{_name_prefix(published)}-*.part"),
             ):
                 old.unlink()
             with replacing(cached) as part, part.open("wb") as stream:
@@ -54,7 +54,7 @@ def load(published: Published, limit: int | None = None) -> Arrays:
     return arrays
 
 
-def _kind(published: Published) -> str:
+def _name_prefix(published: Published) -> str:
     """The beginning of the file names of all versions."""
     return "shapes-{}x{}x{}".format(*published.image_shape)
 

@@ -118,13 +118,13 @@ def along(
     def total(x: tf.Tensor, y: tf.Tensor) -> tf.Tensor:
         return tf.reduce_sum(tf.keras.losses.sparse_categorical_crossentropy(y, model(x, training=False)))
 
-    pieces = _pieces(images, labels, batch)
+    batches = _batches(images, labels, batch)
 
     def loss(*steps: float) -> float:
         if len(steps) != len(directions):
             raise TypeError(f"The loss takes one step for each direction: {len(directions)}, not {len(steps)}.")
         move(tf.constant(steps, tf.float64))
-        return sum(float(total(x, y)) for x, y in pieces) / len(images)
+        return sum(float(total(x, y)) for x, y in batches) / len(images)
 
     try:
         yield loss
@@ -133,7 +133,7 @@ def along(
             v.assign(w)
 
 
-def _pieces(images: np.ndarray, labels: np.ndarray, batch: int) -> list[tuple[tf.Tensor, tf.Tensor]]:
+def _batches(images: np.ndarray, labels: np.ndarray, batch: int) -> list[tuple[tf.Tensor, tf.Tensor]]:
     import tensorflow as tf
 
     return [
@@ -190,12 +190,12 @@ def _iterate(
     value, products = 0.0, 0
     v = v / np.linalg.norm(v)
     while products < max(limit, 1):
-        turned = product(v)
-        before, value, products = value, float(v @ turned), products + 1
-        length = np.linalg.norm(turned)
+        hv = product(v)
+        before, value, products = value, float(v @ hv), products + 1
+        length = np.linalg.norm(hv)
         if length == 0 or abs(value - before) < tolerance * abs(value):
             break
-        v = turned / length
+        v = hv / length
     return value, v, products
 
 
@@ -227,13 +227,13 @@ def hessian_product(
             along = tf.add_n([tf.reduce_sum(g * part) for g, part in zip(slopes, parts)])
         return outer.gradient(along, variables, unconnected_gradients="zero")
 
-    pieces = _pieces(images, labels, batch)
+    batches = _batches(images, labels, batch)
 
     def product(vector: np.ndarray) -> np.ndarray:
         cut = np.split(np.asarray(vector), np.cumsum(sizes)[:-1])
         parts = [tf.reshape(tf.constant(part, v.dtype), v.shape) for part, v in zip(cut, variables)]
         products = np.zeros(sum(sizes))
-        for x, y in pieces:
+        for x, y in batches:
             products += np.concatenate([np.ravel(part) for part in total(x, y, parts)])
         return products / len(images)
 

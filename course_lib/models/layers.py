@@ -47,26 +47,26 @@ class GhostBatchNormalization(keras.layers.Layer):
         if not (training and self.trainable):
             return self._normalise(x, self.moving_mean, self.moving_variance)
         whole = tf.shape(x)[0]
-        number = tf.minimum(tf.range(whole) // self.ghost, tf.maximum(whole // self.ghost, 1) - 1)
-        mean = self._over_ghosts(x, number)
-        deviation = x - self._spread(mean, number, x)
-        variance = self._over_ghosts(tf.square(deviation), number)
+        ghost_index = tf.minimum(tf.range(whole) // self.ghost, tf.maximum(whole // self.ghost, 1) - 1)
+        mean = self._ghost_means(x, ghost_index)
+        deviation = x - self._per_example(mean, ghost_index, x)
+        variance = self._ghost_means(tf.square(deviation), ghost_index)
         for moving, now in ((self.moving_mean, mean), (self.moving_variance, variance)):
             moving.assign(self.momentum * moving + (1 - self.momentum) * tf.reduce_mean(now, 0))
         scale = self.gamma * tf.math.rsqrt(variance + self.epsilon)
-        return deviation * self._spread(scale, number, x) + self.beta
+        return deviation * self._per_example(scale, ghost_index, x) + self.beta
 
     def _normalise(self, x: tf.Tensor, mean: tf.Tensor, variance: tf.Tensor) -> tf.Tensor:
         return (x - mean) * (self.gamma * tf.math.rsqrt(variance + self.epsilon)) + self.beta
 
-    def _over_ghosts(self, x: tf.Tensor, number: tf.Tensor) -> tf.Tensor:
+    def _ghost_means(self, x: tf.Tensor, ghost_index: tf.Tensor) -> tf.Tensor:
         """The mean of each ghost batch: [batch, …, channels] → [ghosts, channels]."""
         each = tf.reduce_mean(x, list(range(1, len(x.shape) - 1)))
-        return tf.math.segment_mean(each, number)
+        return tf.math.segment_mean(each, ghost_index)
 
-    def _spread(self, values: tf.Tensor, number: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
+    def _per_example(self, values: tf.Tensor, ghost_index: tf.Tensor, like: tf.Tensor) -> tf.Tensor:
         """For each example, the row of its ghost batch: [ghosts, channels] → [batch, 1, …, channels]."""
-        rows = tf.gather(values, number)
+        rows = tf.gather(values, ghost_index)
         return tf.reshape(rows, [-1, *[1] * (len(like.shape) - 2), like.shape[-1]])
 
     def get_config(self) -> dict[str, Any]:

@@ -64,10 +64,10 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
     def __call__(self, step: tf.Tensor | int) -> tf.Tensor:
         """The rate of update `step`, which counts from 0."""
         done = tf.cast(step, tf.float32) / self.steps
-        ramp = self.start + (self._full(0) - self.start) * done
-        return tf.where(done < 1, ramp, self._full(tf.maximum(tf.cast(step, tf.float32) - self.steps, 0)))
+        ramp = self.start + (self._rate_after(0) - self.start) * done
+        return tf.where(done < 1, ramp, self._rate_after(tf.maximum(tf.cast(step, tf.float32) - self.steps, 0)))
 
-    def _full(self, step: tf.Tensor | int) -> tf.Tensor:
+    def _rate_after(self, step: tf.Tensor | int) -> tf.Tensor:
         return tf.cast(self.after(step) if callable(self.after) else self.after, tf.float32)
 
     def get_config(self) -> dict[str, Any]:

@@ -121,30 +121,30 @@ class HorovodGroup(Group):
         self._hvd, self.process_set = hvd, process_set or hvd.global_process_set
         super().__init__(self.process_set.rank(), self.process_set.size())
 
-    def _named(self) -> dict[str, Any]:
+    def _call_options(self) -> dict[str, Any]:
         # A unique name for each call: Horovod then never combines different calls of different ranks.
         name = f"{len(self.calls)} {self.calls[-1].kind} of {self.process_set.ranks}"
         return {"name": name, "process_set": self.process_set}
 
     def _all_reduce(self, x: np.ndarray, op: str) -> np.ndarray:
         op = self._hvd.Sum if op == "sum" else self._hvd.Max
-        return self._hvd.allreduce(x, op=op, **self._named()).numpy()
+        return self._hvd.allreduce(x, op=op, **self._call_options()).numpy()
 
     def _all_gather(self, x: np.ndarray) -> np.ndarray:
-        gathered = self._hvd.allgather(np.moveaxis(x, -1, 0), **self._named()).numpy()
+        gathered = self._hvd.allgather(np.moveaxis(x, -1, 0), **self._call_options()).numpy()
         return np.moveaxis(gathered, 0, -1)
 
     def _reduce_scatter(self, x: np.ndarray) -> np.ndarray:
-        scattered = self._hvd.reducescatter(np.moveaxis(x, -1, 0), op=self._hvd.Sum, **self._named()).numpy()
+        scattered = self._hvd.reducescatter(np.moveaxis(x, -1, 0), op=self._hvd.Sum, **self._call_options()).numpy()
         return np.moveaxis(scattered, 0, -1)
 
     def _broadcast(self, x: np.ndarray, root: int) -> np.ndarray:
         # In a process set, too, Horovod expects the global rank of the root.
-        return self._hvd.broadcast(x, root_rank=self.process_set.ranks[root], **self._named()).numpy()
+        return self._hvd.broadcast(x, root_rank=self.process_set.ranks[root], **self._call_options()).numpy()
 
     def _all_to_all(self, parts: list[np.ndarray]) -> list[np.ndarray]:
         lengths = np.array([len(part) for part in parts], np.int32)
-        received, lengths_received = self._hvd.alltoall(np.concatenate(parts), splits=lengths, **self._named())
+        received, lengths_received = self._hvd.alltoall(np.concatenate(parts), splits=lengths, **self._call_options())
         return np.split(received.numpy(), np.cumsum(lengths_received.numpy())[:-1])
 
 
@@ -218,10 +218,10 @@ def rehearse(
     try:
         return simulated.run(on_a_rank, [None] * ranks).results
     except simulated.DeadlockError as error:
-        raise CollectiveError(_who_waits(groups)) from error
+        raise CollectiveError(_deadlock_message(groups)) from error
 
 
-def _who_waits(groups: dict[int, list[Group]]) -> str:
+def _deadlock_message(groups: dict[int, list[Group]]) -> str:
     """The message on a deadlock: a rank that waits, its collective, and the ranks that made fewer calls."""
     made = {rank: [call.kind for group in some for call in group.calls] for rank, some in groups.items()}
     most = max(made, key=lambda rank: len(made[rank]))

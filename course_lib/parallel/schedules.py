@@ -139,7 +139,7 @@ def run(table: Table, forward: Seconds = 1.0, backward: Seconds = 2.0, message: 
                 spans.append(Span(stage, kind, micro, start, free[stage]))
                 at[stage] += 1
         if len(spans) == before:
-            raise Deadlock(_waits(table, at))
+            raise Deadlock(_deadlock_message(table, at))
     return Run(stages, tuple(spans))
 
 
@@ -169,7 +169,7 @@ def name(task: Task) -> str:
     return f"{task[0]}{task[1]}"
 
 
-def _waits(table: Table, at: Sequence[int]) -> str:
+def _deadlock_message(table: Table, at: Sequence[int]) -> str:
     waits = []
     for stage, (row, place) in enumerate(zip(table, at)):
         if place < len(row) and (needed := needs(stage, row[place], len(table))):

@@ -54,12 +54,12 @@ class RankRecord:
 
     def number(self, kind: str, name: str) -> int:
         """The integer `name` in the last record of `kind`; 0 if there is none."""
-        return _whole((self.last(kind) or {}).get(name))
+        return _as_int((self.last(kind) or {}).get(name))
 
     def total(self, kind: str, name: str, **where: object) -> int:
         """The sum of the integer `name` over the records of `kind` that have the entries `where`."""
         return sum(
-            _whole(record.get(name))
+            _as_int(record.get(name))
             for record in self.all(kind)
             if all(record.get(entry) == value for entry, value in where.items())
         )
@@ -71,7 +71,7 @@ class RankRecord:
 
     def epoch_examples(self, epoch: int) -> np.ndarray:
         """Brightness of the examples that this rank read in `epoch`."""
-        starts = [_whole(record.get("first")) for record in self.all("epoch")] + [len(self.examples)]
+        starts = [_as_int(record.get("first")) for record in self.all("epoch")] + [len(self.examples)]
         first, end = (starts[min(one, len(starts) - 1)] for one in (epoch, epoch + 1))
         return np.concatenate([np.zeros(0, np.float32), *self.examples[first:end]])
 
@@ -79,7 +79,7 @@ class RankRecord:
     def digests(self) -> dict[int, np.ndarray]:
         """Number of updates → digest of the trainable weights, float [5]; see `instrumentation.training.digest`."""
         return {
-            _whole(record.get("updates")): np.array(digest, float)
+            _as_int(record.get("updates")): np.array(digest, float)
             for record in self.all("digest")
             if isinstance(digest := record.get("digest"), list)
             and len(digest) == DIGEST_LENGTH
@@ -235,5 +235,5 @@ def _equal(one: np.ndarray, other: np.ndarray) -> bool:
     return bool(np.allclose(one, other, rtol=0, atol=SAME_WEIGHTS * size if np.isfinite(size) else 0, equal_nan=True))
 
 
-def _whole(value: object) -> int:
+def _as_int(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < MAX_NUMBER else 0

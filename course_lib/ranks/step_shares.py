@@ -129,7 +129,7 @@ def _shares(profile: Profile, clock: int, ready: Mapping[str, int]) -> StepShare
     for name, spans in in_order.items():
         parts[name] = seconds(union(taken, spans)) - seconds(taken)
         taken = union(taken, spans)
-    _displace(parts, *(float(profile[name]) for name in ("queued", "horovod", "others")))
+    _move_queued(parts, *(float(profile[name]) for name in ("queued", "horovod", "others")))
     parts[KERAS] = max(0.0, total - sum(parts.values()))
     whole = sum(parts.values())
     gpu = seconds(union(profile["kernel"])) / whole if len(profile["kernel"]) else None
@@ -137,7 +137,7 @@ def _shares(profile: Profile, clock: int, ready: Mapping[str, int]) -> StepShare
     return StepShares(1e3 * whole / int(profile["steps"]), shares, gpu)
 
 
-def _displace(parts: dict[str, float], queued: float, horovod: float, others: float) -> None:
+def _move_queued(parts: dict[str, float], queued: float, horovod: float, others: float) -> None:
     """Move the seconds in the run queue from the network to the threads that had the core, in place."""
     queued = min(queued, parts[NETWORK])
     parts[NETWORK] -= queued

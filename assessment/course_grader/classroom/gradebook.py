@@ -85,7 +85,7 @@ def record(
             if "problem" in result:
                 rows.append({**who, "reason": result["problem"]})
                 problems.append({**who, "reason": result["problem"], "fault": result["fault"]})
-                _withdraw(book, submission)
+                _remove_scores(book, submission)
                 continue
             if submission.problem:
                 problems.append({**who, "reason": submission.problem})
@@ -131,7 +131,7 @@ def _passed(result: dict[str, Any], rows: list[dict[str, Any]]) -> str:
     return "yes" if outcome.passed else LOOK.lower() if outcome.needs_a_look else "no"
 
 
-def _withdraw(book: Any, submission: Submission) -> None:
+def _remove_scores(book: Any, submission: Submission) -> None:
     """Remove the scores of an earlier submission; the instructor's own scores are kept."""
     from nbgrader.api import MissingEntry
 

@@ -29,7 +29,7 @@ from types import CodeType
 from typing import Any
 
 MAX_SLICES = 6  # each requires a run of the test
-# Cell magics whose text is not Python, or not for this notebook. After other magics, such as %%time, the text is Python.
+# Cell magics whose text is not Python for this notebook. After other magics, such as %%time, the text is Python.
 _FOREIGN = {
     *("bash", "cmd", "file", "html", "HTML", "javascript", "js", "latex", "markdown", "perl", "pypy", "python"),
     *("python2", "python3", "ruby", "script", "sh", "svg", "SVG", "sx", "system", "writefile", "!"),

@@ -131,7 +131,7 @@ class Trace:
                         self._read(line, event, names[event.metadata_id])
         for key, starts in self._begun.items():
             if key[0] == "IteratorGetNext":
-                self.spans["input"] += _matched(starts, self._ended[key])
+                self.spans["input"] += _start_end_pairs(starts, self._ended[key])
 
     def reductions(self) -> dict[str, np.ndarray]:
         """For each all-reduce: its name, when this rank was ready for it, and when it was done."""
@@ -139,7 +139,7 @@ class Trace:
             (f"{name} {number}", *span)
             for (kind, name), starts in sorted(self._begun.items())
             if kind.startswith("Horovod")
-            for number, span in enumerate(_matched(starts, self._ended[kind, name]))
+            for number, span in enumerate(_start_end_pairs(starts, self._ended[kind, name]))
         ]
         names, ready, done = zip(*rows) if rows else ((), (), ())
         return {"names": np.array(names, str), "ready": np.array(ready, int), "done": np.array(done, int)}
@@ -185,7 +185,7 @@ def _is_operation(name: str) -> bool:
     return ":" in name and "::" not in name and ": " not in name
 
 
-def _matched(starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
+def _start_end_pairs(starts: list[int], ends: list[int]) -> list[tuple[int, int]]:
     """Pairs of start and end. Ends before the first start are dropped: their operations started before the trace."""
     starts = sorted(starts)
     return list(zip(starts, sorted(end for end in ends if end >= starts[0])))
