@@ -12,7 +12,7 @@ from pathlib import Path
 from course_lib.ranks.environment import QUIET, TENSORFLOW
 from course_lib.system.files import write
 
-_EXTENSIONS = ("cell_errors", "progress")  # modules beside this one that kernels load
+_EXTENSIONS = ("cell_errors", "progress")  # modules of this package that kernels load
 
 
 def environment(folder: Path) -> dict[str, str]:

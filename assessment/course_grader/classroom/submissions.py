@@ -16,7 +16,7 @@ from course_lib.system.errors import CourseError
 
 MAX_BYTES = 50_000_000  # a larger file is not read
 MAX_DEPTH = 4  # of folders in a learner's folder
-MAX_MODULES = 50  # Python files beside a notebook
+MAX_MODULES = 50  # Python files in the folder of a notebook
 MAX_MEMBERS = 10_000  # files in an archive
 _EXTENSIONS = (".ipynb", ".py")
 _HIDDEN = (".", "__MACOSX")  # prefixes of files that operating systems add to folders and archives
@@ -200,11 +200,11 @@ def _choose(
     others = [file for file in like if file in with_work]
     if worked:
         others = [file for file in others if contents[file] != contents[worked[0]] and _is_copy(file, stem)]
-        differs = f"{worked[0].shown} was graded, but {_listing(others)} differs: keep only the one that counts."
+        differs = f"{worked[0].shown} was graded; other work is in {_listing(others)}: keep only one of them."
         return worked[0], differs if others else ""
     if others:
         return None, (
-            f"{right[0].shown} contains no work, but {_listing(others)} does: rename the one that counts to {wanted}, "
+            f"{right[0].shown} contains no work, unlike {_listing(others)}: rename the one that counts to {wanted}, "
             "and remove the other."
         )
     return right[0], ""

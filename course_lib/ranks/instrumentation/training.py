@@ -109,7 +109,7 @@ def brightness(examples: tf.Tensor) -> tf.Tensor:
     number = tf.shape(examples)[0]
     if examples.shape.rank != 4:
         return tf.reduce_mean(tf.reshape(examples, [number, -1]), axis=1)
-    # Pixels at the centre have more weight, because the plain mean of an image that was standardised alone is 0.
+    # Pixels at the centre have more weight: the plain mean would be 0 for every image if each is standardised.
     height, width, channels = tf.unstack(tf.shape(examples)[1:])
     rows = tf.reshape(examples, [number, height, -1])
     across = tf.reduce_mean(tf.reduce_mean(rows, axis=2) * _window(height), axis=1)
