@@ -37,7 +37,7 @@ def course(
 
 @app.command()
 def setup() -> None:
-    """Set everything up, or repair it: environment, packages, Horovod."""
+    """Install or repair the environment, the packages and Horovod."""
     from course_lib.command.setup import bootstrap
 
     raise SystemExit(bootstrap.main([]))
@@ -45,20 +45,21 @@ def setup() -> None:
 
 @app.command()
 def lab(
-    directory: Path = typer.Option(Path("workspace"), "--dir", help="The learner's workspace; made if missing."),
+    directory: Path = typer.Option(Path("workspace"), "--dir", help="The learner's workspace; created if missing."),
     port: Optional[int] = typer.Option(None, help="Port of JupyterLab; default: a free one."),
     browser: bool = typer.Option(True, "--browser/--no-browser", help="Open a browser window."),
+    way: Optional[str] = typer.Option(None, help="Your way through the course, such as day; see `course plan`."),
 ) -> None:
     """Open JupyterLab on a workspace with the notebooks."""
     from course_lib.command.classroom import workspace
 
-    raise typer.Exit(workspace.open_lab(directory, port, browser))
+    raise typer.Exit(workspace.open_lab(directory, port, browser, way=way))
 
 
 @app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def test(
     context: typer.Context,
-    everything: bool = typer.Option(False, "--all", help="All tests: over an hour."),
+    everything: bool = typer.Option(False, "--all", help="Run all tests; takes over an hour."),
 ) -> None:
     """Run the quick tests; further arguments go to pytest."""
     from course_lib.command import testing
@@ -69,15 +70,15 @@ def test(
 @app.command()
 def doctor(
     as_json: bool = typer.Option(False, "--json", help="Print one JSON object."),
-    gpu: bool = typer.Option(False, "--gpu", help="Test all that the course does with GPUs: up to 15 minutes."),
+    gpu: bool = typer.Option(False, "--gpu", help="Test everything the course does with GPUs; takes up to 15 min."),
     report_file: Optional[Path] = typer.Option(
-        None, "--report", metavar="FILE", help="With --gpu: write FILE.json, and FILE.html to send in."
+        None, "--report", metavar="FILE", help="With --gpu: write FILE.json and FILE.html, a report to send in."
     ),
-    rehearse: bool = typer.Option(False, "--rehearse", help="With --gpu, without a GPU: run what the CPU can run."),
+    rehearse: bool = typer.Option(False, "--rehearse", help="With --gpu, on a host without GPUs: run on the CPU."),
 ) -> None:
-    """Say what this machine can do, and what is wrong with it.
+    """Show what this machine can do, and report problems.
 
-    Exit code: 0, or 1 where something is wrong; with --gpu also 2, where nothing failed and there was no GPU to test.
+    Exit code: 0 without problems, 1 with problems; with --gpu also 2 if nothing failed but there was no GPU to test.
     """
     from course_lib.command.doctor import diagnosis
 
@@ -86,7 +87,7 @@ def doctor(
 
         raise typer.Exit(runner.main(file=report_file, rehearse=rehearse, as_json=as_json))
     if report_file or rehearse:
-        raise CourseError("--report and --rehearse go with --gpu: give `course doctor --gpu`.", code=2)
+        raise CourseError("--report and --rehearse need --gpu: run `course doctor --gpu`.", code=2)
     report = diagnosis.diagnose()
     if as_json:
         print(json.dumps(report, indent=2))
@@ -99,7 +100,7 @@ def doctor(
 def data(
     names: Optional[List[str]] = typer.Argument(None, metavar="[NAME]...", help="Default: all."),
 ) -> None:
-    """Get the data sets, verify them, say where they come from."""
+    """Download and verify the data sets, and show where they come from."""
     from course_lib import data
 
     data.show(data.fetch(names or None))
@@ -110,14 +111,14 @@ def run(
     script: Path = typer.Argument(..., help="A Python script that uses Horovod."),
     args: Optional[List[str]] = typer.Argument(None, metavar="[-- ARGS]...", help="The script's arguments."),
     ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: all slots, one per GPU, else 2."),
-    timeout: Optional[float] = typer.Option(None, help="Seconds after which everything is ended (exit code 124)."),
+    timeout: Optional[float] = typer.Option(None, help="Stop the run after this many seconds (exit code 124)."),
     hosts: Optional[str] = typer.Option(None, "-H", "--hosts", help="host:slots,host:slots; default: this host."),
-    hostfile: Optional[Path] = typer.Option(None, help="The same from a file: a line `host slots=N` for each."),
+    hostfile: Optional[Path] = typer.Option(None, help="A file with one line `host slots=N` for each host."),
     gloo: bool = typer.Option(False, "--gloo", help="Use the Gloo controller."),
     mpi: bool = typer.Option(False, "--mpi", help="Use the MPI controller."),
-    slurm: bool = typer.Option(False, "--slurm", help="As a job of Slurm; in a job: on its nodes."),
+    slurm: bool = typer.Option(False, "--slurm", help="Run as a Slurm job; inside a job, run on its nodes."),
     nodes: Optional[int] = typer.Option(None, "-N", "--nodes", help="Nodes of the job; default: 1."),
-    where: bool = typer.Option(False, "--where", help="Say at the end where the time of a training step goes."),
+    where: bool = typer.Option(False, "--where", help="At the end, show where the time of a training step goes."),
 ) -> None:
     """Run a script on N Horovod ranks."""
     from course_lib.command import console
@@ -140,14 +141,14 @@ def run(
 
 @app.command()
 def assess(
-    script: Path = typer.Argument(Path("assessment.py"), help="A Python script; assessment.ipynb says what is asked."),
-    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: the profile's, on GPUs one for each."),
+    script: Path = typer.Argument(Path("assessment.py"), help="A Python script; assessment.ipynb describes the task."),
+    ranks: Optional[int] = typer.Option(None, "-np", help="Ranks; default: the profile's number, or one per GPU."),
     profile: Optional[str] = typer.Option(None, help="cpu, gpu, large or short; default: gpu with GPUs, else cpu."),
     json_file: Optional[Path] = typer.Option(None, "--json", help="Write the outcome here, as one JSON object."),
 ) -> None:
     """Assess a script: run it on N ranks, measure, give points with reasons.
 
-    Exit code 3: all is there for a pass, but somebody has to look at what else the script does.
+    Exit code 3: the script has what it needs to pass, but a person must first review what else it does.
     """
     from course_grader.display import leaderboard, report, stages
     from course_grader.script import contract, grader
@@ -169,7 +170,7 @@ def assess(
 def build(
     check: bool = typer.Option(False, "--check", help="Write nothing; fail if a file is stale."),
 ) -> None:
-    """Make the learner's notebooks from the masters."""
+    """Build the learner's notebooks from the masters."""
     from course_lib.authoring import masters
 
     paths = masters.build(check=check)
@@ -183,7 +184,7 @@ def build(
 @app.command()
 def reproduce(
     name: Optional[str] = typer.Argument(None, help="An experiment; see --list."),
-    show: bool = typer.Option(False, "--list", help="Name the experiments."),
+    show: bool = typer.Option(False, "--list", help="List the experiments."),
 ) -> None:
     """Run an experiment of the labs again; write its table and figure."""
     from course_lib.notebook import experiments
@@ -197,19 +198,21 @@ def reproduce(
 @app.command()
 def plan(
     way: Optional[str] = typer.Argument(None, metavar="WAY", help="day, two-days, term, systems or methods."),
+    choose: bool = typer.Option(False, "--choose", help="Make it the way of the workspace that you are in."),
 ) -> None:
     """Print the timetable of a way through the course."""
     from course_lib.authoring import released, ways
+    from course_lib.command.classroom import workspace
 
-    known = ways.read(released.course_files())
-    if way not in known:
-        raise CourseError(f"Name a way through the course: {', '.join(known)}.")
-    print("\n".join(ways.timetable(known[way])))
+    if choose:
+        print(workspace.choose(way, Path.cwd()))
+    else:
+        print("\n".join(ways.timetable(ways.named(way, released.course_files()))))
 
 
 @app.command()
 def solution(
-    notebook: str = typer.Argument(..., help="A notebook by its short name, as 3d."),
+    notebook: str = typer.Argument(..., help="The short name of a notebook, such as 3d."),
     directory: Path = typer.Option(Path("workspace"), "--dir", help="The learner's workspace."),
 ) -> None:
     """Show the course's solutions beside yours, once all checks of a notebook have passed."""
@@ -222,19 +225,19 @@ def solution(
 @app.command()
 def grade(
     directory: Path = typer.Argument(..., help="A folder of submissions, one folder per learner."),
-    jobs: Optional[int] = typer.Option(None, help="Submissions graded at a time; default: 1, with --slurm up to 64."),
-    slurm: bool = typer.Option(False, "--slurm", help="Each as a job of Slurm."),
+    jobs: Optional[int] = typer.Option(None, help="Submissions graded at once; default: 1, with --slurm up to 64."),
+    slurm: bool = typer.Option(False, "--slurm", help="Grade each submission as a Slurm job."),
     accept: Optional[List[str]] = typer.Option(
-        None, metavar="LEARNER", help="You have looked at what this learner handed in: let it count."
+        None, metavar="LEARNER", help="Accept this learner's submission after you have reviewed it."
     ),
     rerun_top: int = typer.Option(0, metavar="K", help="Run the best K of the leaderboard again, and rank by medians."),
-    runs: int = typer.Option(6, metavar="N", help="With --rerun-top: so often each."),
-    pseudonyms: bool = typer.Option(False, "--pseudonyms", help="No names on the leaderboard."),
+    runs: int = typer.Option(6, metavar="N", help="With --rerun-top: further runs of each script."),
+    pseudonyms: bool = typer.Option(False, "--pseudonyms", help="Show pseudonyms on the leaderboard, not names."),
     against: Optional[Path] = typer.Option(
-        None, metavar="DIR", help="An earlier class's folder: its scripts are compared with this class's."
+        None, metavar="DIR", help="Also compare this class's scripts with those of an earlier class."
     ),
 ) -> None:
-    """Grade a class: gradebook, CSV, feedback pages, leaderboard, scripts that resemble each other."""
+    """Grade a class: write the gradebook, CSV files, feedback pages, leaderboard and similar scripts."""
     from course_grader.classroom import class_leaderboard, grading
 
     ranking = class_leaderboard.Options(rerun_top, runs, pseudonyms)
@@ -249,9 +252,9 @@ def _slurm(
     if not slurm and nodes is None:
         return hosts
     if not slurm:
-        raise CourseError("-N is for jobs of Slurm: give --slurm too.", code=2)
+        raise CourseError("-N works only with --slurm: add --slurm, or remove -N.", code=2)
     if hosts is not None:
-        raise CourseError("With --slurm, Slurm chooses the hosts: leave them out.", code=2)
+        raise CourseError("With --slurm, Slurm chooses the hosts: remove -H and --hostfile.", code=2)
     from course_lib.ranks import slurm as cluster
 
     if cluster.inside():

@@ -59,7 +59,7 @@ def _receive(url: str, part: Path, name: str, sha256: str, timeout: float) -> No
     if received < expected:
         raise DownloadError(f"{host} stopped after {received:,} of {expected:,} bytes of {name}")
     if digest.hexdigest() != sha256:
-        raise DownloadError(f"what {host} sent for {name} has the wrong checksum")
+        raise DownloadError(f"the file {name} from {host} has the wrong checksum")
 
 
 def probe(url: str, *, timeout: float) -> None:

@@ -109,8 +109,8 @@ def fetch(names: Iterable[str] | None = None) -> list[Fetched]:
             folder, source, arrays = _fetch(published)
         except DownloadError as error:
             raise CourseError(
-                f"{published.name} can't be downloaded ({error}): the lessons run on the stand-in `shapes` "
-                f"until it can, or until COURSE_DATA_DIR holds its files in a folder {published.folder}."
+                f"{published.name} can't be downloaded ({error}): the lessons use the stand-in `shapes` until the "
+                f"download works, or until COURSE_DATA_DIR has its files in a folder {published.folder}."
             ) from error
         report.append(Fetched(published.name, source, folder, len(arrays[0]), len(arrays[2])))
     return report

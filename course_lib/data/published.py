@@ -73,7 +73,7 @@ def _read_idx(path: Path, item_shape: tuple[int, ...]) -> np.ndarray:
     values = np.frombuffer(raw, np.uint8, offset=min(start, len(raw)))
     count = int(header[1])
     if header[0] != 0x801 + len(item_shape) or tuple(header[2:]) != item_shape or count == 0:
-        raise Damaged(path, "does not hold what its name says")
+        raise Damaged(path, "is not the file that its name says")
     if values.size != count * int(np.prod(item_shape)):
         raise Damaged(path, "is cut short or damaged")
     if not item_shape and values.max() > 9:
@@ -156,7 +156,7 @@ class _NumPyUnpickler(pickle.Unpickler):
 
     def find_class(self, module: str, name: str) -> object:
         if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}, which no data set needs")
+            raise pickle.UnpicklingError(f"it loads {module}.{name}, which no data set needs")
         return super().find_class(module.replace("_core", "core"), name)
 
 

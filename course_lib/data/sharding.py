@@ -54,7 +54,7 @@ def shard(
     if batches == 0:
         raise CourseError(
             f"{images} images are too few to give each of {size} ranks a batch of {batch_size}: "
-            "take a smaller batch_size."
+            "use a smaller batch_size."
         )
     if option == 1:
         mine = np.random.default_rng([seed, epoch]).permutation(images)[rank::size]

@@ -80,7 +80,7 @@ def in_directory(published: Published, *, test: bool = True) -> Path | None:
     if lacking:
         advice = "copy the published file there or unset COURSE_DATA_DIR"
         if lacking in published.test_files and (folder / published.files[0]).is_file():
-            advice = f'data.load("{published.name}", test=False) does without the test images'
+            advice = f'data.load("{published.name}", test=False) needs no test images'
         raise CourseError(f"{folder / lacking} is missing: {advice}.")
     return folder
 
@@ -172,8 +172,8 @@ def _unpack(published: Published, archive: Path) -> Path:
         ) from error
     except OSError as error:
         raise CourseError(
-            f"{archive} can't be unpacked there ({error.strerror}): "
-            "unpack it into a folder of yours and name that folder in COURSE_DATA_DIR."
+            f"{archive} can't be unpacked into its folder ({error.strerror}): "
+            "unpack it into another folder and set COURSE_DATA_DIR to that folder."
         ) from error
     finally:
         shutil.rmtree(part, ignore_errors=True)

@@ -106,8 +106,7 @@ def first(hosts: Sequence[Host], ranks: int) -> tuple[Host, ...]:
     there = sum(host.slots for host in hosts)
     if there < ranks:
         raise CourseError(
-            f"{ranks} ranks do not fit into the {there} slots of {written(hosts)}: "
-            "use fewer ranks or add slots.",
+            f"{ranks} ranks do not fit into the {there} slots of {written(hosts)}: use fewer ranks or add slots.",
             code=2,
         )
     used = []
@@ -163,8 +162,9 @@ def check(hosts: Sequence[Host], paths: Mapping[Path, str] | None = None, *, glo
         for package, version in mine["versions"].items():
             if theirs["versions"].get(package) != version:
                 raise CourseError(
-                    f"{name} has {package} {theirs['versions'].get(package) or 'not'}, this host "
-                    f"{version or 'not'}: all hosts need the same environment, preferably on a shared file system.",
+                    f"{package} is {theirs['versions'].get(package) or 'missing'} on {name}, but "
+                    f"{version or 'missing'} on this host: all hosts need the same environment, preferably on a shared "
+                    "file system.",
                     code=2,
                 )
     for facts in ([mine] if len(others) < len(hosts) else []) + list(answers.values()) if gloo else []:

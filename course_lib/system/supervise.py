@@ -27,8 +27,8 @@ import psutil
 GRACE_S = 2.0  # between SIGTERM and SIGKILL
 KILL_LIMIT_S = 10.0  # wait so long after SIGKILL for processes in uninterruptible sleep
 TIMED_OUT = 124  # exit code, as of timeout(1)
-LEFT = "Could not be ended: "  # the start of the line on standard error that names the remaining processes
-LEFT_ADVICE = "Such a process waits for a file server or a device: it ends once that answers, or with a restart."
+LEFT = "Could not be killed: "  # the start of the line on standard error that names the remaining processes
+LEFT_ADVICE = "Such a process waits for a file server or a device: it ends when that answers, or with a restart."
 STDIN, STDERR = 0, 2
 _LEASE_POLL_MS = 50
 _END_POLL_S = 0.1

@@ -47,7 +47,7 @@ def test_assess_watch_stop_and_come_back(page, lab, opened, shot):
 
     (lab.workspace / "assessment" / "assessment.py").write_text("import time\n\ntime.sleep(600)\n")
     assess.click()
-    expect(cell.get_by_text("On one rank")).to_be_visible()
+    expect(cell.get_by_text("Running on one rank")).to_be_visible()
     lab.wait_until(lambda: lab.running("course_grader"))
     result = notebook.add("widgets.assess(", "print('still', 6 * 7)")  # other cells run meanwhile
     expect(result.get_by_text("still 42")).to_be_visible()
@@ -55,7 +55,7 @@ def test_assess_watch_stop_and_come_back(page, lab, opened, shot):
     lab.wait_until(lambda: "still 42" in (lab.workspace / "assessment" / "assessment.ipynb").read_text())
     page.reload()
     cell = notebook.cell("widgets.assess(")
-    expect(cell.get_by_text("On one rank")).to_be_visible()
+    expect(cell.get_by_text("Running on one rank")).to_be_visible()
     cell.get_by_role("button", name="Stop").click()
     expect(cell.get_by_text("Stopped after")).to_have_count(2)  # as what has just happened, and in the history
     expect(cell.get_by_text("Passed: 100 of 100 points")).to_be_visible()

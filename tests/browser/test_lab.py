@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from playwright.sync_api import expect
 
 LONG = 'long = widgets.train("fashion_mnist.py", "--epochs", 100, ranks=2, data=fashion.name)'
@@ -65,6 +67,31 @@ def test_what_is_solved_stands_on_the_welcome_page(page, lab, opened, shot):
     welcome = lab.workspace / "Welcome.md"
     lab.wait_until(lambda: "1 of 5 solved" in welcome.read_text())
     page.goto(lab.url)  # the page, opened again
-    expect(page.get_by_text("Go on here:")).to_be_visible()
+    expect(page.get_by_text("Continue here:")).to_be_visible()
     expect(page.get_by_text("▰▱▱▱▱▱ 1 of 5")).to_be_visible()
     shot("welcome-progress")
+
+
+def test_a_section_that_shorter_ways_leave_out_is_folded_until_it_is_clicked(page, opened, shot):
+    opened("3d Layer-wise rates")
+    page.get_by_role("heading", name="NovoGrad").scroll_into_view_if_needed()
+    section = page.locator(".jp-Cell", has=page.get_by_role("heading", name="NovoGrad"))
+    text = page.locator(".jp-MarkdownOutput", has_text="A colleague's version trains")
+    expect(section.get_by_text("Further: the shorter ways")).to_be_visible()
+    expect(text).to_be_hidden()
+    shot("further")
+    section.get_by_text("cells hidden", exact=False).last.click()
+    expect(text).to_be_visible()
+
+
+def test_a_way_is_chosen_in_the_labs_terminal(page, lab, shot):
+    page.goto(lab.url)
+    page.get_by_role("menuitem", name="File").click()
+    for item in ("New", "Terminal"):
+        page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{item}$")).click()
+    page.locator(".jp-Terminal .xterm").click()
+    page.keyboard.type("course plan day --choose\n")
+    lab.wait_until(lambda: "## Your way: One day" in (lab.workspace / "Welcome.md").read_text())
+    page.goto(lab.url)  # the page, opened again
+    expect(page.get_by_role("heading", name="Your way: One day")).to_be_visible()
+    shot("welcome-way")

@@ -29,8 +29,8 @@ def test_a_run_that_ends_well_says_nothing(follow):
 
 
 def test_what_could_not_be_ended_is_said_of_a_run_that_ended_well_too(follow):
-    assert follow(Result(0, 1.0, message="Could not be ended: process 7."))[2] == [
-        "course: Could not be ended: process 7."
+    assert follow(Result(0, 1.0, message="Could not be killed: process 7."))[2] == [
+        "course: Could not be killed: process 7."
     ]
 
 

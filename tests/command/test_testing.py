@@ -43,4 +43,4 @@ def test_chosen_tests_run_whatever_they_take(one_test, capfd):
     assert testing.run([str(one_test)]) == 0
     shown = capfd.readouterr().out
     assert "1 passed" in shown
-    assert "Left out" not in shown
+    assert "Skipped" not in shown

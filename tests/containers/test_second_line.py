@@ -128,7 +128,7 @@ def line(given, tmp_path_factory) -> Line:
     line = Line(root, given, tmp_path_factory.mktemp("cache"))
     done = line.run("./course", "setup", UV_CACHE_DIR=os.environ.get("UV_CACHE_DIR") or uv_cache())
     assert done.returncode == 0, done.stderr
-    assert f"TensorFlow {TENSORFLOW}, with tf_keras in the place of Keras 3" in done.stderr
+    assert f"TensorFlow {TENSORFLOW}, with tf_keras instead of Keras 3" in done.stderr
     return line
 
 
@@ -145,7 +145,7 @@ def test_the_set_up_brings_neither_tensorflow_nor_horovod(line):
     assert name == "tf_keras"
     assert all(file.startswith(str(line.given)) for file in files)
     done = line.run("./course", "setup")
-    assert "Everything is in place" in done.stdout
+    assert "The course is ready" in done.stdout
     assert "[3/4]" not in done.stderr, "nothing is set up twice"
 
 

@@ -199,7 +199,7 @@ BROADCAST, REDUCED = ([one] for one in rank(0).all("collective"))
 MISTAKES = {
     "no GPU chosen": (both(gpus=[]), {"device": 5}, "device", "Every rank sees all GPUs"),
     "the first GPU for all": (
-        both(gpus=[{"visible": ["GPU:0"]}]), {"device": 5}, "device", "Rank 1 keeps GPU 0; it should keep 1, its own",
+        both(gpus=[{"visible": ["GPU:0"]}]), {"device": 5}, "device", "Rank 1 keeps GPU 0; it should keep only GPU 1",
     ),
     "no averaging": (
         run(*(rank(n, collective=BROADCAST, digest=digests("ab"[n], 2)) for n in (0, 1))),
@@ -221,10 +221,10 @@ MISTAKES = {
         {"broadcast": 10}, "broadcast", "There was a broadcast, but",
     ),
     "the same images": (
-        run(rank(0), rank(1, order=HALF)), {"data": 15}, "data", "the same images (100% of a batch): nothing is shared",
+        run(rank(0), rank(1, order=HALF)), {"data": 15}, "data", "(100% of a batch): the work is not divided",
     ),
     "the same images, each changed by chance": (
-        run(rank(0), rank(1, order=DARKER)), {"data": 15}, "data", "changed or not (their brightness correlates by 0.9",
+        run(rank(0), rank(1, order=DARKER)), {"data": 15}, "data", "the correlation of their brightness is 0.9",
     ),
     "the same half in another order": (
         run(rank(0), rank(1, order=SHUFFLED)), {"data": 15}, "data", "Ranks 0 and 1 read the same part of the images",
@@ -235,7 +235,7 @@ MISTAKES = {
     ),
     "all images on every rank": (
         run(*(replace(rank(n, epoch=[{"first": 0, "steps": UPDATES}]), examples=batches(ORDERS[n])) for n in (0, 1))),
-        {"data": 15}, "data", "Together the ranks read 5,120 images in epoch 1, 2.0 times the 2,560",
+        {"data": 15}, "data", "Together the ranks read 5,120 images in epoch 1, 2.0 times the training set of 2,560",
     ),
     "unequal batches, and yet an end": (
         run(rank(0), replace(rank(1), examples=rank(1).examples[:-5])),
@@ -269,7 +269,7 @@ def test_processes_that_do_not_know_of_each_other_get_what_they_did_alone():
     assert "No process called hvd.init()" in found["ranks"].reason
     assert "reach 0.800" in found["test_accuracy"].reason and "the ranks did not join" in found["test_accuracy"].reason
     sizes = [{"rank": 0, "size": 1, "local_rank": 0}]
-    assert "The ranks found 1 processes; there are 2" in verdicts(both(init=sizes))["ranks"].reason
+    assert "The ranks found 1 processes, but there are 2" in verdicts(both(init=sizes))["ranks"].reason
     assert "Rank 1 never called" in verdicts(run(rank(0), rank(1, init=[])))["ranks"].reason
 
 
@@ -279,11 +279,11 @@ def test_processes_that_do_not_know_of_each_other_get_what_they_did_alone():
 UNKNOWN = ((0.9, 0.1),) * watermarks.RUNS
 FROM_OUTSIDE = {
     "an idle rank": ({"host": seen(cpu=(20.0, 1.0))}, APART, "averaged", "rank 1 used 0.8 s of its core"),
-    "missing bytes": ({"host": seen(GRADIENTS / 10)}, APART, "averaged", "need 13 MB of traffic, but only 1 MB went"),
+    "missing bytes": ({"host": seen(GRADIENTS / 10)}, APART, "averaged", "the ranks sent each other only 1 MB"),
     "an unknown watermark": ({"margins": UNKNOWN}, {**APART, "data": 15}, "averaged", "nothing from rank 1's images"),
-    "silent ranks": ({"host": seen(100)}, {**APART, "ranks": 10}, "ranks", "Only 100 bytes went between the ranks"),
+    "silent ranks": ({"host": seen(100)}, {**APART, "ranks": 10}, "ranks", "The ranks sent each other only 100 bytes"),
     "a shared device": (
-        {"host": seen(devices={0: frozenset("a"), 1: frozenset("a")})}, {"device": 5}, "device", "0 and 1 on one GPU",
+        {"host": seen(devices={0: frozenset("a"), 1: frozenset("a")})}, {"device": 5}, "device", "0 and 1 use one GPU",
     ),
 }  # fmt: skip
 
@@ -454,12 +454,12 @@ def test_a_budget_is_counted_by_the_log_and_by_bytes():
     ):
         passed, reason, given, rests_on = told(batch, updates)
         assert (passed, given, rests_on) == (False, hint, SCRIPT)
-        assert f"the contract allows at most {updates} of at least {batch}." in reason
+        assert f"the contract allows at most {updates}, each of {batch} or more." in reason
     once = {"together": both(**ADDED_UP), "host": seen(GRADIENTS / 4)}
     assert told(4 * whole, 40, **once)[0] and not told(4 * whole, 39, **once)[0]
     passed, reason, hint, rests_on = told(4 * whole, 40, **{**once, "host": seen()})
     assert (passed, hint, rests_on) == (False, criteria.AVERAGE_ONCE, HOST)
-    assert f"the bytes between the ranks suffice for {UPDATES} averages of all gradients" in reason
+    assert f"the traffic between the ranks is enough for {UPDATES} averages of all gradients" in reason
     assert told(4 * whole, 40, **{**once, "host": HostRecord()})[0]
     assert "did not train together" in told(10_000, 1, together=MISTAKES["no averaging"][0])[1]
     poor = Weights(0.1, 0.1, values=VALUES)

@@ -71,7 +71,7 @@ def test_an_answer_of_a_process_that_failed_does_not_count(monkeypatch, code, co
 @pytest.mark.parametrize("ending", ["raise KeyboardInterrupt", "os._exit(0)", "os.kill(os.getpid(), 9)"])
 def test_a_cell_that_ends_its_process_gets_nothing_and_is_told_so(ending):
     score, reason = served(f"import os\n{HEAD}{ending}")
-    assert (score, reason) == (0, "Its process ended before the test did: out of memory, or the cell ended it.")
+    assert (score, reason) == (0, "The process ended before the test: it ran out of memory, or the cell ended it.")
 
 
 def test_a_cell_that_takes_too_long_is_told_so():
@@ -91,7 +91,7 @@ def test_a_cell_that_takes_too_long_is_told_so():
         ("def answer():\n    return 1", "TypeError: answer() takes 0 positional arguments but 1 was given."),
         (
             f"import not_here\n\n{HEAD}return not_here.f(x)",
-            "Left out: ModuleNotFoundError: No module named 'not_here' (line 1 of your cell). "
+            "Skipped: ModuleNotFoundError: No module named 'not_here' (line 1 of your cell). "
             "NameError: name 'not_here' is not defined (line 4 of your cell).",
         ),
         (f"x = 1\n{HEAD}return x +\n", "SyntaxError: invalid syntax (line 3 of your cell)."),
@@ -113,13 +113,13 @@ def test_an_error_in_the_learners_cell_is_told_with_its_type_message_and_line(so
 @pytest.mark.parametrize(
     ("test", "reason"),
     [
-        ("answer(1) + {}['key']", "The test failed, not what it tests (KeyError: 'key'), <test>, line 1."),
-        ("1\nanswer(1) / []", "The test failed, not what it tests (TypeError: unsupported operand"),
+        ("answer(1) + {}['key']", "The test itself failed, not the answer (KeyError: 'key'), <test>, line 1."),
+        ("1\nanswer(1) / []", "The test itself failed, not the answer (TypeError: unsupported operand"),
         (
             "from course_lib.system.errors import CourseError\nraise CourseError('Horovod does not load.')\nanswer(1)",
             "Horovod does not load.",
         ),
-        ("check(answer)", "Right: this check failed, not what it judges (KeyError: 3), <string>, line 1."),
+        ("check(answer)", "Right: the check itself failed, not the answer (KeyError: 3), <string>, line 1."),
     ],
 )
 def test_an_error_in_the_courses_own_code_is_no_mark(test, reason):
@@ -151,7 +151,7 @@ def test_a_fault_of_ours_costs_nothing_though_another_definition_gets_a_part():
 def test_a_cell_that_is_no_python_is_told_where_a_copy_of_it_is_graded():
     cells = [f"{HEAD}return 1 +", ("copy", f"{HEAD}return 1")]
     assert served(*cells, test="float(answer(1))") == (
-        *(1.0, "A cell is left out: SyntaxError: invalid syntax (line 2 of your cell)."),
+        *(1.0, "A cell was skipped: SyntaxError: invalid syntax (line 2 of your cell)."),
     )
 
 

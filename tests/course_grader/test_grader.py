@@ -77,7 +77,7 @@ def test_no_data(script, monkeypatch, tmp_path):
 
 def test_impossible_ranks_and_profiles(script):
     assert "at least one rank, not -1" in refused(script, ranks=-1)
-    with pytest.raises(grader.CannotGrade, match="The profile gpu needs GPUs, and this host has none"):
+    with pytest.raises(grader.CannotGrade, match="The profile gpu needs GPUs, but this host has none"):
         grader.assess(script, profile="gpu")
     with pytest.raises(grader.CannotGrade, match="There is no profile 'none'"):
         grader.assess(script, profile="none")
@@ -112,7 +112,7 @@ def test_a_script_large_enough_to_carry_weights_gets_no_points(script):
     outcome = grader.assess(script, profile="short")
     assert (outcome.passed, outcome.score, outcome.seconds) == (False, 0, None)
     assert {verdict.reason for verdict in outcome.verdicts} == {outcome.error}
-    assert "16,385 bytes, and 16,384 are allowed" in outcome.error
+    assert "16,385 bytes, but only 16,384 are allowed" in outcome.error
 
 
 DONE = Result(0, 30.0)
@@ -269,7 +269,7 @@ def test_a_gpu_whose_memory_others_hold_costs_the_script_nothing(graded, monkeyp
             graded(**runs)
     driver(300)  # the script itself had taken all of it
     found, _ = graded(crash)
-    assert not found.passed and "a GPU of its own" in found.error
+    assert not found.passed and "its own GPU" in found.error
 
 
 @pytest.mark.parametrize("owner", ["criteria.host_checks.silent", "judge", "run_record.read"])

@@ -215,19 +215,19 @@ class TestClass:
     def test_a_fault_of_a_test_is_no_mark_and_its_traceback_is_kept(self, graded):
         assert self.scores(graded, "none") == [None, 2, 1]
         (problem,) = [p["reason"] for p in graded[1].problems if p["learner"] == "none"]
-        assert problem.startswith("Exercise slope: The test failed, not what it tests (TypeError: ")
+        assert problem.startswith("Exercise slope: The test itself failed, not the answer (TypeError: ")
         log = (graded[1].results / "faults.log").read_text()
         assert problem in log and 'File "<test>", line 4' in log
 
     def test_an_exercise_of_an_older_edition_could_not_be_graded_and_the_others_are(self, graded):
         assert self.scores(graded, "older") == [4, 2, None]
         (problem,) = [p["reason"] for p in graded[1].problems if p["learner"] == "older"]
-        assert problem.startswith("Exercise shout: the notebook is of edition 9876fedc")
+        assert problem.startswith("Exercise shout: the edition of the notebook is 9876fedc")
 
     def test_a_copy_beside_what_was_graded_is_listed(self, graded):
         (problem,) = [p["reason"] for p in graded[1].problems if p["learner"] == "copied"]
         names = [f"lab0_tiny/{NAME}{end}.ipynb" for end in ("", "-Copy1")]
-        assert problem == f"{names[0]} was graded; {names[1]} beside it differs: keep the one that counts."
+        assert problem == f"{names[0]} was graded; other work is in {names[1]}: keep only one of them."
 
     def test_a_cell_that_breaks_costs_its_own_points_alone_and_is_told_its_line(self, graded):
         assert self.scores(graded, "dead") == [0, 2, 0]
@@ -238,9 +238,9 @@ class TestClass:
     @pytest.mark.parametrize(
         "learner, sentence",
         [
-            ("broken", "is no readable notebook"),
+            ("broken", "is not a valid notebook"),
             ("scriptless", "script.py was not handed in with the notebook."),
-            ("renamed", f"It seems to be {NAME}.ipynb; give it that name."),
+            ("renamed", f"It seems to be {NAME}.ipynb: rename it to that."),
         ],
     )
     def test_who_cannot_be_graded_is_listed_with_a_sentence_and_no_score(self, graded, learner, sentence):
@@ -283,7 +283,7 @@ class TestClass:
         assert "Score: 3.0 / 7.0" in self.page(graded, "partial")
         assert "The test ended in NotImplementedError (line 4 of your cell)." in self.page(graded, "cheat")
         assert "The test ended in ValueError (line 3 of your cell)." in self.page(graded, "evil")
-        assert "Could not be graded, which is no mark: the notebook is of edition" in self.page(graded, "older")
+        assert "Could not be graded, so there is no mark: the edition of the notebook is" in self.page(graded, "older")
 
     def test_submissions_stay_as_they_were(self, graded):
         left = {path.name for path in (graded[0] / "partial").iterdir()}
@@ -360,7 +360,7 @@ class TestAgain:
     def test_two_at_a_time_are_kept_apart(self, again):
         directory, _ = again
         with grading._locked(directory.with_name("submitted-graded")):  # noqa: SIM117
-            with pytest.raises(CourseError, match="Another `course grade` writes to"):
+            with pytest.raises(CourseError, match="Another `course grade` is writing to"):
                 grading.grade(directory, root=FIXTURES)
 
 
@@ -490,7 +490,7 @@ def test_no_jobs_at_all(tmp_path, jobs):
 
 def test_only_somebody_who_handed_in_can_be_accepted(tmp_path):
     hand_in(tmp_path / "submitted", "anna", notebook())
-    with pytest.raises(CourseError, match="Nothing was handed in by 'nobody'") as caught:
+    with pytest.raises(CourseError, match="'nobody' handed in nothing") as caught:
         grading.grade(tmp_path / "submitted", root=FIXTURES, accept=["nobody"])
     assert caught.value.code == 2
 

@@ -31,7 +31,7 @@ def test_ranks_that_compute_while_gradients_go_between_them(share):
 @pytest.mark.parametrize("sent", [1e6, 0])
 def test_a_rank_that_waits_for_the_others_is_named(sent):
     told = host_checks.idle(host(sent, 0.2, 0.19, 0.2 * (host_checks.MIN_CPU_SHARE - 0.01), 0.2))
-    assert "rank 2 used" in told and told.endswith("rank 2 did not compute gradients of its own.")
+    assert "rank 2 used" in told and told.endswith("rank 2 did not compute its own gradients.")
 
 
 def test_what_is_computed_before_and_after_the_exchange_does_not_count():
@@ -58,13 +58,13 @@ def test_bytes():
     assert (record.bytes, uncounted.bytes, HostRecord(counts_bytes=True).bytes) == (sent, None, None)
     assert host_checks.missing_bytes(record, sent) == host_checks.missing_bytes(record, 2 * sent) == ""  # in 16 bits
     told = host_checks.missing_bytes(record, 3 * sent)
-    assert "24 MB of traffic, but only 8 MB went between" in told
+    assert "24 MB of traffic, but the ranks sent each other only 8 MB" in told
     assert host_checks.missing_bytes(uncounted, 3 * sent) == host_checks.missing_bytes(record, 0) == ""
 
 
 def test_ranks_that_exchange_nothing_are_silent():
     assert host_checks.silent(host(1e6, 0.2, 0.2)) == host_checks.silent(host(0, 0.2, 0.2, counts_bytes=False)) == ""
-    assert host_checks.silent(host(100, 0.2, 0.2)).startswith("Only 5,000 bytes went between the ranks")
+    assert host_checks.silent(host(100, 0.2, 0.2)).startswith("The ranks sent each other only 5,000 bytes")
 
 
 @pytest.mark.parametrize(
@@ -73,8 +73,8 @@ def test_ranks_that_exchange_nothing_are_silent():
         (None, ""),
         ({}, ""),
         ({0: frozenset("a"), 1: frozenset("b"), 2: frozenset()}, ""),
-        ({0: frozenset("b"), 1: frozenset("a"), 2: frozenset("a")}, "ranks 1 and 2 on one GPU"),
-        ({0: frozenset("a"), 1: frozenset("bc")}, "rank 1 on 2 GPUs"),
+        ({0: frozenset("b"), 1: frozenset("a"), 2: frozenset("a")}, "ranks 1 and 2 use one GPU"),
+        ({0: frozenset("a"), 1: frozenset("bc")}, "rank 1 uses 2 GPUs"),
     ],
 )
 def test_each_rank_should_have_a_gpu_of_its_own(devices, told):

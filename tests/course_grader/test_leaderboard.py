@@ -57,7 +57,7 @@ def test_a_slow_host_does_not_cost_a_place():
     [
         ({"data": "shapes"}, "trained on shapes, not on cifar10"),
         ({"ranks": 4}, "on 4 ranks, not on 2"),
-        ({"sandbox": "none"}, "not confined"),
+        ({"sandbox": "none"}, "without a sandbox"),
         ({"verdicts": lost("data", "Each rank reads everything.")}, "Data: Each rank reads everything."),
     ],
 )
@@ -66,7 +66,7 @@ def test_who_breaks_a_rule_is_listed_with_it_and_has_no_place(changes, words):
     assert [(row.place, row.learner) for row in rows] == [(1, "b"), (None, "a")]
     assert words in rows[1].rule
     page = leaderboard.page(rows, "profile cpu")
-    assert page.index(words) > page.index("Passed, but not by the rules")
+    assert page.index(words) > page.index("Passed, but broke a rule")
 
 
 def test_a_number_of_ranks_that_the_profile_leaves_open_breaks_no_rule():
@@ -92,7 +92,7 @@ def test_runs_that_did_not_pass_have_no_time():
     rows = leaderboard.ranked([often, seldom], CONTRACT)
     assert [(row.place, row.learner) for row in rows] == [(1, "seldom"), (None, "often")]
     assert rows[0].high == math.inf and "to not reached" in leaderboard.page(rows, "")
-    assert rows[1].rule == "Of 6 further runs 2 passed by the rules: less than half count."
+    assert rows[1].rule == "Only 2 of 6 further runs passed by the rules: most must."
 
 
 def test_the_table_comes_back_as_it_was(tmp_path):
@@ -112,7 +112,7 @@ def test_the_table_comes_back_as_it_was(tmp_path):
 def test_another_file_is_said_to_be_none(tmp_path, text):
     path = tmp_path / "leaderboard.csv"
     path.write_text(text + "x\n")
-    with pytest.raises(CourseError, match="is no leaderboard"):
+    with pytest.raises(CourseError, match="is not a leaderboard"):
         leaderboard.read(path)
 
 
@@ -126,7 +126,7 @@ def test_where_an_attempt_would_stand():
     assert "place 1 of 3" in told(outcome(60.0, 0.9)) and "place 2 of 3" in told(outcome(60.0, 0.1))
     assert "did not pass" in told(outcome(passed=False))
     assert told(outcome(data="shapes")).endswith("leaderboard. It trained on shapes, not on cifar10.")
-    assert told(outcome(profile="short")).endswith("one of the profile cpu, this run is of short.")
+    assert told(outcome(profile="short")).endswith("for the profile cpu, but this run used short.")
 
 
 def test_a_leaderboard_beside_the_script_may_be_missing_or_damaged(tmp_path):
@@ -135,7 +135,7 @@ def test_a_leaderboard_beside_the_script_may_be_missing_or_damaged(tmp_path):
     script.with_name(leaderboard.FILE).write_text(leaderboard.to_csv([]))
     assert "place 1 of 1" in leaderboard.standing_beside(script, outcome(), CONTRACT)
     script.with_name(leaderboard.FILE).write_bytes(b"\xff\xfe")
-    assert "is no leaderboard" in leaderboard.standing_beside(script, outcome(), CONTRACT)
+    assert "is not a leaderboard" in leaderboard.standing_beside(script, outcome(), CONTRACT)
 
 
 def test_names_are_text_on_the_page():

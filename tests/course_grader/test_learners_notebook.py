@@ -74,7 +74,7 @@ def test_cells_are_found_by_their_id_where_the_metadata_is_lost(made):
     ],
 )
 def test_what_is_no_notebook_is_said_in_a_sentence(broken):
-    with pytest.raises(learners_notebook.Unusable, match=r"0a\.ipynb is no readable notebook"):
+    with pytest.raises(learners_notebook.Unusable, match=r"0a\.ipynb is not a valid notebook"):
         learners_notebook.read(broken.encode(), "0a.ipynb")
 
 
@@ -101,13 +101,13 @@ class TestEdition:
         today = changed(shout="def shout(text, times):\n    ### BEGIN SOLUTION\n    return text\n    ### END SOLUTION")
         (refused,) = read(made).refusals(today).items()
         assert refused[0] == "shout-test"
-        for part in (f"of edition {masters.edition(MASTER)}", masters.edition(today), "Grade it with the version"):
+        for part in (f"notebook is {masters.edition(MASTER)}", masters.edition(today), "Grade the notebook with"):
             assert part in refused[1]
 
     def test_an_exercise_that_an_older_one_does_not_have_could_not_be_graded(self, made):
         made.cells = [cell for cell in made.cells if cell.id != "shout"]
         made.metadata["course"]["edition"] = "0ld"
-        assert "of edition 0ld" in read(made).refusals(MASTER)["shout-test"]
+        assert "notebook is 0ld" in read(made).refusals(MASTER)["shout-test"]
 
     def test_without_one_every_exercise_that_is_there_is_graded(self, made):
         for cell in made.cells:
@@ -117,7 +117,7 @@ class TestEdition:
         made.cells = [cell for cell in made.cells if cell.id != "shout"]
         assert read(made).refusals(MASTER) == {}
         missing = [test["missing"] for test in exercise_runner._tests(MASTER) if test["id"] == "shout-test"]
-        assert missing[0].startswith("the notebook has no cell of this exercise, and `shout` is defined nowhere else")
+        assert missing[0].startswith("the notebook has no cell of this exercise, and `shout` is not defined")
 
 
 class TestPage:

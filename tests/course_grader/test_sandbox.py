@@ -29,8 +29,8 @@ from course_lib.system.paths import ROOT
 
 LIMITS = Limits(memory=0.25, gpu_memory=0.5, processes=10, disk=16, output=1)
 TOO_MUCH = (
-    "It used more than 0.25 GB of memory, 0.25 GB for each rank. This counts what its processes hold in the host's "
-    "memory, not cached files nor a GPU's memory."
+    "It used more than 0.25 GB of memory, 0.25 GB for each rank. This counts the host memory of its "
+    "processes, but not cached files or GPU memory."
 )
 SAVE = "import os, sys, time, signal\nsave = lambda: open(os.environ['COURSE_WEIGHTS'], 'w').write('saved')\n"
 DEADLINE_S = 60  # for what only has to come
@@ -312,7 +312,7 @@ class TestEnds:
     def test_one_that_takes_more_cores(self, ran, monkeypatch):
         monkeypatch.setattr(limits, "CORE_CHECK_POLLS", 3)
         done = ran("os.sched_setaffinity(0, range(os.cpu_count()))\ntime.sleep(60)")
-        assert done.ended_by == "It ran on other cores than the one that each rank was given."
+        assert done.ended_by == "It ran on cores other than those assigned to its ranks."
 
     def test_what_others_compute_on_its_core_is_told_from_what_it_computes(self, ran, monkeypatch):
         def own(cores: list[int]) -> float:

@@ -210,7 +210,7 @@ class TestClass:
         "learner, sentence",
         [
             ("dataless", "The data set cifar10 is not here."),
-            ("dead", "Its process died while a cell ran: out of memory, or a cell ended it."),
+            ("dead", "The process died while a cell ran: it ran out of memory, or the cell ended it."),
             ("fault", "The grader failed (ZeroDivisionError: by zero)."),
             ("scriptless", "assessment.py was not handed in with the notebook."),
         ],
@@ -245,7 +245,7 @@ class TestClass:
     def test_who_passed_stands_on_the_leaderboard_or_beside_it_with_the_rule(self, graded):
         (row,) = leaderboard.read(graded[1].results / "leaderboard.csv")
         assert (row.learner, row.place, row.attempts, row.seconds) == ("full", None, 1, 0.8)
-        assert row.rule == "It was not confined while it ran."
+        assert row.rule == "It ran without a sandbox."
         assert row.rule in (graded[1].results / "leaderboard.html").read_text()
 
     def test_the_feedback_says_why_and_shows_no_test(self, graded, master):
@@ -279,11 +279,11 @@ class TestClass:
             pages.append(list((summary.results / "feedback").rglob("*.html")))
             assert not (summary.results / "faults.log").exists()
         assert scores == [[None] * 3, [5, 10, 10], [5, 10, 10], [None] * 3]
-        assert passed == [{"needs a look"}, {"yes"}, {"yes"}, {"needs a look"}]
+        assert passed == [{"needs review"}, {"yes"}, {"yes"}, {"needs review"}]
         assert [len(of_anna) for of_anna in pages] == [0, 1, 1, 0]  # nothing that counts yet, no page
         assert len(summary.problems) == 1
         said = " ".join(capsys.readouterr().out.split())
-        assert "anna: Needs a look: line 1 starts a program. To let it count" in said
+        assert "anna: Needs review: line 1 starts a program. To accept it" in said
         assert "Could not be graded" not in said and "25 of 25, passed" in said
         # Who is accepted is not run again: what was looked at is what counts.
         assert [line.split(" None")[0] for line in runs(tmp_path)] == ["look", "look again"]
@@ -301,7 +301,7 @@ class TestClass:
                 book.db.commit()
             (row, *_) = grading.grade(tmp_path / "submitted", root=course).rows
             assert (row["score"], row["reason"]) == (score, "Set by hand. It is worth 0.5. See 2b.")
-            assert page.read_text().count("Your instructor has set by hand") == 1
+            assert page.read_text().count("Your instructor set these scores by hand") == 1
             assert f"serial {score} of 5. With that, you have {total} points." in page.read_text()
 
     def test_only_what_could_not_be_graded_is_run_again(self, graded, course, monkeypatch):

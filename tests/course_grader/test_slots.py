@@ -76,7 +76,7 @@ with slots.take(2, gpus=2):
 def test_more_ranks_than_cores_get_all_cores_and_more_than_gpus_are_refused():
     with slots.take(1000) as taken:
         assert taken == sorted(os.sched_getaffinity(0))
-    with pytest.raises(CourseError, match="3 ranks need 3 GPUs, and this host has 2"), slots.take(3, gpus=2):
+    with pytest.raises(CourseError, match="3 ranks need 3 GPUs, but this host has 2"), slots.take(3, gpus=2):
         pass
 
 

@@ -104,10 +104,10 @@ def test_what_is_no_python_is_left_to_who_runs_it(code):
 
 def test_code_that_is_nested_too_deeply_is_one_finding():
     deep = "x = " + "-" * 5000 + "1"
-    assert static_analysis.findings(deep) == ["line 1 begins code that is nested too deeply to be read"]
+    assert static_analysis.findings(deep) == ["line 1 starts code that is nested too deeply to be checked"]
 
 
 def test_a_file_is_read_in_the_encoding_that_it_names():
     hidden = b"# coding: utf-7\n#+AAo-eval('1')\n"
     assert static_analysis.findings(hidden.decode()) == []
-    assert static_analysis.findings(hidden) == ["line 3 runs code that is text (builtins.eval)"]
+    assert static_analysis.findings(hidden) == ["line 3 runs code from a string (builtins.eval)"]

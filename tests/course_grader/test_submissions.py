@@ -120,7 +120,7 @@ def test_nothing_of_an_archive_is_unpacked_and_too_much_is_not_read(find, tmp_pa
         one.file.read()
     monkeypatch.setattr(submissions, "MAX_MEMBERS", 1)
     (one,) = find({})
-    assert one.problem == "x.zip has more than 1 files: ask for the notebook and its scripts alone."
+    assert one.problem == "x.zip has more than 1 files: ask for the notebook and its scripts only."
 
 
 @pytest.mark.parametrize("content", [b"PK\x03\x04 cut short", b"Rar!"])
@@ -165,14 +165,14 @@ def test_attempts_that_the_button_keeps_and_checkpoints_are_not_submissions(find
     ("files", "graded", "sentence"),
     [
         # The right name holds no work, another does.
-        ({"N.ipynb": GIVEN, "N-Copy1.ipynb": WORK}, None, "N.ipynb holds no work, N-Copy1.ipynb does: give"),
-        ({"N.ipynb": GIVEN, "N_anna.ipynb": WORK}, None, "N.ipynb holds no work, N_anna.ipynb does"),
-        ({"N.ipynb": GIVEN, "N (1).ipynb": WORK, "N (2).ipynb": OTHER}, None, "N.ipynb holds no work, N (1).ipynb and"),
-        ({"N.ipynb": "{not json", "N-Copy1.ipynb": WORK}, None, "N.ipynb holds no work"),
+        ({"N.ipynb": GIVEN, "N-Copy1.ipynb": WORK}, None, "N.ipynb contains no work, unlike N-Copy1.ipynb: rename"),
+        ({"N.ipynb": GIVEN, "N_anna.ipynb": WORK}, None, "N.ipynb contains no work, unlike N_anna.ipynb"),
+        ({"N.ipynb": GIVEN, "N (1).ipynb": WORK, "N (2).ipynb": OTHER}, None, "N.ipynb contains no work, unlike N (1)"),
+        ({"N.ipynb": "{not json", "N-Copy1.ipynb": WORK}, None, "N.ipynb contains no work"),
         # Both do.
-        ({"N.ipynb": WORK, "N-Copy1.ipynb": OTHER}, WORK, "N.ipynb was graded; N-Copy1.ipynb beside it differs"),
-        ({"N.ipynb": WORK, "N - Kopie (2).ipynb": OTHER}, WORK, "N.ipynb was graded; N - Kopie (2).ipynb"),
-        ({"N.ipynb": WORK, "Copy of N.ipynb": OTHER}, WORK, "N.ipynb was graded; Copy of N.ipynb"),
+        ({"N.ipynb": WORK, "N-Copy1.ipynb": OTHER}, WORK, "N.ipynb was graded; other work is in N-Copy1.ipynb"),
+        ({"N.ipynb": WORK, "N - Kopie (2).ipynb": OTHER}, WORK, "N.ipynb was graded; other work is in N - Kopie"),
+        ({"N.ipynb": WORK, "Copy of N.ipynb": OTHER}, WORK, "N.ipynb was graded; other work is in Copy of N.ipynb"),
         # There is nothing to choose.
         ({"N.ipynb": WORK, "N-Copy1.ipynb": WORK}, WORK, ""),
         ({"N.ipynb": WORK, "N-Copy1.ipynb": GIVEN}, WORK, ""),
@@ -180,12 +180,12 @@ def test_attempts_that_the_button_keeps_and_checkpoints_are_not_submissions(find
         ({"N.ipynb": WORK, "N_my_tries.ipynb": OTHER}, WORK, ""),
         ({"N.ipynb": WORK, "Untitled.ipynb": OTHER}, WORK, ""),
         # The right name twice.
-        ({"a/N.ipynb": WORK, "b/N.ipynb": OTHER}, None, "It was handed in more than once; keep one of a/N."),
+        ({"a/N.ipynb": WORK, "b/N.ipynb": OTHER}, None, "It was handed in more than once: keep one of a/N."),
         ({"a/N.ipynb": WORK, "b/N.ipynb": WORK}, WORK, ""),
         ({"a/N.ipynb": GIVEN, "b/N.ipynb": WORK}, WORK, ""),
         # The right name is missing.
-        ({"N (1).ipynb": WORK}, None, "It seems to be N.ipynb; give it that name."),
-        ({os.fsdecode(b"N-\xe9.ipynb"): WORK}, None, "It seems to be N.ipynb; give it that name."),
+        ({"N (1).ipynb": WORK}, None, "It seems to be N.ipynb: rename it to that."),
+        ({os.fsdecode(b"N-\xe9.ipynb"): WORK}, None, "It seems to be N.ipynb: rename it to that."),
     ],
 )  # fmt: skip
 def test_which_notebook_counts(find, files, graded, sentence):
@@ -199,16 +199,16 @@ def test_which_notebook_counts(find, files, graded, sentence):
 @pytest.mark.parametrize(
     ("files", "graded", "sentence"),
     [
-        ({"assessment.py": STARTER, "assessment (1).py": "1"}, None, "assessment.py holds no work, assessment (1)"),
-        ({"assessment.py": "print('serial')", "assessment(1).py": "1"}, None, "assessment.py holds no work"),
-        ({"assessment.py": "print('serial')\r\n", "my_assessment.py": "1"}, None, "assessment.py holds no work"),
-        ({"assessment.py": "1", "assessment (1).py": "2"}, "1", "assessment.py was graded; assessment (1).py"),
+        ({"assessment.py": STARTER, "assessment (1).py": "1"}, None, "assessment.py contains no work, unlike"),
+        ({"assessment.py": "print('serial')", "assessment(1).py": "1"}, None, "assessment.py contains no work"),
+        ({"assessment.py": "print('serial')\r\n", "my_assessment.py": "1"}, None, "assessment.py contains no work"),
+        ({"assessment.py": "1", "assessment (1).py": "2"}, "1", "assessment.py was graded; other work is in"),
         ({"assessment.py": "1", "assessment_old_attempt.py": "2"}, "1", ""),
         ({"assessment.py": STARTER}, STARTER, ""),
-        ({"assessment (1).py": "1"}, None, "It seems to be assessment.py; give it that name."),
-        ({"a/assessment.py": "1", "b/assessment.py": "2"}, None, "It was handed in more than once; keep one of"),
+        ({"assessment (1).py": "1"}, None, "It seems to be assessment.py: rename it to that."),
+        ({"a/assessment.py": "1", "b/assessment.py": "2"}, None, "It was handed in more than once: keep one of"),
         ({"helper.py": "1"}, None, "No notebook was handed in."),
-        ({"assessment_2.ipynb": "{}"}, None, "It seems to be assessment.ipynb; give it that name."),
+        ({"assessment_2.ipynb": "{}"}, None, "It seems to be assessment.ipynb: rename it to that."),
         ({"assessment.ipynb": "{}"}, "", ""),
         ({"assessment.ipynb": "{}", "x/assessment.py": "1"}, "1", ""),
     ],
@@ -266,8 +266,8 @@ class TestScripts:
         ("files", "sentence"),
         [
             ({}, r"script\.py was not handed in with the notebook"),
-            ({"script.py": STARTER, "script (1).py": "1"}, r"script\.py holds no work, script \(1\)\.py does"),
-            ({"lab0_tiny/script.py": STARTER, "lab0_tiny/script-2.py": "1"}, r"lab0_tiny/script\.py holds no work"),
+            ({"script.py": STARTER, "script (1).py": "1"}, r"script\.py contains no work, unlike script \(1\)\.py"),
+            ({"lab0_tiny/script.py": STARTER, "lab0_tiny/script-2.py": "1"}, r"lab0_tiny/script\.py contains no work"),
         ],
     )
     def test_that_cannot_be_told_are_said(self, scripts, files, sentence):
@@ -277,7 +277,7 @@ class TestScripts:
 
 class TestFolder:
     def test_none(self, tmp_path, known):
-        with pytest.raises(CourseError, match="is no folder"):
+        with pytest.raises(CourseError, match="is not a folder"):
             submissions.find(tmp_path / "missing", known, {})
         with pytest.raises(CourseError, match="has no notebook of this course"):
             submissions.find(tmp_path, known, {})
@@ -291,7 +291,7 @@ class TestFolder:
         put(tmp_path, {f"zoe/{LAB}.ipynb": WORK, "anna/x.txt": "x"})
         (tmp_path / "anna" / "lab0_tiny").symlink_to(tmp_path / "zoe" / "lab0_tiny")
         (one,) = find({})
-        assert (one.master, one.problem) == (None, "lab0_tiny is a link: ask for the folder itself.")
+        assert (one.master, one.problem) == (None, "lab0_tiny is a link: ask the learner for the folder itself.")
 
     def test_with_a_link_to_a_file_elsewhere(self, find, tmp_path):
         put(tmp_path, {"elsewhere": "1", "anna/x": "x"})

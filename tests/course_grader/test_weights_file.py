@@ -75,10 +75,10 @@ def refusal(network, path):
 @pytest.mark.parametrize(
     ("layer", "difference"),
     [
-        (lambda layers: layers.Conv2D(16, 5, use_bias=False), "has the shape 3 × 3 × 3 × 16, it has 5 × 5 × 3 × 16."),
-        (lambda layers: layers.Dense(3), "/kernel has the shape 3 × 3 × 3 × 16, it has 3 × 3."),
-        (lambda layers: layers.ReLU(), "it has 0 arrays, and that network 22."),
-        (None, "it has 24 arrays, and that network 22."),  # the course's network with one layer more
+        (lambda layers: layers.Conv2D(16, 5, use_bias=False), "the shape 3 × 3 × 3 × 16, but has 5 × 5 × 3 × 16."),
+        (lambda layers: layers.Dense(3), "/kernel should have the shape 3 × 3 × 3 × 16, but has 3 × 3."),
+        (lambda layers: layers.ReLU(), "the file has 0 arrays, but the network 22."),
+        (None, "the file has 24 arrays, but the network 22."),  # the course's network with one layer more
     ],
 )
 def test_another_network_is_named_by_its_first_difference(keras, network, path, layer, difference):
@@ -102,7 +102,8 @@ def test_other_formats_are_named(keras, network, path):
     )
     one.save_weights(path.with_suffix(".weights.h5"))
     path.with_suffix(".weights.h5").rename(path)
-    assert refusal(network, path) == f"The saved file is in the format of Keras 3 (.weights.h5): with tf.keras {SAVE}."
+    said = f"The saved file is in the format of Keras 3 (.weights.h5): use tf.keras, and {SAVE}."
+    assert refusal(network, path) == said
     with h5py.File(path, "w") as file:
         file["values"] = np.zeros(3)
     assert refusal(network, path) == f"The saved file is HDF5, but not Keras's weights: {SAVE}."
@@ -126,7 +127,7 @@ def test_a_file_that_is_cut_short_is_damaged(network, path):
     [
         ("dense", "bias:0", {"data": np.array([b"text"] * 10)}, weights_file.DAMAGED),
         # No array is read whose shape does not fit.
-        ("conv2d", "kernel:0", {"shape": (10**12,), "dtype": "f4", "chunks": (10**6,)}, "it has 1000000000000"),
+        ("conv2d", "kernel:0", {"shape": (10**12,), "dtype": "f4", "chunks": (10**6,)}, "but has 1000000000000"),
     ],
 )
 def test_an_array_of_something_else_is_told(network, path, layer, name, array, said):

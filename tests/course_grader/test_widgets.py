@@ -70,7 +70,7 @@ def test_the_page_tells_points_reasons_hints_and_what_was_measured():
         *("Not passed: 60 of 100 points", "profile cpu · 2 ranks · cifar10"),
         *("10 of 10", "7.5 of 15", "0 of 10", "They share &lt;half&gt;.", "See 2b, Step 6 &amp; 7."),
         *("101.2 s of 276 s (240 s × 1.15", "0.812", "0.762", "0.990", "not counted"),
-        *("Nothing is &lt;safe&gt;.", "ValueError: &lt;x&gt;", "seen by the host", "by the script's own log"),
+        *("Nothing is &lt;safe&gt;.", "ValueError: &lt;x&gt;", "measured by the host", "from the script's own log"),
     ):
         assert said in text
     assert re.findall(r"course-report-(full|part|none)\"", shown) == ["full", "part", "none"]
@@ -116,9 +116,9 @@ def test_an_attempt_keeps_the_script_as_it_was_and_its_outcome(script):
     first = attempts.begin()
     script.write_text("print('second')\n")
     attempts.finish(first, outcome())
-    attempts.finish(attempts.begin(), problem="This could not be graded: no room.")
+    attempts.finish(attempts.begin(), problem="Could not be graded: no room.")
     newest, oldest = attempts.all()
-    assert (newest.number, newest.outcome, newest.problem) == (2, None, "This could not be graded: no room.")
+    assert (newest.number, newest.outcome, newest.problem) == (2, None, "Could not be graded: no room.")
     assert (oldest.number, oldest.outcome, oldest.problem) == (1, outcome(), "")
     assert [attempt.script.read_text() for attempt in (oldest, newest)] == ["print('first')\n", "print('second')\n"]
     assert {path.name for path in script.parent.rglob("*") if path.is_file()} == {"assessment.py", "outcome.json"}
@@ -167,7 +167,7 @@ def test_a_missing_script_and_a_folder_that_cannot_be_written_are_said(script):
     with pytest.raises(CourseError, match=r"no script other\.py here"):
         Attempts(script.with_name("other.py")).begin()
     (script.parent / ".attempts").write_text("in the way")
-    with pytest.raises(CourseError, match="cannot be kept"):
+    with pytest.raises(CourseError, match="cannot be saved"):
         Attempts(script).begin()
 
 
@@ -192,12 +192,12 @@ def test_the_headline_follows_the_stages_and_counts_down():
     state.running, state.seconds = True, 3.0
     assert "Starting" in widgets.headline(state) and "3 s so far" in widgets.headline(state)
     state.seconds = 20.0
-    state.update(stage("On 2 ranks", 100.0))
+    state.update(stage("Running on 2 ranks", 100.0))
     state.seconds = 45.0
     for event in (fit(0), batch(0, 10.0, 0, 64), batch(0, 14.0, 4, 320)):
         state.update(event)
     shown = widgets.headline(state)
-    assert "On 2 ranks" in shown and "Training, 15 s left · time limit in 1 min 15 s" in shown
+    assert "Running on 2 ranks" in shown and "Training, 15 s left · time limit in 1 min 15 s" in shown
     assert 'aria-valuenow="25"' in shown
     state.seconds = 500.0
     assert "time limit in 0 s" in widgets.headline(state)
@@ -257,7 +257,7 @@ def test_the_history_tells_where_the_best_would_stand_in_the_class(script):
     told = html.escape(leaderboard.standing(attempts.best().outcome, [], contract.read()))
     assert "class" in told and told in widgets.history(attempts.all(), attempts.best())
     board.write_text("something else")
-    assert "is no leaderboard" in widgets.history(attempts.all(), attempts.best())
+    assert "is not a leaderboard" in widgets.history(attempts.all(), attempts.best())
 
 
 # The panel
@@ -271,7 +271,7 @@ class FakeGrader:
 
     def __call__(self, script, *, ranks, profile, on_event, stopping):
         self.scripts.append(script)
-        for event in (stage("On 2 ranks", 60.0), fit(0), fit(1), batch(0, 1.0, 4, 320, loss=2.0, accuracy=0.1)):
+        for event in (stage("Running on 2 ranks", 60.0), fit(0), fit(1), batch(0, 1.0, 4, 320, loss=2.0, accuracy=0.1)):
             on_event(event)
         while not self.release.wait(0.01):
             if stopping.is_set():
@@ -370,7 +370,7 @@ def test_an_attempt_that_could_not_be_graded_is_kept_with_its_sentence(panel, fa
     fake.release.set()
     panel.start()
     panel.join(30)
-    said = "This could not be graded: There is no &lt;room&gt; on the disk."
+    said = "Could not be graded: There is no &lt;room&gt; on the disk."
     assert said in panel._panes.headline.value and said in panel._history.value
     assert Attempts(script).all()[0].outcome is None and Attempts(script).best() is None
 
@@ -383,7 +383,7 @@ def test_a_verdict_that_cannot_be_kept_is_said(panel, fake, monkeypatch):
     fake.release.set()
     panel.start()
     panel.join(30)
-    assert "could not be kept (No space left on device)" in panel._panes.headline.value
+    assert "could not be saved (No space left on device)" in panel._panes.headline.value
 
 
 def test_a_missing_script_is_said_and_starts_nothing(panel, fake, script):

@@ -54,7 +54,7 @@ def differences(outcome: grader.Outcome, name: str, marks: dict[str, Any]) -> li
     found = []
     got = {verdict.id: verdict for verdict in outcome.verdicts}
     if (outcome.passed, outcome.needs_a_look) != (marks["passed"], marks.get("look", False)):
-        found.append(f"passed: {outcome.passed}, needs a look: {outcome.needs_a_look}")
+        found.append(f"passed: {outcome.passed}, needs review: {outcome.needs_a_look}")
     for (id, verdict), points in zip(got.items(), marks.get("points", [])):
         if verdict.points != points:
             found.append(f"{id}: {verdict.points:g} points in place of {points:g}")

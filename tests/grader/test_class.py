@@ -50,7 +50,7 @@ STARTER = complete("starter")
 COPIED = {name: complete(f"conversion/{name}") for name in ("tape_loop", "trainer_class")}
 
 NO_SCRIPT = "assessment.py was not handed in with the notebook."
-NAME = "It seems to be assessment.py; give it that name."
+NAME = "It seems to be assessment.py: rename it to that."
 PASSED = "Passed: 100 of 100"
 BROKEN = CORPUS["broken"]
 
@@ -68,7 +68,7 @@ GRADED = {
     ),
     "damaged_notebook": (
         {"assessment.py": converted("data"), "assessment.ipynb": "{"},
-        *(BROKEN["without_data"]["points"], "nothing is shared"),
+        *(BROKEN["without_data"]["points"], "the work is not divided"),
     ),
     "cheat": (
         {
@@ -105,7 +105,7 @@ def linear(line):
 
 # learner → files of a lab that want marks for nothing, or what is not theirs; words of the feedback page
 HOSTILE = {
-    "sets_marks": (linear("points = check = lambda *_: 11.0"), "still a stub"),
+    "sets_marks": (linear("points = check = lambda *_: 11.0"), "is not written yet"),
     "reads": (
         {
             name: re.sub(r"raise NotImplementedError\([^)]*\)", f"open({str(LINEAR.path)!r}).read()", text)

@@ -39,7 +39,7 @@ def test_a_stub_gets_nothing(notebook, name, capsys):
     names = dict(notebooks.solved(notebook))
     exec(stub, names)
     assert graded(notebook, name, names)[0] == 0.0
-    assert "still a stub" in capsys.readouterr().out
+    assert "is not written yet" in capsys.readouterr().out
 
 
 def of_notebooks(*names):

@@ -75,7 +75,7 @@ def test_a_stub_gets_nothing_and_one_friendly_line(capsys):
 
     assert EXERCISES.points(double, 4) == 0.0
     (line,) = capsys.readouterr().out.splitlines()
-    assert line.startswith("`double` is still a stub.")
+    assert line.startswith("`double` is not written yet.")
     assert str(EXERCISES.check(double)) == f"· Not written yet: {line}"
 
 
@@ -84,7 +84,7 @@ def test_the_stub_that_is_missing_is_named():
         raise NotImplementedError
 
     report = str(EXERCISES.check(named(lambda x: 4 * half(x))))
-    assert report.startswith("· Not written yet: `half`, which `double` uses, is still a stub.")
+    assert report.startswith("· Not written yet: `half`, which `double` uses, is not written yet.")
 
 
 def test_the_check_tells_each_criterion():
@@ -94,9 +94,7 @@ def test_the_check_tells_each_criterion():
 
 @pytest.mark.parametrize("answer", [3, None, "double", pytest, named(lambda x: x, "halve")])
 def test_what_is_no_exercise_is_said_in_one_sentence_that_names_them(answer, capsys):
-    sentence = (
-        "This is none of the notebook's exercises: hand over one of `double`, `triple`, as it is, without calling it."
-    )
+    sentence = "This is not an exercise of this notebook: pass one of `double`, `triple` itself, without calling it."
     assert str(EXERCISES.check(answer)) == f"· No exercise: {sentence}"
     assert EXERCISES.points(answer, 4) == 0.0
     assert capsys.readouterr().out == f"{sentence}\n"
@@ -106,7 +104,7 @@ def test_an_answer_without_a_name_of_its_own_goes_by_that_in_the_notebook():
     names = {"points": EXERCISES.points, "check": EXERCISES.check, "partial": functools.partial}
     exec("double = lambda x: x + x\ntriple = partial(pow, 3)\nother = lambda x: x", names)
     assert eval("points(double, 4)", names) == eval("points(triple, 4)", names) == 4.0
-    assert "none of the notebook's exercises" in str(eval("check(other)", names))
+    assert "not an exercise of this notebook" in str(eval("check(other)", names))
 
 
 def test_what_raises_in_a_cell_is_told_with_its_line_and_an_exit_too():
@@ -138,11 +136,12 @@ def test_a_check_that_fails_blames_no_answer(of_the_course):
             Criterion("well", "Works", 0.5, lambda answer: None),
         )
     )
-    with pytest.raises(CheckFailed, match="Fails: this check failed") as failed:
+    with pytest.raises(CheckFailed, match="Fails: the check itself failed") as failed:
         exercises.points(named(lambda x: 2 * x), 4)
     assert isinstance(failed.value.__cause__, KeyError)
     assert str(exercises.check(named(lambda x: 2 * x))).splitlines() == [
-        "· Fails: This check failed; your answer was not judged. Please report it (KeyError: 6, line 2 of <string>).",
+        "· Fails: The check itself failed, so your answer was not judged. Please report it (KeyError: 6, "
+        "line 2 of <string>).",
         "✓ Works: Right.",
     ]
     with pytest.raises(CheckFailed):
@@ -152,7 +151,7 @@ def test_a_check_that_fails_blames_no_answer(of_the_course):
 def test_a_check_that_raises_not_implemented_does_not_call_the_answer_a_stub(of_the_course):
     judge = of_the_course("def judge(answer):\n    raise NotImplementedError")
     exercises = Exercises(Exercise("double", Criterion("all", "All", 1.0, judge)))
-    assert "This check failed" in str(exercises.check(named(lambda x: x)))
+    assert "The check itself failed" in str(exercises.check(named(lambda x: x)))
 
 
 def test_points_are_never_above_the_maximum():

@@ -77,7 +77,7 @@ def test_what_an_experiment_made_is_recorded_when_it_has_ended(experiment):
     [
         ('subprocess.run([sys.executable, "-c", "raise OSError(7)"], check=True, capture_output=True, text=True)',
          "failed: OSError: 7"),
-        ('subprocess.run(["sleep", "60"], timeout=2)', "not done after 2 seconds"),
+        ('subprocess.run(["sleep", "60"], timeout=2)', "did not finish within 2 seconds"),
     ],
 )  # fmt: skip
 def test_an_experiment_whose_process_fails_says_why_and_leaves_what_was_recorded(experiment, line, said):

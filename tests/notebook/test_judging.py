@@ -53,7 +53,7 @@ def test_what_raises_in_a_learners_code_passes_and_what_raises_in_the_course_is_
     asked = Criterion("one", "One", 1.0, of_the_course("def judge(answer):\n    return answer(3) + 1"))
     with pytest.raises(ZeroDivisionError):
         asked(lambda x: x / 0)
-    with pytest.raises(CheckFailed, match=r"One: this check failed, .* \(TypeError: can only") as failed:
+    with pytest.raises(CheckFailed, match=r"One: the check itself failed, .* \(TypeError: can only") as failed:
         asked(lambda x: "odd")
     assert isinstance(failed.value.__cause__, TypeError)
 

@@ -51,7 +51,7 @@ def test_an_odd_guess_is_another_answer(guess, capsys):
     measured("steps", 40, "It tells all the same.")
     predict("steps", guess)
     assert capsys.readouterr().out.splitlines()[-1].startswith("steps: your guess is ")
-    assert predictions.table().loc["steps", "off by"] == "another answer"
+    assert predictions.table().loc["steps", "off by"] == "a different answer"
 
 
 def test_a_guess_stays_as_it_was_before_the_measurement(capsys):
@@ -76,15 +76,15 @@ def test_a_guess_stays_as_it_was_before_the_measurement(capsys):
         (0, 0.5, "-0.5"),
         (True, "yes", "right"),
         ("No", np.bool_(False), "right"),
-        (True, "no", "another answer"),
+        (True, "no", "a different answer"),
         ("Reduce-scatter, all gather", ["reduce-scatter", "all-gather"], "right"),
         ("6, 1", [1, 6], "right"),
         ("broadcast", ["broadcast"], "right"),
-        ("1.5", "15", "another answer"),
+        ("1.5", "15", "a different answer"),
         (["b", "A"], ("a", "b"), "right"),
-        (["b"], ["a", "b"], "another answer"),
-        ("many", 3, "another answer"),
-        (float("nan"), 3, "another answer"),
+        (["b"], ["a", "b"], "a different answer"),
+        ("many", 3, "a different answer"),
+        (float("nan"), 3, "a different answer"),
     ],
 )
 def test_off_by(guess, value, off):
@@ -133,5 +133,5 @@ def test_a_guess_that_comes_after_the_measurement_does_not_count(capsys):
     measured("steps", 40)
     predict("steps", None)
     predict("steps", 40)
-    assert "a guess that comes now does not count" in capsys.readouterr().out
+    assert "a guess made now does not count" in capsys.readouterr().out
     assert predictions.table().loc["steps"].tolist() == ["–", "40", ""]

@@ -77,17 +77,23 @@ def test_the_page_says_what_is_solved_where_to_go_on_and_what_was_guessed(worksp
     files = released.course_files()
     lines = [line for cell in json.loads(files[NOTEBOOK])["cells"] for line in welcome.checks("".join(cell["source"]))]
     assert len(lines) == 5
-    assert "Go on here" not in welcome.page(files, {})
+    assert "Continue here" not in welcome.page(files, {})
 
     done = {"1a": welcome.Progress(frozenset(lines[:3]), {"steps": "right", "rate": "2 times too large"}, 1.0)}
     page = welcome.page(files, done)
-    assert "**Go on here:** [1a Linear model]" in page
+    assert "**Continue here:** [1a Linear model]" in page
     assert "3 of 5 solved, about 20 minutes left" in page
     assert re.search(r"^\| \[1a Linear model\].*▰▰▰▱▱▱\s3\sof\s5 \|$", page, re.MULTILINE)
     assert "| 1 of 2 | rate: 2 times too large |" in page
 
     done["1a"] = welcome.Progress(frozenset(lines), {}, 1.0)
-    assert "**Go on here:** [1b Stochastic gradient descent]" in welcome.page(files, done)
+    assert "**Continue here:** [1b Stochastic gradient descent]" in welcome.page(files, done)
+
+
+def test_the_page_keeps_the_way_that_was_chosen(workspace, run):
+    (workspace / welcome.WAY).write_text("day\n")
+    run(REPORT, "check(1.0)")
+    assert "## Your way: One day" in (workspace / "Welcome.md").read_text()
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"passed": 1}', '{"passed": [], "guesses": 3}'])

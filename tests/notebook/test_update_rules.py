@@ -97,7 +97,7 @@ def global_memory(w, g, state, eta, memory=[0.0]):  # noqa: B006
         (in_place, "changed in place"),
         (gradient_in_place, "changed in place"),
         (state_in_place, "the state is changed in place"),
-        (global_memory, "remembered outside the state"),
+        (global_memory, "stored outside the state"),
     ],
 )
 def test_memory_belongs_to_the_state(rule, said):

@@ -21,7 +21,7 @@ from course_lib.ranks.messages.known_errors import hint
         ("FailedPreconditionError: Mismatched ALLREDUCE tensor shapes: One rank sent", "same order"),
         (
             "UnknownError: [/gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1",
-            "Another rank left",
+            "Another rank ended",
         ),
     ],
 )
@@ -59,7 +59,7 @@ MEMORY_ERRORS = (
     "InternalError: Attempting to perform BLAS operation using StreamExecutor without BLAS support [Op:MatMul]",
     "node:12 [0] NCCL WARN Cuda failure 2 'out of memory'",
 )
-TAKEN = "The memory of GPU 0 is taken, 78 of 80 GB, by process 4000001 (/usr/bin/python, 77 GB): "
+TAKEN = "The memory of GPU 0 is in use (78 of 80 GB) by process 4000001 (/usr/bin/python, 77 GB): "
 
 
 @pytest.fixture
@@ -82,39 +82,39 @@ def memory(nvidia_smi, monkeypatch):
 def test_who_holds_the_memory_of_a_gpu_is_named(memory, line):
     memory(79900, "4000001, 79000, GPU-a, /usr/bin/python", "4000002, 3, GPU-b, /usr/bin/python")
     advice = hint([line, "and more"])
-    assert advice == f"{TAKEN}end it, use another GPU (CUDA_VISIBLE_DEVICES), or take a smaller batch."
+    assert advice == f"{TAKEN}stop it, use another GPU (CUDA_VISIBLE_DEVICES), or use a smaller batch."
 
 
 def test_several_who_hold_it_are_named(memory):
     memory(79900, "4000001, 79000, GPU-a, /usr/bin/python", "4000002, [N/A], GPU-a, [Not Found]")
     advice = hint(MEMORY_ERRORS[:1])
-    assert advice.startswith(f"{TAKEN[:-2]} and process 4000002 (not of this container): end one, use another GPU")
+    assert advice.startswith(f"{TAKEN[:-2]} and process 4000002 (outside this container): stop one, use another GPU")
 
 
 def test_in_a_container_nobody_may_be_named(memory):
     memory(79900)
-    assert "is taken, 78 of 80 GB, by processes that the driver does not name here, as in a container" in hint(
+    assert "is in use (78 of 80 GB) by processes that the driver does not list here, as in a container" in hint(
         MEMORY_ERRORS
     )
 
 
 def test_memory_that_only_the_run_had_taken_asks_for_less(memory):
     memory(20000, "4000001, 20000, GPU-a, python")
-    assert "a GPU of its own" in hint(MEMORY_ERRORS) and "smaller batch" in hint(MEMORY_ERRORS)
+    assert "its own GPU" in hint(MEMORY_ERRORS) and "smaller batch" in hint(MEMORY_ERRORS)
 
 
 def test_a_gpu_that_the_run_could_not_use_is_not_blamed(memory, monkeypatch):
     memory(79900, "4000001, 79000, GPU-a, /usr/bin/python")
-    assert "a GPU of its own" in hint(MEMORY_ERRORS, gpus=[1])
+    assert "its own GPU" in hint(MEMORY_ERRORS, gpus=[1])
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
-    assert "a GPU of its own" in hint(MEMORY_ERRORS)
+    assert "its own GPU" in hint(MEMORY_ERRORS)
 
 
 def test_memory_that_this_process_has_taken(memory):
     memory(70000, f"{os.getpid()}, 69000, GPU-a, /usr/bin/python")
-    assert f"by process {os.getpid()} (this process, 67 GB): end it" in hint(MEMORY_ERRORS)
+    assert f"by process {os.getpid()} (this process, 67 GB): stop it" in hint(MEMORY_ERRORS)
 
 
 def test_a_driver_that_does_not_answer_names_nobody(nvidia_smi):
     nvidia_smi("exit 9")
-    assert "its driver does not say which processes hold it: end other programs" in hint(MEMORY_ERRORS)
+    assert "its driver does not report which processes use it: stop other programs" in hint(MEMORY_ERRORS)

@@ -83,7 +83,7 @@ def test_bad_input_is_one_sentence(script, arguments, sentence):
 
 def test_missing_controller_is_named(script, monkeypatch):
     monkeypatch.setattr(launch, "controllers", lambda: ("gloo",))
-    with pytest.raises(CourseError, match="built without mpi here; it has gloo"):
+    with pytest.raises(CourseError, match="built without mpi: use gloo"):
         launch.start(script(""), controller="mpi")
 
 

@@ -122,7 +122,7 @@ def test_a_missing_tool_is_named_by_its_package(monkeypatch, tool):
 def test_only_root_may(monkeypatch):
     monkeypatch.setattr(namespaces, "_path", lambda name: f"/usr/bin/{name}")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    with pytest.raises(CourseError, match=r"iproute2 and openssh-server\) are for root"):
+    with pytest.raises(CourseError, match=r"iproute2 and openssh-server\) need root"):
         namespaces.hosts().__enter__()
 
 
@@ -131,5 +131,5 @@ def test_a_root_without_the_right_is_one_sentence(three, monkeypatch, tmp_path):
     fake.write_text("#!/bin/sh\necho 'unshare: unshare failed: Operation not permitted' >&2\nexit 1\n")
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
-    with pytest.raises(CourseError, match=r"not even for root \(unshare: .*Operation not permitted\)"):
+    with pytest.raises(CourseError, match=r"not even to root \(unshare: .*Operation not permitted\)"):
         namespaces.hosts().__enter__()

@@ -50,7 +50,7 @@ class TestWritten:
         assert refused(remote.parse, text) == f"Hosts are written host:slots,host:slots, not '{text}'."
 
     def test_hosts_that_make_no_sense(self):
-        assert refused(remote.parse, "a:2,b:1,a:2").startswith("The host a is there twice")
+        assert refused(remote.parse, "a:2,b:1,a:2").startswith("The host a is listed twice")
         assert refused(remote.parse, "a:2,b:0").startswith("The host b has no slots")
 
     def test_a_hostfile(self, tmp_path):
@@ -63,9 +63,9 @@ class TestWritten:
         [
             ("a slots=2\nb\n", r"Line 2 of .*hosts must read `host slots=N`, not 'b'"),
             ("a slots=two", r"Line 1 of .*hosts must read"),
-            ("a slots=1\na slots=1", "The host a is there twice"),
+            ("a slots=1\na slots=1", "The host a is listed twice"),
             ("# nothing\n", r"The hostfile .*hosts names no host"),
-            (b"\xff\xfe", r"The hostfile .*hosts cannot be read: it is no text"),
+            (b"\xff\xfe", r"The hostfile .*hosts cannot be read: it is not a text file"),
             (None, r"The hostfile .*hosts cannot be read: No such file or directory"),
         ],
     )
@@ -141,7 +141,7 @@ class TestChecked:
         ("addresses", "fault"),
         [
             (None, "does not resolve"),
-            (["203.0.113.7"], "stands for 203.0.113.7, where this host can't listen"),
+            (["203.0.113.7"], "resolves to 203.0.113.7, where this host can't listen"),
             (["203.0.113.7", "127.0.1.1"], ""),
         ],
     )
@@ -164,7 +164,7 @@ class TestChecked:
         script = tmp_path / "script.py"
         script.write_text("print(1)")
         move = 'host=$1; shift; [ $host = c ] && {} "$S"; "$@"; {} "$S"\n'
-        for there, back, words in (("rm", "touch", "c does not see"), ("truncate -s 2", "true", "c has another")):
+        for there, back, words in (("rm", "touch", "c does not see"), ("truncate -s 2", "true", "c has a different")):
             script.write_text("print(1)")
             elsewhere.write_text(f"#!/bin/sh\nS={script}\n" + move.format(there, back))
             # One after the other, so that what is done to the file for one is not there for the other.
@@ -177,7 +177,7 @@ class TestChecked:
             remote, "describe", lambda _: {**mine, "versions": {**mine["versions"], "horovod": "0.29.0", "keras": ""}}
         )
         said = refused(remote.check, self.HOSTS)
-        assert said.startswith(f"b has keras {mine['versions']['keras']}, this host not: all hosts need the same")
+        assert said.startswith(f"keras is {mine['versions']['keras']} on b, but missing on this host")
 
     @pytest.mark.parametrize(("address", "called"), [("127.0.1.1", "127.0.1.1"), ("", "no address")])
     def test_gloo_needs_hosts_that_know_their_address(self, elsewhere, monkeypatch, tmp_path, address, called):
@@ -192,10 +192,10 @@ class TestChecked:
         answers("10.0.0.1", "10.0.0.2")
         remote.check(self.HOSTS)
         answers("10.0.0.1", address)
-        assert refused(remote.check, self.HOSTS).startswith(f"b takes its own name for {called}, where no other host")
+        assert refused(remote.check, self.HOSTS).startswith(f"b resolves its own name to {called}, where other hosts")
         remote.check(self.HOSTS, gloo=False)
         answers(address, "10.0.0.2")
-        assert refused(remote.check, self.HOSTS).startswith(f"me takes its own name for {called}")
+        assert refused(remote.check, self.HOSTS).startswith(f"me resolves its own name to {called}")
         remote.check(self.HOSTS[1:])  # no rank is here
 
     @pytest.mark.parametrize(

@@ -57,7 +57,7 @@ def test_what_could_not_be_ended_is_part_of_the_message():
             "Rank 0 waits. Rank 1 failed. Error: no",
         ),
         (Result(3, 9.0, 1, "Rank 1 failed.", ("Error: no",), "Error: 7"), "Rank 1 failed. Error: 7"),
-        (Result(3, 9.0, 1, "Rank 1 failed.", ("Connection reset by peer", "bye")), "Another rank left in the middle"),
+        (Result(3, 9.0, 1, "Rank 1 failed.", ("Connection reset by peer", "bye")), "Another rank ended during"),
         (Result(130, 9.0, message="Stopped."), "Stopped."),
     ],
 )

@@ -80,7 +80,7 @@ def test_the_nodes_of_a_job(variables, hosts, answers, monkeypatch):
         monkeypatch.setenv(name, value)
     assert slurm.inside()
     assert slurm.hosts() == hosts
-    with pytest.raises(CourseError, match="This job has 2 nodes, not 3: leave out -N"):
+    with pytest.raises(CourseError, match="This job has 2 nodes, not 3: remove -N"):
         slurm.hosts(3)
 
 
@@ -126,8 +126,8 @@ def test_as_many_nodes_as_there_are(nodes, answers):
 @pytest.mark.parametrize(
     "nodes, partition, sentence",
     [
-        (5, None, "The partition all has 4 nodes, not 5: ask for 4 at most with -N."),
-        (3, "gpu", "The partition gpu has 2 nodes, not 3: ask for 2 at most with -N."),
+        (5, None, "The partition all has 4 nodes, not 5: give -N 4 or less."),
+        (3, "gpu", "The partition gpu has 2 nodes, not 3: give -N 2 or less."),
         (1, "cpu", "There is no partition cpu (SBATCH_PARTITION) here; there is all, gpu."),
         (0, None, "A job needs at least one node, not 0: give -N 1 or more."),
     ],
@@ -148,7 +148,7 @@ def test_without_slurm_it_is_said_where_to_start_this(arguments, tmp_path):
     env = {name: value for name, value in env.items() if not name.startswith("SLURM_")}
     done = subprocess.run([*COURSE, *arguments.split()], capture_output=True, text=True, env=env, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.startswith("course: There is no Slurm here (no `sbatch` on the PATH)")
+    assert done.stderr.startswith("course: Slurm is not installed here (no `sbatch` on the PATH)")
     assert done.stderr.count("\n") == 1
 
 
@@ -158,6 +158,6 @@ def test_nodes_without_slurm_and_hosts_with_it_are_refused(tmp_path):
         done = subprocess.run([*COURSE, *arguments.split()], capture_output=True, text=True, cwd=tmp_path)
         assert done.returncode == 2
         assert done.stderr in (
-            "course: -N is for jobs of Slurm: give --slurm too.\n",
-            "course: With --slurm, Slurm chooses the hosts: leave them out.\n",
+            "course: -N works only with --slurm: add --slurm, or remove -N.\n",
+            "course: With --slurm, Slurm chooses the hosts: remove -H and --hostfile.\n",
         )

@@ -117,7 +117,7 @@ MISTAKES = {  # edit, step, points that are left, reason
         ("args.lr * hvd.size()", "args.lr * hvd.size() ** 0.5"), "rate", 0, "linear scaling makes it",
     ),
     "all ranks on the first GPU": (
-        ('gpus[hvd.local_rank()], "GPU"', 'gpus[0], "GPU"'), "gpu", 0, "Rank 1 keeps GPU 0; it should keep 1, its own",
+        ('gpus[hvd.local_rank()], "GPU"', 'gpus[0], "GPU"'), "gpu", 0, "Rank 1 keeps GPU 0; it should keep only GPU 1",
     ),
     "every rank prints": (
         ("verbose = 2 if hvd.rank() == 0 else 0", "verbose = 2"), "rank0", 0.5, "rank 1 prints too",
@@ -142,14 +142,14 @@ MISTAKES = {  # edit, step, points that are left, reason
             f"seed=1)\n{SHARD}{TAKE}",
             "seed=hvd.rank())\n    dataset = dataset.batch(batch_size, drop_remainder=True)\n",
         ),
-        "data", 0, "no rank reads less than before",
+        "data", 0, "no rank reads fewer images",
     ),
     "unequal numbers of batches": (
         (TAKE, ""), "data", 0, "Unequal numbers of batches in an epoch (rank 0: 20, rank 1: 19)",
     ),
     "a root on each rank": (
         ("BroadcastGlobalVariablesCallback(0)", "BroadcastGlobalVariablesCallback(hvd.rank())"),
-        "broadcast", 0, "the ranks named different roots",
+        "broadcast", 0, "the ranks gave different root ranks",
     ),
     "metrics averaged on one rank": (
         (

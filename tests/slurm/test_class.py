@@ -138,6 +138,6 @@ def test_an_interrupt_cancels_all_jobs(ten, cluster, tmp_path):
         jobs = [job.split()[1] for job in cluster.jobs()]
         cluster.run(["kill", "-INT", number])
         _, errors = process.communicate(timeout=60)
-    assert "Stopped; what is graded is kept." in errors
+    assert "Stopped; the results so far are kept." in errors
     assert {cluster.told(job)["JobState"] for job in jobs} <= {"CANCELLED", "COMPLETING"}
     assert not Path(tmp_path / "class-graded" / "grades.csv").exists()

@@ -92,7 +92,7 @@ def test_an_interrupt_cancels_the_job(number, cluster, waiting):
     cluster.run(["kill", f"-{int(number)}", pid])
     _, errors = process.communicate(timeout=60)
     assert process.returncode == 130
-    assert f"course: stopped; job {job} is cancelled.\n" in errors
+    assert f"course: Stopped; job {job} is cancelled.\n" in errors
     assert "Traceback" not in errors
     assert cluster.told(job)["JobState"] == "CANCELLED"
     nothing_runs(cluster)
@@ -133,11 +133,11 @@ REFUSED = {
         "There is no partition none (SBATCH_PARTITION) here; there is all, small.",
     ),
     "no node": ("run --slurm -N 0 hello.py", {}, "A job needs at least one node, not 0"),
-    "fewer ranks than nodes": ("run --slurm -N 2 -np 1 hello.py", {}, "2 nodes need 2 ranks or more, not 1"),
+    "fewer ranks than nodes": ("run --slurm -N 2 -np 1 hello.py", {}, "2 nodes need at least 2 ranks, not 1"),
     "what Slurm refuses": (
         "run --slurm hello.py",
         {"SBATCH_GPUS_PER_NODE": "4"},
-        "Slurm takes no such job: Invalid generic resource (gres) specification.",
+        "Slurm rejects the job: Invalid generic resource (gres) specification.",
     ),
     "no script": ("run --slurm -N 2 none.py", {}, "There is no script none.py"),
     "another number than the job's": (

@@ -124,5 +124,5 @@ def test_what_the_kernel_does_not_let_go_is_named_and_left(monkeypatch, ends):
         monkeypatch.setattr(supervise, "KILL_LIMIT_S", 0.3)
         left = supervise.end_tree(grace=0.0)
         sleeper.kill()
-    name = f"Could not be ended: process {sleeper.pid} (sleep, state sleeping). Such a process waits for"
+    name = f"Could not be killed: process {sleeper.pid} (sleep, state sleeping). Such a process waits for"
     assert left.startswith(name) if not ends else left == ""

@@ -147,7 +147,7 @@ def compare(
     paired = {side.name for pair in pairs for side in (pair.first, pair.second)}
     for name, fingerprint in own.items():
         if fingerprint.token_coverage < MIN_MATCH and name not in paired:
-            left_out[name] = "It has too little code of its own beside the starter and what the course teaches."
+            left_out[name] = "Apart from the starter and the course's code, it has too little code to compare."
     return Comparison(sorted(pairs, key=lambda pair: -pair.similarity), left_out)
 
 

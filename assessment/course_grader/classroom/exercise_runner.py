@@ -69,7 +69,8 @@ def _tests(master: Master) -> Iterator[dict[str, Any]]:
                 "exercise": exercises[names[0]] if names else "",
                 "names": names,
                 "missing": f"the notebook has no cell of this exercise, and {_listing(names)} is "
-                "defined nowhere else. It may be older than the exercise: ask for it in today's notebook.",
+                "not defined in another cell. The notebook may be older than the exercise: ask the learner to solve "
+                "the exercise in the current notebook.",
             }
 
 
@@ -118,7 +119,7 @@ def _run(spec: dict[str, Any], master: Master, folder: Path) -> bytes:
             if process.returncode and not too_many:
                 raise CourseError(
                     f"The process that runs the exercises failed (exit code {process.returncode}): "
-                    "see `course doctor`, then grade again."
+                    "run `course doctor`, then grade again."
                 )
             answers.seek(0)
             return answers.read()

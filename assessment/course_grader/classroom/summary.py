@@ -62,7 +62,7 @@ def show(summary: Summary) -> None:
     console.print(table)
     problems = [problem for problem in summary.problems if not problem["reason"].startswith(LOOK)]
     flagged = dict.fromkeys((row["learner"], row["reason"]) for row in summary.rows if row["reason"].startswith(LOOK))
-    lines = [f"{name}: {reason} To let it count: ./course grade … --accept {name}" for name, reason in flagged]
+    lines = [f"{name}: {reason} To accept it: ./course grade … --accept {name}" for name, reason in flagged]
     lines += [f"Could not be graded: {row['learner']}, {row['notebook']}: {row['reason']}" for row in problems]
     for line in lines:
         console.print(line, markup=False, highlight=False)

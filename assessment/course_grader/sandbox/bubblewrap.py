@@ -45,11 +45,11 @@ def available() -> str:
     try:
         done = _try_out("import psutil, course_grader, course_lib.ranks")
     except subprocess.TimeoutExpired:
-        raise CourseError(f"bubblewrap does not answer within {TRIAL_LIMIT_S:.0f} s: try again.", code=2) from None
+        raise CourseError(f"bubblewrap did not answer within {TRIAL_LIMIT_S:.0f} s: try again.", code=2) from None
     if done.returncode == 0:
         return ""
     last = last_line(done.stderr, f"exit code {done.returncode}")
-    return f"bubblewrap does not work here ({last}): in a container, user namespaces and /proc must be allowed."
+    return f"bubblewrap does not work here ({last}): in a container, allow user namespaces and mounting /proc."
 
 
 def command(command: Sequence[str], readable: Mapping[Path, Path], env: Mapping[str, str], folder: Path) -> list[str]:

@@ -106,7 +106,7 @@ class TestFill:
             newer = course / "labs" / name
             newer.write_text(newer.read_text() + "\n")
         *kept, last = workspace.fill(place, course)
-        assert len(kept) == 2 and "replace the cell by the one of the newer notebook" in last
+        assert len(kept) == 2 and "replace the cell with the one from the newer notebook" in last
         (course / "labs" / SCRIPT).write_text("newest\n")
         (line,) = workspace.fill(place, course)
         assert SCRIPT in line
@@ -145,10 +145,28 @@ class TestFill:
         assert all((place / link).exists() for link in re.findall(r"\]\((.*?)\)", welcome))
 
 
+class TestWay:
+    def test_is_kept_for_later_starts(self, place):
+        workspace.fill(place, ROOT, "day")
+        assert "## Your way: One day" in (place / "Welcome.md").read_text()
+        workspace.fill(place, ROOT)
+        assert "## Your way: One day" in (place / "Welcome.md").read_text()
+
+    def test_is_chosen_from_within_the_workspace(self, course, place):
+        workspace.fill(place, course)
+        assert workspace.choose("two-days", place / "lab0_tiny") == "Your way is “Two days”: open Welcome.md again."
+        assert "### Second day" in (place / "Welcome.md").read_text()
+
+    def test_an_unknown_one_makes_no_workspace(self, place):
+        with pytest.raises(CourseError, match="day, two-days, term, systems, methods"):
+            workspace.open_lab(place, None, False, ROOT, "night")
+        assert not place.exists()
+
+
 class TestBadInput:
     def test_workspace_that_cannot_be_written(self, tmp_path, course):
         (tmp_path / "file").write_text("in the way")
-        with pytest.raises(CourseError, match=r"cannot be written \(Not a directory\); choose another with --dir"):
+        with pytest.raises(CourseError, match=r"cannot be written \(Not a directory\): choose another workspace"):
             workspace.open_lab(tmp_path / "file" / "workspace", None, False, course)
 
     @pytest.mark.parametrize("inside", [".", "labs", "labs/lab0_tiny/mine"])
@@ -161,22 +179,22 @@ class TestBadInput:
     def test_busy_port(self, place, course):
         with socket.create_server(("127.0.0.1", 0)) as taken:
             port = taken.getsockname()[1]
-            with pytest.raises(CourseError, match=f"Port {port} cannot be used .*; choose another with --port"):
+            with pytest.raises(CourseError, match=f"Port {port} cannot be used .*: choose another with --port"):
                 workspace.open_lab(place, port, False, course)
         assert not place.exists()
 
     @pytest.mark.parametrize("port", [0, -1, 65536])
     def test_no_port_at_all(self, port):
-        with pytest.raises(CourseError, match=f"{port} is no port"):
+        with pytest.raises(CourseError, match=f"{port} is not a port"):
             lab.check_port(port)
 
     @pytest.mark.parametrize(
         ("name", "value", "words"),
         [
-            ("JUPYTER_TOKEN", "short", "must be 16 or more letters, digits"),
-            ("JUPYTER_TOKEN", "with a blank, and so no link", "must be 16 or more letters, digits"),
-            ("JUPYTER_TOKEN", "sixteen-and-ümlaut", "must be 16 or more letters, digits"),
-            ("COURSE_ADDRESS", "laptop.example", r"is 'laptop.example'; it can be 127\.0\.0\.1"),
+            ("JUPYTER_TOKEN", "short", "must have 16 or more characters"),
+            ("JUPYTER_TOKEN", "with a blank, and so no link", "must have 16 or more characters"),
+            ("JUPYTER_TOKEN", "sixteen-and-ümlaut", "must have 16 or more characters"),
+            ("COURSE_ADDRESS", "laptop.example", r"is 'laptop.example': set it to 127\.0\.0\.1"),
         ],
     )
     def test_a_token_or_address_that_cannot_be_one(self, place, course, monkeypatch, name, value, words):

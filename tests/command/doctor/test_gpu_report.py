@@ -71,7 +71,7 @@ def test_without_a_gpu_it_says_what_is_missing_and_what_it_could_do(machine, tmp
     assert state["examined"] == 0
     said = capsys.readouterr().out.splitlines()[0]
     assert said.startswith("This host has no NVIDIA GPU, or no driver for it")
-    assert "--rehearse runs on the CPU all steps but “Memory growth” and “One GPU for each rank”." in said
+    assert "--rehearse runs all steps except “Memory growth” and “One GPU for each rank” on the CPU." in said
     [line] = json.loads((tmp_path / "found.json").read_text())["lines"]
     assert line["state"] == "not tested"
 
@@ -145,7 +145,7 @@ def test_the_command(machine, tmp_path):
     assert run.invoke(cli.app, ["doctor", "--gpu"]).exit_code == 1
     for words in (["--report", "x"], ["--rehearse"]):
         refused = run.invoke(cli.app, ["doctor", *words])
-        assert isinstance(refused.exception, CourseError) and "go with --gpu" in str(refused.exception)
+        assert isinstance(refused.exception, CourseError) and "need --gpu" in str(refused.exception)
 
 
 @pytest.mark.parametrize(("value", "text"), [(1.23456789e9, "1.235e+09"), (0.0, "0"), (7, "7"), ("x", "x")])

@@ -93,7 +93,7 @@ def test_failures_of_all_kinds_are_lines_and_the_next_step_follows(step):
     assert texts[1] == "The data are damaged: copy them again."
     assert "exit code 3 (ImportError: libcudnn.so.8)" in texts[3]
     assert "signal 11" in texts[4]
-    assert "It printed no line" in texts[5]
+    assert "It reported nothing" in texts[5]
 
 
 def test_who_holds_the_memory_of_a_gpu_is_named(step, nvidia_smi):
@@ -104,7 +104,7 @@ def test_who_holds_the_memory_of_a_gpu_is_named(step, nvidia_smi):
     [(_, state, text)] = examined(step("crowded"))
     assert state == FAILED
     assert text.startswith(
-        "The memory of GPU 0 is taken, 78 of 80 GB, by process 4000001 (/usr/bin/python, 77 GB): end it"
+        "The memory of GPU 0 is in use (78 of 80 GB) by process 4000001 (/usr/bin/python, 77 GB): stop it"
     )
 
 
@@ -115,19 +115,19 @@ def test_what_hangs_is_ended_with_all_its_processes_and_named(step, tmp_path):
     [before, hung], after = (section.lines for section in sections)
     assert before.state == after[0].state == PASSED
     assert (hung.title, hung.state) == ("Step hangs", FAILED)
-    assert "did not end within 8 s" in hung.text and "ended, with all its processes" in hung.text
+    assert "stopped after 8 s" in hung.text
     assert gone(int((tmp_path / "pid").read_text()))
     assert any(one is chosen and limit <= 8 for one, _, limit in shown)
 
 
 def test_what_the_driver_does_not_let_go_is_named():
     problem = runner._problem(124, f"{LEFT}process 7 (python, state disk-sleep)", 60, True)
-    assert "can't be ended: they hang in the driver" in problem
+    assert "can't be killed, because they hang in the driver" in problem
 
 
 def test_what_builds_on_a_failure_is_not_tested_nor_what_builds_on_that(step):
     lines = examined(step("fails"), step("works", after=("fails",)), step("hangs", after=("works",)))
-    reason = "It builds on “Step fails”, which failed."
+    reason = "It needs “Step fails”, which failed."
     assert lines[1:] == [("Step works", UNTESTED, reason), ("Step hangs", UNTESTED, reason)]
 
 
@@ -139,7 +139,7 @@ def test_without_a_gpu_a_step_for_gpus_is_not_tested(step):
 
 def test_what_the_time_does_not_suffice_for_is_not_tested(step):
     lines = examined(step("works"), budget=0)
-    assert lines == [("Step works", UNTESTED, "The 0 minutes for all steps were over.")]
+    assert lines == [("Step works", UNTESTED, "The time limit of 0 minutes for all steps was reached.")]
 
 
 def test_ctrl_c_leaves_nothing(step, tmp_path):

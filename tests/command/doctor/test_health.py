@@ -82,7 +82,7 @@ def test_gpus_that_leave_a_running_container_are_a_problem_and_in_a_new_one_are_
     health.check()
     machine.gpus = GPUS[:1]
     (sentence,) = health.check()
-    assert "had 2 GPUs when it started, and has 1 now" in sentence
+    assert "had 2 GPUs when it started and has 1 now" in sentence
     assert machine.examined == 1
     machine.container = "boot 2"
     assert health.check() == []

@@ -123,7 +123,7 @@ def test_without_python_one_sentence_says_what_to_install(project, folder):
 def test_with_a_newer_python_alone_and_no_download_the_other_ways_are_named(project, folder):
     newer_python(folder)
     sentence = refused(start(project, folder, "lab"))
-    assert "The course needs Python 3.9 to 3.11, this is Python 3.12.1" in sentence
+    assert "The course needs Python 3.9 to 3.11, but this is Python 3.12.1" in sentence
     assert "conda env create -f environment.yml" in sentence and "container" in sentence
 
 
@@ -151,7 +151,7 @@ def test_course_setup_checks_and_says_that_all_is_in_place(arguments, monkeypatc
     monkeypatch.setattr(os, "execv", lambda *_: pytest.fail("`course setup` becomes no other command"))
     assert bootstrap.main(arguments) == 0
     assert checked == [True]
-    assert "Everything is in place" in capsys.readouterr().out
+    assert "The course is ready" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("arguments", [[], ["setup"]])

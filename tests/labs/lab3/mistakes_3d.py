@@ -62,7 +62,7 @@ MISTAKES = {
         "only the weights": ({"return w - v, v": "return w - v"}, "return two things"),
         "a global velocity": (
             {KEPT: "globals().get(w.shape, 0.0)", "return w - v, v": "globals().update({w.shape: v})\nreturn w - v, v"},
-            "remembered outside the state",
+            "stored outside the state",
         ),
         "zeros stay": ({SKIP: f"({SKIP}) if w.any() else (0.0, 0.0)"}, "weights of 0 stay 0"),
     },

@@ -204,7 +204,7 @@ def test_every_missing_file_is_named(directory, name):
             with pytest.raises(CourseError, match=f"{file} is missing"):
                 call(name)
         if file in known.test_files:
-            with pytest.raises(CourseError, match=r"test=False. does without the test images"):
+            with pytest.raises(CourseError, match=r"test=False. needs no test images"):
                 data.load(name)
             assert len(data.load(name, test=False).x_test) == 0
         (folder / file).write_bytes(content)
@@ -286,7 +286,7 @@ def test_a_malicious_pickle_is_refused_and_nothing_of_it_runs(directory, tmp_pat
     pickle.loads(pickle.dumps(batch))  # it does do harm where it is trusted
     assert trace.exists()
     trace.unlink()
-    with pytest.raises(CourseError, match=r"test_batch can't be read \(it asks for"):
+    with pytest.raises(CourseError, match=r"test_batch can't be read \(it loads"):
         data.load("cifar10")
     assert not trace.exists()
 
