@@ -302,7 +302,7 @@ class TestClass:
             (row, *_) = grading.grade(tmp_path / "submitted", root=course).rows
             assert (row["score"], row["reason"]) == (score, "Set by hand. It is worth 0.5. See 2b.")
             assert page.read_text().count("Your instructor set these scores by hand") == 1
-            assert f"serial {score} of 5. With that, you have {total} points." in page.read_text()
+            assert f"serial {score} of 5. Your total is {total} points." in page.read_text()
 
     def test_only_what_could_not_be_graded_is_run_again(self, graded, course, monkeypatch):
         folder, before = graded
