@@ -25,7 +25,9 @@ if TYPE_CHECKING:
 STUB = "# Your code here\nraise NotImplementedError()"
 NAMED_STUB = 'raise NotImplementedError("`{}` is not written yet")'  # `notebook.cell_errors` searches for this text
 FOLD = "jp-MarkdownHeadingCollapsed"  # JupyterLab's metadata of a heading cell whose section is folded
-FOLD_SENTENCE = "*Further: the shorter ways through the course leave this section out. Click “cells hidden” to open it.*"
+FOLD_SENTENCE = (
+    "*Further: the shorter ways through the course leave this section out. Click “cells hidden” to open it.*"
+)
 
 
 def solution(master: Master) -> NotebookNode:

@@ -77,15 +77,16 @@ def test_a_section_that_shorter_ways_leave_out_is_folded_until_it_is_clicked(pag
     page.get_by_role("heading", name="NovoGrad").scroll_into_view_if_needed()
     section = page.locator(".jp-Cell", has=page.get_by_role("heading", name="NovoGrad"))
     text = page.locator(".jp-MarkdownOutput", has_text="A colleague's version trains")
-    expect(section.get_by_text("Further: the shorter ways")).to_be_visible()
+    expect(section.locator("em", has_text="Further: the shorter ways")).to_be_visible()
     expect(text).to_be_hidden()
     shot("further")
-    section.get_by_text("cells hidden", exact=False).last.click()
+    section.get_by_role("button", name="cells hidden").click()
     expect(text).to_be_visible()
 
 
 def test_a_way_is_chosen_in_the_labs_terminal(page, lab, shot):
     page.goto(lab.url)
+    expect(page.get_by_role("heading", name="One Model, Many GPUs")).to_be_visible()
     page.get_by_role("menuitem", name="File").click()
     for item in ("New", "Terminal"):
         page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{item}$")).click()

@@ -111,6 +111,13 @@ def test_help_imports_no_heavy_library():
     assert done.stderr.strip() == "set()"
 
 
+def test_a_lab_on_an_unknown_way_is_refused(tmp_path):
+    done = course("lab", "--way", "night", "--dir", str(tmp_path / "workspace"))
+    assert done.returncode == 1
+    assert done.stderr.splitlines() == ["course: Name a way through the course: day, two-days, term, systems, methods."]
+    assert not list(tmp_path.iterdir())
+
+
 def test_list_of_experiments_and_an_unknown_one():
     listed = course("reproduce", "--list").stdout
     assert "omissions" in listed and re.search(r"^ +recorded 20\d\d-\d\d-\d\d on .+; seeds .+$", listed, re.MULTILINE)
