@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sys
+from pathlib import Path
 
 import pytest
 import yaml
@@ -29,9 +30,21 @@ VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["versi
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_lead_somewhere(path):
-    links = re.findall(r"\]\(([^)#\s]+)[^)]*\)", path.read_text(encoding="utf-8"))
-    missing = [link for link in links if "://" not in link and not (path.parent / link).exists()]
+    links = re.findall(r"\]\(([^)#\s]*)(?:#([^)\s]+))?[^)]*\)", path.read_text(encoding="utf-8"))
+    missing = []
+    for link, anchor in links:
+        target = path.parent / link if link else path
+        if "://" not in link and not (target.exists() and (not anchor or anchor in anchors(target))):
+            missing.append(f"{link}#{anchor}" if anchor else link)
     assert not missing
+
+
+def anchors(page: Path) -> list[str]:
+    """The names that GitHub and Sphinx give the headings of a page."""
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    plain = [re.sub(r"\[(.*?)\]\(.*?\)", r"\1", heading).strip().lower() for heading in headings]
+    return [re.sub(r"[^\w\- ]", "", heading).replace(" ", "-") for heading in plain]
 
 
 def test_the_readme_is_short_and_its_hours_are_those_of_the_notebooks():
