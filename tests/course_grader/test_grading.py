@@ -347,7 +347,7 @@ class TestAgain:
         path.write_text(path.read_text().replace('"shout"', '"cry"'))
         masters.build(root=course)
         before = (directory.with_name("submitted-graded") / "gradebook.db").read_bytes()
-        with pytest.raises(CourseError, match=r"older notebooks; move .* away and grade again"):
+        with pytest.raises(CourseError, match=r"older notebooks: move .* away and grade again"):
             grading.grade(directory, root=course)
         assert (directory.with_name("submitted-graded") / "gradebook.db").read_bytes() == before
 
