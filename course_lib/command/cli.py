@@ -198,7 +198,7 @@ def reproduce(
 @app.command()
 def plan(
     way: Optional[str] = typer.Argument(None, metavar="WAY", help="day, two-days, term, systems or methods."),
-    choose: bool = typer.Option(False, "--choose", help="Make it the way of the workspace that you are in."),
+    choose: bool = typer.Option(False, "--choose", help="Choose this way for the workspace that you are in."),
 ) -> None:
     """Print the timetable of a way through the course."""
     from course_lib.authoring import released, ways
@@ -230,7 +230,7 @@ def grade(
     accept: Optional[List[str]] = typer.Option(
         None, metavar="LEARNER", help="Accept this learner's submission after you have reviewed it."
     ),
-    rerun_top: int = typer.Option(0, metavar="K", help="Run the best K of the leaderboard again, and rank by medians."),
+    rerun_top: int = typer.Option(0, metavar="K", help="Run the best K scripts again and rank them by their medians."),
     runs: int = typer.Option(6, metavar="N", help="With --rerun-top: further runs of each script."),
     pseudonyms: bool = typer.Option(False, "--pseudonyms", help="Show pseudonyms on the leaderboard, not names."),
     against: Optional[Path] = typer.Option(

@@ -91,7 +91,7 @@ def test_a_way_is_chosen_in_the_labs_terminal(page, lab, shot):
     for item in ("New", "Terminal"):
         page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{item}$")).click()
     page.locator(".jp-Terminal .xterm").click()
-    page.keyboard.type("course plan day --choose\n")
+    page.keyboard.type("ls Welcome.md && course plan day --choose\n")  # the terminal opens in the workspace
     lab.wait_until(lambda: "## Your way: One day" in (lab.workspace / "Welcome.md").read_text())
     page.goto(lab.url)  # the page, opened again
     expect(page.get_by_role("heading", name="Your way: One day")).to_be_visible()

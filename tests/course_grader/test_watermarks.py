@@ -180,7 +180,7 @@ class TestRecorded:
         text = Path(watermarks.__file__).read_text(encoding="utf-8")
         assert f"accuse {1000 * self.HONEST[watermarks.MIN_MARGIN]:.1f} of 1,000 honest scripts" in text
         assert f"({1000 * self.HONEST[0.65]:.1f} with a MIN_MARGIN of 0.65)" in text
-        assert f"{self.OTHERS[watermarks.MIN_MARGIN]:.0%}".replace("%", " %") + " of the dishonest ones" in text
+        assert f"{self.OTHERS[watermarks.MIN_MARGIN]:.0%}".replace("%", " %") + " of the dishonest scripts" in text
         whole = pd.read_csv(RESULTS / "watermarks_cost.csv", comment="#")
         assert whole.loc[whole["kind"] == "plain", ["margin_0", "margin_1"]].to_numpy().min() > 0.85
 
