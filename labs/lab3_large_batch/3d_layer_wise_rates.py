@@ -234,16 +234,17 @@ rescaled()
 #
 # ## LARS
 #
-# LARS (You, Gitman, Ginsburg 2017) is the heavy ball of 1b, whose velocity collects whole steps of the layer, decay,
-# local rate and learning rate included: $\eta$ times the step above. So the velocity remembers the rates of its time.
-# When a schedule lowers η, steps that were collected before keep the length that they had.
+# Momentum (the heavy ball, in 1b) collects gradients in a velocity: first $v \leftarrow \beta v + \nabla L$, then
+# $w \leftarrow w - \eta v$. LARS (You, Gitman, Ginsburg 2017) is momentum whose velocity collects whole steps of the
+# layer, decay, local rate and learning rate included: $\eta$ times the step above. So the velocity remembers the rates
+# of its time. When a schedule lowers η, steps that were collected before keep the length that they had.
 #
 # Biases and the two vectors of a batch norm are *skipped*: neither λ nor decay. Biases and shifts begin at 0, where a
 # rate in proportion to ‖w‖ would hold them. Scales begin at 1, whatever the size of the layer. (What decay does to them
 # is in 3c.)
 #
-# The rules have the form that they had in 1b: `w, state = rule(w, g, state, eta)`, called for each layer with a state
-# of its own, which is `None` before the first step. They change none of their arguments.
+# The rules have the form `w, state = rule(w, g, state, eta)`, as in 1b. A rule is called for each layer with a state of
+# its own, which is `None` before the first step. It changes none of its arguments.
 #
 # ### Exercise: LARS
 #
@@ -990,9 +991,9 @@ recorded.fillna("").set_index("optimizer")
 #
 # The published answers are these. Tencent's ResNet-50 with a batch of 64K (tables 1 and 6 of their paper) went from
 # 73.2 % to 76.2 %, and in another comparison from 60.6 % to 71.9 %, when LARS was turned on. Nado et al. (2021) tuned
-# all sides equally, and found that Nesterov momentum and Adam match LARS and LAMB at the same large batches. Your
-# five runs above can't decide it: one seed, and rates that were found in a short search, not with an equal budget.
-# That takes notebook 3e.
+# all sides equally, and found that Nesterov momentum and Adam match LARS and LAMB at the same large batches. The
+# five runs of *Your rules train a network* can't decide it: one seed, and rates from a short search, not with an equal
+# budget. That takes notebook 3e.
 #
 # ## Summary
 #
