@@ -13,8 +13,10 @@
 # `course reproduce batch_norm` (or `starts`, `data_size`, `search`), typed in a terminal of the whole course (a
 # learner's container has no experiments), makes one again.
 #
-# **Needs:** 1a to 1c. The network is a small one, three convolutions on Fashion-MNIST, trained with momentum 0.9 and a
-# learning rate that falls to 0 along a cosine.
+# **Needs:** 1a to 1c.
+#
+# The network is a small one, three convolutions on Fashion-MNIST, trained with momentum 0.9 and a learning rate that
+# falls to 0 along a cosine.
 
 # %%
 import numpy as np

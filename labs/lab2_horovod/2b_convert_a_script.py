@@ -10,8 +10,10 @@
 #
 # **Time:** 60 minutes; the runs take about 3 minutes on 2 CPU cores.
 #
-# **Needs:** Python and a little Keras. A *rank* is one of the processes that train together. No GPU: on a laptop
-# each rank gets a processor core, on a multi-GPU host a GPU. Nothing else differs.
+# **Needs:** Python and a little Keras. No GPU.
+#
+# A *rank* is one of the processes that train together. On a laptop each rank gets a processor core, on a multi-GPU host
+# a GPU. Nothing else differs.
 
 # %%
 import numpy as np

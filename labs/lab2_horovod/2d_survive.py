@@ -10,7 +10,7 @@
 #
 # **Time:** 50 minutes; the runs take about 50 seconds on 2 CPU cores.
 #
-# **Needs:** 2a and 2b, a little Keras. The last part needs Horovod with Gloo.
+# **Needs:** 2a and 2b, a little Keras. Section *Go on without it* needs Horovod with Gloo.
 
 # %%
 import hashlib

@@ -9,8 +9,10 @@
 #
 # **Time:** 35 minutes; the runs take about 5 seconds on 2 CPU cores.
 #
-# **Needs:** 2a and 2b. For the exercise PyTorch, which the course doesn't install: type `pip install "torch>=2.4"` in a
-# terminal of the course. Everything else can be read and run without it.
+# **Needs:** 2a and 2b. For the exercise PyTorch, which the course doesn't install.
+#
+# To install PyTorch, type `pip install "torch>=2.4"` in a terminal of the course. Everything but the exercise can be
+# read and run without it.
 
 # %%
 import pandas as pd

@@ -13,7 +13,8 @@
 # **Time:** 90 minutes; the runs take about 20 seconds on 2 CPU cores. The recorded experiment takes some minutes:
 # `course reproduce recompute`, typed in a terminal of the whole course, makes it again.
 #
-# **Needs:** 1d (the backward pass, memory), 2a (reduce-scatter, all-gather), for the last part 3d (LARS). No GPU.
+# **Needs:** 1d (the backward pass, memory), 2a (reduce-scatter, all-gather); 3d (LARS) for section *LARS: norms of
+# layers that no rank has*. No GPU.
 
 # %%
 import math

@@ -11,7 +11,7 @@
 #
 # **Time:** 70 minutes; the runs take about 15 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
-# **Needs:** the cost of a ring from 4a, momentum from lab 1; 5b helps.
+# **Needs:** the cost of a ring from 4a, momentum from 1b; 5b helps.
 
 # %%
 import math

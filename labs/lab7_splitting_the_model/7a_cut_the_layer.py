@@ -11,8 +11,8 @@
 #
 # **Time:** 90 minutes; the runs take about 15 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
-# **Needs:** backpropagation through dense layers, collectives as in 2a, the cost of a ring (4a). For the middle part, a
-# rough idea of attention.
+# **Needs:** backpropagation through dense layers, collectives as in 2a, the cost of a ring (4a). For section
+# *A head a rank*, a rough idea of attention.
 
 # %%
 import inspect

@@ -12,7 +12,8 @@
 #
 # **Time:** 65 minutes; the runs take about 20 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
-# **Needs:** backpropagation through dense layers, 1d, and ranks as in 2a. 4b has another view of waiting.
+# **Needs:** backpropagation through dense layers, 1d (sections *What crosses the wires* and *Memory*), and ranks as in
+# 2a. 4b has another view of waiting.
 
 # %%
 import numpy as np

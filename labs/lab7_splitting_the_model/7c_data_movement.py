@@ -11,7 +11,7 @@
 #
 # **Time:** 70 minutes; the runs take about 15 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
-# **Needs:** 1b, its last part. A C++ compiler, as for Horovod; without one you see recorded times.
+# **Needs:** 1b, section *From GEMV to GEMM*. A C++ compiler, as for Horovod; without one you see recorded times.
 
 # %%
 import math
