@@ -1,4 +1,4 @@
-"""Ways through the course for a day, two days, a term or a subject, from `labs/paths.toml`.
+"""Ways through the course for an afternoon, a day, two days, a term or a subject, from `labs/paths.toml`.
 
 A way is valid if each notebook comes after the notebooks that it needs, and if the sections that it names exist.
 """
@@ -106,9 +106,8 @@ class Way:
 
     @property
     def hours(self) -> str:
-        """Total hours of all parts, rounded to quarters, as a text: "7¾"."""
-        whole, quarters = divmod(round(sum(part.minutes for part in self.parts) / 15), 4)
-        return f"{whole}{('', '¼', '½', '¾')[quarters]}"
+        """Total hours of all parts without breaks, rounded to quarters, as a text: "7¾"."""
+        return _hours(sum(part.minutes for part in self.parts))
 
 
 def read(files: Mapping[str, bytes], root: Path = ROOT) -> dict[str, Way]:
@@ -122,7 +121,7 @@ def read(files: Mapping[str, bytes], root: Path = ROOT) -> dict[str, Way]:
     path = root / PATHS
     if not path.is_file():
         return {}
-    notebooks = {notebook.code: notebook for notebook in _notebooks(files)}
+    notebooks = _notebooks(files)
     ways = {}
     for row in tomllib.loads(path.read_text(encoding="utf-8"))["way"]:
         sessions = tuple(
@@ -143,13 +142,76 @@ def named(way: str | None, files: Mapping[str, bytes], root: Path = ROOT) -> Way
     return known[way]
 
 
+def plan(name: str | None, files: Mapping[str, bytes], root: Path = ROOT) -> Iterator[str]:
+    """The lines that `course plan` prints.
+
+    Args:
+        name: a way, for its timetable; a lab ("7") or a notebook ("7b"), for what it needs; None for all ways.
+        files: as in `read`.
+
+    Raises CourseError for another name.
+    """
+    if name is None:
+        return _listing(read(files, root).values())
+    notebooks = list(_notebooks(files).values())
+    if lab := [notebook for notebook in notebooks if notebook.path.startswith(f"lab{name}_")]:
+        return _preparation(f"Lab {name}", lab, notebooks)
+    if single := [notebook for notebook in notebooks if notebook.code == name]:
+        return _preparation(f"Notebook {name}", single, notebooks)
+    return timetable(named(name, files, root))
+
+
+def _listing(ways: Iterable[Way]) -> Iterator[str]:
+    """The lines on all ways, and how to see and choose one."""
+    yield "Ways through the course, with hours without breaks:"
+    yield ""
+    yield from (f"  {way.id:9}  {way.hours:>3} h  {way.audience}" for way in ways)
+    yield ""
+    yield "To see one, run `course plan day`. To choose it, run `course plan day --choose` in a terminal of the lab."
+    yield "What a lab or a notebook needs: `course plan 7`, `course plan 7b`."
+
+
+def _preparation(name: str, own: Sequence[Notebook], notebooks: Sequence[Notebook]) -> Iterator[str]:
+    """The lines on a lab or a notebook, and on the notebooks that it needs, directly and through others.
+
+    Args:
+        name: of the lab or the notebook: "Lab 7".
+        own: its notebooks.
+        notebooks: all of them; each comes after those that it needs.
+    """
+    codes = {code for notebook in own for code in notebook.needs}
+    for notebook in reversed(notebooks):
+        if notebook.code in codes:
+            codes.update(notebook.needs)
+    before = [notebook for notebook in notebooks if notebook.code in codes and notebook not in own]
+    for heading, group in ((f"Before {name.lower()}", before), (name, own)):
+        if group:
+            yield heading
+            yield from (f"  {notebook.minutes:3} min  {notebook.title}" for notebook in group)
+            yield ""
+    own_hours, hours_before = (_in_hours(sum(notebook.minutes for notebook in group)) for group in (own, before))
+    needs = f"what it needs before, {hours_before}" if before else "it needs no other notebook"
+    yield f"{name} takes {own_hours}; {needs}. Breaks are not included."
+
+
+def _hours(minutes: int) -> str:
+    """Hours, rounded to quarters: "7¾"."""
+    whole, quarters = divmod(round(minutes / 15), 4)
+    return f"{whole or ''}{('', '¼', '½', '¾')[quarters]}"
+
+
+def _in_hours(minutes: int) -> str:
+    """As `_hours`, with the unit: "7¾ hours", "1 hour"."""
+    return f"{_hours(minutes)} {'hour' if round(minutes / 15) <= 4 else 'hours'}"
+
+
 def table(ways: Iterable[Way]) -> str:
     """The ways as a Markdown table, with a link to each notebook; "" without any."""
     rows = [
-        f"| **{way.title}** (`{way.id}`) | {way.hours}\u00a0h | {way.audience} | {' '.join(map(_link, way.parts))} |"
+        f"| **{way.title}** (`{way.id}`) | {way.hours} | {way.audience} | {' '.join(map(_link, way.parts))} |"
         for way in ways
     ]
-    heading = "| way | time | for | notebooks (*in part: `course plan` names the sections*) |"
+    heading = "| way | hours, without breaks | for | notebooks (*in part: `course plan` names the sections*) |"
     return "\n".join([heading, "|---|---|---|---|", *rows]) if rows else ""
 
 
@@ -160,7 +222,7 @@ def _link(part: Part) -> str:
 
 def timetable(way: Way) -> Iterator[str]:
     """The lines of a way's timetable: days with times and breaks, or weeks with minutes."""
-    yield f"{way.title}, {way.hours} hours: {way.audience}."
+    yield f"{way.title}, {way.hours} hours without breaks: {way.audience}."
     yield f"At the end, learners can {way.outcome}."
     for heading, session in zip(way.headings, way.sessions):
         yield ""
@@ -195,7 +257,9 @@ def _described(part: Part) -> str:
     return part.notebook.title + part.extent
 
 
-def _notebooks(files: Mapping[str, bytes]) -> Iterator[Notebook]:
+def _notebooks(files: Mapping[str, bytes]) -> dict[str, Notebook]:
+    """All notebooks by code, in the order of the course."""
+    notebooks = {}
     for path, content in files.items():
         if path.endswith(".ipynb"):
             cells = [
@@ -204,7 +268,8 @@ def _notebooks(files: Mapping[str, bytes]) -> Iterator[Notebook]:
             title, time, needs = opening(cells[0]) or ("", "", "")
             sections = [heading for cell in cells for heading in section_headings(cell)]
             code = code_of(path)
-            yield Notebook(code, path, title or code, minutes(time), tuple(_needs(needs)), tuple(sections))
+            notebooks[code] = Notebook(code, path, title or code, minutes(time), tuple(_needs(needs)), tuple(sections))
+    return dict(sorted(notebooks.items()))
 
 
 def section_headings(text: str) -> list[str]:

@@ -1,6 +1,6 @@
 """The welcome page of a workspace: the next notebook, ways through the course, labs with progress, guesses.
 
-If the learner has chosen a way, the page starts with it, session by session.
+If the learner has chosen a way, the page starts with it, session by session, and ends with the other ways.
 """
 
 from __future__ import annotations
@@ -100,6 +100,7 @@ def page(files: Mapping[str, bytes], done: Mapping[str, Progress], root: Path = 
         "syllabus": "\n".join(_syllabus(rows)).strip(),
         "go_on": _continue_line([row for session in sessions for row in session] or rows),
         "guesses": _guesses(rows),
+        "other_ways": _other_ways(chosen, known),
     }
     return Template(_TEMPLATE.read_text(encoding="utf-8")).substitute(parts)
 
@@ -184,20 +185,28 @@ def _all_ways(known: Mapping[str, ways.Way]) -> Iterator[str]:
             "",
         )
         yield (
-            f"To choose one, run `course plan day --choose` {_IN_A_TERMINAL}. "
-            "This page then starts with your way and your progress on it."
+            f"To choose one, run `course plan day --choose` {_IN_A_TERMINAL}, with `day` or another name from the "
+            "table. This page then starts with your way and your progress on it."
         )
 
 
 def _chosen(way: ways.Way, sessions: list[list[_Row]], known: Iterable[str]) -> Iterator[str]:
     """The lines on the learner's way, with a table for each session; `known`: ids of all ways."""
-    yield f"## Your way: {way.title} ({way.hours}{NO_BREAK}h)"
+    yield f"## Your way: {way.title} ({way.hours}{NO_BREAK}h without breaks)"
     yield from ("", f"At the end, you can {way.outcome}.")
     for heading, rows in zip(way.headings, sessions):
         yield from ("", f"### {heading}", "", "| notebook | minutes | solved |", "|---|---|---|")
         yield from (f"| {row.link}{row.extent} | {row.minutes} | {row.solved} |" for row in rows)
     others = ", ".join(identifier for identifier in known if identifier != way.id)
     yield from ("", f"To change it, run `course plan WAY --choose` {_IN_A_TERMINAL}; WAY is one of {others}.")
+
+
+def _other_ways(chosen: ways.Way | None, known: Mapping[str, ways.Way]) -> str:
+    """A table of the ways besides the chosen one; "" if none is chosen."""
+    if not chosen:
+        return ""
+    others = ways.table(way for way in known.values() if way != chosen)
+    return f"## Other ways through the course\n\n{others}\n"
 
 
 def _syllabus(rows: list[_Row]) -> Iterator[str]:
@@ -207,7 +216,7 @@ def _syllabus(rows: list[_Row]) -> Iterator[str]:
         if folder != heading:
             heading = folder
             yield from ("", f"## {_title(folder)}", "", "| notebook | time | needs | solved |", "|---|---|---|---|")
-        yield f"| {row.link} | {_first_sentence(row.time)} | {_first_sentence(row.needs)} | {row.solved} |"
+        yield f"| {row.link} | {_first_sentence(row.time)} | {row.needs} | {row.solved} |"
 
 
 def _guesses(rows: list[_Row]) -> str:

@@ -197,17 +197,21 @@ def reproduce(
 
 @app.command()
 def plan(
-    way: Optional[str] = typer.Argument(None, metavar="WAY", help="day, two-days, term, systems or methods."),
+    way: Optional[str] = typer.Argument(
+        None,
+        metavar="WAY|LAB|NOTEBOOK",
+        help="A way, for its timetable; a lab or a notebook (7, 7b), for what it needs; default: all ways.",
+    ),
     choose: bool = typer.Option(False, "--choose", help="Choose this way for the workspace that you are in."),
 ) -> None:
-    """Print the timetable of a way through the course."""
+    """Show the ways through the course, the timetable of one, or what a lab or a notebook needs."""
     from course_lib.authoring import released, ways
     from course_lib.command.classroom import workspace
 
     if choose:
         print(workspace.choose(way, Path.cwd()))
     else:
-        print("\n".join(ways.timetable(ways.named(way, released.course_files()))))
+        print("\n".join(ways.plan(way, released.course_files())))
 
 
 @app.command()

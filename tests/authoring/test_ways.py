@@ -11,6 +11,7 @@ import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 
 from course_lib.authoring import released, ways, welcome
+from course_lib.authoring.master_format import opening
 from course_lib.notebook import cell_errors
 from course_lib.system.errors import CourseError
 from course_lib.system.paths import ROOT
@@ -26,7 +27,7 @@ def codes(way):
 
 def test_the_ways_and_their_hours():
     assert {way.id: way.hours for way in WAYS.values()} == {
-        "day": "8", "two-days": "11¾", "term": "36½", "systems": "23", "methods": "19½",
+        "afternoon": "2½", "day": "8", "two-days": "11¾", "term": "36½", "systems": "23", "methods": "19½",
     }  # fmt: skip
     assert len(WAYS["term"].sessions) == 12
     assert all(minutes for way in WAYS.values() for minutes in [part.minutes for part in way.parts])
@@ -80,8 +81,20 @@ def test_what_a_notebook_needs_is_read_from_its_opening():
     needs = {part.notebook.code: part.notebook.needs for part in WAYS["term"].parts}
     assert needs["1e"] == ("1a", "1b", "1c")  # "1a to 1c"
     assert needs["5b"] == ("2a", "5a")  # "2c's slow link helps"
+    assert needs["5c"] == ("1d", "2a", "3d")  # "3d (LARS) for section …"
+    assert needs["7c"] == ("1b",)  # "1b, section *From GEMV to GEMM*"
     assert needs["8c"] == ("2a", "3c", "3d", "4c", "8a")
     assert needs["assessment"] == ("2a", "2b", "3b")  # "for the large batch 3d and 3e, too"
+
+
+def test_sections_that_an_opening_names_exist():
+    headings = {section for part in WAYS["term"].parts for section in part.notebook.sections}
+    named = {}
+    for path in (part.notebook.path for part in WAYS["term"].parts):
+        _, _, needs = opening("".join(json.loads(FILES[path])["cells"][0]["source"]))
+        named.update(dict.fromkeys(re.findall(r"\*([A-Z][^*]+)\*", needs), path))
+    assert "From GEMV to GEMM" in named
+    assert {section: path for section, path in named.items() if section not in headings} == {}
 
 
 @pytest.mark.parametrize(
@@ -108,6 +121,7 @@ def test_a_way_that_is_wrong_is_named(tmp_path, old, new, reason):
 
 def test_a_day_has_a_lunch_and_no_sitting_is_too_long():
     lines = "\n".join(ways.timetable(WAYS["day"]))
+    assert lines.startswith("One day, 8 hours without breaks: ")
     assert lines.count("lunch") == 1
     times = [(60 * int(h) + int(m), 60 * int(H) + int(M), what) for h, m, H, M, what in re.findall(
         r"(\d+):(\d\d)–\s*(\d+):(\d\d)  (\S+)", lines)]  # fmt: skip
@@ -116,6 +130,45 @@ def test_a_day_has_a_lunch_and_no_sitting_is_too_long():
     for begin, end, what in times:
         sitting = 0 if what in ("lunch", "break") else sitting + end - begin
         assert sitting <= ways.LONGEST_SITTING
+
+
+def planned(name):
+    """The headings, the codes below each and the last line of what `course plan` prints on a lab or a notebook."""
+    *lines, last = [line for line in ways.plan(name, FILES) if line]
+    headings = [line for line in lines if not line.startswith(" ")]
+    rows = [re.match(r" +(\d+) min  (\w+) ", line) for line in lines if line.startswith(" ")]
+    minutes = {part.notebook.code: part.minutes for part in WAYS["term"].parts}
+    assert [(row[2], int(row[1])) for row in rows] == [(row[2], minutes[row[2]]) for row in rows]
+    return headings, " ".join(row[2] for row in rows), last
+
+
+@pytest.mark.parametrize(
+    ("name", "codes", "sum_of_both"),
+    [
+        ("7", "1a 1b 1c 1d 2a 4a 7a 7b 7c", "Lab 7 takes 3¾ hours; what it needs before, 6½ hours."),
+        ("7c", "1a 1b 7c", "Notebook 7c takes 1¼ hours; what it needs before, 2 hours."),
+        ("8b", "1a 1b 1c 2a 3a 3b 3c 3d 3e 8a 8b", "Notebook 8b takes 1 hour; what it needs before, 10¼ hours."),
+    ],
+)
+def test_what_leads_to_a_lab_or_a_notebook(name, codes, sum_of_both):
+    headings, listed, last = planned(name)
+    kind = "lab" if len(name) == 1 else "notebook"
+    assert headings == [f"Before {kind} {name}", f"{kind.capitalize()} {name}"]
+    assert listed == codes
+    assert last.startswith(sum_of_both)
+
+
+@pytest.mark.parametrize("name", ["1", "1a"])
+def test_nothing_leads_to_the_first_lab(name):
+    headings, listed, last = planned(name)
+    assert len(headings) == 1 and listed.startswith("1a") and "; it needs no other notebook." in last
+
+
+def test_the_welcome_page_shows_all_that_a_notebook_needs():
+    rows = re.findall(r"^\| \[(\w+) .*?\|.*?\| (.*?) \|", welcome.page(FILES, {}), re.MULTILINE)
+    needs = dict(rows)
+    assert "a rough idea of attention" in needs["7a"]
+    assert "A C++ compiler" in needs["7c"]
 
 
 def test_the_welcome_page_links_each_way():
@@ -143,7 +196,7 @@ def test_a_way_that_is_chosen_stands_first_with_its_sections_and_what_is_solved_
     assert lars and larc
     page = welcome.page(FILES, {"3d": welcome.Progress(frozenset(lars + larc))}, way="day")
     own, _, labs = page.partition("## Lab 1: ")
-    assert "## Your way: One day (8\u00a0h)" in own and "These are ways through" not in page
+    assert "## Your way: One day (8\u00a0h without breaks)" in own and "These are ways through" not in page
     rows = re.findall(r"^\| \[[^\]]+\]\(([^)]+)\)(.*?) \| (\d+) \|", own, re.MULTILINE)
     assert rows == [(part.notebook.path, part.extent, str(part.minutes)) for part in WAYS["day"].parts]
 
@@ -152,6 +205,13 @@ def test_a_way_that_is_chosen_stands_first_with_its_sections_and_what_is_solved_
     for text, solved, of in ((own, len(lars), in_part), (labs, len(lars + larc), whole)):
         (row,) = re.findall(r"^\| \[3d .*\|$", text, re.MULTILINE)
         assert f"{solved}\u00a0of\u00a0{of} |" in row
+
+
+def test_the_other_ways_stand_at_the_end_when_one_is_chosen():
+    _, _, end = welcome.page(FILES, {}, way="day").partition("## Other ways through the course")
+    assert re.findall(r"\(`(\S+)`\)", end) == [way for way in WAYS if way != "day"]
+    assert "\n---\n" in end and "## " not in end
+    assert "Other ways" not in welcome.page(FILES, {})
 
 
 def test_go_on_follows_the_way_that_is_chosen():
@@ -178,8 +238,13 @@ def test_without_a_way_or_with_one_that_is_gone_the_page_says_how_to_choose():
     ("arguments", "code", "words"),
     [
         (["day"], 0, "lunch"),
-        (["night"], 1, "Name a way through the course: day, two-days"),
-        (["night", "--choose"], 1, "Name a way through the course: day, two-days"),
+        ([], 0, "  afternoon   2½ h  those who know gradient descent"),
+        ([], 0, "course plan day --choose"),
+        (["7"], 0, "Lab 7 takes"),
+        (["night"], 1, "Name a way through the course: afternoon, day, two-days"),
+        (["9z"], 1, "Name a way through the course: afternoon, day, two-days"),
+        (["night", "--choose"], 1, "Name a way through the course: afternoon, day, two-days"),
+        (["7", "--choose"], 1, "Name a way through the course: afternoon, day, two-days"),
         (["day", "--choose"], 1, "is not in a workspace"),
     ],
 )

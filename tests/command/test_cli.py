@@ -114,7 +114,9 @@ def test_help_imports_no_heavy_library():
 def test_a_lab_on_an_unknown_way_is_refused(tmp_path):
     done = course("lab", "--way", "night", "--dir", str(tmp_path / "workspace"))
     assert done.returncode == 1
-    assert done.stderr.splitlines() == ["course: Name a way through the course: day, two-days, term, systems, methods."]
+    assert done.stderr.splitlines() == [
+        "course: Name a way through the course: afternoon, day, two-days, term, systems, methods."
+    ]
     assert not list(tmp_path.iterdir())
 
 

@@ -158,7 +158,7 @@ class TestWay:
         assert "### Second day" in (place / "Welcome.md").read_text()
 
     def test_an_unknown_one_makes_no_workspace(self, place):
-        with pytest.raises(CourseError, match="day, two-days, term, systems, methods"):
+        with pytest.raises(CourseError, match="afternoon, day, two-days, term, systems, methods"):
             workspace.open_lab(place, None, False, ROOT, "night")
         assert not place.exists()
 
