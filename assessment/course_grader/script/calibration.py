@@ -4,14 +4,19 @@ The speed is measured once for each host, number of ranks and build of TensorFlo
 the measurement fills the folder of compiled kernels from which later runs start (see `sandbox.gpu_kernels`). The
 fastest of several short blocks counts, because other programs only make a block slower. A measurement is rejected if
 other programs used much of the cores' time.
+
+The labs of a hub read one measurement, which the operator makes with `python -m course_grader.script.calibration` on
+the cores of a slot, in a container with the name of the host.
 """
 
 from __future__ import annotations
 
+import argparse
 import hashlib
 import json
 import os
 import platform
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -51,9 +56,10 @@ def first_step_seconds(ranks: int) -> float | None:
 
 
 def measure(ranks: int, env: dict[str, str] | None = None) -> float:
-    """Train on `ranks` ranks for a few seconds; return and cache the images per second of all ranks together.
+    """Train on `ranks` ranks for a few seconds; return the images per second of all ranks together.
 
-    Raises CourseError as `launch.call` does, and (code 2) if other programs kept the cores busy.
+    They are cached, if the cache can be written. Raises CourseError as `launch.call` does, and (code 2) if other
+    programs kept the cores busy.
     """
     # If the ranks train on GPUs, the CPU seconds of the cores are not relevant.
     cores = [] if slots.count() else sorted(os.sched_getaffinity(0))
@@ -64,13 +70,19 @@ def measure(ranks: int, env: dict[str, str] | None = None) -> float:
         speeds, seconds, cpu, cores_cpu, first_steps = zip(*results)
         others = (cores_cpu[0] - sum(cpu)) / (len(cores) * seconds[0]) if cores_cpu[0] is not None else 0.0
         if others <= MAX_OTHERS_SHARE:
-            _cache(_key(ranks), min(speeds), max(first_steps))
+            row = {"images_per_second": round(min(speeds), 1), "first_step_seconds": round(max(first_steps), 1)}
+            _store({**_cached(), _key(ranks): row})
             return min(speeds)
     raise CourseError(
         f"This host is too busy to be calibrated. Other programs used {others:.0%} of its cores' time: stop them, then "
-        "assess again.",
+        "try again.",
         code=2,
     )
+
+
+def can_keep() -> bool:
+    """Return whether measurements can be cached: not in a lab to which the hub gives the operator's, read-only."""
+    return _store(_cached())
 
 
 def _training(cores: list[int]) -> Callable[[], tuple[float, float, float, float | None, float]]:
@@ -133,14 +145,12 @@ def _cached() -> dict[str, dict[str, float]]:
     return {key: row for key, row in table.items() if isinstance(row, dict)} if isinstance(table, dict) else {}
 
 
-def _cache(key: str, speed: float, first_step: float) -> None:
-    path, row = _cache_file(), {"images_per_second": round(speed, 1), "first_step_seconds": round(first_step, 1)}
+def _store(table: dict[str, dict[str, float]]) -> bool:
     try:
-        write(path, json.dumps({**_cached(), key: row}, indent=1).encode())
-    except OSError as error:
-        raise CourseError(
-            f"{path.parent} cannot be written ({error.strerror}): correct its permissions.", code=2
-        ) from None
+        write(_cache_file(), json.dumps(table, indent=1).encode())
+    except OSError:
+        return False
+    return True
 
 
 def _cache_file() -> Path:
@@ -156,3 +166,23 @@ def _key(ranks: int) -> str:
     devices = gpus.kinds() if slots.count() else []  # a new driver has to compile all kernels again
     parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *devices, f"{ranks} ranks", *versions]
     return ", ".join([*parts, code.hexdigest()[:8]])
+
+
+def main() -> None:
+    """Measure this host, unless its cache has the result, and print the images per second."""
+    parser = argparse.ArgumentParser(description="Measure how fast this host trains the assessment's network.")
+    parser.add_argument("--ranks", type=int, default=launch.default_ranks())
+    ranks, count = parser.parse_args().ranks, slots.count()
+    try:
+        with slots.take(ranks, gpus=count) as numbers, slots.on_cores(numbers, count):
+            speed = known(ranks) or measure(ranks, slots.environment(numbers, count))
+            if known(ranks) is None:
+                raise CourseError(f"{_cache_file()} cannot be written: correct its permissions.")
+    except CourseError as error:
+        print(error, file=sys.stderr)
+        raise SystemExit(error.code) from None
+    print(f"{speed:.1f} images/s")
+
+
+if __name__ == "__main__":
+    main()

@@ -75,7 +75,7 @@ def assess(
     except CannotGrade:
         raise
     except CourseError as error:
-        raise CannotGrade(str(error), 130 if error.code == 130 else 2) from None
+        raise (Stopped() if error.code == 130 else CannotGrade(str(error))) from None
     except OSError as error:
         raise CannotGrade(f"This host has a problem: {error.strerror or error} ({error.filename}).") from None
     except Exception as error:
@@ -358,7 +358,8 @@ class _Assessment:
     def _calibrate(self, env: Mapping[str, str]) -> float:
         speed = calibration.known(self._ranks)
         if speed is None:
-            self._report("Calibrating: measuring once how fast this host trains")
+            once = "once" if calibration.can_keep() else "for this assessment only, as the cache cannot be written"
+            self._report(f"Calibrating: measuring {once} how fast this host trains")
             speed = calibration.measure(self._ranks, dict(env))
         self._raise_if_stopped()
         return calibration.factor(speed, self._contract.images_per_second)

@@ -2,7 +2,7 @@
 
 A slot is a locked file; the lock ends with the process that holds it, even if that is killed. Processes of all accounts
 get slots in the order of their requests. The files are in `/tmp`, or in the cache if XDG_CACHE_HOME is set, as in
-containers that share only a volume.
+containers that share only a volume. In a lab of a hub, the hub assigns the cores (see `leases`).
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
+from course_grader.script import leases
 from course_lib.ranks import launch
-from course_lib.system import paths
+from course_lib.system import paths, variables
 from course_lib.system.errors import CourseError
 from course_lib.system.gpus import visible
 
@@ -41,10 +42,10 @@ def take(
     If there are fewer cores than ranks, all cores are reserved.
 
     Args:
-        on_wait: called once, with a sentence, if the slots are not free at once.
+        on_wait: called with a sentence if the slots are not free at once.
         stopping: set this event to end the wait with CourseError (code 130).
 
-    Raises CourseError (code 2) for more ranks than GPUs.
+    Raises CourseError (code 2) for more ranks than GPUs, and as `leases.lease` does.
     """
     if gpus and ranks > gpus:
         raise CourseError(f"{ranks} ranks need {ranks} GPUs, but this host has {gpus}: use fewer ranks.", code=2)
@@ -59,21 +60,18 @@ def take(
         reported = True
         _pause(stopping)
 
+    hub = "" if gpus else os.environ.get(variables.SLOTS)
     with contextlib.ExitStack() as locks:
         gate = _open("gate")
         with gate:
             while not _lock(gate):  # the first process in the queue holds this lock, and the others wait for it
                 wait()
+            if hub:  # the gate stays locked: a lab has one place in the hub's queue
+                yield locks.enter_context(leases.lease(hub, on_wait, stopping))[:ranks]
+                return
             numbers: list[int] = []
             while len(numbers) < wanted:
-                for number in available:
-                    if number not in numbers and len(numbers) < wanted:
-                        slot = _open(f"{kind}-{number}")
-                        if _lock(slot):
-                            locks.enter_context(slot)
-                            numbers.append(number)
-                        else:
-                            slot.close()
+                _lock_more(numbers, wanted, kind, available, locks)
                 if len(numbers) < wanted:
                     wait()
         yield sorted(numbers)
@@ -89,11 +87,26 @@ def on_cores(numbers: list[int], gpus: int) -> Iterator[None]:
     """Restrict this thread and its children to these cores during the block; do nothing if the slots are GPUs."""
     before = os.sched_getaffinity(0)
     if not gpus:
-        os.sched_setaffinity(0, numbers)
+        try:
+            os.sched_setaffinity(0, numbers)
+        except OSError:
+            raise CourseError(f"The cores {numbers} cannot be used here: tell your instructor.", code=2) from None
     try:
         yield
     finally:
         os.sched_setaffinity(0, before)
+
+
+def _lock_more(numbers: list[int], wanted: int, kind: str, available: list[int], locks: contextlib.ExitStack) -> None:
+    """Lock slots that are free, until there are as many `numbers` as wanted."""
+    for number in available:
+        if number not in numbers and len(numbers) < wanted:
+            slot = _open(f"{kind}-{number}")
+            if _lock(slot):
+                locks.enter_context(slot)
+                numbers.append(number)
+            else:
+                slot.close()
 
 
 def _open(name: str) -> IO[str]:
