@@ -249,6 +249,62 @@ def grade(
     raise typer.Exit(summary.code)
 
 
+_EXCHANGE = typer.Option(Path("/exchange/course"), "--exchange", metavar="DIR", help="The hub's exchange.")
+_CLASS = typer.Option(Path("class"), "--dir", help="The class's folder; grades are in DIR-graded.")
+_LAB = typer.Argument(None, metavar="[LAB]", help="Its name or number, as lab2 or 2; default: all.")
+
+
+@app.command()
+def collect(
+    lab: Optional[str] = _LAB,
+    deadline: Optional[str] = typer.Option(
+        None,
+        metavar="TIME",
+        help='The last time that counts, as "2026-12-01 18:00", or none; remembered.',
+    ),
+    extend: Optional[List[str]] = typer.Option(
+        None, metavar="NAME=TIME", help="A later deadline for a learner; remembered."
+    ),
+    exchange: Path = _EXCHANGE,
+    directory: Path = _CLASS,
+) -> None:
+    """On the hub: collect the newest submission of each learner that is in time, for `course grade class`.
+
+    Exit code 1: something that was handed in was left out.
+    """
+    from course_grader.hub import collect
+
+    raise typer.Exit(collect.collect(lab, directory, exchange, deadline, extend or ()))
+
+
+@app.command("return")
+def hand_back(lab: Optional[str] = _LAB, exchange: Path = _EXCHANGE, directory: Path = _CLASS) -> None:
+    """On the hub: return the feedback for what was collected and graded.
+
+    Exit code 1: something has not been graded since it was collected.
+    """
+    from course_grader.hub import hand_back
+
+    raise typer.Exit(hand_back.hand_back(lab, directory, exchange))
+
+
+@app.command("class")
+def show_class(
+    html: Optional[Path] = typer.Option(None, "--html", metavar="FILE", help="Also write a page."),
+    canvas: Optional[Path] = typer.Option(None, metavar="FILE", help="Write the points as Canvas imports them."),
+    moodle: Optional[Path] = typer.Option(None, metavar="FILE", help="Write the points as Moodle imports them."),
+    exchange: Path = _EXCHANGE,
+    directory: Path = _CLASS,
+) -> None:
+    """On the hub: how far each learner is, what is hard, which scripts are similar."""
+    from course_grader.hub import class_state, platforms
+
+    class_state.show(directory, exchange, html)
+    for platform, path in {"canvas": canvas, "moodle": moodle}.items():
+        if path:
+            platforms.write_points(directory, platform, path)
+
+
 def _slurm(
     script: Path, slurm: bool, nodes: Optional[int], ranks: Optional[int], hosts: Optional[str]
 ) -> Optional[str]:

@@ -13,6 +13,8 @@ from typing import Any
 from course_lib.notebook.judging import CheckFailed, Criterion, Verdict, described, learners_place, not_judged
 from course_lib.notebook.report import Report
 
+A_STUB = "is not written yet"  # in the reason of an exercise that the learner has not started
+
 
 class Exercise:
     """An exercise.
@@ -80,7 +82,7 @@ class Exercise:
         which = (
             f"`{self.name}`" if stub == self.name or not stub.isidentifier() else f"`{stub}`, which `{self.name}` uses,"
         )
-        return f"{which} is not written yet. Replace `raise NotImplementedError(…)` with your code, and run its cell."
+        return f"{which} {A_STUB}. Replace `raise NotImplementedError(…)` with your code, and run its cell."
 
 
 class Exercises:

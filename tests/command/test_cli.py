@@ -38,6 +38,9 @@ COMMANDS = {
     "solution",
     "grade",
     "reproduce",
+    "collect",
+    "return",
+    "class",
 }
 
 

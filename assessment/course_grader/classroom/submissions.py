@@ -21,6 +21,7 @@ MAX_MEMBERS = 10_000  # files in an archive
 _EXTENSIONS = (".ipynb", ".py")
 _HIDDEN = (".", "__MACOSX")  # prefixes of files that operating systems add to folders and archives
 _COURSE_FOLDERS = ("reference", "master")  # left out if a learner hands in all files of the course
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # the suffix that systems give a copy
 
 
@@ -90,7 +91,7 @@ class Submission:
     @property
     def notebook(self) -> str:
         """The notebook's name without extension, in valid Unicode."""
-        return self.master.path.stem if self.master else _plain(self.path.stem)
+        return self.master.path.stem if self.master else plain(self.path.stem)
 
 
 def find(directory: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> list[Submission]:
@@ -138,8 +139,8 @@ def modules(submission: Submission) -> dict[str, bytes]:
 
 def _of_learner(path: Path, known: Mapping[str, Master], given: Mapping[str, bytes]) -> Iterator[Submission]:
     learner = path.stem if _is_archive(path) else path.name
-    if _plain(learner) != learner:
-        yield Submission(_plain(learner), path, None, "The folder's name is not valid text: rename the folder.")
+    if plain(learner) != learner:
+        yield Submission(plain(learner), path, None, "The folder's name is not valid text: rename the folder.")
         return
     problems: dict[str, None] = {}
     all_files = tuple(_files(path, path.parent if _is_archive(path) else path, problems))
@@ -223,22 +224,22 @@ def _files(folder: Path, top: Path, problems: dict[str, None], depth: int = MAX_
     try:
         paths = _listed(folder)
     except OSError:
-        what = "The folder" if folder == top else _plain(folder.name)
+        what = "The folder" if folder == top else plain(folder.name)
         problems[f"{what} cannot be read: correct its permissions."] = None
         return
     for path in paths:
         if path.is_symlink() and path.is_dir():
-            problems[f"{_plain(path.name)} is a link: ask the learner for the folder itself."] = None
+            problems[f"{plain(path.name)} is a link: ask the learner for the folder itself."] = None
         elif _is_archive(path) or (path.is_dir() and depth):
             yield from _files(path, top, problems, depth - 1)
         elif path.is_file():
-            shown = _plain(path.relative_to(top).as_posix())
+            shown = plain(path.relative_to(top).as_posix())
             yield File(path, "", shown, _name(shown))
 
 
 def _members(path: Path, path_in_folder: Path, problems: dict[str, None]) -> Iterator[File]:
     """Yield the files in an archive, without unpacking it."""
-    shown = _plain(path_in_folder.as_posix())
+    shown = plain(path_in_folder.as_posix())
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
@@ -251,7 +252,7 @@ def _members(path: Path, path_in_folder: Path, problems: dict[str, None]) -> Ite
     for member in members:
         parts = member.filename.split("/")
         if not member.is_dir() and all(map(_counts, parts)):
-            yield File(path, member.filename, f"{shown}/{_plain(member.filename)}", _name(parts[-1]))
+            yield File(path, member.filename, f"{shown}/{plain(member.filename)}", _name(parts[-1]))
 
 
 def _listed(folder: Path) -> list[Path]:
@@ -269,7 +270,7 @@ def _is_archive(path: Path) -> bool:
 
 def _name(shown: str) -> str:
     """Return a file's intended name: `assessment.py` for `assessment.py.txt`, `.py` for `.PY`."""
-    name = _plain(shown).rpartition("/")[2]
+    name = plain(shown).rpartition("/")[2]
     name = re.sub(r"(?i)(\.(py|ipynb))\.(txt|json)$", r"\1", name)
     stem, dot, kind = name.rpartition(".")
     return stem + dot + kind.lower()
@@ -292,6 +293,7 @@ def _listing(files: Sequence[File]) -> str:
     return " and ".join(file.shown for file in files)
 
 
-def _plain(name: str) -> str:
-    """Return a file's name in valid Unicode: invalid bytes are escaped."""
-    return os.fsencode(name).decode("utf-8", "backslashreplace")
+def plain(name: str) -> str:
+    """Return a file's name in valid Unicode that a terminal can show: invalid bytes and controls are escaped."""
+    text = os.fsencode(name).decode("utf-8", "backslashreplace")
+    return _CONTROLS.sub(lambda match: f"\\x{ord(match[0]):02x}", text)
