@@ -1,0 +1,1 @@
+"""Images, and the launcher that builds them and starts containers."""

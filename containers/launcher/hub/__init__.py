@@ -1,0 +1,1 @@
+"""`containers/launch hub`: a class on JupyterHub."""

@@ -1,0 +1,132 @@
+"""Manage the class of a hub: `launch hub stop`, `list`, `add` and `remove`."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+
+from containers.launcher.engine import Engine
+from containers.launcher.engines import HUB_ENGINES, choose_engine
+from containers.launcher.hub import class_list, one_off, podman_service
+from containers.launcher.hub.settings import HUB, HUB_LAB_LABEL, HUB_LABEL, address
+from containers.launcher.hub.state import State
+from containers.launcher.images import build_image
+from containers.launcher.text import notice, plural, print_table
+from course_lib.system.errors import CourseError
+
+
+def hub_engine(options: argparse.Namespace, state: State) -> Engine:
+    """Return the engine with which the hub was started."""
+    return choose_engine(options.engine or state.settings().get("engine"), False, HUB_ENGINES)
+
+
+def stop_hub(options: argparse.Namespace) -> None:
+    """End the hub and its labs; what users have written stays."""
+    state = State(options.state)
+    engine = hub_engine(options, state)
+    hubs, labs = engine.inspect_all(HUB_LABEL), engine.inspect_all(HUB_LAB_LABEL)
+    has_network = engine.query("network", "inspect", HUB).returncode == 0
+    engine.dry_run = options.dry_run
+    _remove(engine, hubs)  # first, so that it starts no lab again
+    _remove(engine, labs)
+    if has_network:
+        engine.run("network", "rm", HUB)
+    if engine.dry_run:
+        return
+    podman_service.close_service(state.settings().get("podman_service", 0))
+    if hubs or labs:
+        print(f"Stopped the hub and {plural(len(labs), 'lab')}. Everyone's work stays in {state.folder}.")
+    else:
+        print("The hub does not run.")
+
+
+def list_hub(options: argparse.Namespace) -> None:
+    """Print the hub's address, and who is in the class with the state of their labs."""
+    state = State(options.state)
+    engine = hub_engine(options, state)
+    running = [hub for hub in engine.inspect_all(HUB_LABEL) if hub["State"]["Status"] == "running"]
+    settings = state.settings()
+    if running and settings:
+        print(f"The hub runs at {address(settings)}; a lab that is idle for {settings['hours']:g} h stops.")
+    else:
+        print("The hub does not run: `containers/launch hub` starts it.")
+    labs = {lab["Config"]["Labels"][HUB_LAB_LABEL]: lab["State"] for lab in engine.inspect_all(HUB_LAB_LABEL)}
+    roles = {name: member["role"] for name, member in state.members().items()}
+    roles |= {name: "" for name in labs if name not in roles}  # those of another login
+    rows = [("NAME", "ROLE", "LAB", "SINCE")]
+    for name, role in roles.items():
+        lab = labs.get(name, {})
+        started = lab.get("StartedAt", "")[:16].replace("T", " ")
+        rows.append((name, role, lab.get("Status", "none"), started if lab.get("Status") == "running" else ""))
+    if len(rows) > 1:
+        print_table(rows)
+
+
+def add_names(options: argparse.Namespace) -> None:
+    """Add names to the class, or give those that it has a new password; the hub need not be restarted."""
+    state = State(options.state)
+    members = state.require_members()
+    settings = state.settings()
+    roles = {class_list.require_name(name): class_list.LEARNER for name in options.names}
+    roles |= {name: members[name]["role"] for name in roles if name in members}  # a new password changes no role
+    promoted = [name for name in roles if name in members and roles[name] != class_list.INSTRUCTOR]
+    if options.instructor:
+        roles = dict.fromkeys(roles, class_list.INSTRUCTOR)
+        engine = hub_engine(options, state)
+        _build_instructors_image(engine, settings)
+    passwords = {} if settings.get("login") else class_list.with_passwords(roles)
+    state.write_members(class_list.updated(members, roles, passwords))
+    if passwords:
+        class_list.print_passwords(roles, passwords)
+    else:
+        print(f"Added {', '.join(roles)}.")
+    for name in promoted if options.instructor else ():
+        _remove(engine, engine.inspect_all(f"{HUB_LAB_LABEL}={name}"))
+        notice(f"{name} is an instructor now: the lab opens as one when it is started again.")
+
+
+def _build_instructors_image(engine: Engine, settings: dict) -> None:
+    """Build the image if the hub has been started without instructors."""
+    if settings and not engine.has_image(image := settings["images"][class_list.INSTRUCTOR]):
+        build_image(engine, "gpu" if settings["gpus"] else "cpu", class_list.INSTRUCTOR, image)
+
+
+def remove_names(options: argparse.Namespace) -> None:
+    """Take names off the class and end their labs; with --delete, remove also what they have written."""
+    state = State(options.state)
+    members = state.require_members()
+    names = [class_list.require_name(name) for name in options.names]
+    if missing := [name for name in names if name not in members and not options.delete]:
+        raise CourseError(f"There is no {', '.join(missing)} in the class: `launch hub list` shows the names.", 2)
+    engine = hub_engine(options, state)
+    state.write_members({name: member for name, member in members.items() if name not in names})
+    labs = [lab for name in names for lab in engine.inspect_all(f"{HUB_LAB_LABEL}={name}")]
+    _remove(engine, labs)
+    if any(hub["State"]["Status"] == "running" for hub in engine.inspect_all(HUB_LABEL)):
+        engine.run("restart", HUB)  # as it starts, it forgets accounts and tokens of those who have left; labs go on
+    print(f"Removed {', '.join(names)} from the class.")
+    if options.delete:
+        _delete_work(engine, state, names)
+    else:
+        notice(f"Their work stays in {state.folder}; with --delete it is removed too.")
+
+
+def _delete_work(engine: Engine, state: State, names: list[str]) -> None:
+    """Remove workspaces, submissions and feedback; first say so."""
+    folders = [
+        f"{folder}/{name}" for name in names for folder in ("workspaces", "exchange/inbound", "exchange/feedback")
+    ]
+    notice(f"Deleting {', '.join(folders)} in {state.folder}; backups and what instructors have collected stay.")
+    image = state.settings().get("images", {}).get("hub") or engine.image("hub")
+    code, reason = one_off.remove(engine, state.folder, image, folders)
+    if code:
+        raise CourseError(f"Not everything could be deleted ({reason}): give the command again.")
+
+
+def _remove(engine: Engine, descriptions: list[dict]) -> None:
+    """End containers and remove them; one that has gone meanwhile is no problem."""
+    names = [description["Name"].removeprefix("/") for description in descriptions]
+    running = [name for name, one in zip(names, descriptions) if one["State"]["Status"] == "running"]
+    with contextlib.suppress(CourseError):
+        engine.remove_containers((), running)
+    engine.remove_containers(names)
