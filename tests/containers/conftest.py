@@ -13,9 +13,15 @@ from pathlib import Path
 
 import pytest
 
+from containers.launcher import docker, host, lab
+from containers.launcher.hub import start as hub_start
 from course_lib.system import paths
+from tests.containers.launching import Fake, pretend
 
-SETTINGS = re.compile(r"(PIP_|UV_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|(https?|no|all)_proxy$)", re.IGNORECASE)
+SETTINGS = re.compile(
+    r"(PIP_|UV_|SSL_CERT_FILE$|REQUESTS_CA_BUNDLE$|NODE_EXTRA_CA_CERTS$|(https?|no|all)_proxy$)", re.IGNORECASE
+)
+BASE = "localhost/empty-debian"  # in place of debian:bookworm-slim
 CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
 PIP_SETTINGS = (Path("/etc/pip.conf"), Path.home() / ".config/pip/pip.conf", Path.home() / ".pip/pip.conf")
 
@@ -73,7 +79,8 @@ class Engine:
 
     def __init__(self, folder: Path, network: bool = False) -> None:
         self.folder = folder
-        (folder / "containers.conf").write_text('[engine]\ncgroup_manager = "cgroupfs"\n')
+        own_networks = f'[network]\nnetwork_config_dir = "{folder}/networks"\n'
+        (folder / "containers.conf").write_text(f'[engine]\ncgroup_manager = "cgroupfs"\n{own_networks}')
         storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/store"\nrunroot = "{folder}/run"\n'
         (folder / "storage.conf").write_text(storage)
         self._env = {
@@ -83,26 +90,47 @@ class Engine:
             "DISABLE_HC_SYSTEMD": "true",  # health checks are asked for, there is no timer
         }
         namespaces = ["--mount", *["--net"] * network]
-        # crun refuses to work where both versions of control groups are mounted.
-        prepare = "umount /sys/fs/cgroup/unified 2>/dev/null; " + "ip link set lo up && " * network
+        # crun refuses to work where both versions of control groups are mounted; which addresses of a network are
+        # taken is not kept with the network.
+        own = "mkdir -p /var/lib/cni && mount -t tmpfs tmpfs /var/lib/cni && ip link set lo up && "
+        prepare = "umount /sys/fs/cgroup/unified 2>/dev/null; " + own * network
         command = ["unshare", *namespaces, "sh", "-c", f"{prepare} echo ready && exec sleep infinity"]
         self._holder = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert self._holder.stdout.readline() == "ready\n"
-        self._enter = ["nsenter", *namespaces, f"--wd={paths.ROOT}", "--target", str(self._holder.pid)]
+        self._namespaces = namespaces
+        self.pid = self._holder.pid
 
-    def start(self, *command: str) -> subprocess.Popen:
-        """Start a command in the namespaces."""
+    def start(self, *command: str, outside: bool = False) -> subprocess.Popen:
+        """Start a command in the namespaces; `outside`: in the network of this host, as builds need it."""
+        enter = ["nsenter", *(self._namespaces[:1] if outside else self._namespaces)]
+        enter += [f"--wd={paths.ROOT}", "--target", str(self.pid)]
         pipe = subprocess.PIPE
-        return subprocess.Popen([*self._enter, *command], env=self._env, stdout=pipe, stderr=pipe, text=True)
+        return subprocess.Popen([*enter, *command], env=self._env, stdout=pipe, stderr=pipe, text=True)
 
-    def run(self, *command: str, timeout: float = 600) -> subprocess.CompletedProcess:
+    def run(self, *command: str, timeout: float = 600, outside: bool = False) -> subprocess.CompletedProcess:
         """Run a command in the namespaces to its end."""
-        process = self.start(*command)
+        process = self.start(*command, outside=outside)
         try:
             out, err = process.communicate(timeout=timeout)
         finally:
             process.kill()
         return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+    def buildah(self, *arguments: str, timeout: float = 300) -> str:
+        """Run buildah, in the network of this host; return what it prints."""
+        done = self.run("buildah", *arguments, timeout=timeout, outside=True)
+        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+        return done.stdout.strip()
+
+    def make_base(self, debian: Debian) -> None:
+        """Make the image BASE of an unpacked root; it knows how this host reaches its package index."""
+        container = self.buildah("from", "scratch")
+        root = self.seen(self.buildah("mount", container))
+        debian.unpack(root)
+        debian.configure(root)
+        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **debian.settings}
+        self.buildah("config", *(f"--env={name}={value}" for name, value in env.items()), container)
+        self.buildah("commit", "--rm", container, BASE)
 
     def seen(self, path: str | Path) -> Path:
         """A path of the namespaces, whose mounts are seen there alone, as this process reaches it."""
@@ -144,3 +172,33 @@ def debian() -> Debian:
         if not shutil.which(tool):
             pytest.skip(f"{tool} is not installed")
     return Debian()
+
+
+@pytest.fixture
+def operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An operator who has set nothing."""
+    for name in ("COURSE_DATA_DIR", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("HOME", "/home/operator")
+
+
+@pytest.fixture
+def start(operator: None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Fake]:
+    """start(host, engine, broken): a `Fake` on this host, which has all images of the course; labs and hub answer."""
+
+    def make(name: str = "dgx", engine: str = "docker", broken: dict | None = None) -> Fake:
+        fake = Fake(tmp_path, broken, command=engine)
+        pretend(monkeypatch, name)
+        monkeypatch.setattr(paths, "ROOT", tmp_path / "course")
+        (tmp_path / "course" / "build").mkdir(parents=True)
+        for image in ("cpu-learner", "cpu-instructor", "gpu-learner", "gpu-instructor"):
+            (tmp_path / "course" / "build" / f"{image}.sif").touch()
+        monkeypatch.setenv("HOME", str(tmp_path / "operator"))
+        monkeypatch.setattr(host, "delegated_controllers", lambda: ("cpuset", "memory", "pids"))
+        monkeypatch.setattr(docker.Podman, "gpu_problem", lambda engine: "")
+        monkeypatch.setattr(lab.Lab, "answers", lambda lab: True)
+        monkeypatch.setattr(hub_start, "hub_answers", lambda settings: True)
+        monkeypatch.setenv("PATH", fake.path)
+        return fake
+
+    return make

@@ -35,7 +35,7 @@ DOCKERFILES = {name: (CONTAINERS / f"{name}.Dockerfile").read_text() for name in
 DEFINITION = (CONTAINERS / "apptainer.def").read_text()
 COMPILERS = ("gcc", "g++", "cc", "cmake", "ninja", "make")
 LIBRARY = ("course/course_lib/", "course/labs/", "course/assessment/course_grader/")  # in an image
-BASE = "localhost/empty-debian"  # in place of debian:bookworm-slim
+BASE = "localhost/empty-debian"  # that conftest.py makes, in place of debian:bookworm-slim
 TOKEN = "a-token-of-sixteen-or-more"
 PATIENCE = 1500  # seconds for a build on a busy machine that has to compile Horovod too
 
@@ -115,7 +115,8 @@ def test_the_definition_names_what_dockers_context_has():
 def test_the_scripts_are_shell_scripts(tmp_path):
     post = re.search(r"^%post\n(.*?)^%", DEFINITION, re.MULTILINE | re.DOTALL).group(1)
     (tmp_path / "post").write_text(post.replace("{{ BASE }}", "debian").replace("{{ TARGET }}", "learner"))
-    for script in (*(CONTAINERS / "image").iterdir(), tmp_path / "post"):
+    scripts = [path for path in (CONTAINERS / "image").iterdir() if not path.suffix]
+    for script in (*scripts, tmp_path / "post"):
         shell = "bash" if "bash" in script.read_text().splitlines()[0] else "sh"
         subprocess.run([shell, "-n", str(script)], check=True)
 
@@ -137,20 +138,11 @@ class Builder:
     """Builds images with buildah, and runs them with podman."""
 
     def __init__(self, engine: Engine, debian: Debian) -> None:
-        """Make the image BASE of an unpacked root; it knows how this host reaches its package index."""
         self.engine = engine
-        container = self.buildah("from", "scratch")
-        root = engine.seen(self.buildah("mount", container))
-        debian.unpack(root)
-        debian.configure(root)
-        env = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", **debian.settings}
-        self.buildah("config", *(f"--env={name}={value}" for name, value in env.items()), container)
-        self.buildah("commit", "--rm", container, BASE)
+        engine.make_base(debian)
 
     def buildah(self, *arguments: str, timeout: float = 300) -> str:
-        done = self.engine.run("buildah", *arguments, timeout=timeout)
-        assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
-        return done.stdout.strip()
+        return self.engine.buildah(*arguments, timeout=timeout)
 
     def podman(self, *arguments: str) -> subprocess.CompletedProcess:
         return self.engine.run("podman", *arguments)
@@ -319,6 +311,13 @@ class TestLearner:
         assert config["Labels"]["org.opencontainers.image.title"] == "One Model, Many GPUs"
         assert "without answers" in config["Labels"]["org.opencontainers.image.description"]
         assert about["HealthCheck" if "HealthCheck" in about else "Healthcheck"]["Test"] == ["CMD", "course-health"]
+
+    def test_it_can_be_a_worker_of_several_hosts_and_has_no_key_of_a_server(self, root):
+        assert list((root / "etc/ssh").glob("ssh_host_*")) == []
+        for path in ("usr/sbin/sshd", "usr/local/bin/course-worker", "etc/ssh/mpi-worker.conf"):
+            assert (root / path).exists(), path
+        assert "Include /etc/ssh/ssh_config.d/*.conf" in (root / "etc/ssh/ssh_config").read_text()
+        assert (root / "etc/ssh/ssh_config.d/mpi.conf").read_text().startswith("# How the launcher")
 
     def test_its_lab_asks_for_the_token_and_has_the_notebooks(self, lab):
         assert lab.get("/api/contents") == 403

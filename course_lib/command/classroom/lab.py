@@ -64,7 +64,7 @@ def serve(directory: Path, state: Path, port: int | None, browser: bool) -> int:
     Raises CourseError if the lab does not start, or fails.
     """
     token, address = _token(), _address()
-    _settings(state)
+    put_settings(state)
     try:
         while True:
             with _jupyterlab(directory, state, port, token, address) as process:
@@ -87,7 +87,7 @@ def become(server: Sequence[str], directory: Path, state: Path) -> NoReturn:
 
     The folder `state` keeps the server's settings and state. PATH starts with this Python's environment.
     """
-    _settings(state)
+    put_settings(state)
     os.environ.update(jupyter.environment(state))
     os.chdir(directory)
     os.execvp(server[0], server)
@@ -130,7 +130,8 @@ def _jupyterlab(directory: Path, state: Path, port: int | None, token: str, addr
         )
 
 
-def _settings(state: Path) -> None:
+def put_settings(state: Path) -> None:
+    """Put the course's Jupyter settings into the folder `state`."""
     for name, folder in (
         ("jupyter_server_config.json", "config"),
         ("page_config.json", "config/labconfig"),

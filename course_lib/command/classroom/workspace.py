@@ -12,7 +12,7 @@ from typing import NoReturn
 
 from course_lib.authoring import ways, welcome
 from course_lib.authoring.released import HANDOUT, course_files
-from course_lib.command.classroom import lab
+from course_lib.command.classroom import hub, lab
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
@@ -42,6 +42,8 @@ def open_lab(directory: Path, port: int | None, browser: bool, root: Path = ROOT
     lab.check_port(port)
     for line in fill(directory, root, way):
         print(line)
+    if hub.starts_this():
+        hub.serve(directory, directory / STATE_FOLDER)
     return lab.serve(directory, directory / STATE_FOLDER, port, browser)
 
 
