@@ -20,8 +20,12 @@ LAYERS = (
     ("course_lib.notebook", "course_lib.authoring"),
     ("labs", "course_grader"),  # neither knows of the other
     ("course_lib.command",),
+    ("containers.launcher",),
 )  # fmt: skip
-ROOTS = {ROOT: ("course_lib/**/*.py", "labs/*/lessons/*.py"), ROOT / "assessment": ("course_grader/**/*.py",)}
+ROOTS = {
+    ROOT: ("course_lib/**/*.py", "labs/*/lessons/*.py", "containers/launcher/**/*.py"),
+    ROOT / "assessment": ("course_grader/**/*.py",),
+}
 MAX_ENTRIES = 16  # of a folder, to be read at a glance
 MODULES = {
     ".".join(path.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): path
