@@ -111,7 +111,9 @@ def _add_hub(parser: argparse.ArgumentParser) -> None:
     """Add the options of `launch hub`, which starts the hub, and the commands that manage it."""
     _add_common(parser, None, False)
     parser.add_argument("--class", dest="class_file", metavar="FILE", help="a line each: `name`, `name instructor`")
-    parser.add_argument("--hours", type=settings.hours, metavar="H", help="idle kernels end after H hours, then the lab; default: 1")
+    parser.add_argument(
+        "--hours", type=settings.hours, metavar="H", help="idle kernels end after H hours, then the lab; default: 1"
+    )
     parser.add_argument("--gpus-each", type=_gpus_each, metavar="N", help="GPUs for each lab; default: 0")
     parser.add_argument("--port", type=_port, help="default: 8000")
     parser.add_argument("--bind", metavar="ADDRESS", help="0.0.0.0: reachable from other hosts; default: 127.0.0.1")
