@@ -25,11 +25,14 @@ def solved(request, page, lab, opened):
     """A notebook with its solutions, opened, all its cells run. (name, notebook)"""
     master = request.param
     place = lab.workspace / master.assignment / master.notebook.name
-    place.write_text(nbformat.writes(masters.solution(master)))
+    solution = masters.solution(master)
+    for cell in solution.cells:
+        cell.metadata.pop("jp-MarkdownHeadingCollapsed", None)  # figures of folded sections are not drawn
+    place.write_text(nbformat.writes(solution))
     notebook = opened(master.title)
     page.get_by_role("menuitem", name="Run", exact=True).click()
     page.locator(".lm-Menu-itemLabel", has_text="Run All Cells").first.click()
-    code = [cell for cell in masters.solution(master).cells if cell.cell_type == "code"]
+    code = [cell for cell in solution.cells if cell.cell_type == "code"]
     lab.wait_until(lambda: page.get_by_text(f"[{len(code)}]:").count() > 0)
     return master.path.stem, notebook
 

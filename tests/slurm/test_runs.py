@@ -121,7 +121,7 @@ def test_the_job_script(cluster, folder):
 
 
 REFUSED = {
-    "too many nodes": ("run --slurm -N 3 hello.py", {}, "The partition all has 2 nodes, not 3: ask for 2 at most"),
+    "too many nodes": ("run --slurm -N 3 hello.py", {}, "The partition all has 2 nodes, not 3: give -N 2 or less"),
     "a small partition": (
         "run --slurm -N 2 hello.py",
         {"SBATCH_PARTITION": "small"},
@@ -145,7 +145,7 @@ REFUSED = {
         {"SLURM_JOB_ID": "1", "SLURM_JOB_NODELIST": "a,b"},
         "This job has 2 nodes, not 3",
     ),
-    "a folder of none": ("grade --slurm none", {}, "no folder"),
+    "a folder of none": ("grade --slurm none", {}, "is not a folder"),
 }
 
 
