@@ -66,7 +66,7 @@ def test_ranks_that_hang_are_ended_and_named(tmp_path, monkeypatch):
     script = tmp_path / "hangs.py"
     script.write_text("import time; print('NCCL WARN waiting for the other', flush=True); time.sleep(9876)")
     monkeypatch.setattr(all_ranks, "WORK", script)
-    with pytest.raises(all_ranks.Hung, match=r"hung over Gloo .* NCCL printed: NCCL WARN waiting for the other"):
+    with pytest.raises(all_ranks.Hung, match=r"hung over Gloo; .* NCCL printed: NCCL WARN waiting for the other"):
         all_ranks.run("all_reduce", HOST, 20, {})
     left = [one for one in psutil.process_iter(["cmdline"]) if str(script) in (one.info["cmdline"] or ())]
     assert left == []
