@@ -3,8 +3,8 @@
 A slot is a set of cores that no lab may use otherwise. A lab asks for one with its own token (POST) and asks again
 every few seconds, first as one in the queue, then as the holder of a lease; DELETE gives back what it has. Who falls
 silent loses place or lease, and no lease is longer than LEASE_S: nobody can hold cores, whatever a lab does. With a
-lease the service adds the slot's cores to the lab's container, and takes them off when it ends. When the service starts
-again, all leases are lost: a lab that had one sees that its answer is another, and the learner assesses once more.
+lease the service adds the slot's cores to the lab's container, and takes them off when it ends. Queue and leases are in
+a file, so that a service that starts again goes on with them: a lab that asks within SILENCE_S keeps what it had.
 
     python slots.py /srv/state/hub.json --port 8002      # "cores": {"labs": [0, 1], "slots": [[2, 3]]}, "cpuset": true
 
@@ -21,13 +21,14 @@ import logging
 import os
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tornado.httpclient import AsyncHTTPClient
+from tornado.httpclient import AsyncHTTPClient, HTTPClientError
 from tornado.web import Application, HTTPError, RequestHandler
 
 if TYPE_CHECKING:
@@ -38,8 +39,13 @@ if TYPE_CHECKING:
 LEASE_S = 1800.0
 SILENCE_S = 30.0  # labs ask every three seconds
 TOKEN_S = 60.0  # for which the hub's answer about a token holds
+LATE_TOKEN_S = 600.0  # for which it holds while the hub does not answer
+UNKNOWN_TOKENS = 3  # of one address, about which the hub is asked at a time
+QUESTIONS = 100  # to the hub at a time
+ANSWER_LIMIT_S = 5.0
 TICK_S = 1.0
-MAX_REQUEST_BYTES = 1024
+# One lab must not fill the memory of the hub's container: what a request and an idle connection may take.
+SERVER_LIMITS = {"max_body_size": 1024, "max_header_size": 8192, "idle_connection_timeout": 60}
 SCOPE = "access:services!service=slots"  # of the roles `user` and `server` in jupyterhub_config.py
 LABEL = "one-model-many-gpus.hub-lab"  # of the labs' containers; its value is the user
 
@@ -48,7 +54,7 @@ log = logging.getLogger("slots")
 
 @dataclass(frozen=True)
 class Lease:
-    """The right to use `cores` until `ends`, in seconds of the queue's clock."""
+    """The right to use `cores` until `ends`, in seconds since the epoch."""
 
     id: str
     cores: tuple[int, ...]
@@ -56,7 +62,9 @@ class Lease:
 
 
 class Queue:
-    """Who holds which slot, and who waits for one, in the order in which they asked. Times are passed in, in seconds.
+    """Who holds which slot, and who waits for one, in the order in which they asked.
+
+    Times are passed in, in seconds since the epoch: those of a saved queue hold when the service has started again.
 
     A user has one place: a ticket or a lease. Both end when the user is silent for `silence_s`; a lease ends after
     `lease_s` at the latest, and then its user may ask for a new place, the last.
@@ -102,6 +110,23 @@ class Queue:
         """Return the cores of each user who has a lease."""
         return {user: lease.cores for user, lease in self._leases.items()}
 
+    def content(self) -> dict[str, Any]:
+        """Return who waits and who has a lease, for `load`."""
+        leases = {user: [lease.id, list(lease.cores), lease.ends] for user, lease in self._leases.items()}
+        return {"waiting": list(self._waiting), "leases": leases}
+
+    def load(self, content: Mapping[str, Any], now: float) -> None:
+        """Go on with what `content` has returned; a lease on cores that are no slot any more has ended."""
+        leases = {
+            user: Lease(name, tuple(cores), float(ends)) for user, (name, cores, ends) in content["leases"].items()
+        }
+        self._waiting = list(map(str, content["waiting"]))
+        for user, lease in leases.items():
+            if lease.cores in self._free:
+                self._free.remove(lease.cores)
+                self._leases[user] = lease
+        self._heard = dict.fromkeys([*self._leases, *self._waiting], now)
+
 
 class Labs:
     """The containers of the labs, as the engine bounds their cores.
@@ -113,13 +138,12 @@ class Labs:
         self._engine, self._cores = engine, cores
         self._reported = False
 
-    def bind(self, user: str | None, extra: Sequence[int] = ()) -> None:
-        """Let the lab of a user (None: all labs) use the labs' cores and those in `extra`, and no others."""
-        cores = ",".join(map(str, sorted({*self._cores, *extra})))
+    def bind(self, label: str, leased: Mapping[str, Sequence[int]]) -> None:
+        """Let the labs with this label use the labs' cores and those that are leased to their user, and no others."""
         try:
-            label = LABEL if user is None else f"{LABEL}={user}"
             for container in self._engine.containers.list(filters={"label": label}, sparse=True):
-                self._update(container, cores)
+                extra = leased.get(container.attrs["Labels"][LABEL], ())
+                self._update(container, ",".join(map(str, sorted({*self._cores, *extra}))))
         except Exception as error:  # of docker, requests or urllib3
             if not self._reported:
                 log.warning("The engine cannot bind labs to cores, so leases are an agreement only: %s", error)
@@ -141,35 +165,60 @@ class Labs:
 class Slots:
     """The queue, the labs' containers that follow it, and who asks."""
 
-    def __init__(self, queue: Queue, labs: Labs | None, hub: str) -> None:
-        self._queue, self._labs, self._hub = queue, labs, hub
+    def __init__(self, queue: Queue, labs: Labs | None, hub: str, file: Path) -> None:
+        self._queue, self._labs, self._hub, self._file = queue, labs, hub, file
         self._engine = ThreadPoolExecutor(1)  # in order: cores leave one lab before another gets them
-        self._bound: dict[str, tuple[int, ...]] = {}
-        self._done = self._bind(None)
-        self._users: dict[str, tuple[str, float]] = {}  # of each token, and until when this is known
+        self._users: dict[str, tuple[str, float]] = {}  # of each token, and when the hub said so
+        self._unknown: Counter[str] = Counter()  # tokens of each address about which the hub is being asked
+        self._saved = self._load()
+        # All labs at once: a lab that has a lease keeps its cores, with the ranks that are bound to them.
+        self._bound = queue.cores()
+        self._done = self._bind(LABEL, self._bound)
 
-    async def user(self, token: str) -> str:
-        """Return the user whose lab has this token. Raises HTTPError (403; 503 if the hub does not answer)."""
-        now, (name, until) = time.monotonic(), self._users.get(token, ("", 0.0))
-        if now < until:
+    async def user(self, token: str, address: str) -> str:
+        """Return the user whose lab has this token.
+
+        Raises HTTPError (403; 429 for too many unknown tokens of one address; 503 if the hub does not answer).
+        """
+        now = time.monotonic()
+        name, asked = self._users.get(token, ("", -LATE_TOKEN_S))
+        if name and now - asked < TOKEN_S:
             return name
+        if not name and self._unknown[address] >= UNKNOWN_TOKENS:
+            raise HTTPError(429)
+        self._unknown[address] += not name
+        try:
+            model = await self._model(token)
+        except HTTPError:
+            if name and now - asked < LATE_TOKEN_S:
+                return name
+            raise
+        finally:
+            self._unknown[address] -= not name
+            self._unknown += Counter()  # forget addresses that have none
+        self._users = {other: user for other, user in self._users.items() if now - user[1] < LATE_TOKEN_S}
+        self._users.pop(token, None)
+        if model.get("kind") != "user" or SCOPE not in model["scopes"]:
+            raise HTTPError(403)
+        self._users[token] = model["name"], now
+        return model["name"]
+
+    async def _model(self, token: str) -> dict[str, Any]:
+        """Return what the hub says of a token; {} if it does not know it. Raises HTTPError (503) without an answer."""
+        headers = {"Authorization": f"token {token}"}
         try:
             answer = await AsyncHTTPClient().fetch(
-                f"{self._hub}/user", headers={"Authorization": f"token {token}"}, raise_error=False
+                f"{self._hub}/user", headers=headers, request_timeout=ANSWER_LIMIT_S, raise_error=False
             )
-        except OSError:
+        except (OSError, HTTPClientError):
             raise HTTPError(503) from None
         if answer.code >= 500:
             raise HTTPError(503)
-        model = json.loads(answer.body) if answer.code == 200 else {}
-        if model.get("kind") != "user" or SCOPE not in model["scopes"]:
-            raise HTTPError(403)
-        self._users[token] = model["name"], now + TOKEN_S
-        return model["name"]
+        return json.loads(answer.body) if answer.code == 200 else {}
 
     async def ask(self, user: str) -> dict[str, Any]:
         """Return the answer to a POST; a lab that gets cores may use them when this returns."""
-        now = time.monotonic()
+        now = time.time()
         place = self._queue.ask(user, now)
         self.follow()
         if isinstance(place, int):
@@ -184,20 +233,41 @@ class Slots:
 
     def expire(self) -> None:
         """End what has to end by now."""
-        self._queue.expire(time.monotonic())
+        self._queue.expire(time.time())
         self.follow()
 
     def follow(self) -> None:
-        """Have the labs' containers bound to the cores that the queue gives them now."""
+        """Have the labs' containers bound to the cores that the queue gives them now, and save the queue."""
         before, self._bound = self._bound, self._queue.cores()
         for user in before.keys() - self._bound.keys():
-            self._done = self._bind(user)
+            self._done = self._bind(f"{LABEL}={user}", {})
         for user, cores in self._bound.items():
             if before.get(user) != cores:
-                self._done = self._bind(user, cores)
+                self._done = self._bind(f"{LABEL}={user}", {user: cores})
+        if (content := self._queue.content()) != self._saved:
+            self._save(content)
+            self._saved = content
 
-    def _bind(self, user: str | None, cores: Sequence[int] = ()) -> Future:
-        return self._engine.submit(self._labs.bind if self._labs else lambda *_: None, user, cores)
+    def _bind(self, label: str, leased: Mapping[str, Sequence[int]]) -> Future:
+        return self._engine.submit(self._labs.bind if self._labs else lambda *_: None, label, leased)
+
+    def _load(self) -> dict[str, Any]:
+        """Go on with the saved queue, if there is one that can be read; return what the queue has then."""
+        try:
+            self._queue.load(json.loads(self._file.read_text()), time.time())
+        except FileNotFoundError:
+            pass
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            log.warning("%s cannot be read, so the queue begins anew: %s", self._file, error)
+        return self._queue.content()
+
+    def _save(self, content: dict[str, Any]) -> None:
+        draft = self._file.with_suffix(".draft")
+        try:
+            draft.write_text(json.dumps(content))
+            draft.replace(self._file)
+        except OSError as error:  # as on a full disk
+            log.warning("%s cannot be written, so a restart ends all leases: %s", self._file, error)
 
 
 class Place(RequestHandler):
@@ -209,7 +279,8 @@ class Place(RequestHandler):
 
     async def prepare(self) -> None:
         """Find out who asks."""
-        self._user = await self._slots.user(self.request.headers.get("Authorization", "").partition(" ")[2])
+        token = self.request.headers.get("Authorization", "").partition(" ")[2]
+        self._user = await self._slots.user(token, self.request.remote_ip)
 
     async def post(self) -> None:
         """Ask for a place, or keep it."""
@@ -221,15 +292,16 @@ class Place(RequestHandler):
         self.write({})
 
 
-async def serve(settings: dict[str, Any], address: str, port: int) -> None:
-    """Answer labs until the process ends."""
+async def serve(settings: dict[str, Any], file: Path, address: str, port: int) -> None:
+    """Answer labs until the process ends; the queue is kept in `file`."""
     cores, labs = settings["cores"], None
     if settings["cpuset"]:
         import docker
 
         labs = Labs(docker.from_env(), cores["labs"])
-    slots = Slots(Queue(cores["slots"]), labs, os.environ["JUPYTERHUB_API_URL"])
-    Application([("/", Place, {"slots": slots})]).listen(port, address, max_body_size=MAX_REQUEST_BYTES)
+    AsyncHTTPClient.configure(None, max_clients=QUESTIONS)
+    slots = Slots(Queue(cores["slots"]), labs, os.environ["JUPYTERHUB_API_URL"], file)
+    Application([("/", Place, {"slots": slots})]).listen(port, address, **SERVER_LIMITS)
     while True:
         await asyncio.sleep(TICK_S)
         slots.expire()
@@ -238,13 +310,14 @@ async def serve(settings: dict[str, Any], address: str, port: int) -> None:
 def main() -> None:
     """Run the service."""
     parser = argparse.ArgumentParser(description="Share this host's cores for assessments between the labs.")
-    parser.add_argument("settings", type=Path, help="hub.json of `launch hub`")
+    parser.add_argument("settings", type=Path, help="hub.json of `launch hub`; hub/slots.json beside it is the queue")
     parser.add_argument("--address", default="0.0.0.0", help="to listen on")
     parser.add_argument("--port", type=int, default=8002)
     options = parser.parse_args()
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     logging.getLogger("tornado.access").setLevel(logging.ERROR)  # not each question
-    asyncio.run(serve(json.loads(options.settings.read_text()), options.address, options.port))
+    file = options.settings.parent / "hub" / "slots.json"
+    asyncio.run(serve(json.loads(options.settings.read_text()), file, options.address, options.port))
 
 
 if __name__ == "__main__":

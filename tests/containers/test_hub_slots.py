@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import importlib.util
 import sys
+import types
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tornado.httpserver import HTTPServer
+from tornado.testing import bind_unused_port
+from tornado.web import Application, HTTPError, RequestHandler
 
 from course_grader.script import calibration, contract, grader, watermarks
 from course_lib.system.paths import ROOT
@@ -108,3 +114,134 @@ def test_an_assessment_fits_into_a_lease(hub_slots):
         alone, together = min(grader.SERIAL_LIMIT_S, profile.seconds), profile.seconds * (1 + asked.tolerance)
         assert calibration.MAX_FACTOR * (alone + together) + others <= hub_slots.LEASE_S
         assert 1.5 * (alone + watermarks.RUNS * together) + others <= hub_slots.LEASE_S
+
+
+def test_a_queue_that_is_loaded_goes_on(new_queue):
+    queue = new_queue(1)
+    lease = queue.ask("ada", 0.0)
+    queue.ask("ben", 0.0)
+    queue.ask("cleo", 1.0)
+    again = new_queue(1)
+    again.load(queue.content(), 10.0)
+    assert again.ask("ada", 11.0) == lease
+    assert [again.ask(user, 12.0) for user in ("dora", "cleo", "ben")] == [2, 1, 0]
+    assert again.ask("ben", 42.0).cores == (0, 1), "who does not ask again has lost the lease"
+
+
+def test_a_lease_on_cores_that_are_no_slot_any_more_has_ended(new_queue):
+    queue = new_queue(2)
+    queue.ask("ada", 0.0), queue.ask("ben", 0.0)
+    again = new_queue(1)
+    again.load(queue.content(), 1.0)
+    assert again.cores() == {"ada": (0, 1)}
+    assert again.ask("ben", 2.0) == 0
+
+
+class Engine:
+    """The engine of two labs, and the cores to which each has been bound, in order."""
+
+    def __init__(self) -> None:
+        self.bound = {"ada": [], "ben": []}
+        self.containers = types.SimpleNamespace(list=self._list)
+
+    def _list(self, filters: dict, sparse: bool) -> list:
+        key, _, user = filters["label"].partition("=")
+        return [self._lab(key, name) for name in self.bound if user in ("", name)]
+
+    def _lab(self, key: str, name: str) -> types.SimpleNamespace:
+        update = lambda cpuset_cpus: self.bound[name].append(cpuset_cpus)  # noqa: E731
+        return types.SimpleNamespace(attrs={"Labels": {key: name}}, update=update)
+
+
+def test_a_restart_costs_nobody_a_lease_or_a_core(hub_slots, tmp_path, monkeypatch):
+    for name in ("docker", "docker.errors"):  # which the hub's environment has
+        monkeypatch.setitem(sys.modules, name, types.SimpleNamespace(NotFound=KeyError))
+
+    def service(engine: Engine):
+        return hub_slots.Slots(hub_slots.Queue([(2, 3)]), hub_slots.Labs(engine, [0, 1]), "", tmp_path / "slots.json")
+
+    first = service(Engine())
+    lease = asyncio.run(first.ask("ada"))
+    assert asyncio.run(first.ask("ben")) == {"ahead": 0}
+    engine = Engine()
+    again = service(engine)
+    answer = asyncio.run(again.ask("ada"))
+    assert answer["lease"] == lease["lease"] and 0 < answer["seconds"] <= lease["seconds"]
+    assert engine.bound == {"ada": ["0,1,2,3"], "ben": ["0,1"]}, "ada's ranks never leave their cores"
+    again.give_back("ada")
+    assert asyncio.run(service(Engine()).ask("ben"))["cores"] == (2, 3)
+
+
+def test_a_damaged_file_is_an_empty_queue(hub_slots, tmp_path):
+    (tmp_path / "slots.json").write_text('{"leases": {"ada": ["1", [0, 1]]}, "waiting": []}')
+    slots = hub_slots.Slots(hub_slots.Queue([(0, 1)]), None, "", tmp_path / "slots.json")
+    assert asyncio.run(slots.ask("ben"))["cores"] == (0, 1)
+
+
+@pytest.fixture
+def asked(hub_slots, tmp_path, monkeypatch):
+    """asked(steps): run the coroutine `steps(slots, hub)` beside a hub, which answers while `hub.answers`."""
+    monkeypatch.setattr(hub_slots, "ANSWER_LIMIT_S", 0.3)
+
+    class User(RequestHandler):
+        async def get(self) -> None:
+            hub.questions += 1
+            if not hub.answers:
+                await asyncio.sleep(1.0)
+            token = self.request.headers["Authorization"].removeprefix("token ")
+            self.set_status(200 if token == "ada's" else 403)
+            self.write({"kind": "user", "name": "ada", "scopes": [hub_slots.SCOPE]})
+
+    hub = types.SimpleNamespace(answers=True, questions=0)
+
+    async def run(steps) -> None:
+        socket, port = bind_unused_port()
+        server = HTTPServer(Application([("/user", User)]))
+        server.add_socket(socket)
+        await steps(hub_slots.Slots(hub_slots.Queue([(0, 1)]), None, f"http://127.0.0.1:{port}", tmp_path / "x"), hub)
+        server.stop()
+
+    return lambda steps: asyncio.run(run(steps))
+
+
+def test_a_lab_that_was_known_is_known_while_the_hub_does_not_answer(hub_slots, asked, monkeypatch):
+    async def steps(slots, hub) -> None:
+        assert await slots.user("ada's", "10.0.0.1") == "ada"
+        hub.answers = False
+        monkeypatch.setattr(hub_slots, "TOKEN_S", 0.0)
+        assert await slots.user("ada's", "10.0.0.1") == "ada"
+        with pytest.raises(HTTPError) as refusal:
+            await slots.user("ben's", "10.0.0.2")
+        assert refusal.value.status_code == 503
+        hub.answers = True
+        with pytest.raises(HTTPError) as refusal:
+            await slots.user("ben's", "10.0.0.2")
+        assert refusal.value.status_code == 403
+        hub.answers = False
+        monkeypatch.setattr(hub_slots, "LATE_TOKEN_S", 0.0)
+        with pytest.raises(HTTPError):
+            await slots.user("ada's", "10.0.0.1")
+
+    asked(steps)
+
+
+def test_a_lab_with_random_tokens_does_not_keep_others_from_the_hub(hub_slots, asked):
+    async def steps(slots, hub) -> None:
+        hub.answers = False
+        guesses = [asyncio.ensure_future(slots.user(f"guess {i}", "10.0.0.9")) for i in range(50)]
+        await asyncio.sleep(0.1)
+        assert hub.questions <= hub_slots.UNKNOWN_TOKENS
+        hub.answers = True
+        assert await slots.user("ada's", "10.0.0.1") == "ada"
+        codes = [error.status_code for error in await asyncio.gather(*guesses, return_exceptions=True)]
+        assert codes.count(429) == 50 - hub_slots.UNKNOWN_TOKENS
+        with contextlib.suppress(HTTPError):
+            await slots.user("guess", "10.0.0.9")
+        assert hub.questions == hub_slots.UNKNOWN_TOKENS + 2, "those that have an answer count no more"
+
+    asked(steps)
+
+
+def test_one_lab_cannot_fill_the_services_memory(hub_slots):
+    limits = hub_slots.SERVER_LIMITS
+    assert limits["max_body_size"] + limits["max_header_size"] < 10_000 and limits["idle_connection_timeout"] <= 60
