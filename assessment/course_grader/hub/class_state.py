@@ -56,16 +56,20 @@ def read(directory: Path, folder: Path) -> ClassState:
     learners = {path.name for path in _folders(directory)} | {row["learner"] for row in rows}
     submitted: list[Submitted] = []
     missing = [] if has_exchange else [f"There is no exchange at {folder}: what has not been collected is not shown."]
-    for learner in exchange.find(folder).learners() if has_exchange else ():
-        learners.add(learner)
-        try:
-            submitted += exchange.find(folder).submissions(learner)
-        except Unusable as problem:
-            missing.append(f"{learner}: {problem}")
+    receipt = read_receipt(directory)
+    if has_exchange:
+        source = exchange.find(folder)
+        labs = source.labs()
+        missing += filter(None, [source.restore().sentence])
+        for learner in source.learners():
+            learners.add(learner)
+            try:
+                submitted += source.submissions(learner, labs, receipt.of(learner))
+            except Unusable as problem:
+                missing.append(f"{learner}: {problem}")
     if not learners:
         nobody = "nobody has opened a lab on the hub yet" if has_exchange else f"there is no exchange at {folder}"
         raise CourseError(f"There is no class at {directory}, and {nobody}: --dir and --exchange name others.")
-    receipt = read_receipt(directory)
     records = _records(directory, receipt, rows, submitted)
     standings = {key: _standing(directory, key, record) for key, record in records.items()}
     if not rows:

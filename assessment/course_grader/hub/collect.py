@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import tempfile
@@ -22,6 +23,8 @@ from course_grader.hub.receipt import Collected, Deadline, Receipt, exclusive
 from course_lib.system.errors import CourseError
 
 NO_DEADLINE = "none"
+ASSESSMENT = "assessment"  # the folder of the assessment, beside those of the labs
+MAX_NAMED = 20  # files of a submission that were left out
 _DRAFT = ".collecting-"  # start of the names of folders that a killed run may leave
 
 
@@ -67,7 +70,8 @@ def collect(
         lines = []
         for learner in learners:
             try:
-                submitted = source.submissions(learner)
+                _require_name(learner, labs)
+                submitted = source.submissions(learner, wanted, receipt.of(learner))
             except Unusable as problem:
                 lines.append(Line(learner, lab or "", remarks=[str(problem)]))
                 continue
@@ -75,6 +79,8 @@ def collect(
                 own = [one for one in submitted if one.lab == name]
                 if own or lab is not None:
                     lines.append(_collect_one(source, directory, receipt, Line(learner, name), own))
+    if sentence := source.restore().sentence:
+        print(sentence)
     _show(lines, receipt, directory)
     return 1 if any(line.remarks for line in lines) else 0
 
@@ -97,6 +103,12 @@ def _set_deadline(
         if name.strip() not in learners:
             print(f"{name.strip()} has not opened a lab yet: is the name right?")
     receipt.deadlines[lab] = Deadline(time, extensions)
+
+
+def _require_name(learner: str, labs: Sequence[str]) -> None:
+    """Raise Unusable for a name with which `course grade` would take the class's folder for a learner's."""
+    if learner in (ASSESSMENT, *labs):
+        raise Unusable("This is the name of a part of the course: let the operator of the hub give another name.")
 
 
 def _collect_one(
@@ -128,7 +140,9 @@ def _collect_one(
         receipt.enter(line.learner, line.lab, entry)
         receipt.write(directory)
         line.handed_in, line.outcome, line.taken = entry.time, "collected", True
-        line.remarks += [f"{plain(path)} was left out: {why}." for path, why in sorted(refused.items())]
+        line.remarks += [f"{plain(path)} was left out: {why}." for path, why in sorted(refused.items())[:MAX_NAMED]]
+        if len(refused) > MAX_NAMED:
+            line.remarks.append(f"{len(refused) - MAX_NAMED:,} more files were left out.")
         break
     if late:
         limit = deadline.of(line.learner)
@@ -149,17 +163,25 @@ def _take(
     with tempfile.TemporaryDirectory(prefix=_DRAFT, dir=place.parents[1]) as draft:
         new = Path(draft, "new")
         with source.opened(submitted) as folder:
-            try:
-                secret = snapshot.read(folder, exchange.SECRET, exchange.MAX_SECRET).decode()
-            except (OSError, ValueError, Unusable):
-                raise Unusable(f"Its {exchange.SECRET} cannot be read.") from None
-            copied = snapshot.copy(folder, new, (exchange.TIMESTAMP, exchange.SECRET))
-        if deadline.late(submitted.learner, copied.time):
+            _, secret = (_line(folder, name) for name in (snapshot.TIMESTAMP, snapshot.SECRET))
+            copied = snapshot.copy(folder, new)
+        time = source.restore().time(copied.time)
+        if before and submitted.name == before.name and copied.digest == before.digest:
+            time = min(time, before.time)
+        if deadline.late(submitted.learner, time):
             raise Unusable("It was changed after the deadline.")
         if not (before and before.digest == copied.digest and place.is_dir()):
             _replace(place, new, Path(draft, "old"))
-    about = (submitted.name, submitted.timestamp, copied.time, times.now(), copied.digest, secret, submitted.notebooks)
+    about = (submitted.name, submitted.timestamp, time, times.now(), copied.digest, secret, submitted.notebooks)
     return Collected(*about), copied.refused
+
+
+def _line(folder: int, name: str) -> str:
+    """Return the text of one of nbgrader's files in an opened submission. Raises Unusable without one."""
+    with contextlib.suppress(OSError, ValueError, Unusable):
+        if (text := snapshot.read(folder, name, exchange.MAX_SECRET).decode()).strip():
+            return text
+    raise Unusable(f"Its {name} is empty or cannot be read.")
 
 
 def _replace(place: Path, new: Path, old: Path) -> None:

@@ -13,18 +13,19 @@ import contextlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 
 from course_grader.classroom.learners_notebook import Unusable
 from course_grader.classroom.submissions import plain
-from course_grader.hub import snapshot
+from course_grader.hub import restored, snapshot
+from course_grader.hub.receipt import Collected
+from course_grader.hub.snapshot import SECRET, TIMESTAMP
 from course_lib.system.errors import CourseError
 
-TIMESTAMP, SECRET = "timestamp.txt", "submission_secret.txt"  # nbgrader writes them last
-MAX_SECRET = 1_000  # bytes
+MAX_SECRET = 1_000  # bytes; of TIMESTAMP too
 MAX_SUBMISSIONS = 100  # of a learner for a lab that are examined: the newest
 MAX_NAME = 200  # bytes of a notebook's name: a longer one gets no page
 _NAME = re.compile(r"[^+]*\+(?P<lab>[^+]+)\+(?P<timestamp>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[^+]*)(\+.*)?", re.DOTALL)
@@ -37,7 +38,7 @@ class Submitted:
     Attributes:
         name: of its folder.
         timestamp: when it was handed in by the clock of the learner's lab: nbgrader names feedback by it.
-        time: the latest change of its files by the kernel's clock.
+        time: the latest change of its files by the kernel's clock; see `restored` for those of a backup.
         notebooks: names of the notebooks that nbgrader expects feedback for, without extension.
         problem: why it cannot be collected; or "".
     """
@@ -74,18 +75,29 @@ class Exchange:
             raise CourseError(f"{self.folder} is one learner's: this command is for an instructor's lab on the hub.")
         return [name for name in names if plain(name) == name]
 
-    def submissions(self, learner: str) -> list[Submitted]:
-        """Return what a learner has handed in, newest first. Raises Unusable if the learner's folder can't be read."""
-        submissions = []
+    def restore(self) -> restored.Restore:
+        """Return the last restore of the exchange from a backup."""
+        return restored.read(self.folder / "outbound")
+
+    def submissions(self, learner: str, labs: Collection[str], collected: Mapping[str, Collected]) -> list[Submitted]:
+        """Return what a learner has handed in for these labs, newest first.
+
+        `collected`: lab → what was collected from the learner before. The names of labs in the exchange are the
+        learner's choice; those of no known lab are not looked at. Raises Unusable if the learner's folder can't be
+        read.
+        """
+        submissions, restore = [], self.restore()
         with _readable("The learner's folder"), self._inbound(learner) as inbound:
             names = [name for name in os.listdir(inbound) if plain(name) == name]
-            matches = [match for name in names if (match := _NAME.fullmatch(name))]
+            matches = [match for name in names if (match := _NAME.fullmatch(name)) and match["lab"] in labs]
             numbers: Counter[str] = Counter()
             for match in sorted(matches, key=lambda match: match["timestamp"], reverse=True):
                 numbers[match["lab"]] += 1
                 if numbers[match["lab"]] <= MAX_SUBMISSIONS:
                     with contextlib.suppress(FileNotFoundError):
-                        submissions.append(_submitted(inbound, learner, match))
+                        submitted = _submitted(inbound, learner, match)
+                        submitted = replace(submitted, time=restore.time(submitted.time))
+                        submissions.append(self._as_collected(submitted, collected.get(submitted.lab)))
         return sorted(submissions, key=lambda submitted: submitted.age, reverse=True)
 
     @contextlib.contextmanager
@@ -101,6 +113,20 @@ class Exchange:
     def _inbound(self, learner: str) -> Iterator[int]:
         with snapshot.opened(self.folder / "inbound") as inbound, snapshot.opened(learner, inbound) as own:
             yield own
+
+    def _as_collected(self, submitted: Submitted, before: Collected | None) -> Submitted:
+        """Return a submission with the time at which it was collected `before`, if its files are still the same.
+
+        A restore or a copy of the hub's folders gives files a new change time.
+        """
+        if not before or submitted.problem or submitted.name != before.name or submitted.time <= before.time:
+            return submitted
+        try:
+            with self.opened(submitted) as folder:
+                same = snapshot.copy(folder).digest == before.digest
+        except Unusable:
+            return submitted
+        return replace(submitted, time=before.time) if same else submitted
 
 
 def find(folder: Path) -> Exchange:
@@ -149,8 +175,8 @@ def _submitted(inbound: int, learner: str, match: re.Match[str]) -> Submitted:
         return Submitted(*about, listing.time, problem=f"It is no folder, or cannot be read ({error.strerror}).")
     except Unusable as error:
         return Submitted(*about, listing.time, problem=str(error))
-    missing = {TIMESTAMP, SECRET} - listing.files.keys()
-    problem = "It is not complete: its lab is still writing it, or was ended before it had." if missing else ""
+    complete = listing.files.get(TIMESTAMP) and listing.files.get(SECRET)
+    problem = "" if complete else "It is not complete: its lab is still writing it, or was ended before it had."
     notebooks = {name[: -len(".ipynb")] for name in (*listing.files, *listing.refused) if _has_page(name)}
     return Submitted(*about, listing.time, tuple(sorted(notebooks)), problem)
 

@@ -7,16 +7,19 @@ submission's feedback only if each of its notebooks has one. So a notebook witho
 
 from __future__ import annotations
 
+import contextlib
 import html
-from collections.abc import Iterable, Mapping
+import os
+import secrets
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from course_grader.classroom.grading import results_of
+from course_grader.classroom.learners_notebook import Unusable
 from course_grader.classroom.preprocessors import LOOK
-from course_grader.hub import exchange, times
+from course_grader.hub import exchange, snapshot, times
 from course_grader.hub.receipt import GRADES, Collected, Receipt, exclusive, is_graded, table
 from course_lib.system.errors import CourseError
-from course_lib.system.files import write
 
 NOT_GRADED = "No notebook of this name is graded: it has no points."
 READ_FIRST = "Your instructor has to read your script before its points count. Until then it has none."
@@ -32,9 +35,9 @@ def hand_back(lab: str | None, directory: Path, folder: Path) -> int:
         folder: the exchange.
 
     Returns:
-        0, or 1 if something that was collected has not been graded since.
+        0, or 1 if something that was collected has not been graded since, or could not be returned.
 
-    Raises CourseError if nothing was collected, or the feedback can't be written.
+    Raises CourseError if nothing was collected, or the class's folder can't be written.
     """
     source = exchange.find(folder)
     with exclusive(directory) as receipt:
@@ -44,20 +47,32 @@ def hand_back(lab: str | None, directory: Path, folder: Path) -> int:
         wanted = labs if lab is None else [exchange.lab_named(lab, labs)]
         results = results_of(directory.resolve())
         sentences = _sentences(table(results / GRADES))
-        returned = waiting = 0
+        returned = left = 0
         for learner, name in _collected(receipt, wanted):
             if not is_graded(directory, learner, name):
                 print(f"{learner}, {name}: not graded since it was collected or changed: course grade {directory}")
-                waiting += 1
+                left += 1
                 continue
             entry = receipt.entry(learner, name)
             graded = {page.stem: page.read_bytes() for page in (results / "feedback" / learner / name).glob("*.html")}
-            _release(source.folder / "feedback" / learner, name, entry, _pages(learner, name, entry, graded, sentences))
+            pages = _pages(learner, name, entry, graded, sentences)
+            try:
+                _release(source.folder, (learner, name), entry, pages)
+            except (OSError, Unusable) as problem:
+                print(f"{learner}, {name}: not returned. {_why(problem)}")
+                left += 1
+                continue
             receipt.enter(learner, name, entry.returned_at(times.now()))
             receipt.write(directory)
             returned += 1
-    print(f"Returned: the feedback for {returned} of {returned + waiting} submissions.")
-    return 1 if waiting else 0
+    print(f"Returned: the feedback for {returned} of {returned + left} submissions.")
+    return 1 if left else 0
+
+
+def _why(problem: OSError | Unusable) -> str:
+    if not isinstance(problem, OSError):
+        return str(problem)
+    return f"The learner's folder of feedback cannot be written ({problem.strerror}); it must be a folder, and no link."
 
 
 def _collected(receipt: Receipt, labs: Iterable[str]) -> list[tuple[str, str]]:
@@ -101,24 +116,51 @@ def _pages(
     return pages
 
 
-def _release(folder: Path, lab: str, entry: Collected, pages: Mapping[str, bytes]) -> None:
-    """Write the pages into a learner's feedback, for the learner and for nbgrader's Assignment List."""
+def _release(folder: Path, place: tuple[str, str], entry: Collected, pages: Mapping[str, bytes]) -> None:
+    """Write the pages into the feedback of (learner, lab), for the learner and for nbgrader's Assignment List.
+
+    `folder` is the exchange's. On a cluster the learner owns the feedback: no link in it is followed. Raises OSError if
+    it can't be written, Unusable if nbgrader could not find the pages.
+    """
     from nbgrader.utils import notebook_hash
 
-    for name, page in pages.items():
-        _write(folder / lab / f"{name}.html", page)
-    for path in (folder / lab).glob("*.html"):
-        if path.stem not in pages:  # of a notebook that is no longer handed in
-            path.unlink()
-    for name in entry.notebooks:
-        digest = notebook_hash(secret=entry.secret, notebook_id=name)
-        _write(folder / f"{digest}.html", pages[name])
+    if not entry.secret:
+        raise Unusable(f"Its {snapshot.SECRET} was empty: let the learner hand in again, then collect again.")
+    learner, lab = place
+    with snapshot.opened(folder / "feedback") as feedback, _folder(learner, feedback) as own:
+        with _folder(lab, own) as of_lab:
+            for name, page in pages.items():
+                _write(of_lab, f"{name}.html", page)
+            for name in os.listdir(of_lab):
+                if name.endswith(".html") and name[: -len(".html")] not in pages:  # is no longer handed in
+                    os.unlink(name, dir_fd=of_lab)
+        for name in entry.notebooks:
+            digest = notebook_hash(secret=entry.secret, notebook_id=name)
+            _write(own, f"{digest}.html", pages[name])
 
 
-def _write(path: Path, page: bytes) -> None:
-    """Write a page, unless it is the same as before: its time then says when it changed."""
-    if not (path.is_file() and path.read_bytes() == page):
-        write(path, page)
+@contextlib.contextmanager
+def _folder(name: str, above: int) -> Iterator[int]:
+    """Open a folder in an opened folder; make it if it is missing. Raises OSError for a link."""
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=above)
+    with snapshot.opened(name, above) as folder:
+        yield folder
+
+
+def _write(folder: int, name: str, page: bytes) -> None:
+    """Write a page atomically, unless it is the same as before: its time then says when it changed."""
+    with contextlib.suppress(OSError, Unusable):
+        if snapshot.read(folder, name, len(page)) == page:
+            return
+    draft = f".{secrets.token_hex(8)}.part"
+    try:
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666, dir_fd=folder), "wb") as file:
+            file.write(page)
+        os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+    finally:
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
 
 
 def _page(notebook: str, sentence: str) -> bytes:

@@ -78,9 +78,13 @@ class Receipt:
         """Return the deadline of a lab."""
         return self.deadlines.get(lab, Deadline())
 
+    def of(self, learner: str) -> dict[str, Collected]:
+        """Return what was collected from a learner: lab → Collected."""
+        return self.collected.get(learner, {})
+
     def entry(self, learner: str, lab: str) -> Collected | None:
         """Return what was collected from a learner for a lab."""
-        return self.collected.get(learner, {}).get(lab)
+        return self.of(learner).get(lab)
 
     def enter(self, learner: str, lab: str, entry: Collected) -> None:
         """Replace what was collected from a learner for a lab."""

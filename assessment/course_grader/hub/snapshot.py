@@ -20,9 +20,11 @@ from course_grader.classroom.learners_notebook import Unusable
 from course_grader.classroom.submissions import MAX_BYTES as MAX_FILE_BYTES
 
 MAX_BYTES = 100_000_000  # of all files together; nbgrader submits no more
-MAX_ENTRIES = 2_000  # files and folders
+MAX_FILES = 2_000  # that are copied
+MAX_ENTRIES = 10_000  # files and folders that are looked at
 MAX_DEPTH = 4  # of folders
-GRADED = (".ipynb", ".py", ".zip")  # copied first: other files must not use up MAX_BYTES
+TIMESTAMP, SECRET = "timestamp.txt", "submission_secret.txt"  # nbgrader writes them last; they are not copied
+GRADED = (".ipynb", ".py", ".zip")  # copied first: other files must not use up MAX_BYTES and MAX_FILES
 
 
 @dataclass
@@ -71,30 +73,38 @@ def opened(name: str | Path, folder: int | None = None, flags: int = os.O_DIRECT
 
 
 def examine(folder: int) -> Listing:
-    """List what lies in an opened folder, without hidden files. Raises Unusable for more than MAX_ENTRIES."""
+    """List what lies in an opened folder, without hidden files.
+
+    Raises Unusable for too many files that are graded, and if the folder is gone.
+    """
     listing = Listing(changed=os.fstat(folder).st_ctime_ns)
-    for number, (path, entry) in enumerate(_entries(folder, listing.refused), 1):
-        if number > MAX_ENTRIES:
-            raise Unusable(f"It has more than {MAX_ENTRIES:,} files and folders.")
-        listing.changed = max(listing.changed, entry.st_ctime_ns)
-        if problem := _problem(entry):
-            listing.refused[path] = problem
-        elif stat.S_ISREG(entry.st_mode):
-            listing.files[path] = entry.st_size
+    try:
+        for number, (path, entry) in enumerate(_entries(folder, listing.refused), 1):
+            if number > MAX_ENTRIES:
+                listing.refused[path] = f"like all that follows, it comes after {MAX_ENTRIES:,} files and folders"
+                break
+            listing.changed = max(listing.changed, entry.st_ctime_ns)
+            if problem := _problem(entry):
+                listing.refused[path] = problem
+            elif stat.S_ISREG(entry.st_mode):
+                listing.files[path] = entry.st_size
+    except OSError as error:
+        raise Unusable(f"It cannot be read ({error.strerror}).") from None
+    _refuse_surplus(listing)
     return listing
 
 
-def copy(folder: int, target: Path, left_out: tuple[str, ...] = ()) -> Snapshot:
-    """Copy the files of an opened folder into the new folder `target`, but for those with the names `left_out`.
+def copy(folder: int, target: Path | None = None) -> Snapshot:
+    """Copy the files of an opened folder, but for TIMESTAMP and SECRET, into the new folder `target`.
 
-    Raises Unusable as `examine`, OSError if `target` can't be written.
+    Without a target they are read for the digest only. Raises Unusable as `examine`, OSError if `target` can't be
+    written.
     """
     listing = examine(folder)
     refused, digest, left = dict(listing.refused), hashlib.sha256(), MAX_BYTES
-    target.mkdir()
-    for path in sorted(listing.files, key=lambda path: (not path.endswith(GRADED), path)):
-        if path in left_out:
-            continue
+    if target:
+        target.mkdir()
+    for path in sorted(listing.files.keys() - {TIMESTAMP, SECRET}, key=_order):
         try:
             content = read(folder, path, min(left, MAX_FILE_BYTES))
         except (OSError, Unusable) as error:
@@ -102,9 +112,10 @@ def copy(folder: int, target: Path, left_out: tuple[str, ...] = ()) -> Snapshot:
             continue
         left -= len(content)
         digest.update(os.fsencode(path) + b"\0" + hashlib.sha256(content).digest())
-        place = target / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
+        if target:
+            place = target / path
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(content)
     return Snapshot(digest.hexdigest(), refused, examine(folder).time)
 
 
@@ -130,7 +141,7 @@ def read(folder: int, path: str, limit: int) -> bytes:
 
 def _entries(folder: int, refused: dict[str, str], above: str = "") -> Iterator[tuple[str, os.stat_result]]:
     """Yield (path, what it is) of all that lies below an opened folder; add to `refused` what cannot be read."""
-    for name in sorted(os.listdir(folder)):
+    for name in sorted(os.listdir(folder), key=_order):
         path = above + name
         if name.startswith("."):
             continue
@@ -145,6 +156,21 @@ def _entries(folder: int, refused: dict[str, str], above: str = "") -> Iterator[
                     yield from _entries(below, refused, f"{path}/")
         except OSError as error:
             refused[path] = f"it cannot be read ({error.strerror})"
+
+
+def _order(path: str) -> tuple[bool, bool, str]:
+    """Return what files are sorted by: those first that a submission cannot do without, then those that are graded."""
+    return path not in (TIMESTAMP, SECRET), not path.endswith(GRADED), path
+
+
+def _refuse_surplus(listing: Listing) -> None:
+    """Move files that are not graded, beyond MAX_FILES, to `refused`. Raises Unusable if too many are graded."""
+    surplus = sorted(listing.files, key=_order)[MAX_FILES:]
+    if any(path.endswith(GRADED) for path in surplus):
+        raise Unusable(f"It has more than {MAX_FILES:,} notebooks and Python files.")
+    for path in surplus:
+        listing.refused[path] = f"the submission has more than {MAX_FILES:,} files"
+        del listing.files[path]
 
 
 def _problem(entry: os.stat_result) -> str:

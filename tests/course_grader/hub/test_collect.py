@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -9,11 +10,12 @@ import re
 import resource
 import shutil
 import time
+from datetime import datetime, timezone
 
 import pytest
 
 from course_grader.classroom import submissions
-from course_grader.hub import collect, receipt, snapshot
+from course_grader.hub import class_state, collect, receipt, snapshot
 from course_lib.system.errors import CourseError
 from tests.course_grader.classes import LAB, NAME, TINY
 from tests.course_grader.hub import exchanges
@@ -205,11 +207,91 @@ class TestDeadline:
         assert "bne has not opened a lab yet: is the name right?" in capsys.readouterr().out
 
 
+def restore(exchange, backup, restored):
+    """Give all files new change times, as unpacking does, and note the restore."""
+    before = exchange.with_name("before")
+    exchange.rename(before)
+    shutil.copytree(before, exchange)
+    note = json.dumps({"backup": backup, "restored": time.time() if restored is None else restored})
+    (exchange / "outbound" / ".restored.json").write_text(note)
+
+
+class TestRestore:
+    def test_what_was_collected_before_stays_in_time_and_nothing_is_newer(self, exchange, directory, run, work, capsys):
+        submit(exchange, "anna", "in time")
+        run()
+        time.sleep(0.05)
+        deadline = from_now()
+        time.sleep(0.05)
+        shutil.copytree(exchange / "inbound", exchange / "copy")
+        shutil.rmtree(exchange / "inbound")
+        (exchange / "copy").rename(exchange / "inbound")
+        capsys.readouterr()
+        assert run(deadline=deadline) == 0
+        output = " ".join(capsys.readouterr().out.split())
+        assert "as collected before" in output and "late" not in output
+        assert class_state.read(directory, exchange).standings["anna", LAB].note == ""
+        shutil.rmtree(directory / "anna")
+        assert run() == 0 and work("anna") == "in time"
+
+    def test_other_files_under_the_same_name_are_newer(self, exchange, run, capsys):
+        folder = submit(exchange, "anna", "in time")
+        run()
+        time.sleep(0.05)
+        deadline = from_now()
+        time.sleep(0.05)
+        (folder / f"{NAME}.ipynb").write_text("changed")
+        capsys.readouterr()
+        run(deadline=deadline)
+        output = " ".join(capsys.readouterr().out.split())
+        assert "late by 1 min" in output and "as collected before" not in output
+
+    def test_what_a_backup_has_counts_as_handed_in_when_it_was_made(self, exchange, run, work, capsys):
+        submit(exchange, "anna", "in time")
+        time.sleep(0.05)
+        backup = time.time()
+        time.sleep(0.05)
+        deadline = from_now()
+        time.sleep(0.05)
+        restore(exchange, backup, None)
+        assert run(deadline=deadline) == 0
+        assert work("anna") == "in time"
+        output = capsys.readouterr().out
+        assert output.count("The exchange was restored on") == 1
+        run(deadline=datetime.fromtimestamp(backup - 1, timezone.utc).isoformat())
+        assert "not collected" in " ".join(capsys.readouterr().out.split())
+
+    def test_what_is_handed_in_after_a_restore_has_its_own_time(self, exchange, run, work):
+        backup = time.time() - 100
+        restore(exchange, backup, backup + 50)
+        submit(exchange, "anna", "after it")
+        run(deadline=from_now(seconds=-30))
+        assert work("anna") is None
+
+    @pytest.mark.parametrize(
+        "note", ["", "[]", '{"backup": 1}', '{"backup": "x", "restored": 2}', '{"backup": 9e9, "restored": 1}',
+                 '{"backup": NaN, "restored": 1}', '{"backup": 0, "restored": 1e99}'],
+    )  # fmt: skip
+    def test_a_note_that_cannot_be_used_is_ignored_with_a_sentence(self, exchange, directory, run, work, capsys, note):
+        submit(exchange, "anna")
+        (exchange / "outbound" / ".restored.json").write_text(note)
+        run(deadline=from_now(hours=-1))
+        assert work("anna") is None
+        assert "outbound/.restored.json cannot be used: " in capsys.readouterr().out
+        assert any(".restored.json" in sentence for sentence in class_state.read(directory, exchange).missing)
+
+
 class TestContent:
+    @pytest.mark.parametrize("emptied", [False, True])
     @pytest.mark.parametrize("name", ["submission_secret.txt", "timestamp.txt"])
-    def test_a_half_written_submission_is_not_taken_and_the_one_before_is(self, exchange, run, work, capsys, name):
+    def test_a_half_written_submission_is_not_taken_and_the_one_before_is(
+        self, exchange, run, work, capsys, name, emptied
+    ):
         submit(exchange, "anna", "whole", TIMESTAMPS[1])
-        (submit(exchange, "anna", "half", TIMESTAMPS[2]) / name).unlink()
+        path = submit(exchange, "anna", "half", TIMESTAMPS[2]) / name
+        path.unlink()
+        if emptied:  # nbgrader opens the file, then writes it
+            path.touch()
         assert run() == 1
         assert work("anna") == "whole"
         assert f"anna, {LAB}: the submission of {TIMESTAMPS[2]} was left out. It is not complete" in (
@@ -256,17 +338,53 @@ class TestContent:
         assert [path.name for path in (directory / "anna" / LAB).iterdir()] == [f"{NAME}.ipynb"]
         assert "0.weights was left out: with it the submission is larger" in capsys.readouterr().out
 
-    def test_too_many_files_are_refused_and_the_submission_before_counts(
+    @pytest.mark.parametrize("text", [b"  ", b"\xff", bytes(1001)])
+    def test_a_secret_that_is_none_is_not_taken(self, exchange, run, work, capsys, text):
+        (submit(exchange, "anna") / "submission_secret.txt").write_bytes(text)
+        assert run() == 1 and work("anna") is None
+        assert "Its submission_secret.txt is empty or cannot be read." in capsys.readouterr().out
+
+    def test_of_too_many_files_those_are_left_out_that_are_not_graded(
+        self, exchange, directory, run, monkeypatch, capsys
+    ):
+        monkeypatch.setattr(snapshot, "MAX_FILES", 6)
+        monkeypatch.setattr(collect, "MAX_NAMED", 2)
+        folder = submit(exchange, "anna")
+        (folder / "z").mkdir()
+        (folder / "z" / "module.py").touch()
+        for number in range(6):
+            (folder / f"{number}.png").touch()
+        assert run() == 1
+        names = {path.name for path in (directory / "anna" / LAB).rglob("*.*")}
+        assert names == {f"{NAME}.ipynb", "module.py", "0.png", "1.png"}
+        output = capsys.readouterr().out
+        assert "2.png was left out: the submission has more than 6 files." in output
+        assert "5.png" not in output and "2 more files were left out." in output
+
+    def test_of_very_many_those_after_the_graded_are_not_looked_at(self, exchange, directory, run, monkeypatch, capsys):
+        monkeypatch.setattr(snapshot, "MAX_ENTRIES", 6)
+        folder = submit(exchange, "anna")
+        (folder / "module.py").touch()
+        for number in range(4):
+            (folder / f"{number}.png").touch()
+        assert run() == 1
+        names = {path.name for path in (directory / "anna" / LAB).iterdir()}
+        assert names == {f"{NAME}.ipynb", "module.py", "0.png", "1.png"}
+        assert (
+            "2.png was left out: like all that follows, it comes after 6 files and folders" in capsys.readouterr().out
+        )
+
+    def test_too_many_notebooks_are_refused_and_the_submission_before_counts(
         self, exchange, run, work, monkeypatch, capsys
     ):
-        monkeypatch.setattr(snapshot, "MAX_ENTRIES", 5)
+        monkeypatch.setattr(snapshot, "MAX_FILES", 5)
         submit(exchange, "anna", "few", TIMESTAMPS[1])
         folder = submit(exchange, "anna", "many", TIMESTAMPS[2])
         for number in range(5):
             (folder / f"{number}.py").touch()
         assert run() == 1
         assert work("anna") == "few"
-        assert "It has more than 5 files and folders." in capsys.readouterr().out
+        assert "It has more than 5 notebooks and Python files." in capsys.readouterr().out
 
     def test_folders_and_files_that_become_links_while_they_are_copied_lead_nowhere(
         self, tmp_path, exchange, directory, run, monkeypatch, capsys
@@ -304,6 +422,39 @@ class TestContent:
         assert run() == 1
         assert work("ben") == "his"
         assert "The learner's folder cannot be read (Permission denied)." in capsys.readouterr().out
+
+    def test_a_submission_that_goes_away_while_it_is_looked_at(self, exchange, run, work, monkeypatch, capsys):
+        calls, entries = [], snapshot._entries
+
+        def gone(*about):
+            calls.append(about)
+            if len(calls) == 2:  # while hers is copied
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            return entries(*about)
+
+        monkeypatch.setattr(snapshot, "_entries", gone)
+        submit(exchange, "anna")
+        submit(exchange, "ben", "his")
+        assert run() == 1
+        assert (work("anna"), work("ben")) == (None, "his")
+        assert "was left out. It cannot be read (No such file or directory)." in capsys.readouterr().out
+
+    def test_names_of_labs_that_there_are_not_are_not_looked_at(self, exchange, run, monkeypatch):
+        folder, examined, examine = submit(exchange, "anna"), [], snapshot.examine
+        for number in range(3):
+            shutil.copytree(folder, folder.with_name(folder.name.replace(LAB, f"lab{number}_of_mine")))
+        monkeypatch.setattr(snapshot, "examine", lambda opened: examined.append(opened) or examine(opened))
+        assert run(None) == 0
+        assert len(examined) == 3  # to list it, and before and after it is copied
+
+    @pytest.mark.parametrize("name", ["assessment", LAB])
+    def test_who_has_the_name_of_a_part_of_the_course_is_left_out(self, exchange, run, work, capsys, name):
+        (exchange / "inbound" / name).mkdir()
+        submit(exchange, name)
+        submit(exchange, "ben", "his")
+        assert run() == 1
+        assert (work(name), work("ben")) == (None, "his")
+        assert f"{name}, {LAB}: This is the name of a part of the course: " in capsys.readouterr().out
 
     def test_a_link_in_the_place_of_a_submission(self, tmp_path, exchange, run, work):
         (submit(exchange, "anna", "elsewhere")).rename(tmp_path / "elsewhere")

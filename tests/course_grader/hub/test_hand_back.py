@@ -149,14 +149,16 @@ def test_a_folder_that_was_changed_after_grading_waits_for_it(tmp_path, exchange
     assert not (exchange / "feedback" / "anna" / LAB).exists()
 
 
-def test_nothing_to_return_and_nowhere_to_return_it_to(tmp_path, exchange):
+def test_nothing_to_return_and_nowhere_to_return_it_to(tmp_path, exchange, capsys):
     with pytest.raises(CourseError, match=r"Nothing has been collected into .*: give `course collect` first"):
         hand_back.hand_back(None, tmp_path / "other", exchange)
     graded(tmp_path / "class", {}, **{NAME: "one"})
     shutil.rmtree(exchange / "feedback" / "anna")
     (exchange / "feedback" / "anna").write_text("no folder")
-    with pytest.raises(CourseError, match=r"cannot be written"):
-        hand_back.hand_back(None, tmp_path / "class", exchange)
+    assert hand_back.hand_back(None, tmp_path / "class", exchange) == 1
+    assert (
+        "anna, lab0_tiny: not returned. The learner's folder of feedback cannot be written" in capsys.readouterr().out
+    )
     assert json.loads((tmp_path / "class" / receipt.FILE).read_text())["collected"]["anna"][LAB]["returned"] is None
 
 
@@ -169,6 +171,55 @@ def test_a_name_that_is_too_long_for_a_page_keeps_nobody_from_theirs(tmp_path):
     hand_back.hand_back(None, directory, exchange)
     assert returned(exchange) == {NAME: "one"}
     assert [path.stem for path in (exchange / "feedback" / "ben" / LAB).iterdir()] == [NAME]
+
+
+def of_two(tmp_path):
+    """An exchange and a class of anna and ben, whose notebooks were graded."""
+    exchange, directory = exchanges.make(tmp_path, "anna", "ben"), tmp_path / "class"
+    for learner in ("anna", "ben"):
+        submit(exchange, learner)
+    collect.collect(None, directory, exchange)
+    graded(directory, {}, {"learner": "ben"}, **{NAME: "one"})
+    return exchange, directory
+
+
+def pages_of_ben(exchange):
+    return [path.stem for path in (exchange / "feedback" / "ben" / LAB).iterdir()]
+
+
+def test_a_receipt_without_a_secret_keeps_nobody_from_their_pages(tmp_path, capsys):
+    exchange, directory = of_two(tmp_path)
+    stored = json.loads((directory / receipt.FILE).read_text())
+    stored["collected"]["anna"][LAB]["secret"] = ""
+    (directory / receipt.FILE).write_text(json.dumps(stored))
+    assert hand_back.hand_back(None, directory, exchange) == 1
+    assert f"anna, {LAB}: not returned. Its submission_secret.txt was empty: " in capsys.readouterr().out
+    assert pages_of_ben(exchange) == [NAME]
+
+
+@pytest.mark.parametrize("place", ["anna", f"anna/{LAB}"])
+def test_a_link_in_the_place_of_a_folder_leads_nowhere(tmp_path, capsys, place):
+    exchange, directory = of_two(tmp_path)
+    others = tmp_path / "others"
+    others.mkdir()
+    (others / "own.html").write_text("of somebody else")
+    link = exchange / "feedback" / place
+    if link.exists():
+        link.rmdir()
+    link.symlink_to(others)
+    assert hand_back.hand_back(None, directory, exchange) == 1
+    assert {path.name: path.read_text() for path in others.iterdir()} == {"own.html": "of somebody else"}
+    assert "it must be a folder, and no link" in capsys.readouterr().out
+    assert pages_of_ben(exchange) == [NAME]
+
+
+def test_a_link_in_the_place_of_a_page_is_replaced(tmp_path, exchange):
+    graded(tmp_path / "class", {}, **{NAME: "one"})
+    (tmp_path / "elsewhere.html").write_text("of somebody else")
+    (exchange / "feedback" / "anna" / LAB).mkdir()
+    (exchange / "feedback" / "anna" / LAB / f"{NAME}.html").symlink_to(tmp_path / "elsewhere.html")
+    assert hand_back.hand_back(None, tmp_path / "class", exchange) == 0
+    assert (tmp_path / "elsewhere.html").read_text() == "of somebody else" and returned(exchange) == {NAME: "one"}
 
 
 def test_a_newer_submission_has_not_been_returned(tmp_path, exchange):
