@@ -12,6 +12,7 @@ EXCHANGE = "/exchange/course"  # nbgrader's folder of the course `course` in its
 CACHE = ".cache/one-model-many-gpus"  # in a workspace; the images set XDG_CACHE_HOME
 LEARNER_ID = 1000  # the images' user
 UNMASKED = "systempaths=unconfined"  # the sandbox needs a whole /proc
+LOG = {"type": "json-file", "config": {"max-size": "10m"}}  # a lab that prints without end does not fill the disk
 
 
 class NoLab(Exception):
@@ -100,6 +101,7 @@ def host_config(name: str, role: str, state: Path, settings: dict) -> dict:
         "pids_limit": settings["processes"] or None,
         "mem_limit": f"{settings['memory']}m" if settings["memory"] else None,
         "ulimits": ulimits(settings),
+        "log_config": LOG,
     }
     if settings["cpuset"]:  # the cores that slots of assessments do not have
         given["cpuset_cpus"] = numbers(settings["cores"]["labs"])

@@ -128,7 +128,8 @@ def _add_hub(parser: argparse.ArgumentParser) -> None:
         action.set_defaults(run=_refuse_dry_run(run, name) if name in ("list", "add", "remove") else run)
         return action
 
-    add("stop", commands.stop_hub, "end the hub and its labs; everyone's work stays")
+    one = add("stop", commands.stop_hub, "end the hub and its labs, or single labs; everyone's work stays")
+    one.add_argument("names", nargs="*", metavar="NAME", help="whose labs to end; default: the hub and all labs")
     add("list", commands.list_hub, "show the address, the names and their labs")
     one = add("add", commands.add_names, "add names; for those that are there, a new password")
     one.add_argument("names", nargs="+", metavar="NAME")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import re
 import resource
 import socket
@@ -83,6 +84,16 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0))
 
 
+def processor() -> str:
+    """Return the model of this host's processor; on ARM, which does not name it, its architecture and part number."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            name, _, value = line.partition(":")
+            if name.strip() in ("model name", "CPU part"):
+                return f"{platform.machine()} {value.strip()}"
+    return platform.machine()
+
+
 def memory() -> int:
     """Return this host's memory in MB."""
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20
@@ -141,9 +152,14 @@ def port_is_free(port: int, address: str) -> bool:
     return True
 
 
-def data_folder() -> str:
-    """Return the folder with the operator's data sets, else "". Raises CourseError (code 2) if it does not exist."""
-    folder = os.environ.get("COURSE_DATA_DIR", "")
+def data_folder(folder: str | None = None) -> str:
+    """Return the whole path of the folder with data sets, else ""; default: that of COURSE_DATA_DIR.
+
+    Raises CourseError (code 2) if it does not exist.
+    """
+    folder = os.environ.get("COURSE_DATA_DIR", "") if folder is None else folder
     if folder and not Path(folder).is_dir():
-        raise CourseError(f"COURSE_DATA_DIR names {folder}, and there is no such folder: correct it, or unset it.", 2)
+        raise CourseError(
+            f"COURSE_DATA_DIR names {folder}, and there is no such folder: correct it, or set it to nothing.", 2
+        )
     return str(Path(folder).resolve()) if folder else ""

@@ -90,7 +90,7 @@ def do_with_containers(action: str, arguments: list[str], state: dict) -> None:
     elif action == "start" and arguments[1] == "--attach":
         print("what the container prints", flush=True)
     elif action == "cp":
-        Path(arguments[2]).write_text(arguments[1])
+        Path(arguments[2]).write_text(json.dumps(arguments[1]))
     elif action == "start":
         containers[arguments[1]]["state"] = state["starts_as"]
     elif action == "stop":

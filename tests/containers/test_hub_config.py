@@ -130,6 +130,7 @@ class TestRightsAndBounds:
         assert config["security_opt"] == ["no-new-privileges"]
         assert (config["mem_limit"], config["pids_limit"], config["cpuset_cpus"]) == ("3072m", 16384, "0,1,4")
         assert config["ulimits"] == [{"Name": "nproc", "Soft": -1, "Hard": -1}]
+        assert config["log_config"] == {"type": "json-file", "config": {"max-size": "10m"}}
 
     def test_an_instructors_lab_can_run_the_sandbox(self, tmp_path):
         config = lab_settings.host_config("grace", "instructor", tmp_path, SETTINGS)

@@ -17,9 +17,12 @@ from pathlib import Path
 import pytest
 
 from containers.hub.passwords import matches
+from containers.launcher import host
 from containers.launcher.cli import main
 from containers.launcher.client import EngineClient
+from containers.launcher.docker import Docker
 from containers.launcher.hub import settings as hub_settings
+from containers.launcher.hub import start as hub_start
 from course_lib.system import paths
 from tests.containers.launching import COURSE, LAUNCH, Fake, assert_refused, assert_sentence, labels, options, run
 
@@ -72,6 +75,10 @@ def test_the_hub_gets_the_state_and_the_engines_socket(start, names, state, monk
         "--restart": ["unless-stopped"],
         "--security-opt": ["no-new-privileges"],
         "--ulimit": ["nofile=65536", "nproc=-1", "memlock=-1", "stack=67108864"],
+        "--memory": ["1g"],
+        "--pids-limit": ["1024"],
+        "--log-driver": ["json-file"],
+        "--log-opt": ["max-size=10m"],
         "--publish": ["127.0.0.1:8000:8000"],
         "--volume": [f"{state}:/srv/state", "/var/run/docker.sock:/var/run/docker.sock"],
     }
@@ -152,6 +159,49 @@ def test_the_host_is_calibrated_once_for_an_image_on_the_cores_of_a_slot(start, 
     assert main(["hub"]) == 0
     assert len([call for call in engine.calls() if "course_grader.script.calibration" in call]) == 1
     assert set(engine.state()["containers"]) == {"course-hub"}
+
+
+@pytest.mark.parametrize("damage", ["link", "text", "nothing"])
+def test_only_a_file_with_json_is_a_measurement(start, capsys, names, state, monkeypatch, tmp_path, damage):
+    start("laptop")
+    (tmp_path / "other").write_text("{}")
+    (tmp_path / "other").chmod(0o600)
+
+    def run_once(engine, name, arguments, files):
+        ((_, target),) = files
+        if damage == "link":
+            target.symlink_to(tmp_path / "other")
+        elif damage == "text":
+            target.write_text("{")
+        return 0
+
+    monkeypatch.setattr(Docker, "run_once", run_once)
+    assert main(["hub", "--class", names]) == 1
+    assert "The measurement of this host is damaged" in capsys.readouterr().err
+    assert not state.exists() and mode(tmp_path / "other") == 0o600
+
+
+def test_another_processor_is_measured_again(start, names, monkeypatch):
+    engine = start("laptop")
+    assert main(["hub", "--class", names]) == main(["hub", "stop"]) == 0
+    monkeypatch.setattr(host, "processor", lambda: "another one")
+    assert main(["hub"]) == 0
+    assert len([call for call in engine.calls() if "course_grader.script.calibration" in call]) == 2
+
+
+def test_a_folder_of_data_sets_is_remembered_until_another_is_named(start, capsys, names, state, monkeypatch, tmp_path):
+    start("laptop")
+    (tmp_path / "data").mkdir()
+    monkeypatch.setenv("COURSE_DATA_DIR", str(tmp_path / "data"))
+    assert main(["hub", "--class", names]) == main(["hub", "stop"]) == 0
+    monkeypatch.delenv("COURSE_DATA_DIR")
+    capsys.readouterr()
+    assert main(["hub"]) == main(["hub", "stop"]) == 0
+    assert f"Labs get the data sets in {tmp_path / 'data'}" in capsys.readouterr().err
+    assert json.loads((state / "hub.json").read_text())["data"] == str(tmp_path / "data")
+    monkeypatch.setenv("COURSE_DATA_DIR", "")
+    assert main(["hub"]) == 0
+    assert json.loads((state / "hub.json").read_text())["data"] == ""
 
 
 def test_what_is_left_out_is_as_it_was_at_the_last_start(start, capsys, names, state):
@@ -288,6 +338,8 @@ BAD_CLASSES = (
     ("ada teacher\n", "line 1: a line is `name` or `name instructor`"),
     ("ada ben\n", "line 1: a line is"),
     ("grace instructor too\n", "line 1: a line is"),
+    ("assessment\n", "line 1: assessment is not a valid name: .* not that of a lab"),
+    ("ada\nlab1_gradient_descent\n", "line 2: lab1_gradient_descent is not a valid name"),
     ("# nobody\n\n", "has no names"),
     ("\xff\n".encode("latin-1"), "it is not a text file in UTF-8"),
 )
@@ -391,6 +443,19 @@ def test_what_was_begun_is_undone(start, capfd, names, state, broken, sentence):
     assert engine.empty and not state.exists()
 
 
+def test_a_failed_start_leaves_the_operators_login_file(start, names, state, monkeypatch):
+    engine = start("laptop", broken={"start course-hub": "port is already allocated"})
+
+    def write_login(engine):
+        (state / "login.json").write_text("{}")
+        (state / "hub").mkdir()  # as the hub makes it
+        return "", []
+
+    monkeypatch.setattr(hub_start, "_hub_address", write_login)
+    assert main(["hub", "--class", names]) == 1
+    assert engine.empty and [path.name for path in state.iterdir()] == ["login.json"]
+
+
 def test_a_failed_start_leaves_the_class_as_it_was(start, capsys, names, state):
     engine = start("laptop")
     assert main(["hub", "--class", names]) == main(["hub", "stop"]) == 0
@@ -476,6 +541,18 @@ def test_stop_ends_hub_and_labs_and_keeps_the_class(hub, capsys, state):
     assert capsys.readouterr().out == "The hub does not run.\n"
 
 
+def test_stop_with_names_ends_their_labs_alone(hub, capsys):
+    for name in ("ada", "ben", "grace"):
+        lab_of(hub, name)
+    assert main(["hub", "stop", "ada", "ben", "--dry-run"]) == 0
+    assert main(["hub", "stop", "ada", "eva"]) == 2
+    assert "There is no lab of eva: `launch hub list` shows the labs" in capsys.readouterr().err
+    assert len(hub.state()["containers"]) == 4
+    assert main(["hub", "stop", "ada", "ben"]) == 0
+    assert capsys.readouterr().out == "Stopped the lab of ada, ben.\n"
+    assert set(hub.state()["containers"]) == {"course-hub", "course-lab-grace"}
+
+
 def test_a_gpu_of_the_hubs_labs_is_not_given_to_another_one(start, capsys):
     engine = start("dgx")
     lab_of(engine, "ada", gpus="0,1")
@@ -557,9 +634,36 @@ def test_a_backup_has_all_and_is_restored_elsewhere(hub, capsys, state, tmp_path
     assert main(["hub", "restore", str(target), "--state", str(other)]) == 0
     assert members(other) == members(state) and mode(other) == 0o700
     assert all((other / file.relative_to(state)).read_text() == "ada" for file in files)
-    assert not (other / cache.relative_to(state)).exists()
+    assert not (other / cache.relative_to(state)).exists() and not (other / "calibration").exists()
+    times = json.loads((other / "exchange" / "outbound" / ".restored.json").read_text())
+    assert times["backup"] == json.loads((state / "backup.json").read_text())["time"]
+    unpacked = max(file.stat().st_ctime for file in other.rglob("*") if file.name != ".restored.json")
+    assert times["backup"] < unpacked < times["restored"] + 0.1
     assert main(["hub", "--state", str(other)]) == 0
     assert json.loads((other / "hub.json").read_text())["state"] == str(other)
+
+
+def test_a_sparse_file_takes_no_space_in_a_backup(hub, state, tmp_path):
+    (file,) = work(state, "ada")[:1]
+    os.truncate(file, 2**30)
+    assert main(["hub", "backup", str(tmp_path / "backup.tar.gz")]) == 0
+    assert (tmp_path / "backup.tar.gz").stat().st_size < 100_000
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_a_restored_class_belongs_to_who_restores_it(hub, state, tmp_path):
+    for path in (state, *state.glob("*.json")):
+        os.chown(path, 12345, 12345)  # who made the backup
+    assert main(["hub", "backup", str(tmp_path / "backup.tar.gz")]) == 0
+    assert main(["hub", "restore", str(tmp_path / "backup.tar.gz"), "--state", str(tmp_path / "other")]) == 0
+    assert {path.stat().st_uid for path in (tmp_path / "other", *(tmp_path / "other").glob("*.json"))} == {0}
+
+
+def test_a_link_beside_the_archive_is_not_followed(hub, tmp_path):
+    (tmp_path / "private").write_text("mine")
+    (tmp_path / ".backup.tar.gz.part").symlink_to(tmp_path / "private")
+    assert main(["hub", "backup", str(tmp_path / "backup.tar.gz")]) == 0
+    assert (tmp_path / "private").read_text() == "mine"
 
 
 def test_a_backup_that_fails_leaves_no_file(hub, capsys, tmp_path, state):

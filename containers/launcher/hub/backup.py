@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
+import tempfile
+import time
 from pathlib import Path
 
 from containers.launcher.engine import Engine
@@ -19,8 +22,18 @@ from containers.launcher.hub.state import MOUNT, State
 from containers.launcher.text import notice, shell_command
 from course_lib.system.errors import CourseError
 
+RESTORED = "exchange/outbound/.restored.json"  # instructors' labs can read it
 CHANGED_CODE = 1  # of tar: some files changed while it read them
-LEFT_OUT = ("./workspaces/*/.cache", "./podman.log", "./*.sock")  # what can be made again
+LEFT_OUT = ("./workspaces/*/.cache", "./calibration", "./podman.log", "./*.sock")  # what can be made again
+# Folder and settings then belong to the operator, as before, whoever that was when the backup was made.
+UNPACK = f"""
+set -e
+cd {MOUNT}
+operator=$(stat -c %u:%g .)
+tar --numeric-owner --same-permissions --exclude=./calibration -xz
+chown "$operator" .
+find . -maxdepth 1 -name '*.json' -exec chown -h "$operator" {{}} +
+"""
 
 
 def backup(options: argparse.Namespace) -> None:
@@ -34,25 +47,34 @@ def backup(options: argparse.Namespace) -> None:
     engine = hub_engine(options, state)
     image = _image(engine, state)
     left_out = [f"--exclude={pattern}" for pattern in LEFT_OUT]
-    command = ["tar", "-C", MOUNT, *left_out, "--numeric-owner", "-cz", "."]
+    command = ["tar", "-C", MOUNT, *left_out, "--numeric-owner", "--sparse", "-cz", "."]
     arguments = one_off.arguments(engine, state.folder, image, command, "ro")
     if options.dry_run:
         print(shell_command([engine.command, "run", *arguments]), ">", shell_command([str(target)]))
         return
-    draft = target.with_name(f".{target.name}.part")
-    try:
-        with open(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as file:
-            code, reason = one_off.run(engine, arguments, stdout=file)
-        if code not in (0, CHANGED_CODE):
-            raise CourseError(f"The backup failed ({reason}); no file was written.")
-        draft.replace(target)
-    except OSError as error:
-        raise CourseError(f"{target} cannot be written ({error.strerror}): choose another file.") from None
-    finally:
-        draft.unlink(missing_ok=True)
+    state.write_backup_time(time.time())
+    code = _write_archive(engine, arguments, target)
     print(f"Wrote {target}, with everyone's work: keep it where only you can read it.")
     if code == CHANGED_CODE:
         notice("Some files changed meanwhile. For a backup at rest, `containers/launch hub stop` comes first.")
+
+
+def _write_archive(engine: Engine, arguments: list[str], target: Path) -> int:
+    """Write what the container prints to `target`, which only the operator can read; return the exit code of tar."""
+    draft = None
+    try:
+        descriptor, draft = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
+        with open(descriptor, "wb") as file:
+            code, reason = one_off.run(engine, arguments, stdout=file)
+        if code not in (0, CHANGED_CODE):
+            raise CourseError(f"The backup failed ({reason}); no file was written.")
+        os.replace(draft, target)
+    except OSError as error:
+        raise CourseError(f"{target} cannot be written ({error.strerror}): choose another file.") from None
+    finally:
+        if draft:
+            Path(draft).unlink(missing_ok=True)
+    return code
 
 
 def restore(options: argparse.Namespace) -> None:
@@ -68,8 +90,7 @@ def restore(options: argparse.Namespace) -> None:
         )
     engine = hub_engine(options, state)
     image = _image(engine, state)
-    command = ["tar", "-C", MOUNT, "--numeric-owner", "--same-permissions", "-xz"]
-    arguments = one_off.arguments(engine, state.folder, image, command)
+    arguments = one_off.arguments(engine, state.folder, image, ["sh", "-c", UNPACK])
     if options.dry_run:
         print(shell_command(["mkdir", "-p", "-m", "700", str(state.folder)]))
         print(shell_command([engine.command, "run", *arguments]), "<", shell_command([str(source)]))
@@ -83,9 +104,23 @@ def restore(options: argparse.Namespace) -> None:
             raise CourseError(f"{source} could not be unpacked ({reason}); nothing was restored.")
         if not state.class_file.exists():
             raise CourseError(f"{source} is no backup of a class; nothing was restored.", 2)
+        _write_restore_times(engine, state, image)
         undo.pop_all()
     state.create()  # its permissions, whatever the archive says
     print(f"Restored {len(state.members())} names into {state.folder}; `containers/launch hub` opens the hub.")
+
+
+def _write_restore_times(engine: Engine, state: State, image: str) -> None:
+    """Tell `course collect` when the backup was made and restored: all submissions have the time of the restore."""
+    times = {"backup": state.backup_time(), "restored": time.time()}
+    target = f"{MOUNT}/{RESTORED}"
+    command = ["sh", "-c", f"mkdir -p {os.path.dirname(target)} && cat > {target} && chmod 644 {target}"]
+    with tempfile.TemporaryFile() as file:
+        file.write(json.dumps(times).encode())
+        file.seek(0)
+        code, reason = one_off.run(engine, one_off.arguments(engine, state.folder, image, command), stdin=file)
+    if code:
+        raise CourseError(f"The time of the backup could not be stored ({reason}); nothing was restored.")
 
 
 def _image(engine: Engine, state: State) -> str:

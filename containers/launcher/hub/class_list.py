@@ -12,7 +12,10 @@ from course_lib.system.errors import CourseError
 
 LEARNER, INSTRUCTOR = "learner", "instructor"
 NAME_PATTERN = r"[a-z][a-z0-9._-]{0,31}"
-NAME_ADVICE = "a name begins with a small letter and has up to 32 small letters, digits, '.', '_' and '-'"
+NAME_ADVICE = (
+    "a name begins with a small letter, has up to 32 small letters, digits, '.', '_' and '-', and is not that of a lab"
+)
+ASSIGNMENT_PATTERN = r"assessment|lab[0-9]+_.*"  # `course grade` takes such a folder for the work, not for a learner
 
 
 def read_names(path: Path) -> dict[str, str]:
@@ -45,7 +48,7 @@ def read_names(path: Path) -> dict[str, str]:
 
 def valid_name(name: str) -> bool:
     """Return whether a name can be a user's: it is part of folders', containers' and hosts' names."""
-    return re.fullmatch(NAME_PATTERN, name) is not None
+    return bool(re.fullmatch(NAME_PATTERN, name)) and not re.fullmatch(ASSIGNMENT_PATTERN, name)
 
 
 def require_name(name: str) -> str:

@@ -21,9 +21,12 @@ def hub_engine(options: argparse.Namespace, state: State) -> Engine:
 
 
 def stop_hub(options: argparse.Namespace) -> None:
-    """End the hub and its labs; what users have written stays."""
+    """End the hub and its labs, or the labs of single users; what users have written stays."""
     state = State(options.state)
     engine = hub_engine(options, state)
+    if options.names:
+        _stop_labs(engine, options.names, options.dry_run)
+        return
     hubs, labs = engine.inspect_all(HUB_LABEL), engine.inspect_all(HUB_LAB_LABEL)
     has_network = engine.query("network", "inspect", HUB).returncode == 0
     engine.dry_run = options.dry_run
@@ -38,6 +41,17 @@ def stop_hub(options: argparse.Namespace) -> None:
         print(f"Stopped the hub and {plural(len(labs), 'lab')}. Everyone's work stays in {state.folder}.")
     else:
         print("The hub does not run.")
+
+
+def _stop_labs(engine: Engine, names: list[str], dry_run: bool) -> None:
+    """End the labs of these users; the hub goes on. Raises CourseError (code 2), before anything, if one has no lab."""
+    labs = {name: engine.inspect_all(f"{HUB_LAB_LABEL}={class_list.require_name(name)}") for name in names}
+    if missing := [name for name, theirs in labs.items() if not theirs]:
+        raise CourseError(f"There is no lab of {', '.join(missing)}: `launch hub list` shows the labs.", 2)
+    engine.dry_run = dry_run
+    _remove(engine, [lab for theirs in labs.values() for lab in theirs])
+    if not dry_run:
+        print(f"Stopped the lab of {', '.join(labs)}.")
 
 
 def list_hub(options: argparse.Namespace) -> None:

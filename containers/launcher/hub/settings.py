@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import re
 import socket
 from pathlib import Path
@@ -31,6 +32,8 @@ def plan_settings(options: argparse.Namespace, previous: dict, engine: Engine, s
     """
     chosen = {**DEFAULTS, **previous.get("chosen", {})}
     chosen |= {name: value for name in DEFAULTS if (value := getattr(options, name)) is not None}
+    # The shell of a later start, as after a reboot, need not know the folder that the first one named.
+    chosen["data"] = host.data_folder(os.environ.get("COURSE_DATA_DIR", chosen.get("data", "")))
     gpus = _gpus(chosen["gpus_each"], engine)
     kind = "gpu" if gpus else "cpu"
     _require_port(chosen["port"], chosen["bind"])
@@ -47,7 +50,7 @@ def plan_settings(options: argparse.Namespace, previous: dict, engine: Engine, s
         "hostname": socket.gethostname(),
         "timezone": host.timezone(),
         "hours": chosen["hours"],
-        "data": host.data_folder(),
+        "data": chosen["data"],
         "memory": LAB_MEMORY if "memory" in engine.controllers else 0,
         "shared_memory": SHARED_MEMORY,
         "processes": PROCESSES if "pids" in engine.controllers else 0,

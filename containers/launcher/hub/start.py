@@ -25,6 +25,9 @@ from course_lib.system.errors import CourseError
 
 INNER_PORT = 8000  # the hub's port in its container
 INNER_SOCKET = "/var/run/docker.sock"
+LOGIN_FILE = "login.json"  # the operator's: a failed start leaves it
+HUB_MEMORY, HUB_PROCESSES = "1g", 1024  # bounds: labs reach the hub, and must not take the host's memory through it
+LOG_SIZE = "10m"  # of the container's log, which the engines do not bound
 START_LIMIT_S = 300.0
 POLL_INTERVAL_S = 0.5
 
@@ -119,17 +122,20 @@ def _open_state(engine: Engine, state: State, image: str, undo: contextlib.ExitS
     if engine.dry_run:
         print(shell_command(["mkdir", "-p", "-m", "700", str(state.folder)]))
     elif state.create():
-        undo.callback(remove_state, engine, state, image)
+        undo.callback(remove_state, engine, state, image, keep=LOGIN_FILE)
     else:
         undo.callback(state.restore_files, state.file_contents())
 
 
-def remove_state(engine: Engine, state: State, image: str) -> None:
-    """Remove the state's folder, also what a hub has made there as root."""
-    shutil.rmtree(state.folder, ignore_errors=True)
-    if state.folder.exists():
-        one_off.remove(engine, state.folder, image, [path.name for path in state.folder.iterdir()])
+def remove_state(engine: Engine, state: State, image: str, keep: str = "") -> None:
+    """Remove the state's folder, also what a hub has made there as root; not the file `keep`, if there is one."""
+    if not (kept := (state.folder / keep).is_file()):
         shutil.rmtree(state.folder, ignore_errors=True)
+    if state.folder.exists():
+        names = [path.name for path in state.folder.iterdir() if path.name != keep]
+        one_off.remove(engine, state.folder, image, names)
+        if not kept:
+            shutil.rmtree(state.folder, ignore_errors=True)
 
 
 def _open_network(engine: Engine, undo: contextlib.ExitStack) -> None:
@@ -168,6 +174,9 @@ def _create_hub(engine: Engine, folder: Path, settings: dict, api_socket: Path, 
     """Make the hub's container; whoever reaches the socket in it is root on this host, so no user's code runs there."""
     options = ["--name", HUB, "--label", f"{HUB_LABEL}={HUB}", "--network", HUB, *address_options]
     options += ["--restart", "unless-stopped", "--security-opt", "no-new-privileges", *engine.ulimit_options()]
+    options += ["--memory", HUB_MEMORY] if "memory" in engine.controllers else []
+    options += ["--pids-limit", str(HUB_PROCESSES)] if "pids" in engine.controllers else []
+    options += ["--log-driver", "json-file", "--log-opt", f"max-size={LOG_SIZE}"]
     options += ["--publish", f"{settings['bind']}:{settings['port']}:{INNER_PORT}"]
     options += ["--volume", f"{folder}:{MOUNT}", "--volume", f"{api_socket}:{INNER_SOCKET}"]
     engine.run("create", *options, settings["images"]["hub"])
@@ -217,6 +226,10 @@ def _print_result(settings: dict, roles: dict[str, str], passwords: dict[str, st
     if passwords:
         class_list.print_passwords(roles, passwords)
         notice("Only hashes of these passwords are kept: `containers/launch hub add NAME` gives a new one.")
+    if settings["data"]:
+        notice(f"Labs get the data sets in {settings['data']}; an empty COURSE_DATA_DIR takes them off.")
+    else:
+        notice("Each lab downloads the data sets: COURSE_DATA_DIR can name a folder for all.")
     print_capacity(settings, len(roles))
     if settings["domain"].startswith("https:"):
         notice(f"A proxy with TLS must lead {settings['domain']} and its subdomains to port {settings['port']}.")

@@ -27,6 +27,7 @@ class State:
                 2,
             )
         self.class_file, self.settings_file = self.folder / "class.json", self.folder / "hub.json"
+        self.backup_file = self.folder / "backup.json"
         self.calibration = self.folder / "calibration" / "calibration.json"
 
     def create(self) -> bool:
@@ -62,6 +63,14 @@ class State:
     def write_settings(self, settings: dict) -> None:
         """Replace the settings."""
         _write(self.settings_file, json.dumps(settings, indent=1).encode())
+
+    def write_backup_time(self, time: float) -> None:
+        """Store when a backup is made, in seconds since the epoch, for the archive."""
+        _write(self.backup_file, json.dumps({"time": time}).encode())
+
+    def backup_time(self) -> float | None:
+        """Return when the backup was made from which this state was restored; None if it does not say so."""
+        return _read(self.backup_file).get("time")
 
     def restore_files(self, contents: dict[Path, bytes | None]) -> None:
         """Write back what `file_contents` has returned."""
