@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import subprocess
 import sys
 
@@ -110,6 +111,19 @@ def test_what_the_operator_measured_in_a_container_is_known_in_each_lab(monkeypa
         assert calibration.known(1) == 5_000.0
     monkeypatch.setattr(calibration.launch, "call", lambda *_, **__: pytest.fail("it was measured again"))
     calibration.main()
+
+
+def test_another_processor_under_the_same_name_is_measured(measured, monkeypatch, tmp_path):
+    cpuinfo = tmp_path / "cpuinfo"
+    monkeypatch.setattr(calibration, "_CPUINFO", cpuinfo)
+    cpuinfo.write_text("processor\t: 0\nmodel name\t: Fast 9\nprocessor\t: 1\nmodel name\t: Fast 9\n")
+    measured([(11_000.0, 5.0, 4.8, 4.9, 1.5)])
+    assert calibration.known(1) == 11_000.0 and ", Fast 9, " in calibration._key(1)
+    cpuinfo.write_text("processor\t: 0\nmodel name\t: Slow 1\n")
+    assert calibration.known(1) is None
+    for text in ("processor\t: 0\nBogoMIPS\t: 50.00\n", None):  # ARM's kernels have no name
+        cpuinfo.write_text(text) if text else cpuinfo.unlink()
+        assert f", {platform.machine()}, " in calibration._key(1)
 
 
 def test_a_lab_that_only_reads_the_cache_measures_and_goes_on(measured, monkeypatch, tmp_path):

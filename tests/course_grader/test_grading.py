@@ -17,6 +17,7 @@ import psutil
 import pytest
 from rich.progress import Progress
 
+from course_grader import notebook_points
 from course_grader.classroom import (
     gradebook,
     grading,
@@ -24,9 +25,13 @@ from course_grader.classroom import (
     one_submission,
     preprocessors,
     runner,
+    slurm_jobs,
     submissions,
 )
-from course_grader.classroom.summary import COLUMNS, Summary
+from course_grader.classroom.summary import COLUMNS, Summary, write_tables
+from course_grader.hub import receipt
+from course_grader.sandbox import bubblewrap
+from course_grader.script import leases
 from course_lib.authoring import masters
 from course_lib.system.errors import CourseError
 from tests.course_grader import classes
@@ -480,6 +485,42 @@ def test_the_time_left_is_told_from_those_who_are_done():
     assert left() == "about 0 s left"
     progress.update(task.id, advance=3, seconds=task.elapsed)
     assert left() == ""
+
+
+def test_without_a_sandbox_no_lab_of_a_hub_runs_learners_code(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bubblewrap, "available", lambda: "bwrap is not installed.")
+    monkeypatch.delenv("JUPYTERHUB_API_TOKEN", raising=False)
+    grading._performing(tmp_path / "book", tmp_path, 0, slurm=False)
+    assert "runs without a sandbox here: bwrap is not installed." in capsys.readouterr().err
+    monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "of-the-instructor")
+    with pytest.raises(CourseError, match=r"\(bwrap is not installed\): grade what was collected on another machine"):
+        grading._performing(tmp_path / "book", tmp_path, 0, slurm=False)
+    answer = slurm_jobs.perform(None, tmp_path / "book", 0.0, "short")
+    assert answer.graded is None and answer.problem.startswith("Without a sandbox")
+
+
+def test_the_time_limit_leaves_time_for_the_hubs_queue(tmp_path, monkeypatch):
+    monkeypatch.setattr(bubblewrap, "available", lambda: "")
+
+    def extra(wait):
+        return grading._performing(tmp_path / "book", tmp_path, wait, slurm=False).enter_result.keywords["extra"]
+
+    monkeypatch.delenv("COURSE_SLOTS", raising=False)
+    longest = extra(1)
+    assert longest == notebook_points.longest() and extra(2) == 2 * longest
+    monkeypatch.setenv("COURSE_SLOTS", "http://course-hub:8002")
+    assert extra(2) == 2 * (longest + grading.MAX_AHEAD * leases.LEASE_S) and extra(0) == 0
+
+
+def test_reasons_are_no_formulas_in_a_spreadsheet_and_are_read_as_they_were(tmp_path):
+    reasons = ["=HYPERLINK(1)", "+1+1", "-1", "-A1", "@A1", "'=A1", "No."]
+    rows = [{"learner": "-anna", "score": -1.5, "reason": reason} for reason in reasons]
+    write_tables(tmp_path, rows, [{"learner": "@ben", "reason": "=1"}])
+    table = pandas.read_csv(tmp_path / "grades.csv")
+    assert list(table["reason"]) == ["'=HYPERLINK(1)", "'+1+1", "-1", "'-A1", "'@A1", "'=A1", "No."]
+    assert set(table["score"]) == {-1.5} and set(table["learner"]) == {"'-anna"}
+    assert [row["reason"] for row in receipt.table(tmp_path / "grades.csv")] == [*reasons[:5], "=A1", "No."]
+    assert receipt.table(tmp_path / "not_graded.csv")[0]["learner"] == "@ben"
 
 
 @pytest.mark.parametrize("jobs", [0, -1])

@@ -247,6 +247,11 @@ def test_only_labs_of_this_hub_are_served(service, monkeypatch, token):
     assert caught.value.code == 2
 
 
+def test_both_sides_know_the_same_longest_lease():
+    text = (ROOT / "containers" / "hub" / "slots.py").read_text(encoding="utf-8")
+    assert f"\nLEASE_S = {leases.LEASE_S}\n" in text
+
+
 def test_gpus_are_a_labs_own(service, monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     service.request("POST", "of-ben")

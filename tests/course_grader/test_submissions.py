@@ -129,6 +129,14 @@ def test_a_damaged_archive_is_said(find, content):
     assert one.master is None and one.problem.startswith("x.zip cannot be read (File is not a zip file)")
 
 
+@pytest.mark.parametrize("version", [64, 255])
+def test_an_archive_of_a_later_version_of_the_format_is_unreadable(find, version):
+    content = bytearray(archive({"assessment.py": "1"}))
+    content[content.index(b"PK\x01\x02") + 6] = version  # that its reader must know: 6.4
+    (one,) = find({"anna/x.zip": bytes(content)})
+    assert one.master is None and one.problem.startswith("x.zip cannot be read (zip file version")
+
+
 def test_an_encrypted_file_is_said(find):
     content = bytearray(archive({"assessment.py": "1"}))
     for signature, flags in ((b"PK\x03\x04", 6), (b"PK\x01\x02", 8)):

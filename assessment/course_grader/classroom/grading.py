@@ -11,6 +11,7 @@ import contextlib
 import fcntl
 import functools
 import json
+import os
 import shutil
 import sys
 import tempfile
@@ -46,17 +47,18 @@ from course_grader.classroom.runner import Graded, Work
 from course_grader.classroom.submissions import Submission
 from course_grader.classroom.summary import Summary, show, write_tables
 from course_grader.display import stages
-from course_grader.sandbox import bubblewrap
-from course_grader.script import contract
+from course_grader.script import contract, leases
 from course_lib import data
 from course_lib.authoring import masters, released
 from course_lib.ranks import slurm as cluster
 from course_lib.ranks.launch import Event
+from course_lib.system import variables
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 
 MAX_JOBS = 64  # of a cluster at the same time, unless the instructor gives --jobs
+MAX_AHEAD = 100  # labs of a hub, each of which has one place in its queue
 MAX_WAITS = 2  # a job may wait for this many of the longest assessments on its node
 ACCEPTED = "accepted.json"  # among the results: digests of the submissions that an instructor has accepted
 REMOVAL_LIMIT_S = 5.0  # for removing a folder to which other processes still write, or which they have open
@@ -240,9 +242,12 @@ def _performing(
     """
     if slurm:
         return slurm_jobs.Jobs(blank, results, MAX_WAITS * notebook_points.longest() if wait else 0)
-    if weakness := bubblewrap.available():
+    if weakness := runner.weakness():
         print(f"Learners' code runs without a sandbox here: {weakness}", file=sys.stderr)
-    extra = wait * notebook_points.longest() if wait else 0
+    longest = notebook_points.longest() if wait else 0
+    if os.environ.get(variables.SLOTS):  # other labs may be ahead of each assessment in the hub's queue
+        longest += MAX_AHEAD * leases.LEASE_S
+    extra = wait * longest
     return contextlib.nullcontext(functools.partial(runner.perform, blank=blank, extra=extra, below=blank.parent))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import sys
@@ -19,11 +20,13 @@ from typing import Any
 from course_grader.classroom.gradebook import GRADEBOOK, TEMPORARY_PREFIX
 from course_grader.classroom.learners_notebook import LearnersNotebook, Unusable
 from course_grader.classroom.submissions import Submission
+from course_grader.sandbox import bubblewrap
 from course_grader.script import contract
 from course_lib.authoring import masters
 from course_lib.authoring.master_format import Master
 from course_lib.notebook import jupyter
 from course_lib.system import variables
+from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 from course_lib.system.paths import ROOT
 from course_lib.system.processes import Supervised
@@ -91,6 +94,20 @@ def _code() -> str:
     library = [*(ROOT / "course_lib").rglob("*.py"), *(ROOT / "labs").glob("*/lessons/*.py")]
     grader = [path for path in (ROOT / "assessment" / "course_grader").rglob("*") if path.suffix in (".py", ".toml")]
     return hashlib.sha256(b"".join(path.read_bytes() for path in sorted([*library, *grader]))).hexdigest()
+
+
+def weakness() -> str:
+    """Return why learners' code would run without a sandbox on this host; "" if it has one.
+
+    Raises CourseError in a lab of a hub, where that code could collect, grade and read as its instructor.
+    """
+    problem = bubblewrap.available()
+    if problem and os.environ.get("JUPYTERHUB_API_TOKEN"):
+        raise CourseError(
+            f"Without a sandbox learners' code could do in this lab what you can ({problem.rstrip('.')}): grade what "
+            "was collected on another machine, or let the operator of the hub make bubblewrap work."
+        )
+    return problem
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from pathlib import Path
 from course_grader.classroom import runner
 from course_grader.classroom.runner import Graded, Work
 from course_grader.classroom.submissions import Unusable
-from course_grader.sandbox import bubblewrap
 from course_grader.script import contract
 from course_lib.ranks import slurm
 from course_lib.system import variables
@@ -60,11 +59,14 @@ class Answer:
 
 def perform(work: Work, blank: Path, extra: float, profile: str) -> Answer:
     """Grade a submission in a job. Raises CancelledError if Slurm ends the job: that is not the submission's fault."""
+    try:
+        weakness = runner.weakness()
+    except CourseError as problem:
+        return Answer(None, str(problem))
     stopping = threading.Event()
     # In another thread, because the main thread may hold the event's lock when the signal comes.
     signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=stopping.set).start())
     os.environ[variables.PROFILE] = profile  # the same for the class on every node
-    weakness = bubblewrap.available()
     try:
         return Answer(runner.perform(work, stopping, blank, extra), weakness=weakness)
     except Unusable as problem:

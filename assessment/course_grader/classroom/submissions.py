@@ -21,6 +21,7 @@ MAX_MEMBERS = 10_000  # files in an archive
 _EXTENSIONS = (".ipynb", ".py")
 _HIDDEN = (".", "__MACOSX")  # prefixes of files that operating systems add to folders and archives
 _COURSE_FOLDERS = ("reference", "master")  # left out if a learner hands in all files of the course
+_BROKEN = (zipfile.BadZipFile, RuntimeError, ValueError, EOFError)  # what archives raise, NotImplementedError too
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _COPY = re.compile(r"(?i)[-_ ]*(copy|kopie)?[-_ ]*(of)?[-_ ]*\(?\d*\)?")  # the suffix that systems give a copy
 
@@ -57,7 +58,7 @@ class File:
                 content = stream.read(MAX_BYTES + 1)
         except OSError as error:
             raise Unusable(f"{self.shown} cannot be read ({error.strerror or error}).") from None
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, ValueError, EOFError) as error:
+        except _BROKEN as error:
             raise Unusable(f"{self.shown} cannot be read ({error}).") from None
         if len(content) > MAX_BYTES:
             raise too_large
@@ -243,7 +244,7 @@ def _members(path: Path, path_in_folder: Path, problems: dict[str, None]) -> Ite
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-    except (OSError, zipfile.BadZipFile, ValueError) as error:
+    except (OSError, *_BROKEN) as error:
         problems[f"{shown} cannot be read ({error}): ask the learner to hand it in again."] = None
         return
     if len(members) > MAX_MEMBERS:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from course_grader.classroom.preprocessors import LOOK
 from course_lib.system.files import write
 
 COLUMNS = ["learner", "assignment", "notebook", "exercise", "score", "max_score", "reason", "passed", *VERSIONS]
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a formula, or text that turns into one, begins with
 FAULTS = "faults.log"  # among the results: tracebacks of errors of the course, not of learners
 
 
@@ -40,13 +42,29 @@ def write_tables(results: Path, rows: list[dict[str, Any]], problems: list[dict[
         ("grades.csv", rows, COLUMNS),
         ("not_graded.csv", problems, [*COLUMNS[:3], "reason"]),
     ):
-        text = pandas.DataFrame(table, columns=columns).to_csv(index=False)
+        texts = [{name: _as_text(value) for name, value in row.items()} for row in table]
+        text = pandas.DataFrame(texts, columns=columns).to_csv(index=False)
         write(results / name, text.encode("utf-8", "backslashreplace"))
     (results / FAULTS).unlink(missing_ok=True)
     faults = [row for row in problems if row.get("fault")]
     if faults:
         text = "\n".join(f"{row['learner']}, {row['notebook']}: {row['reason']}\n{row['fault']}" for row in faults)
         write(results / FAULTS, text.encode("utf-8", "backslashreplace"))
+
+
+def _as_text(value: object) -> object:
+    """Return a value with an apostrophe before it if a spreadsheet would compute it: learners' code writes reasons."""
+    if isinstance(value, str) and value.startswith(_FORMULA):
+        with contextlib.suppress(ValueError):
+            float(value)
+            return value
+        return f"'{value}"
+    return value
+
+
+def as_written(text: str) -> str:
+    """Return a text of the tables without the apostrophe that `write_tables` has put before it."""
+    return text[1:] if text.startswith("'") and text[1:].startswith(_FORMULA) else text
 
 
 def show(summary: Summary) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from course_grader.classroom.grading import results_of
 from course_grader.classroom.submissions import plain
+from course_grader.classroom.summary import as_written
 from course_lib.system.errors import CourseError
 from course_lib.system.files import locked, write
 
@@ -162,6 +163,7 @@ def table(path: Path) -> list[dict[str, str]]:
     """Return the rows of a table of `course grade`, without control characters; none if it is missing."""
     try:
         with path.open(encoding="utf-8", newline="") as file:
-            return [{name: plain(text or "") for name, text in row.items()} for row in csv.DictReader(file)]
+            rows = csv.DictReader(file)
+            return [{name: plain(as_written(text or "")) for name, text in row.items()} for row in rows]
     except OSError:
         return []

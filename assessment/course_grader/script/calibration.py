@@ -12,10 +12,12 @@ the cores of a slot, in a container with the name of the host.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import hashlib
 import json
 import os
 import platform
+import re
 import sys
 from collections.abc import Callable
 from importlib import metadata
@@ -35,6 +37,7 @@ BLOCK_LENGTH_S = 1.0
 MAX_OTHERS_SHARE = 0.2  # of the cores' time that other programs use: a host this busy is up to 25 % slower
 ATTEMPTS = 3  # another program may be busy for a few seconds only
 MAX_FACTOR = 4.0  # a slower host is not suitable for the assessment
+_CPUINFO = Path("/proc/cpuinfo")
 
 
 def factor(images_per_second: float, reference: float) -> float:
@@ -158,14 +161,32 @@ def _cache_file() -> Path:
 
 
 def _key(ranks: int) -> str:
-    """Return a key with everything that the speed depends on, and the host's name: hosts may share a home folder."""
+    """Return a key with everything that the speed depends on, and the host's name: hosts may share a home folder.
+
+    The hardware is in it too: a hub that is restored on another host may have the same name.
+    """
     versions = [f"{name} {metadata.version(name)}" for name in ("horovod", "keras", "numpy")]
     library = paths.ROOT / "course_lib"
     sources = [Path(__file__), library / "models" / "__init__.py", library / "ranks" / "rank.py"]
     code = hashlib.sha256(b"".join(path.read_bytes() for path in sources))
     devices = gpus.kinds() if slots.count() else []  # a new driver has to compile all kernels again
-    parts = [platform.node(), f"{len(os.sched_getaffinity(0))} cores", *devices, f"{ranks} ranks", *versions]
+    parts = [
+        platform.node(),
+        _processor(),
+        f"{len(os.sched_getaffinity(0))} cores",
+        *devices,
+        f"{ranks} ranks",
+        *versions,
+    ]
     return ", ".join([*parts, code.hexdigest()[:8]])
+
+
+def _processor() -> str:
+    """Return the name of the processor's model; of its kind, where the kernel does not know it."""
+    with contextlib.suppress(OSError):
+        if match := re.search(r"^model name\s*:\s*(.*\S)", _CPUINFO.read_text(errors="replace"), re.MULTILINE):
+            return match[1]
+    return platform.machine()
 
 
 def main() -> None:

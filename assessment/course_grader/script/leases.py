@@ -19,6 +19,7 @@ from typing import Any
 
 from course_lib.system.errors import CourseError
 
+LEASE_S = 1800.0  # the longest lease of the hub's service
 INTERVAL_S = 3.0  # between two questions
 ANSWER_LIMIT_S = 10.0
 PATIENCE_S = 120.0  # without an answer: a hub that is started again takes less
