@@ -14,7 +14,8 @@ as root; its users are those of the cluster, so the default login asks PAM. Its 
     c.ConfigurableHTTPProxy.command = "/srv/hub/node_modules/.bin/configurable-http-proxy"  # where `npm ci` was given
 
 The class's folder is on a file system that all nodes share. In it each user owns a workspace and an inbound folder;
-instructors, who are a Unix group, read all inbound folders and write all feedback. Fill `exchange/outbound` once:
+instructors, who are a Unix group, read all inbound folders and write all feedback, which the learner reads: the file
+system must know POSIX access control lists. Fill `exchange/outbound` once:
 
     apptainer exec --bind /shared/class/exchange/outbound:/outbound cpu-learner.sif cp -rT /course/handout /outbound
 """
@@ -25,6 +26,7 @@ import grp
 import os
 import pwd
 import shlex
+import struct
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,7 @@ import lab_settings
 from batchspawner import SlurmSpawner
 from traitlets import Instance, Unicode
 
+NOBODY = 2**32 - 1  # the id in entries of an access control list that name no user
 PORT_SCRIPT = Path(__file__).resolve().parents[1] / "slurm" / "lab_port.py"
 JOB = """#!/bin/bash
 #SBATCH --job-name=course-lab
@@ -120,7 +123,11 @@ def role_of(name: str, cluster: Cluster) -> str:
 
 
 def make_folders(name: str, role: str, cluster: Cluster) -> None:
-    """Make a user's folders: a learner's inbound can be read, and feedback written, by the group of instructors."""
+    """Make a user's folders: a learner's inbound can be read, and feedback written, by the group of instructors.
+
+    Feedback is root's: its owner could put links there, which an instructor's `course return` would follow. The learner
+    reads it by an entry in its access control list, which the file system must know.
+    """
     user, group = pwd.getpwnam(name), grp.getgrnam(cluster.instructors).gr_gid
     state = Path(cluster.state)
     (state / "exchange/outbound").mkdir(parents=True, exist_ok=True)
@@ -129,7 +136,8 @@ def make_folders(name: str, role: str, cluster: Cluster) -> None:
         (state / folder).mkdir(exist_ok=True)
     if role == "learner":
         _make(state / "exchange/inbound", name, user.pw_uid, group, 0o2750)
-        _make(state / "exchange/feedback", name, user.pw_uid, group, 0o2570)
+        _make(state / "exchange/feedback", name, 0, group, 0o2770)
+        _let_read(state / "exchange/feedback" / name, user.pw_uid)
 
 
 def _make(parent: Path, name: str, user: int, group: int, mode: int) -> None:
@@ -139,6 +147,17 @@ def _make(parent: Path, name: str, user: int, group: int, mode: int) -> None:
     folder.mkdir(exist_ok=True)
     os.chown(folder, user, group, follow_symlinks=False)
     folder.chmod(mode)
+
+
+def _let_read(folder: Path, user: int) -> None:
+    """Let a user read a folder that owner and group may write, and what will be made in it: acl(5), getxattr(2)."""
+    entries = ((0x01, 7, NOBODY), (0x02, 5, user), (0x04, 7, NOBODY), (0x10, 7, NOBODY), (0x20, 0, NOBODY))
+    acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
+    try:
+        for attribute in ("system.posix_acl_access", "system.posix_acl_default"):
+            os.setxattr(folder, attribute, acl, follow_symlinks=False)
+    except OSError as error:
+        raise RuntimeError(f"{folder} needs a file system with POSIX access control lists: {error.strerror}.") from None
 
 
 def enter(name: str, role: str, cluster: Cluster, gpus: bool) -> str:

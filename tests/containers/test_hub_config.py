@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
 import stat
 import sys
+import tempfile
 import types
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -184,3 +188,48 @@ def test_an_idle_lab_ends_and_a_busy_kernel_never():
     settings = json.loads(json.dumps(lab_settings.jupyter_settings(1.5)))
     assert settings["ServerApp"]["shutdown_no_activity_timeout"] == 5400
     assert settings["MappingKernelManager"] == {"cull_idle_timeout": 5400, "cull_connected": True, "cull_busy": False}
+
+
+@pytest.fixture
+def slurm(monkeypatch):
+    """The module, without batchspawner, which only the hub's environment has."""
+    monkeypatch.setitem(sys.modules, "batchspawner", types.SimpleNamespace(SlurmSpawner=object))
+    monkeypatch.setitem(sys.modules, "lab_settings", lab_settings)
+    return module("slurm")
+
+
+def succeeds(user: int, groups: list[int], act: Callable[[], object]) -> bool:
+    """Whether a user of the host can do something."""
+    if not (child := os.fork()):
+        with contextlib.suppress(BaseException):
+            os.setgroups(groups)
+            os.setgid(groups[0])
+            os.setuid(user)
+            act()
+            os._exit(0)
+        os._exit(1)
+    return os.waitpid(child, 0)[1] == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as others")
+def test_on_a_cluster_feedback_is_the_instructors_and_the_learner_reads_it(slurm, monkeypatch):
+    ada, ben, grace, users, teachers = 2001, 2002, 2003, 2100, 2101
+    monkeypatch.setattr(slurm.pwd, "getpwnam", lambda name: types.SimpleNamespace(pw_uid=ada, pw_gid=users))
+    monkeypatch.setattr(slurm.grp, "getgrnam", lambda name: types.SimpleNamespace(gr_gid=teachers))
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        cluster = slurm.Cluster(state=folder, instructors="teachers")
+        slurm.make_folders("ada", "learner", cluster)
+        slurm.make_folders("ada", "learner", cluster)  # at each start
+        feedback = Path(folder) / "exchange/feedback/ada"
+        page = feedback / "lab1" / "page.html"
+        assert succeeds(grace, [users, teachers], lambda: (page.parent.mkdir(), page.write_text("well done")))
+        assert succeeds(ada, [users], page.read_text)
+        assert succeeds(ada, [users], lambda: os.listdir(feedback))
+        assert not succeeds(ben, [users], page.read_text)
+        assert not succeeds(ada, [users], lambda: page.chmod(0o777))
+        assert not succeeds(ada, [users], lambda: feedback.chmod(0o777))
+        assert not succeeds(ada, [users], lambda: page.write_text("better"))
+        assert not succeeds(ada, [users], lambda: (feedback / "lab2").symlink_to("/tmp"))
+        assert not succeeds(ada, [users], page.unlink)
+        assert not succeeds(ada, [users], lambda: page.parent.rename(feedback / "other"))
