@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jupyterhub.auth import Authenticator
+from jupyterhub.orm import User as UserRow
 from passwords import accepts
+from sqlalchemy.orm import object_session
 from traitlets import Unicode
 
 if TYPE_CHECKING:
@@ -24,8 +27,16 @@ def read_class(path: Path) -> dict[str, dict[str, str]]:
     return json.loads(path.read_text())
 
 
+def read_removed(path: Path) -> list[str]:
+    """Return the names of removed.json, which the operator has removed from the class."""
+    return json.loads(path.read_text()) if path.exists() else []
+
+
 class ClassList(Authenticator):
-    """Names and passwords of a class. The list is read at each login: changes need no restart."""
+    """Names and passwords of a class. The list is read at each login: changes need no restart.
+
+    Sessions belong to a password: what the hub compares with a browser's cookie is derived from the password's hash.
+    """
 
     path = Unicode("/srv/state/class.json", help="The class list.").tag(config=True)
 
@@ -43,13 +54,31 @@ class ClassList(Authenticator):
         async with self._checks:
             right = await asyncio.to_thread(accepts, self._members(), name, password)
         if right:
+            if user := handler.find_user(name):
+                self._end_older_sessions(user.orm_user)
             return name
         await asyncio.sleep(WRONG_S)
         return None
 
+    def add_user(self, user: User | UserRow) -> None:
+        """Called at the first login, and for each user when the hub starts."""
+        super().add_user(user)
+        self._end_older_sessions(getattr(user, "orm_user", user))
+
     async def refresh_user(self, user: User, handler: BaseHandler | None = None, **_: Any) -> bool:
-        """Whether a session goes on: not that of somebody who has been removed."""
-        return user.name in self._members()
+        """Whether a session goes on: not that of somebody who has been removed, or has a new password."""
+        return user.name in self._members() and not self._end_older_sessions(user.orm_user)
+
+    def _end_older_sessions(self, user: UserRow) -> bool:
+        """End sessions and tokens of an older password than that of the class list; return whether there was one."""
+        password = self._members()[user.name].get("scrypt", "")
+        cookie_id = hashlib.sha256(f"{user.name} {password}".encode()).hexdigest()
+        if user.cookie_id == cookie_id:
+            return False
+        user.cookie_id = cookie_id
+        user.api_tokens.clear()
+        object_session(user).commit()
+        return True
 
     def _members(self) -> dict[str, dict[str, str]]:
         return read_class(Path(self.path))

@@ -44,6 +44,7 @@ c.JupyterHub.authenticator_class = ClassList
 c.Authenticator.allow_all = True  # whom the class list lets in
 c.Authenticator.delete_invalid_users = True  # who was removed has no token any more
 c.Authenticator.auth_refresh_age = 60  # seconds until a session of theirs ends
+c.Authenticator.auth_refresh_strict = True  # and until their tokens are refused
 c.Authenticator.refresh_pre_spawn = True
 
 # What a user gets: the container that `lab_settings` describes.

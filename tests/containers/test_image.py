@@ -312,6 +312,9 @@ class TestLearner:
         assert "without answers" in config["Labels"]["org.opencontainers.image.description"]
         assert about["HealthCheck" if "HealthCheck" in about else "Healthcheck"]["Test"] == ["CMD", "course-health"]
 
+    def test_it_knows_the_time_zones_of_deadlines(self, root):
+        assert (root / "usr/share/zoneinfo/Europe/Berlin").is_file()
+
     def test_it_can_be_a_worker_of_several_hosts_and_has_no_key_of_a_server(self, root):
         assert list((root / "etc/ssh").glob("ssh_host_*")) == []
         for path in ("usr/sbin/sshd", "usr/local/bin/course-worker", "etc/ssh/mpi-worker.conf"):

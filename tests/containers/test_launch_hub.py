@@ -578,6 +578,47 @@ def test_a_name_that_is_added_gets_a_password_and_one_that_is_there_a_new_one(hu
     assert main(["hub", "add", "Eva"]) == 2
 
 
+def test_a_new_password_ends_the_lab_that_was_opened_with_the_old_one(hub):
+    lab_of(hub, "ada")
+    lab_of(hub, "ben")
+    assert main(["hub", "add", "ada", "eva"]) == 0
+    assert set(hub.state()["containers"]) == {"course-hub", "course-lab-ben"}
+
+
+def test_who_was_removed_is_kept_out_until_the_name_is_added_again(hub, names, state):
+    def removed():
+        return json.loads((state / "removed.json").read_text())
+
+    assert main(["hub", "remove", "ada", "ben"]) == 0
+    assert removed() == ["ada", "ben"] and mode(state / "removed.json") == 0o600
+    assert main(["hub", "add", "ben"]) == 0
+    assert removed() == ["ada"]
+    assert main(["hub", "stop"]) == main(["hub", "--class", names]) == 0
+    assert removed() == []
+
+
+def test_whom_the_platform_sends_can_be_removed_and_added_without_a_class(start, state):
+    start("laptop")
+    (paths.ROOT / "containers" / "hub" / "logins").mkdir(parents=True)
+    (paths.ROOT / "containers" / "hub" / "logins" / "lti13.py").touch()
+    assert main(["hub", "--login", "lti13"]) == main(["hub", "remove", "ben"]) == 0
+    assert json.loads((state / "removed.json").read_text()) == ["ben"]
+    assert main(["hub", "add", "ben"]) == 0
+    assert json.loads((state / "removed.json").read_text()) == []
+
+
+def test_a_lab_that_was_opened_while_the_hub_restarts_is_removed(hub, monkeypatch):
+    def run(engine, *arguments, **options):
+        real(engine, *arguments, **options)
+        if arguments[0] == "restart":
+            lab_of(hub, "ada")
+
+    real = Docker.run
+    monkeypatch.setattr(Docker, "run", run)
+    assert main(["hub", "remove", "ada"]) == 0
+    assert set(hub.state()["containers"]) == {"course-hub"}
+
+
 def test_who_becomes_an_instructor_gets_an_instructors_lab(hub, capsys, state):
     lab_of(hub, "ada")
     assert main(["hub", "add", "ada", "--instructor"]) == 0

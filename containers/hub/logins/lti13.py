@@ -3,8 +3,9 @@
     containers/launch hub --login lti13 --class instructors.txt
 
 Whoever opens the tool on the course's page is in the class, with the platform's login name; so who may come is decided
-there, by enrolment. Who teaches here stands in the class list, as `NAME instructor`. Points go back by
-`course class --canvas FILE` or `--moodle FILE`, which name learners by the same login.
+there, by enrolment. `launch hub remove NAME` keeps somebody out all the same, until `launch hub add NAME`. Who teaches
+here stands in the class list, as `NAME instructor`. Points go back by `course class --canvas FILE` or `--moodle FILE`,
+which name learners by the same login.
 
 Register the tool with the platform. It opens in a new window; its addresses are, on a hub that has TLS:
 
@@ -25,6 +26,8 @@ A Canvas that is not run by Instructure, and any other platform, is described in
 "jwks_endpoint" in place of "platform". "username_key" names another claim than the custom field above.
 """
 
+from class_list import read_removed
+from jupyterhub.user import User
 from login_file import read_login
 from ltiauthenticator.lti13.auth import LTI13Authenticator
 
@@ -37,6 +40,7 @@ CANVAS = (
 MOODLE = ("{site}", "{site}/mod/lti/auth.php", "{site}/mod/lti/certs.php")
 
 login = read_login(state, ["client_id"])  # noqa: F821
+removed_file = state / "removed.json"  # noqa: F821
 if login.get("platform") == "canvas":
     endpoints = dict(zip(ENDPOINTS, CANVAS))
 elif login.get("platform") == "moodle":
@@ -45,7 +49,20 @@ elif login.get("platform") == "moodle":
 else:
     endpoints = {name: read_login(state, ENDPOINTS)[name] for name in ENDPOINTS}  # noqa: F821
 
-c.JupyterHub.authenticator_class = LTI13Authenticator  # noqa: F821
+
+class CourseLTI13Authenticator(LTI13Authenticator):
+    """Lets those in whom the platform sends, but not who has been removed here."""
+
+    def validate_username(self, username: str) -> bool:
+        """Whether this name can log in."""
+        return super().validate_username(username) and username not in read_removed(removed_file)
+
+    async def refresh_user(self, user: User, handler: object = None, **_: object) -> bool:
+        """Whether a session goes on."""
+        return user.name not in read_removed(removed_file)
+
+
+c.JupyterHub.authenticator_class = CourseLTI13Authenticator  # noqa: F821
 c.LTI13Authenticator.update(endpoints)  # noqa: F821
 c.LTI13Authenticator.client_id = login["client_id"]  # noqa: F821
 c.LTI13Authenticator.username_key = login.get("username_key", "custom_login")  # noqa: F821

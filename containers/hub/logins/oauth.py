@@ -10,10 +10,12 @@ class's state folder, for your eyes only (mode 600):
      "authorize_url": "https://login.example.org/authorize", "token_url": "https://login.example.org/token",
      "userdata_url": "https://login.example.org/userinfo",
      "callback_url": "https://hub.example.org/hub/oauth_callback",
-     "username_claim": "preferred_username"}
+     "username_claim": "campus_id"}
 
-`username_claim` is what the provider calls the name that stands in the class list. Optional: "scope" (default
-["openid"]) and "login_service", what the button says.
+`username_claim` is what the provider calls the name that stands in the class list. Choose a claim that its owner cannot
+change and that is never given to somebody else: a campus id, or `sub`. What users may edit, as `preferred_username`
+often is, lets them log in as another name of the class. Optional: "scope" (default ["openid"]) and "login_service",
+what the button says.
 """
 
 from class_list import read_class

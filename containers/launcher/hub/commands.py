@@ -77,26 +77,37 @@ def list_hub(options: argparse.Namespace) -> None:
 
 
 def add_names(options: argparse.Namespace) -> None:
-    """Add names to the class, or give those that it has a new password; the hub need not be restarted."""
+    """Add names to the class, or give those that it has a new password; the hub need not be restarted.
+
+    A new password ends the sessions of its name: the hub those in a browser, this command the lab.
+    """
     state = State(options.state)
-    members = state.require_members()
     settings = state.settings()
+    members = _members(state, settings)
     roles = {class_list.require_name(name): class_list.LEARNER for name in options.names}
     roles |= {name: members[name]["role"] for name in roles if name in members}  # a new password changes no role
     promoted = [name for name in roles if name in members and roles[name] != class_list.INSTRUCTOR]
+    engine = hub_engine(options, state)
     if options.instructor:
         roles = dict.fromkeys(roles, class_list.INSTRUCTOR)
-        engine = hub_engine(options, state)
         _build_instructors_image(engine, settings)
     passwords = {} if settings.get("login") else class_list.with_passwords(roles)
     state.write_members(class_list.updated(members, roles, passwords))
+    state.write_removed(set(state.removed()) - set(roles))
     if passwords:
         class_list.print_passwords(roles, passwords)
     else:
         print(f"Added {', '.join(roles)}.")
-    for name in promoted if options.instructor else ():
-        _remove(engine, engine.inspect_all(f"{HUB_LAB_LABEL}={name}"))
+    if not options.instructor:
+        promoted = []
+    _remove_labs(engine, [name for name in members if name in passwords or name in promoted])
+    for name in promoted:
         notice(f"{name} is an instructor now: the lab opens as one when it is started again.")
+
+
+def _members(state: State, settings: dict) -> dict[str, dict[str, str]]:
+    """Return the members. Raises CourseError (code 2) without a class, unless the login has one of its own."""
+    return state.members() if settings.get("login") else state.require_members()
 
 
 def _build_instructors_image(engine: Engine, settings: dict) -> None:
@@ -108,21 +119,28 @@ def _build_instructors_image(engine: Engine, settings: dict) -> None:
 def remove_names(options: argparse.Namespace) -> None:
     """Take names off the class and end their labs; with --delete, remove also what they have written."""
     state = State(options.state)
-    members = state.require_members()
+    settings = state.settings()
+    members = _members(state, settings)
     names = [class_list.require_name(name) for name in options.names]
-    if missing := [name for name in names if name not in members and not options.delete]:
+    missing = [name for name in names if name not in members]
+    if missing and not options.delete and not settings.get("login"):
         raise CourseError(f"There is no {', '.join(missing)} in the class: `launch hub list` shows the names.", 2)
     engine = hub_engine(options, state)
     state.write_members({name: member for name, member in members.items() if name not in names})
-    labs = [lab for name in names for lab in engine.inspect_all(f"{HUB_LAB_LABEL}={name}")]
-    _remove(engine, labs)
+    state.write_removed({*state.removed(), *names})
+    _remove_labs(engine, names)
     if any(hub["State"]["Status"] == "running" for hub in engine.inspect_all(HUB_LABEL)):
         engine.run("restart", HUB)  # as it starts, it forgets accounts and tokens of those who have left; labs go on
+        _remove_labs(engine, names)  # one that was opened until then
     print(f"Removed {', '.join(names)} from the class.")
     if options.delete:
         _delete_work(engine, state, names)
     else:
         notice(f"Their work stays in {state.folder}; with --delete it is removed too.")
+
+
+def _remove_labs(engine: Engine, names: list[str]) -> None:
+    _remove(engine, [lab for name in names for lab in engine.inspect_all(f"{HUB_LAB_LABEL}={name}")])
 
 
 def _delete_work(engine: Engine, state: State, names: list[str]) -> None:

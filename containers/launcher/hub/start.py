@@ -167,6 +167,7 @@ def _write_files(
         print(f"# {state.settings_file} gets the settings, {state.class_file} the names with hashes of passwords.")
         return
     state.write_members(class_list.updated(state.members(), roles, passwords))
+    state.write_removed(set(state.removed()) - set(roles))
     state.write_settings(settings)
 
 

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
+from collections.abc import Collection
 from pathlib import Path
 
 from containers.launcher.lab import PREFIX
@@ -27,6 +28,7 @@ class State:
                 2,
             )
         self.class_file, self.settings_file = self.folder / "class.json", self.folder / "hub.json"
+        self.removed_file = self.folder / "removed.json"
         self.backup_file = self.folder / "backup.json"
         self.calibration = self.folder / "calibration" / "calibration.json"
 
@@ -60,6 +62,14 @@ class State:
         """Replace the class list, for the operator's eyes only."""
         _write(self.class_file, json.dumps(members, indent=1).encode())
 
+    def removed(self) -> list[str]:
+        """Return the names that were removed: a login that is not by the class list asks for them."""
+        return list(_read(self.removed_file))
+
+    def write_removed(self, names: Collection[str]) -> None:
+        """Replace the names that were removed."""
+        _write(self.removed_file, json.dumps(sorted(names)).encode())
+
     def write_settings(self, settings: dict) -> None:
         """Replace the settings."""
         _write(self.settings_file, json.dumps(settings, indent=1).encode())
@@ -81,8 +91,9 @@ class State:
                 _write(path, content)
 
     def file_contents(self) -> dict[Path, bytes | None]:
-        """Return the bytes of class list and settings; None for one that does not exist."""
-        return {path: path.read_bytes() if path.exists() else None for path in (self.class_file, self.settings_file)}
+        """Return the bytes of class list, removed names and settings; None for a file that does not exist."""
+        files = (self.class_file, self.removed_file, self.settings_file)
+        return {path: path.read_bytes() if path.exists() else None for path in files}
 
 
 def _read(path: Path) -> dict:

@@ -110,11 +110,82 @@ class TestLti:
         ask = f"[authenticator.get_username({TOKEN}), {right}]"
         assert load("lti13", settings, ask) == ["ada", [True, False, False, False]]
 
+    def test_who_was_removed_gets_in_neither_by_the_platform_nor_by_a_session(self, load, tmp_path):
+        settings = {"platform": "canvas", "client_id": ["1"]}
+        (tmp_path / "removed.json").write_text('["ben"]')
+        user = "__import__('types').SimpleNamespace(name=name)"
+        refreshed = f"__import__('asyncio').run(authenticator.refresh_user({user}))"
+        ask = f"[[authenticator.validate_username(name), {refreshed}] for name in ('ada', 'ben')]"
+        assert load("lti13", settings, ask) == [[True, True], [False, False]]
+
     def test_the_addresses_that_the_platform_is_told(self, load):
         ask = "[authenticator.login_url('/hub'), authenticator.callback_url('/hub')]"
         addresses = load("lti13", {"platform": "canvas", "client_id": ["1"]}, ask)
         text = (HUB / "logins" / "lti13.py").read_text()
         assert all(f"https://hub.example.org{address}\n" in text for address in addresses)
+
+
+# A user who logs in, has a token, and gets a new password; what the cookie's id and the tokens are then.
+NEW_PASSWORD = """
+import asyncio, json, pathlib, sys, types
+hub, file = sys.argv[1], pathlib.Path(sys.argv[2])
+sys.path.insert(0, hub)
+from class_list import ClassList
+from jupyterhub import orm, roles
+from passwords import hash_password
+
+def write(password):
+    file.write_text(json.dumps({"ada": {"role": "learner", "scrypt": hash_password(password)}}))
+
+def wrapper():
+    row = orm.User.find(db, "ada")
+    return row and types.SimpleNamespace(name="ada", orm_user=row)
+
+def login(password):
+    return asyncio.run(ada.authenticate(handler, {"username": "ada", "password": password}))
+
+def refresh():
+    return asyncio.run(ada.refresh_user(wrapper()))
+
+def state():
+    return [wrapper().orm_user.cookie_id, len(wrapper().orm_user.api_tokens)]
+
+db = orm.new_session_factory("sqlite:///:memory:")()
+for role in roles.get_default_roles():
+    roles.create_role(db, role)
+db.add(orm.OAuthClient(identifier="jupyterhub"))
+handler = types.SimpleNamespace(find_user=lambda name: wrapper())
+ada = ClassList(path=str(file), allow_all=True)
+write("first")
+said = {"login": login("first")}
+db.add(orm.User(name="ada"))
+db.commit()
+ada.add_user(wrapper())
+wrapper().orm_user.new_api_token()
+said["logged in"], said["goes on"] = state(), refresh()
+ada.add_user(wrapper().orm_user)  # the hub starts again
+login("first")
+said["again"] = state()
+write("second")
+said["new password"], said["then"] = refresh(), state()
+wrapper().orm_user.new_api_token()
+write("third")
+said["old one"], said["old state"] = login("second"), state()
+said["new one"], said["new state"], said["new goes on"] = login("third"), state(), refresh()
+print(json.dumps(said))
+"""
+
+
+def test_a_new_password_ends_sessions_and_tokens_of_the_old_one(python, tmp_path):
+    command = [str(python), "-c", NEW_PASSWORD, str(HUB), str(tmp_path / "class.json")]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    said = json.loads(done.stdout or done.stderr)
+    first, second, third = (said[name][0] for name in ("logged in", "then", "new state"))
+    assert said["login"] == "ada" and said["goes on"] and said["logged in"] == said["again"] == [first, 1]
+    assert not said["new password"] and said["then"] == [second, 0]
+    assert said["old one"] is None and said["old state"] == [second, 1]
+    assert said["new one"] == "ada" and said["new state"] == [third, 0] and said["new goes on"]
+    assert len({first, second, third}) == 3, "a cookie of one password does not fit to another's"
 
 
 @pytest.mark.parametrize(
