@@ -15,6 +15,7 @@ from urllib.parse import parse_qs, urlencode, urlsplit
 
 import pytest
 
+from containers.hub.passwords import hash_password
 from tests import hub_environment
 from tests.hub_environment import HUB
 
@@ -227,10 +228,13 @@ class Browser:
     def __init__(self, port: int) -> None:
         self.port, self.cookies = port, SimpleCookie()
 
-    def ask(self, method: str, path: str, form: dict | None = None) -> tuple[int, str, str]:
+    def ask(
+        self, method: str, path: str, form: dict | None = None, headers: dict | None = None
+    ) -> tuple[int, str, str]:
         """Status, address of a redirection, text."""
         cookies = "; ".join(f"{name}={morsel.value}" for name, morsel in self.cookies.items())
-        headers = {"Cookie": cookies, "Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+        kind = {"Content-Type": "application/x-www-form-urlencoded", "Accept": "text/html"}
+        headers = {"Cookie": cookies, **kind, **(headers or {})}
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         with contextlib.closing(connection):
             connection.request(method, path, urlencode(form) if form else None, headers)
@@ -238,6 +242,12 @@ class Browser:
             for header in answer.msg.get_all("Set-Cookie", []):
                 self.cookies.load(header)
             return answer.status, answer.getheader("Location", ""), answer.read().decode(errors="replace")
+
+    def login(self, name: str, password: str) -> None:
+        """Fill in the form of the class list's login."""
+        self.ask("GET", "/hub/login")
+        form = {"_xsrf": self.cookies["_xsrf"].value, "username": name, "password": password}
+        self.ask("POST", "/hub/login?next=/hub/home", form)
 
     def user(self) -> str:
         """Who the hub says has logged in; nobody: "" """
@@ -262,10 +272,10 @@ def provider(python):
 
 @pytest.fixture(scope="module")
 def hubs(python, tmp_path_factory):
-    """hub(login, settings): the port of a hub with this login; the class list has ada."""
+    """hub(login, settings): the port of a hub with this login, which may be a file; the class list has ada."""
     with contextlib.ExitStack() as stack:
 
-        def start(login, settings):
+        def start(login, settings, file=None):
             folder = tmp_path_factory.mktemp(login)
             (folder / "class.json").write_text(json.dumps({"ada": {"role": "learner", "scrypt": ""}}))
             (folder / "login.json").write_text(json.dumps(settings))
@@ -279,7 +289,7 @@ def hubs(python, tmp_path_factory):
                 api_port=api_port,
                 node=str(environment / "bin/node"),
                 proxy=str(proxy),
-                login=str(HUB / "logins" / f"{login}.py"),
+                login=str(file or HUB / "logins" / f"{login}.py"),
                 state=str(folder),
             )
             (folder / "config.py").write_text(text)
@@ -349,3 +359,41 @@ def test_a_launch_from_a_course_page(lti_hub, provider, launch, status, user):
     code, _, text = browser.ask("POST", "/hub/lti13/oauth_callback", {"id_token": token, "state": query["state"]})
     assert code == status, text
     assert browser.user() == user
+
+
+CLASS_LOGIN = """
+from class_list import ClassList
+c.JupyterHub.authenticator_class = ClassList
+c.ClassList.path = {path!r}
+c.Authenticator.auth_refresh_age = 1
+c.Authenticator.auth_refresh_strict = True
+"""
+
+
+def test_sessions_of_the_class_list_end_with_their_password(hubs, tmp_path):
+    def write(password):
+        (tmp_path / "class.json").write_text(json.dumps({"ada": {"role": "", "scrypt": hash_password(password)}}))
+        time.sleep(1.1)  # until the hub examines sessions again
+
+    (tmp_path / "login.py").write_text(CLASS_LOGIN.format(path=str(tmp_path / "class.json")))
+    write("first")
+    old, new = (Browser(port) for port in [hubs("class", {}, tmp_path / "login.py")] * 2)
+    old.login("ada", "first")
+    assert old.user() == "ada"
+    xsrf = {"X-XSRFToken": old.cookies["_xsrf"].value, "Content-Type": "application/json"}
+    token = json.loads(old.ask("POST", "/hub/api/users/ada/tokens", headers=xsrf)[2])["token"]
+
+    def status():
+        return Browser(old.port).ask("GET", "/hub/api/user", headers={"Authorization": f"token {token}"})[0]
+
+    time.sleep(1.1)
+    assert (status(), old.user()) == (200, "ada")
+    write("first")  # which has another hash
+    assert (status(), old.user()) == (403, "")
+    new.login("ada", "first")
+    assert new.user() == "ada"
+    time.sleep(1.1)
+    assert (new.user(), status(), old.user()) == ("ada", 403, "")
+    (tmp_path / "class.json").write_text("{}")
+    time.sleep(1.1)
+    assert new.user() == ""
