@@ -18,6 +18,7 @@ import asyncio
 import http.client
 import json
 import logging
+import math
 import os
 import secrets
 import time
@@ -40,8 +41,7 @@ LEASE_S = 1800.0
 SILENCE_S = 30.0  # labs ask every three seconds
 TOKEN_S = 60.0  # for which the hub's answer about a token holds
 LATE_TOKEN_S = 600.0  # for which it holds while the hub does not answer
-UNKNOWN_TOKENS = 3  # of one address, about which the hub is asked at a time
-QUESTIONS = 100  # to the hub at a time
+QUESTIONS, QUESTIONS_EACH = 100, 3  # to the hub at a time; about the tokens of one address
 ANSWER_LIMIT_S = 5.0
 TICK_S = 1.0
 # One lab must not fill the memory of the hub's container: what a request and an idle connection may take.
@@ -169,7 +169,7 @@ class Slots:
         self._queue, self._labs, self._hub, self._file = queue, labs, hub, file
         self._engine = ThreadPoolExecutor(1)  # in order: cores leave one lab before another gets them
         self._users: dict[str, tuple[str, float]] = {}  # of each token, and when the hub said so
-        self._unknown: Counter[str] = Counter()  # tokens of each address about which the hub is being asked
+        self._asking: Counter[str] = Counter()  # how many tokens of each address the hub is being asked about
         self._saved = self._load()
         # All labs at once: a lab that has a lease keeps its cores, with the ranks that are bound to them.
         self._bound = queue.cores()
@@ -178,24 +178,18 @@ class Slots:
     async def user(self, token: str, address: str) -> str:
         """Return the user whose lab has this token.
 
-        Raises HTTPError (403; 429 for too many unknown tokens of one address; 503 if the hub does not answer).
+        Raises HTTPError (403; 429 for too many tokens of one address at a time; 503 if the hub does not answer).
         """
         now = time.monotonic()
-        name, asked = self._users.get(token, ("", -LATE_TOKEN_S))
-        if name and now - asked < TOKEN_S:
+        name, asked = self._users.get(token, ("", -math.inf))
+        if now - asked < TOKEN_S:
             return name
-        if not name and self._unknown[address] >= UNKNOWN_TOKENS:
-            raise HTTPError(429)
-        self._unknown[address] += not name
         try:
-            model = await self._model(token)
+            model = await self._model(token, address)
         except HTTPError:
-            if name and now - asked < LATE_TOKEN_S:
+            if now - asked < LATE_TOKEN_S:
                 return name
             raise
-        finally:
-            self._unknown[address] -= not name
-            self._unknown += Counter()  # forget addresses that have none
         self._users = {other: user for other, user in self._users.items() if now - user[1] < LATE_TOKEN_S}
         self._users.pop(token, None)
         if model.get("kind") != "user" or SCOPE not in model["scopes"]:
@@ -203,8 +197,11 @@ class Slots:
         self._users[token] = model["name"], now
         return model["name"]
 
-    async def _model(self, token: str) -> dict[str, Any]:
-        """Return what the hub says of a token; {} if it does not know it. Raises HTTPError (503) without an answer."""
+    async def _model(self, token: str, address: str) -> dict[str, Any]:
+        """Return what the hub says of a token; {} if it does not know it. Raises HTTPError as `user` does."""
+        if self._asking[address] >= QUESTIONS_EACH:
+            raise HTTPError(429)
+        self._asking[address] += 1
         headers = {"Authorization": f"token {token}"}
         try:
             answer = await AsyncHTTPClient().fetch(
@@ -212,6 +209,9 @@ class Slots:
             )
         except (OSError, HTTPClientError):
             raise HTTPError(503) from None
+        finally:
+            self._asking[address] -= 1
+            self._asking += Counter()  # forget addresses that have no question
         if answer.code >= 500:
             raise HTTPError(503)
         return json.loads(answer.body) if answer.code == 200 else {}
