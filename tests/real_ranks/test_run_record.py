@@ -49,7 +49,7 @@ def test_steps_updates_and_values_are_counted(records, style):
         assert rank.number("progress", "updates") == updates
         changed = STEPS // 2 if style == "accumulation" else STEPS if updates else 0
         assert rank.number("progress", "values") == changed * values
-    assert "own, together 256 in 8 steps" in training_rules.own_images(record, 2 * BATCH * STEPS, 1.0)
+    assert "own images, together 256 in 8 steps" in training_rules.own_images(record, 2 * BATCH * STEPS, 1.0)
 
 
 @pytest.mark.parametrize("style", [one for one in UPDATES if one != "apart"])
