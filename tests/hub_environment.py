@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from course_lib.command.setup import plan
 from course_lib.system import paths
 
 HUB = paths.ROOT / "containers" / "hub"
@@ -58,8 +59,14 @@ def _make(folder: Path) -> None:
     _run([*npm, "--no-audit", "--no-fund"], cwd=folder)
 
 
+def environment() -> dict[str, str]:
+    """Return the environment in which uv reaches the package index that pip is set to, as in `course setup`."""
+    config = subprocess.run([sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True).stdout
+    return {**os.environ, **plan.package_index(config, os.environ)}
+
+
 def _run(command: list[str], **options: object) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, **options)
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), **options)
     if done.returncode:
         pytest.skip(f"The hub's packages cannot be had here: {done.stderr.strip().splitlines()[-1:]}")
     return done.stdout

@@ -106,7 +106,8 @@ def hub(cluster):
         # What images get for their labs.
         install = [sys.executable, "-m", "uv", "pip", "install", "--quiet", "--no-deps", "--target", str(packages)]
         requirements = ROOT / "containers" / "image" / "requirements.txt"
-        done = subprocess.run([*install, "--requirement", str(requirements)], capture_output=True, text=True)
+        command = [*install, "--requirement", str(requirements)]
+        done = subprocess.run(command, capture_output=True, text=True, env=hub_environment.environment())
         if done.returncode:
             pytest.skip(f"The packages of labs cannot be had here: {done.stderr.strip().splitlines()[-1:]}")
         users = "".join(
