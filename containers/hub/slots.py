@@ -1,10 +1,10 @@
-"""The queue for the cores on which assessments run: a service of the hub, which all labs of the host ask.
+"""The queue for the cores of assessments: a service of the hub for all labs of the host.
 
-A slot is a set of cores that no lab may use otherwise. A lab asks for one with its own token (POST) and asks again
-every few seconds, first as one in the queue, then as the holder of a lease; DELETE gives back what it has. Who falls
-silent loses place or lease, and no lease is longer than LEASE_S: nobody can hold cores, whatever a lab does. With a
-lease the service adds the slot's cores to the lab's container, and takes them off when it ends. Queue and leases are in
-a file, so that a service that starts again goes on with them: a lab that asks within SILENCE_S keeps what it had.
+A slot is a set of cores that labs may use only for assessments. A lab requests one with its own token (POST) and
+repeats the request every few seconds, first while it waits, then while it has a lease. DELETE returns the slot. A lab
+that sends no request for SILENCE_S loses its place or lease, and no lease is longer than LEASE_S, so no lab can keep
+the cores. During a lease, the service adds the slot's cores to the lab's container. The queue and the leases are in a
+file, so they survive a restart of the service: a lab that sends its next request within SILENCE_S keeps its place.
 
     python slots.py /srv/state/hub.json --port 8002      # "cores": {"labs": [0, 1], "slots": [[2, 3]]}, "cpuset": true
 

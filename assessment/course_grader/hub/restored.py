@@ -1,8 +1,8 @@
-"""A restore of the exchange from a backup, which makes change times (`st_ctime`) of its own.
+"""A restore of the exchange from a backup, which sets new change times (`st_ctime`).
 
-`launch hub restore` notes it in a file among what is handed out, where no learner can write. A change between the
-backup and the end of unpacking can only come from unpacking: the file is then one of the backup, and counts as changed
-when the backup was made. What learners change after that has later times, which count.
+`launch hub restore` writes the times of backup and restore to a file in the folder of assignments, which learners can't
+write. Only the restore can have caused a change time between the two. Such a file counts as changed when the backup was
+made. Later change times are the learners' own, and count.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Lease the cores of an assessment from the hub, whose labs share this host.
 
-COURSE_SLOTS is the address of the hub's service, whose text (containers/hub/slots.py) says what it answers. A lab that
-keeps asking there has a place in the queue, and later cores; a lab that falls silent loses them.
+COURSE_SLOTS is the address of the hub's service (see containers/hub/slots.py for its answers). A lab that repeats its
+request keeps its place in the queue, and later its cores; a lab that stops loses them.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ def lease(
 
     Args:
         address: of the hub's service.
-        on_wait: is called with a sentence that says what this lab waits for, whenever that changes.
-        stopping: ends the wait; it is set if the hub takes the cores back, because the work cannot be judged then.
+        on_wait: called with a sentence that names the reason of the wait, whenever it changes.
+        stopping: set this event to end the wait. This function sets it if the hub takes the cores back, because the
+            assessment can't be judged then.
 
     Raises:
-        CourseError: (code 2) if the hub refuses or does not answer, and if it has taken the cores back meanwhile,
-            whatever else was raised; (code 130) if `stopping` ended the wait.
+        CourseError: (code 2) if the hub refuses, does not answer, or takes the cores back during the block;
+            (code 130) if `stopping` ended the wait.
     """
     hub = _Hub(address, on_wait, stopping or threading.Event())
     try:
@@ -100,7 +101,7 @@ class _Hub:
             self.pause()
 
     def say(self, sentence: str) -> None:
-        """Tell the learner what this lab waits for, unless it is known."""
+        """Report the reason of the wait, if it has changed."""
         if self._on_wait and sentence != self._sentence:
             self._on_wait(sentence)
         self._sentence = sentence

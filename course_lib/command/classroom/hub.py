@@ -1,4 +1,4 @@
-"""The lab where JupyterHub starts it: its single-user server on the same workspace, with nbgrader's Assignment List.
+"""The lab when JupyterHub starts it: JupyterHub's single-user server on the workspace, with the Assignment List.
 
 The hub sets the variables JUPYTERHUB_* and mounts nbgrader's exchange at /exchange: outbound, inbound and feedback of
 the course named `course`, each only as far as this user may read or write it.
@@ -14,7 +14,6 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from course_lib.command.classroom import lab
-from course_lib.notebook import jupyter
 from course_lib.system.errors import CourseError
 from course_lib.system.files import write
 
@@ -30,9 +29,9 @@ def starts_this() -> bool:
 
 
 def serve(directory: Path, state: Path) -> NoReturn:
-    """Become the hub's single-user server on `directory`; settings and state stay in `state`.
+    """Replace this process by the hub's single-user server on `directory`; its settings and state are in `state`.
 
-    Raises CourseError where it runs already, as in a terminal of the lab itself.
+    Raises CourseError if it runs already, for example if this is a terminal of the lab itself.
     """
     try:
         lab.check_port(urlsplit(os.environ["JUPYTERHUB_SERVICE_URL"]).port)
@@ -40,13 +39,12 @@ def serve(directory: Path, state: Path) -> NoReturn:
         raise CourseError("This is the lab: it is open already, in your browser.") from None
     lab.put_settings(state)
     _show_assignments(directory, state / "config", os.environ["JUPYTERHUB_USER"])
-    os.chdir(state)
     command = [
         *(sys.executable, "-m", "jupyterhub.singleuser"),
         f"--ServerApp.root_dir={directory}",
         f"--LabApp.app_settings_dir={state / 'app'}",
     ]
-    os.execve(command[0], command, jupyter.environment(state))
+    lab.become(command, state, state)
 
 
 def _show_assignments(directory: Path, config: Path, user: str) -> None:

@@ -85,12 +85,11 @@ def serve(directory: Path, state: Path, port: int | None, browser: bool) -> int:
 def become(server: Sequence[str], directory: Path, state: Path) -> NoReturn:
     """Replace this process by `server`, the command line of a Jupyter server, in the folder `directory`.
 
-    The folder `state` keeps the server's settings and state. PATH starts with this Python's environment.
+    The folder `state` has the server's settings (see `put_settings`). PATH starts with this Python's environment.
     """
-    put_settings(state)
-    os.environ.update(jupyter.environment(state))
+    environment = jupyter.environment(state)  # before the folder changes: `state` may be relative to it
     os.chdir(directory)
-    os.execvp(server[0], server)
+    os.execvpe(server[0], server, environment)
 
 
 def _token() -> str:

@@ -53,6 +53,7 @@ def open_in(server: Sequence[str], directory: Path, root: Path = ROOT) -> NoRetu
     Raises CourseError if the workspace can't be written.
     """
     fill(directory, root)
+    lab.put_settings(directory / STATE_FOLDER)
     lab.become(server, directory, directory / STATE_FOLDER)
 
 

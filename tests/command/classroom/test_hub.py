@@ -29,7 +29,7 @@ def started(tmp_path, monkeypatch, port):
     became = []
     monkeypatch.setenv("JUPYTERHUB_API_TOKEN", "token-of-this-lab")
     monkeypatch.setenv("JUPYTERHUB_USER", "ada")
-    monkeypatch.setattr(os, "execve", lambda *how: became.append(how))
+    monkeypatch.setattr(os, "execvpe", lambda *how: became.append(how))
     monkeypatch.chdir(tmp_path)
     hub.serve(tmp_path, tmp_path / workspace.STATE_FOLDER)
     return became[0], tmp_path / workspace.STATE_FOLDER / "config"
