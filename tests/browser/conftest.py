@@ -178,7 +178,7 @@ class Notebook:
         self.page.locator(f"body[data-jp-theme-light={light}]").wait_for(state="attached")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # Playwright's event loop runs until its end: asyncio.run would fail in other tests
 def chromium():
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
