@@ -33,9 +33,10 @@ def read_removed(path: Path) -> list[str]:
 
 
 class ClassList(Authenticator):
-    """Names and passwords of a class. The list is read at each login: changes need no restart.
+    """Names and passwords of a class. The list is read at each login, so changes need no restart.
 
-    Sessions belong to a password: what the hub compares with a browser's cookie is derived from the password's hash.
+    A session belongs to a password: the hub compares a browser's cookie with a value that depends on the password's
+    hash.
     """
 
     path = Unicode("/srv/state/class.json", help="The class list.").tag(config=True)
@@ -45,11 +46,11 @@ class ClassList(Authenticator):
         self._checks = asyncio.Semaphore(CHECKS_AT_ONCE)
 
     def validate_username(self, username: str) -> bool:
-        """Only names of the class are users: who was removed loses account and tokens when the hub starts again."""
+        """Return whether the class has this name. A removed user loses account and tokens when the hub starts again."""
         return super().validate_username(username) and username in self._members()
 
     async def authenticate(self, handler: BaseHandler, data: dict[str, str]) -> str | None:
-        """The name, where the password is right; None, and a second later, where it is not or there is no such name."""
+        """Return the name if the password is right; for a wrong password or an unknown name, None after a second."""
         name, password = data["username"].strip().lower(), data["password"].strip()
         async with self._checks:
             right = await asyncio.to_thread(accepts, self._members(), name, password)
@@ -61,12 +62,12 @@ class ClassList(Authenticator):
         return None
 
     def add_user(self, user: User | UserRow) -> None:
-        """Called at the first login, and for each user when the hub starts."""
+        """Do what the hub does at the first login, and for each user when it starts."""
         super().add_user(user)
         self._end_older_sessions(getattr(user, "orm_user", user))
 
     async def refresh_user(self, user: User, handler: BaseHandler | None = None, **_: Any) -> bool:
-        """Whether a session goes on: not that of somebody who has been removed, or has a new password."""
+        """Return whether a session goes on. It ends if the user has been removed or has a new password."""
         return user.name in self._members() and not self._end_older_sessions(user.orm_user)
 
     def _end_older_sessions(self, user: UserRow) -> bool:

@@ -1,4 +1,4 @@
-"""Labs on Kubernetes: what z2jh.yaml's hub does when a user's lab starts. The mounts are those of one host."""
+"""Labs on Kubernetes: what z2jh.yaml's hub does when a user's lab starts. The mounts are the same as on one host."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ HAND_OUT = "cp -rT --no-preserve=ownership /course/handout /outbound && chmod -R
 
 
 def configure(c: Any, custom: dict[str, Any]) -> None:
-    """Set KubeSpawner up. `custom`: what z2jh.yaml says under that name, with `learner`, the image of learners."""
+    """Configure KubeSpawner. `custom`: z2jh.yaml's section of that name; its `learner` is the learners' image."""
     c.KubeSpawner.pre_spawn_hook = functools.partial(prepare, custom)
 
 
 def prepare(custom: dict[str, Any], spawner: KubeSpawner) -> None:
-    """Give a lab the mounts and the image of its user's role, as class.json has it at that time."""
+    """Give a lab the mounts and the image of its user's role, which class.json contains."""
     name = spawner.user.name
     role = lab_settings.role_of(name, json.loads((STATE / "class.json").read_text()))
     unconfined = role == "instructor" and custom["sandbox"]
@@ -42,7 +42,7 @@ def prepare(custom: dict[str, Any], spawner: KubeSpawner) -> None:
 
 
 def security(unconfined: bool) -> dict[str, Any]:
-    """The rights of a lab: none; `unconfined`: bubblewrap works in it, which takes user namespaces and all of /proc."""
+    """Return a lab's rights: none. `unconfined`: bubblewrap works; it needs user namespaces and all of /proc."""
     given = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
     if unconfined:
         return {**given, "seccompProfile": {"type": "Unconfined"}, "procMount": "Unmasked"}
@@ -50,9 +50,9 @@ def security(unconfined: bool) -> dict[str, Any]:
 
 
 def volume_mounts(name: str, role: str, custom: dict[str, Any]) -> list[dict[str, Any]]:
-    """The mounts of a lab in the claim, whose folders are those of one host's state folder.
+    """Return the mounts of a lab in the claim, which has the folders of one host's state folder.
 
-    A lab measures its own speed, on cores of its own; so there is no calibration of all.
+    Each lab has its own cores and measures their speed itself, so the labs share no calibration.
     """
     settings = {"state": "/", "gpus_each": 1, "data": "/data" if custom["data"] else ""}
     mounts = []
@@ -65,9 +65,9 @@ def volume_mounts(name: str, role: str, custom: dict[str, Any]) -> list[dict[str
 
 
 def init_containers(name: str, role: str, custom: dict[str, Any]) -> list[dict[str, Any]]:
-    """What runs before a lab, as root with two capabilities: its folders become the user's.
+    """Return what runs before a lab, as root with two capabilities: it gives the lab's folders to the user.
 
-    When an instructor's lab starts, also: learners get the assignments of their image.
+    Before an instructor's lab, it also hands out the assignments of the learners' image.
     """
     folders = {mount["subPath"] for mount in volume_mounts(name, role, custom)}
     folders -= {"exchange/outbound", "data"} | ({"exchange/inbound"} if role == "instructor" else set())

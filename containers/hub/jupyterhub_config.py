@@ -1,7 +1,7 @@
-"""The hub of a class: who may log in, what each gets, and what goes on when the hub ends.
+"""The hub of a class: who may log in, what each user gets, and what continues when the hub ends.
 
-`containers/launch hub` writes the settings into hub.json and starts this in a container of its own, where no user's
-code runs: it holds the engine's socket, and who has that is root on the host.
+`containers/launch hub` writes the settings into hub.json and starts this in a separate container, where no user's code
+runs: the container has the engine's socket, and anything that can use the socket is root on the host.
 """
 
 import json
@@ -30,21 +30,21 @@ c.JupyterHub.bind_url = "http://:8000"
 c.JupyterHub.hub_ip = "0.0.0.0"
 c.JupyterHub.hub_connect_ip = settings["connect"]
 c.ConfigurableHTTPProxy.command = ["node", f"{HERE}/node_modules/configurable-http-proxy/bin/configurable-http-proxy"]
-# With a domain each user's lab has a host name of its own, so that no page of one lab can act in another.
+# With a domain, each user's lab has its own host name, so that a page of one lab can't act in another.
 if settings["domain"]:
     c.JupyterHub.subdomain_host = settings["domain"]
 
-# What it remembers, and that labs go on without it: a hub that starts again finds them.
+# What it stores. Labs continue without the hub, and a hub that starts again finds them.
 c.JupyterHub.db_url = f"sqlite:///{STATE}/hub/jupyterhub.sqlite"
 c.JupyterHub.cookie_secret_file = str(STATE / "hub/jupyterhub_cookie_secret")
 c.JupyterHub.cleanup_servers = False
 
-# Who may log in. Nobody is an admin: an admin's browser could reach every learner's lab.
+# Who may log in. No user is an admin: an admin's browser could reach every learner's lab.
 c.JupyterHub.authenticator_class = ClassList
-c.Authenticator.allow_all = True  # whom the class list lets in
-c.Authenticator.delete_invalid_users = True  # who was removed has no token any more
-c.Authenticator.auth_refresh_age = 60  # seconds until a session of theirs ends
-c.Authenticator.auth_refresh_strict = True  # and until their tokens are refused
+c.Authenticator.allow_all = True  # everyone whom the class list accepts
+c.Authenticator.delete_invalid_users = True  # a removed user loses all tokens
+c.Authenticator.auth_refresh_age = 60  # seconds until a removed user's session ends
+c.Authenticator.auth_refresh_strict = True  # and until the tokens are refused
 c.Authenticator.refresh_pre_spawn = True
 
 # What a user gets: the container that `lab_settings` describes.
@@ -53,18 +53,18 @@ c.LabSpawner.state_folder = str(STATE)
 c.LabSpawner.course = settings
 c.LabSpawner.name_template = "course-lab-{raw_username}"
 c.LabSpawner.network_name = settings["network"]
-c.LabSpawner.cmd = ["course-start"]  # the image's own, as without a hub
+c.LabSpawner.cmd = ["course-start"]  # the image's command, as without a hub
 c.LabSpawner.pull_policy = "never"
-c.LabSpawner.remove = True  # what counts is in the mounts
+c.LabSpawner.remove = True  # all work is in the mounts
 c.LabSpawner.environment = {"COURSE_DATA_DIR": "/data"} if settings["data"] else {}
 if settings["timezone"]:
     c.LabSpawner.environment["TZ"] = settings["timezone"]  # `course collect --deadline` reads and prints local times
 c.Spawner.default_url = "/lab/tree/Welcome.md"
-c.Spawner.start_timeout = 600  # a lab on GPUs examines itself first
+c.Spawner.start_timeout = 600  # a lab on GPUs first checks itself
 c.Spawner.http_timeout = 60
 
-# The queue for the cores of assessments, which knows a lab by the lab's own token. Labs keep off these cores also where
-# the engine can't bind them. A lab on GPUs has its own.
+# The queue for the cores of assessments; it identifies a lab by the lab's token. Labs leave these cores free even if
+# the engine can't bind them. A lab on GPUs has its own cores.
 if not settings["gpus_each"]:
     c.JupyterHub.services = [
         {
@@ -82,6 +82,6 @@ if not settings["gpus_each"]:
 # How the pages look.
 c.JupyterHub.template_paths = [str(HERE / "templates")]
 
-# Other logins than the class list; each file says what it needs.
+# Logins other than the class list; each file documents its settings.
 if settings["login"]:
     runpy.run_path(str(HERE / "logins" / f"{settings['login']}.py"), {"c": c, "settings": settings, "state": STATE})

@@ -1,4 +1,4 @@
-"""What a lab's container gets: mounts, rights, bounds, GPUs. Plain data; the spawner hands it to the engine."""
+"""What a lab's container gets: mounts, rights, limits, GPUs. Plain data, which the spawner passes to the engine."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ EXCHANGE = "/exchange/course"  # nbgrader's folder of the course `course` in its
 CACHE = ".cache/one-model-many-gpus"  # in a workspace; the images set XDG_CACHE_HOME
 LEARNER_ID = 1000  # the images' user
 UNMASKED = "systempaths=unconfined"  # the sandbox needs a whole /proc
-LOG = {"type": "json-file", "config": {"max-size": "10m"}}  # a lab that prints without end does not fill the disk
+LOG = {
+    "type": "json-file",
+    "config": {"max-size": "10m"},
+}  # a lab that prints without end must not fill the disk
 
 
 class NoLab(Exception):
@@ -20,15 +23,15 @@ class NoLab(Exception):
 
 
 def role_of(name: str, members: dict[str, dict[str, str]]) -> str:
-    """Return "instructor" for those whom the class list calls so, "learner" for all others."""
+    """Return "instructor" if the class list says so, else "learner"."""
     return members.get(name, {}).get("role", "learner")
 
 
 def mounts(name: str, role: str, state: Path, settings: dict) -> list[str]:
-    """The mounts HOST:INSIDE:MODE of a lab. `state`: the hub's own path of the state folder.
+    """Return the mounts HOST:INSIDE:MODE of a lab. `state`: the state folder's path in the hub's container.
 
-    A learner's lab has no path to anything of another learner; who a submission is from is said by the folder that its
-    lab has as inbound, not by what the learner writes.
+    A learner's lab has no path to another learner's files. The inbound folder that the lab mounts says whose submission
+    it is; nothing that the learner writes does.
     """
     host = Path(settings["state"])
     parts = [
@@ -54,9 +57,9 @@ def mounts(name: str, role: str, state: Path, settings: dict) -> list[str]:
 
 
 def make_folders(name: str, role: str, state: Path) -> None:
-    """Make what `mounts` needs, for the images' user. Raises NoLab where that fails, as on a full disk.
+    """Make the folders that `mounts` needs, for the images' user. Raises NoLab if that fails, as on a full disk.
 
-    A workspace is the learner's, with whatever links they have put there: nothing in it is followed.
+    A learner can put links into a workspace, so no link in it is followed.
     """
     try:
         for folder in ("exchange/outbound", "exchange/inbound", "exchange/feedback", "workspaces"):
@@ -74,7 +77,7 @@ def make_folders(name: str, role: str, state: Path) -> None:
 
 
 def _make(parent: Path, name: str, inside: str = "") -> None:
-    """The folder `name` in `parent`, and in it `inside`, one after the other, without following links."""
+    """Make the folder `name` in `parent`, and the folders `inside` in it, without following links."""
     opened = [os.open(parent, os.O_DIRECTORY)]
     try:
         for part in (name, *filter(None, inside.split("/"))):
@@ -88,9 +91,9 @@ def _make(parent: Path, name: str, inside: str = "") -> None:
 
 
 def host_config(name: str, role: str, state: Path, settings: dict) -> dict:
-    """Mounts, bounds and rights, as keywords of Docker's `create_host_config`.
+    """Return mounts, limits and rights, as keywords of Docker's `create_host_config`.
 
-    The sandbox for scripts that nobody has read works in instructors' labs only: it costs the engine's own filters.
+    Only in instructors' labs does the sandbox for learners' scripts work: it needs the engine's filters switched off.
     """
     sandbox = settings["sandbox"] if role == "instructor" else ()
     given = {
@@ -103,24 +106,24 @@ def host_config(name: str, role: str, state: Path, settings: dict) -> dict:
         "ulimits": ulimits(settings),
         "log_config": LOG,
     }
-    if settings["cpuset"]:  # the cores that slots of assessments do not have
+    if settings["cpuset"]:  # without the cores of assessments
         given["cpuset_cpus"] = numbers(settings["cores"]["labs"])
     return given
 
 
 def whole_proc(role: str, settings: dict) -> dict:
-    """What Docker's client makes of the option UNMASKED, which Docker's API does not know."""
+    """Return what Docker's client sends for the option UNMASKED, which Docker's API does not have."""
     unmasked = role == "instructor" and UNMASKED in settings["sandbox"]
     return {"MaskedPaths": [], "ReadonlyPaths": []} if unmasked else {}
 
 
 def ulimits(settings: dict) -> list[dict]:
-    """The limits that the engine may give, in Docker's words."""
+    """Return the limits that the engine can set, in Docker's format."""
     return [{"Name": limit, "Soft": most, "Hard": most} for limit, most in settings["ulimits"].items()]
 
 
 def free_gpus(settings: dict, held: Collection[int]) -> list[int]:
-    """The GPUs for one more lab. Raises NoLab where fewer are free than each lab gets."""
+    """Return the GPUs for one more lab. Raises NoLab if fewer are free than each lab gets."""
     each = settings["gpus_each"]
     free = [gpu for gpu in settings["gpus"] if gpu not in held]
     if len(free) < each:
@@ -132,7 +135,7 @@ def free_gpus(settings: dict, held: Collection[int]) -> list[int]:
 
 
 def device_requests(engine: str, gpus: Sequence[int]) -> list[dict]:
-    """What asks the engine for GPUs. Podman's Docker API knows CDI devices from version 5.4 on."""
+    """Return the request for GPUs. Podman's Docker API has CDI devices since version 5.4."""
     if not gpus:
         return []
     if engine == "podman":
@@ -141,10 +144,10 @@ def device_requests(engine: str, gpus: Sequence[int]) -> list[dict]:
 
 
 def jupyter_settings(hours: float) -> dict:
-    """Settings of labs' Jupyter servers: who is idle for so many hours is ended.
+    """Return settings of labs' Jupyter servers, which end what is idle for `hours`.
 
-    First kernels and terminals, never one whose kernel is busy; then the lab, when it has none and nobody used it for
-    as long. Files stay.
+    Idle kernels and terminals end first, a busy kernel never. A lab without any ends after another `hours` without use.
+    Files stay.
     """
     seconds = int(hours * 3600)
     return {
@@ -155,5 +158,5 @@ def jupyter_settings(hours: float) -> dict:
 
 
 def numbers(values: Sequence[int]) -> str:
-    """As the engines write them: 0,1,2."""
+    """Return numbers as the engines write them: 0,1,2."""
     return ",".join(map(str, values))

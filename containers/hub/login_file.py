@@ -1,4 +1,4 @@
-"""What an operator writes into login.json for a login of `logins/`: addresses and keys that only the hub may read."""
+"""login.json, which an operator writes for a login of `logins/`: addresses and keys that only the hub may read."""
 
 from __future__ import annotations
 

@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 # An assessment takes 23 minutes at most on a host four times slower than the contract's. If it is in doubt whether all
 # ranks took part it has two runs more, for which this is enough on a host 1.5 times slower.
 LEASE_S = 1800.0
-SILENCE_S = 30.0  # labs ask every three seconds
-TOKEN_S = 60.0  # for which the hub's answer about a token holds
-LATE_TOKEN_S = 600.0  # for which it holds while the hub does not answer
-QUESTIONS, QUESTIONS_EACH = 100, 3  # to the hub at a time; about the tokens of one address
+SILENCE_S = 30.0  # labs send a request every three seconds
+TOKEN_S = 60.0  # for which the hub's answer about a token is valid
+LATE_TOKEN_S = 600.0  # for which it is valid while the hub does not answer
+QUESTIONS, QUESTIONS_EACH = 100, 3  # to the hub at the same time; of them about the tokens of one address
 ANSWER_LIMIT_S = 5.0
 TICK_S = 1.0
 # One lab must not fill the memory of the hub's container: what a request and an idle connection may take.
@@ -62,12 +62,12 @@ class Lease:
 
 
 class Queue:
-    """Who holds which slot, and who waits for one, in the order in which they asked.
+    """The leases, and the users who wait for one, in the order of their first requests.
 
-    Times are passed in, in seconds since the epoch: those of a saved queue hold when the service has started again.
+    A user has one place: in the queue, or a lease. It ends if the user sends no request for `silence_s`. A lease ends
+    after `lease_s` at the latest; its user may then request a new place, at the end of the queue.
 
-    A user has one place: a ticket or a lease. Both end when the user is silent for `silence_s`; a lease ends after
-    `lease_s` at the latest, and then its user may ask for a new place, the last.
+    Times are arguments, in seconds since the epoch, so that a saved queue is valid after a restart of the service.
     """
 
     def __init__(self, slots: Iterable[Sequence[int]], lease_s: float = LEASE_S, silence_s: float = SILENCE_S) -> None:
@@ -75,10 +75,10 @@ class Queue:
         self._lease_s, self._silence_s = lease_s, silence_s
         self._waiting: list[str] = []
         self._leases: dict[str, Lease] = {}
-        self._heard: dict[str, float] = {}  # when each user who has a place asked last
+        self._heard: dict[str, float] = {}  # the time of each user's last request
 
     def ask(self, user: str, now: float) -> Lease | int:
-        """Return the user's lease, or how many users are ahead."""
+        """Return the user's lease, or the number of users ahead."""
         self.expire(now)
         if user not in self._heard:
             self._waiting.append(user)
@@ -100,23 +100,23 @@ class Queue:
         self._heard.pop(user, None)
 
     def expire(self, now: float) -> None:
-        """End the tickets and leases whose time has come."""
+        """End the places of silent users, and the leases that are over."""
         for user, heard in list(self._heard.items()):
             lease = self._leases.get(user)
             if now - heard > self._silence_s or (lease and now >= lease.ends):
                 self.give_back(user)
 
     def cores(self) -> dict[str, tuple[int, ...]]:
-        """Return the cores of each user who has a lease."""
+        """Return user → cores for all leases."""
         return {user: lease.cores for user, lease in self._leases.items()}
 
     def content(self) -> dict[str, Any]:
-        """Return who waits and who has a lease, for `load`."""
+        """Return the queue and the leases in the form that `load` takes."""
         leases = {user: [lease.id, list(lease.cores), lease.ends] for user, lease in self._leases.items()}
         return {"waiting": list(self._waiting), "leases": leases}
 
     def load(self, content: Mapping[str, Any], now: float) -> None:
-        """Go on with what `content` has returned; a lease on cores that are no slot any more has ended."""
+        """Continue with what `content` returned. A lease ends if its cores are no longer a slot."""
         leases = {
             user: Lease(name, tuple(cores), float(ends)) for user, (name, cores, ends) in content["leases"].items()
         }
@@ -129,9 +129,9 @@ class Queue:
 
 
 class Labs:
-    """The containers of the labs, as the engine bounds their cores.
+    """The labs' containers, which the engine binds to cores.
 
-    What the engine refuses is logged once; a lease is then an agreement that nothing enforces.
+    If the engine refuses, this is logged once, and nothing enforces the leases.
     """
 
     def __init__(self, engine: docker.DockerClient, cores: Sequence[int]) -> None:
@@ -139,7 +139,7 @@ class Labs:
         self._reported = False
 
     def bind(self, label: str, leased: Mapping[str, Sequence[int]]) -> None:
-        """Let the labs with this label use the labs' cores and those that are leased to their user, and no others."""
+        """Bind each lab with this label to the labs' cores and the cores that its user leases."""
         try:
             for container in self._engine.containers.list(filters={"label": label}, sparse=True):
                 extra = leased.get(container.attrs["Labels"][LABEL], ())
@@ -154,7 +154,7 @@ class Labs:
 
         try:
             container.update(cpuset_cpus=cores)
-        except NotFound:  # Podman 4 has a call of its own; without that the container has gone
+        except NotFound:  # Podman 4 has its own call; if that fails too, the container is gone
             api = container.client.api
             path = f"{api.base_url}/v4.0.0/libpod/containers/{container.id}/update"
             answer = api.post(path, json={"cpu": {"cpus": cores}})
@@ -163,15 +163,15 @@ class Labs:
 
 
 class Slots:
-    """The queue, the labs' containers that follow it, and who asks."""
+    """The service: the queue, the containers that it binds to cores, and the users behind the tokens."""
 
     def __init__(self, queue: Queue, labs: Labs | None, hub: str, file: Path) -> None:
         self._queue, self._labs, self._hub, self._file = queue, labs, hub, file
         self._engine = ThreadPoolExecutor(1)  # in order: cores leave one lab before another gets them
-        self._users: dict[str, tuple[str, float]] = {}  # of each token, and when the hub said so
-        self._asking: Counter[str] = Counter()  # how many tokens of each address the hub is being asked about
+        self._users: dict[str, tuple[str, float]] = {}  # the user of each token, and the time of the hub's answer
+        self._asking: Counter[str] = Counter()  # open questions to the hub by address
         self._saved = self._load()
-        # All labs at once: a lab that has a lease keeps its cores, with the ranks that are bound to them.
+        # All labs together: a lab with a lease keeps its cores, to which its ranks are bound.
         self._bound = queue.cores()
         self._done = self._bind(LABEL, self._bound)
 
@@ -198,7 +198,7 @@ class Slots:
         return model["name"]
 
     async def _model(self, token: str, address: str) -> dict[str, Any]:
-        """Return what the hub says of a token; {} if it does not know it. Raises HTTPError as `user` does."""
+        """Return the hub's model of a token; {} if the hub does not have it. Raises HTTPError as `user` does."""
         if self._asking[address] >= QUESTIONS_EACH:
             raise HTTPError(429)
         self._asking[address] += 1
@@ -217,7 +217,7 @@ class Slots:
         return json.loads(answer.body) if answer.code == 200 else {}
 
     async def ask(self, user: str) -> dict[str, Any]:
-        """Return the answer to a POST; a lab that gets cores may use them when this returns."""
+        """Return the answer to a POST. When this returns, the lab may use the cores in the answer."""
         now = time.time()
         place = self._queue.ask(user, now)
         self.follow()
@@ -232,12 +232,12 @@ class Slots:
         self.follow()
 
     def expire(self) -> None:
-        """End what has to end by now."""
+        """End the places of silent users and the leases that are over, and bind the labs accordingly."""
         self._queue.expire(time.time())
         self.follow()
 
     def follow(self) -> None:
-        """Have the labs' containers bound to the cores that the queue gives them now, and save the queue."""
+        """Bind the labs' containers to their present cores, and save the queue."""
         before, self._bound = self._bound, self._queue.cores()
         for user in before.keys() - self._bound.keys():
             self._done = self._bind(f"{LABEL}={user}", {})
@@ -252,7 +252,7 @@ class Slots:
         return self._engine.submit(self._labs.bind if self._labs else lambda *_: None, label, leased)
 
     def _load(self) -> dict[str, Any]:
-        """Go on with the saved queue, if there is one that can be read; return what the queue has then."""
+        """Continue with the saved queue, if there is one and it can be read; return its content."""
         try:
             self._queue.load(json.loads(self._file.read_text()), time.time())
         except FileNotFoundError:
@@ -271,29 +271,29 @@ class Slots:
 
 
 class Place(RequestHandler):
-    """A user's place in the queue: POST asks for it, DELETE gives it back."""
+    """A user's place: POST requests it, DELETE returns it."""
 
     def initialize(self, slots: Slots) -> None:
-        """Take what the application passes."""
+        """Store the arguments of the application."""
         self._slots = slots
 
     async def prepare(self) -> None:
-        """Find out who asks."""
+        """Find the user of the token."""
         token = self.request.headers.get("Authorization", "").partition(" ")[2]
         self._user = await self._slots.user(token, self.request.remote_ip)
 
     async def post(self) -> None:
-        """Ask for a place, or keep it."""
+        """Request a place, or keep it."""
         self.write(await self._slots.ask(self._user))
 
     async def delete(self) -> None:
-        """Give the place back."""
+        """Return the place."""
         self._slots.give_back(self._user)
         self.write({})
 
 
 async def serve(settings: dict[str, Any], file: Path, address: str, port: int) -> None:
-    """Answer labs until the process ends; the queue is kept in `file`."""
+    """Answer labs until the process ends; `file` stores the queue."""
     cores, labs = settings["cores"], None
     if settings["cpuset"]:
         import docker

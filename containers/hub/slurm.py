@@ -1,7 +1,7 @@
 """Labs as jobs of Slurm, by batchspawner 1.3: for a JupyterHub of your own on a machine that submits jobs.
 
-Install environment/requirements.lock there, and with `npm ci` what package-lock.json beside it says. The hub runs
-as root; its users are those of the cluster, so the default login asks PAM. Its jupyterhub_config.py:
+Install environment/requirements.lock there and, with `npm ci`, the package-lock.json beside it. The hub runs as root.
+Its users are the cluster's, so the default login is PAM. Its jupyterhub_config.py:
 
     import sys
     sys.path.insert(0, "/shared/course/containers/hub")
@@ -11,7 +11,7 @@ as root; its users are those of the cluster, so the default login asks PAM. Its 
     slurm.configure(c, slurm.Cluster(state="/shared/class", image="/shared/cpu-learner.sif", instructors="teachers"))
     c.LabSpawner.req_partition = "short"  # also req_account, req_runtime, req_gres="gpu:2", req_options
     c.Authenticator.allowed_groups = {"class", "teachers"}
-    c.ConfigurableHTTPProxy.command = "/srv/hub/node_modules/.bin/configurable-http-proxy"  # where `npm ci` was given
+    c.ConfigurableHTTPProxy.command = "/srv/hub/node_modules/.bin/configurable-http-proxy"  # the folder of `npm ci`
 
 The class's folder is on a file system that all nodes share. In it each user owns a workspace and an inbound folder;
 instructors, who are a Unix group, read all inbound folders and write all feedback, which the learner reads: the file
@@ -56,7 +56,7 @@ JUPYTERHUB_SERVICE_URL=$(python3 {{port_script}})
 export JUPYTERHUB_SERVICE_URL COURSE_ADDRESS=0.0.0.0
 {{enter}}
 """
-# The folders of / and, beside them, those that a lab has and the node does not.
+# The folders of /, and the lab's folders that the node does not have.
 BUBBLEWRAP = """top=()
 for path in /*; do
     case $path in /exchange | /workspace | /data) ;; *) top+=(--dev-bind "$path" "$path") ;; esac
@@ -66,13 +66,13 @@ exec bwrap "${top[@]}" """
 
 @dataclass(frozen=True)
 class Cluster:
-    """What the cluster has for the class.
+    """The class's folders and images on the cluster.
 
     Attributes:
         state: the class's folder, shared by all nodes.
         image: learners' image (.sif), for Apptainer; instructors get `instructor_image`.
-        course: in place of images: the course's folder, set up, with containers/image/requirements.txt in its
-            environment, which learners then can read, solutions included; labs need bubblewrap.
+        course: in place of images: the course's folder after `course setup`, with containers/image/requirements.txt in
+            its environment. Learners can then read it, solutions included, and labs need bubblewrap.
         instructors: Unix group of those who collect and grade.
         data: folder with the data sets.
     """
@@ -93,7 +93,7 @@ class LabSpawner(SlurmSpawner):
     req_port_script = Unicode(shlex.quote(str(PORT_SCRIPT)))
 
     async def start(self) -> tuple[str, int]:
-        """Make the user's folders, submit the job, wait until the lab has told its port."""
+        """Make the user's folders, submit the job, wait until the lab has reported its port."""
         role = role_of(self.user.name, self.cluster)
         make_folders(self.user.name, role, self.cluster)
         self.req_workspace = f"{self.cluster.state}/workspaces/{self.user.name}"
@@ -117,16 +117,16 @@ def configure(c: Any, cluster: Cluster) -> None:
 
 
 def role_of(name: str, cluster: Cluster) -> str:
-    """Return "instructor" for those of the Unix group of instructors, "learner" for all others."""
+    """Return "instructor" for members of the instructors' Unix group, else "learner"."""
     group = grp.getgrnam(cluster.instructors).gr_gid
     return "instructor" if group in os.getgrouplist(name, pwd.getpwnam(name).pw_gid) else "learner"
 
 
 def make_folders(name: str, role: str, cluster: Cluster) -> None:
-    """Make a user's folders: a learner's inbound can be read, and feedback written, by the group of instructors.
+    """Make a user's folders. The instructors' group can read a learner's inbound folder and write the feedback folder.
 
-    Feedback is root's: its owner could put links there, which an instructor's `course return` would follow. The learner
-    reads it by an entry in its access control list, which the file system must know.
+    The feedback folder belongs to root: its owner could put links there, which `course return` would follow. The
+    learner can read it by an access control list, which the file system must support.
     """
     user, group = pwd.getpwnam(name), grp.getgrnam(cluster.instructors).gr_gid
     state = Path(cluster.state)
@@ -141,7 +141,7 @@ def make_folders(name: str, role: str, cluster: Cluster) -> None:
 
 
 def _make(parent: Path, name: str, user: int, group: int, mode: int) -> None:
-    """Make a folder in one that is root's alone."""
+    """Make a folder in one that only root can write."""
     parent.mkdir(exist_ok=True)
     folder = parent / name
     folder.mkdir(exist_ok=True)
@@ -150,7 +150,7 @@ def _make(parent: Path, name: str, user: int, group: int, mode: int) -> None:
 
 
 def _let_read(folder: Path, user: int) -> None:
-    """Let a user read a folder that owner and group may write, and what will be made in it: acl(5), getxattr(2)."""
+    """Let a user read a folder and its future files, beside its owner and group: acl(5), getxattr(2)."""
     entries = ((0x01, 7, NOBODY), (0x02, 5, user), (0x04, 7, NOBODY), (0x10, 7, NOBODY), (0x20, 0, NOBODY))
     acl = struct.pack("<I", 2) + b"".join(struct.pack("<HHI", *entry) for entry in entries)
     try:
@@ -161,7 +161,7 @@ def _let_read(folder: Path, user: int) -> None:
 
 
 def enter(name: str, role: str, cluster: Cluster, gpus: bool) -> str:
-    """Return the last command of a job: the lab, with the mounts of `lab_settings`. A lab has cores of its own."""
+    """Return a job's last command: the lab, with the mounts of `lab_settings`. Slurm gives each lab its own cores."""
     settings = {"state": cluster.state, "gpus_each": 1, "data": cluster.data}
     mounts = lab_settings.mounts(name, role, Path(cluster.state), settings)
     mounts = [line.split(":") for line in mounts if ":/etc/" not in line]

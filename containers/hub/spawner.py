@@ -34,7 +34,7 @@ class LabSpawner(DockerSpawner):
     state_folder = Unicode("/srv/state", help="The class's state, as the hub sees it.").tag(config=True)
     course = Dict(help="The settings of `launch hub` (hub.json).").tag(config=True)
 
-    _choosing_gpus = asyncio.Lock()  # from the question which are free to the container that holds them
+    _choosing_gpus = asyncio.Lock()  # held until the container exists that has the GPUs
 
     async def start(self) -> tuple[str, int]:
         """Start the lab; return its address once it listens. Raises SpawnException with a sentence for the learner."""
@@ -43,7 +43,7 @@ class LabSpawner(DockerSpawner):
             await self._until_it_listens(*address)
         except NoLab as error:
             refusal = SpawnException(str(error), reason="no lab", status_code=503)
-            refusal.jupyterhub_message = str(error)  # for the page of a start that is waited for
+            refusal.jupyterhub_message = str(error)  # the page that waits for the start shows it
             raise refusal from error
         return address
 
@@ -56,14 +56,14 @@ class LabSpawner(DockerSpawner):
             gpus = lab_settings.free_gpus(self.course, await self._held_gpus())
             self.extra_host_config = {
                 **lab_settings.host_config(name, role, state, self.course),
-                "auto_remove": False,  # the log of a lab that ended at once is read
+                "auto_remove": False,  # the log of a lab that ends at once is needed
                 "device_requests": lab_settings.device_requests(self.course["engine"], gpus),
             }
             self.extra_create_kwargs = {
-                "hostname": self.course["hostname"],  # calibrations are for a host of this name
+                "hostname": self.course["hostname"],  # a calibration contains the host's name
                 "labels": {f"{LABEL}.hub-lab": name, f"{LABEL}.gpus": lab_settings.numbers(gpus)},
                 "host_config": lab_settings.whole_proc(role, self.course),
-                "healthcheck": {"test": ["NONE"]},  # the hub asks; the image's check would examine Horovod too
+                "healthcheck": {"test": ["NONE"]},  # the hub checks the lab; the image's check would also run Horovod
             }
             try:
                 return await super().start()
@@ -71,14 +71,14 @@ class LabSpawner(DockerSpawner):
                 raise NoLab(f"The lab could not be started ({error.explanation}): tell your instructor.") from error
 
     async def _held_gpus(self) -> set[int]:
-        """The GPUs of the host's labs, those of `launch lab` too."""
+        """Return the GPUs of all labs of the host, including those of `launch lab`."""
         if not self.course["gpus_each"]:
             return set()
         labs = await self.docker("containers", filters={"label": f"{LABEL}.gpus"})
         return {int(gpu) for lab in labs for gpu in lab["Labels"][f"{LABEL}.gpus"].split(",") if gpu}
 
     async def _until_it_listens(self, host: str, port: int) -> None:
-        """Wait until the lab listens. Raises NoLab, with the last line that it wrote, as soon as it has ended."""
+        """Wait until the lab listens. Raises NoLab, with the last line of its log, if it ends before."""
         while True:
             try:
                 _, writer = await asyncio.wait_for(asyncio.open_connection(host, port), timeout=1)
@@ -94,9 +94,9 @@ class LabSpawner(DockerSpawner):
 
 
 def hand_out(settings: dict) -> None:
-    """Fill exchange/outbound with the assignments of the learner's image: a folder for each lab, and the assessment.
+    """Copy the assignments of the learners' image to exchange/outbound: a folder for each lab, and the assessment.
 
-    Raises SystemExit with a sentence where that fails.
+    Raises SystemExit with a sentence if that fails.
     """
     engine = docker.APIClient(version="auto", timeout=120)
     limits = {"network_mode": "none", "ulimits": lab_settings.ulimits(settings)}
@@ -122,7 +122,7 @@ def hand_out(settings: dict) -> None:
 
 
 def write_jupyter_settings(state: Path, hours: float) -> None:
-    """The file that labs mount as /etc/jupyter/jupyter_server_config.json."""
+    """Write the file that labs mount as /etc/jupyter/jupyter_server_config.json."""
     path = state / "hub" / "jupyter_server_config.json"
     path.write_text(json.dumps(lab_settings.jupyter_settings(hours), indent=1))
     path.chmod(0o644)

@@ -2,7 +2,7 @@
 
     python3 -m containers.kubernetes.make_class names.txt class.json
 
-Who is in class.json already keeps the password; who is not in names.txt is left out.
+Members of an existing class.json keep their passwords. A name that names.txt does not have is removed.
 """
 
 import json

@@ -151,7 +151,7 @@ def _add_common(parser: argparse.ArgumentParser, nothing: object, no: object) ->
 
 
 def _refuse_dry_run(run: Command, name: str) -> Command:
-    """Return a command that refuses `--dry-run`, because what it does is not done by an engine alone."""
+    """Return a command that refuses `--dry-run`, because it does more than call an engine."""
 
     def run_or_refuse(options: argparse.Namespace) -> None:
         if options.dry_run:

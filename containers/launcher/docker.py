@@ -29,7 +29,7 @@ class Docker(Engine):
         return super().installed() and "podman" not in self.query("--version").stdout.lower()
 
     def problem(self) -> str:
-        """Return "" if the daemon answers, else how to start it or to be let in."""
+        """Return "" if the daemon answers, else how to start it or to get access."""
         done = self.query("version", "--format", "{{.Server.Version}}")
         if done.returncode == 0:
             return ""

@@ -19,7 +19,7 @@ REPORT_CODES = (0, 1, 2)  # the doctor's exit codes with which it has written a 
 
 
 class Engine(EngineClient):
-    """An engine, whose labels hold all that is known of running labs, so that any terminal can list and stop them."""
+    """An engine. Its labels describe the running labs, so that any terminal can list and stop them."""
 
     controllers: Collection[str] = ("cpuset", "memory", "pids")  # of cgroups; without root's rights often some only
     build_options: Sequence[str] = ()
@@ -34,11 +34,11 @@ class Engine(EngineClient):
         raise NotImplementedError
 
     def gpu_problem(self) -> str:
-        """Return "" if containers can get GPUs, as far as it is known beforehand, else the sentence."""
+        """Return "" if containers can get GPUs, as far as can be checked, else the sentence that says what to do."""
         return ""
 
     def hub_gpu_problem(self) -> str:
-        """Return "" if the hub can give GPUs to labs, else the sentence."""
+        """Return "" if the hub can give GPUs to labs, else the sentence that says what to do."""
         return ""
 
     def api_socket(self) -> Path:
@@ -83,7 +83,7 @@ class Engine(EngineClient):
         return [self._lab(description) for description in self.inspect_all(LAB_LABEL)]
 
     def held_gpus(self) -> set[int]:
-        """Return the GPUs that running labs have, those of the hub too."""
+        """Return the GPUs of running labs, including the hub's labs."""
         containers = self.inspect_all(GPUS_LABEL)
         running = [container for container in containers if container["State"]["Status"] == "running"]
         return {gpu for container in running for gpu in _gpus(container)}
@@ -122,7 +122,7 @@ class Engine(EngineClient):
         return [argument for limit in limits for argument in ("--ulimit", limit)]
 
     def cgroup_options(self, lab: Lab) -> list[str]:
-        """Return the bounds on processes and cores, as far as this user may set them."""
+        """Return the limits on processes and cores that this user may set."""
         options = ["--pids-limit", str(PROCESSES)] if "pids" in self.controllers else []
         return options + (["--cpuset-cpus", ranges(lab.cores)] if lab.cores and "cpuset" in self.controllers else [])
 

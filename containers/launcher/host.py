@@ -153,7 +153,7 @@ def port_is_free(port: int, address: str) -> bool:
 
 
 def data_folder(folder: str | None = None) -> str:
-    """Return the whole path of the folder with data sets, else ""; default: that of COURSE_DATA_DIR.
+    """Return the absolute path of the folder with data sets, by default that of COURSE_DATA_DIR; "" without one.
 
     Raises CourseError (code 2) if it does not exist.
     """

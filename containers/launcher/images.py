@@ -36,7 +36,7 @@ def build(options: argparse.Namespace) -> None:
 
 
 def build_image(engine: Engine, kind: str, role: str, image: str, base: str = "") -> None:
-    """Build an image, for this host's GPUs if it is one for GPUs and `base` is ""."""
+    """Build an image; one for GPUs without `base` is for this host's GPUs."""
     if kind == "gpu" and not base:
         capabilities = host.compute_capabilities()
         base = choose_base(capabilities)
@@ -68,7 +68,7 @@ def choose_base(capabilities: Sequence[tuple[int, int]]) -> str:
 
 
 def role_name(instructor: bool) -> str:
-    """Return the part of an image's name that says for whom it is."""
+    """Return the role in an image's name: learner or instructor."""
     return "instructor" if instructor else "learner"
 
 

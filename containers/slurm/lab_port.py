@@ -1,6 +1,6 @@
-"""In a job: choose a port of this node for the lab, tell the hub, print the address at which the lab is to listen.
+"""In a job: choose a port of this node for the lab, report it to the hub, print the address for the lab to listen on.
 
-As batchspawner-singleuser does, but with Python's own library: the node needs no batchspawner.
+This is batchspawner-singleuser with Python's standard library, so that the node needs no batchspawner.
 """
 
 import json

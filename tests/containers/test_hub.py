@@ -1,273 +1,33 @@
-"""The hub with a real engine: Podman, as root, in namespaces of its own; learners who log in, fetch, submit and pry.
+"""The hub with a real engine: learners who log in, fetch, submit and pry; what breaks in the middle.
 
-The labs' image is the learner's without TensorFlow and Horovod: what the hub meets is the same (`course lab`, the
-single-user server, nbgrader's Assignment List). The hub's image is the real one.
+The class's host is `hub_host.Hub`: Podman, as root, in namespaces of its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
-import importlib.util
 import json
-import os
 import shutil
-import socket
-import time
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 import requests
 from nbgrader.utils import notebook_hash
 from playwright.sync_api import Page, sync_playwright
 
-from course_lib.command.classroom import handout
 from course_lib.system import paths
-
-if TYPE_CHECKING:
-    from conftest import Engine
+from tests.containers.hub_host import DOMAIN, LAB, PATIENCE, Hub, User, build_images, until
 
 pytestmark = [pytest.mark.alone, pytest.mark.container, pytest.mark.long, pytest.mark.slow]
-
-CONTAINERS = paths.ROOT / "containers"
-PATIENCE = 600  # seconds for a build, or for what a busy machine takes its time for
-NETWORK_NAMESPACE = 0x40000000
-LAB = "lab2_horovod"
-DOMAIN = "hub.test"
-LAB_IMAGE = """\
-FROM localhost/empty-debian
-RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends python3-venv tini && apt-get clean
-RUN python3 -m venv /course/.venv
-COPY environment /tmp/environment
-RUN cd /tmp/environment && /course/.venv/bin/pip install --quiet --no-cache-dir -c requirements.lock \
-    jupyterlab nbgrader numpy psutil rich typer \
-    && /course/.venv/bin/pip install --quiet --no-cache-dir --no-deps -r requirements.txt
-RUN useradd --uid 1000 --create-home learner && install -d -o learner -g learner /workspace /exchange
-COPY image/course-start image/course-health course-command /usr/local/bin/
-COPY course /course
-ENV PATH=/course/.venv/bin:$PATH LANG=C.UTF-8 XDG_CACHE_HOME=/workspace/.cache PYTHONPATH=/course:/course/assessment
-RUN ln -s /usr/local/bin/course-command /course/.venv/bin/course
-USER learner
-WORKDIR /workspace
-VOLUME /workspace
-ENTRYPOINT ["tini", "--", "course-start"]
-"""
-COURSE = "#!/course/.venv/bin/python\nfrom course_lib.command.cli import main\n\nmain()\n"
-
-
-def hub_module(name: str):
-    spec = importlib.util.spec_from_file_location(name, CONTAINERS / "hub" / f"{name}.py")
-    loaded = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(loaded)
-    return loaded
-
-
-@contextlib.contextmanager
-def network_of(process: int) -> Iterator[None]:
-    """This thread in the network of another process: sockets that it opens are there."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    with open("/proc/thread-self/ns/net") as own, open(f"/proc/{process}/ns/net") as other:
-        assert libc.setns(other.fileno(), NETWORK_NAMESPACE) == 0, os.strerror(ctypes.get_errno())
-        try:
-            yield
-        finally:
-            assert libc.setns(own.fileno(), NETWORK_NAMESPACE) == 0
-
-
-def until(condition, what: str):
-    """Wait for `condition`; return what it returns."""
-    deadline = time.monotonic() + PATIENCE
-    while not (result := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.2)
-    return result
-
-
-class Hub:
-    """A class on a host of its own: state folder, engine, hub."""
-
-    def __init__(self, engine: Engine) -> None:
-        self.engine, self.state = engine, engine.folder / "state"
-        self.state.mkdir()
-        passwords = hub_module("passwords")
-        self.passwords = {name: passwords.new_password() for name in ("ada", "ben", "carl", "dan", "erin", "grace")}
-        self.members = {
-            name: {"role": "instructor" if name == "grace" else "learner", "scrypt": passwords.hash_password(password)}
-            for name, password in self.passwords.items()
-        }
-        self.write_class()
-        (self.state / "calibration").mkdir()
-        (self.state / "calibration" / "calibration.json").write_text('{"key": "operator"}')
-        self.service = None
-        self.podman("network", "create", "course-hub")
-        (network,) = json.loads(self.podman("network", "inspect", "course-hub"))
-        self.address = network["subnets"][0]["gateway"].rpartition(".")[0] + ".100"
-        self.url = f"http://{self.address}:8000"
-        cores = sorted(os.sched_getaffinity(0))
-        settings = {
-            "engine": "podman",
-            "state": str(self.state),
-            "hostname": socket.gethostname(),
-            "timezone": "Europe/Berlin",
-            "images": {"learner": "localhost/course-learner", "instructor": "localhost/course-learner"},
-            "hours": 1,
-            "memory": 1024,
-            "shared_memory": "64m",
-            "processes": 1024,
-            "ulimits": {"nofile": 4096, "nproc": 8192},
-            "sandbox": ["seccomp=unconfined", "unmask=ALL"],
-            "cores": {"labs": cores, "slots": [cores]},
-            "cpuset": True,
-            "gpus": [],
-            "gpus_each": 0,
-            "network": "course-hub",
-            "connect": self.address,
-            "data": "",
-            "domain": "",
-            "login": "",
-        }
-        self.settings = settings
-        self.socket = engine.folder / "podman.sock"
-
-    def open(self) -> None:
-        """Start the engine's API, and the hub."""
-        self.service = self.engine.start("podman", "system", "service", "--time=0", f"unix://{self.socket}")
-        until(self.socket.exists, "Podman's API does not start")
-        self.start()
-
-    def write_class(self) -> None:
-        (self.state / "class.json").write_text(json.dumps(self.members))
-
-    def start(self) -> None:
-        """Start the hub; wait until it answers."""
-        (self.state / "hub.json").write_text(json.dumps(self.settings))
-        mounts = ["--volume", f"{self.state}:/srv/state", "--volume", f"{self.socket}:/var/run/docker.sock"]
-        name = ["--name", "course-hub", "--network", "course-hub", "--ip", self.address]
-        limits = ["--ulimit", "nofile=4096:4096", "--ulimit", "nproc=8192:8192"]
-        self.podman("run", "--detach", *limits, *name, *mounts, "localhost/course-hub")
-        until(self.answers, "the hub does not answer")
-
-    def answers(self) -> bool:
-        try:
-            return self.get("/hub/health").ok
-        except requests.ConnectionError:
-            running = self.podman("inspect", "--format", "{{.State.Running}}", "course-hub").strip()
-            assert running == "true", self.log()
-            return False
-
-    def end(self) -> None:
-        """As when its host fails: nothing of it has time for anything."""
-        self.podman("kill", "course-hub")
-        self.podman("rm", "--force", "course-hub")
-
-    def log(self) -> str:
-        done = self.engine.run("podman", "logs", "course-hub")
-        return done.stdout + done.stderr
-
-    def podman(self, *arguments: str) -> str:
-        done = self.engine.run("podman", *arguments)
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    def inside(self, name: str, script: str) -> str:
-        """Run a shell script in a lab as its user; return all that it writes."""
-        done = self.engine.run("podman", "exec", f"course-lab-{name}", "sh", "-c", script)
-        return done.stdout + done.stderr
-
-    def get(self, path: str, **options) -> requests.Response:
-        with network_of(self.engine.pid):
-            return requests.get(self.url + path, timeout=60, **options)
-
-    def close(self) -> None:
-        if self.service:
-            self.service.terminate()
-            self.service.communicate()
-
-
-class User:
-    """Somebody at a browser, and with a token of their own."""
-
-    def __init__(self, hub: Hub, name: str) -> None:
-        self.hub, self.name = hub, name
-        self.session = requests.Session()
-        self.session.trust_env = False
-        self.token = ""
-
-    def login(self, password: str) -> requests.Response:
-        """The page after the form."""
-        self._ask("GET", "/hub/login")
-        return self._form("/hub/login?next=/hub/home", username=self.name, password=password)
-
-    def enter(self) -> User:
-        """Log in, ask for a token, start the lab and wait for it."""
-        assert self.login(self.hub.passwords[self.name]).ok
-        answer = self._ask("POST", f"/hub/api/users/{self.name}/tokens", headers=self._xsrf("/hub/"), json={})
-        assert answer.status_code == 201, answer.text
-        self.token = answer.json()["token"]
-        return self.start_lab()
-
-    def start_lab(self) -> User:
-        """Start the lab, and wait for it."""
-        self.ask("POST", f"/hub/api/users/{self.name}/server")
-        until(self.lab_answers, f"the lab of {self.name} does not start: {self.hub.log()}")
-        return self
-
-    def lab_answers(self) -> bool:
-        return self.ask("GET", f"/user/{self.name}/api/status").status_code == 200
-
-    def ask(self, method: str, path: str, **options) -> requests.Response:
-        """With the token, without cookies."""
-        headers = {"Authorization": f"token {self.token}"}
-        with network_of(self.hub.engine.pid):
-            return requests.request(method, self.hub.url + path, headers=headers, timeout=PATIENCE, **options)
-
-    def lab(self, method: str, path: str, **options) -> requests.Response:
-        """Of one's own lab."""
-        return self.ask(method, f"/user/{self.name}{path}", **options)
-
-    def assignments(self) -> dict[tuple[str, str], dict]:
-        """What the Assignment List shows: by name and status."""
-        answer = self.lab("GET", "/assignments", params={"course_id": "course"}).json()
-        assert answer["success"], answer["value"]
-        return {(entry["assignment_id"], entry["status"]): entry for entry in answer["value"]}
-
-    def submit(self, lab: str) -> dict:
-        return self.lab("POST", "/assignments/submit", json={"course_id": "course", "assignment_id": lab}).json()
-
-    def _form(self, path: str, **fields: str) -> requests.Response:
-        return self._ask("POST", path, data={"_xsrf": self._cookie("/hub/"), **fields})
-
-    def _xsrf(self, path: str) -> dict[str, str]:
-        return {"X-XSRFToken": self._cookie(path), "Referer": f"{self.hub.url}/hub/home"}
-
-    def _cookie(self, path: str) -> str:
-        return next(cookie.value for cookie in self.session.cookies if (cookie.name, cookie.path) == ("_xsrf", path))
-
-    def _ask(self, method: str, path: str, **options) -> requests.Response:
-        with network_of(self.hub.engine.pid):
-            return self.session.request(method, self.hub.url + path, timeout=PATIENCE, **options)
 
 
 @pytest.fixture(scope="module")
 def hub(debian, new_engine) -> Iterator[Hub]:
     engine = new_engine(network=True)
     engine.make_base(debian)
-    context = engine.folder / "lab"
-    handout.hand_out(context / "course")
-    shutil.copytree(CONTAINERS / "image", context / "image")
-    (context / "environment").mkdir()
-    shutil.copy(paths.ROOT / "requirements.lock", context / "environment")
-    shutil.copy(CONTAINERS / "image" / "requirements.txt", context / "environment")
-    (context / "course-command").write_text(COURSE)
-    (context / "course-command").chmod(0o755)
-    (context / "Dockerfile").write_text(LAB_IMAGE)
-    build = ("build", "--isolation", "chroot", "--format", "docker")
-    engine.buildah(*build, "--tag", "localhost/course-learner", str(context), timeout=PATIENCE)
-    base = ("--build-arg", "BASE=localhost/empty-debian")
-    dockerfile = ("--file", "containers/hub/Dockerfile")
-    engine.buildah(*build, *base, *dockerfile, "--tag", "localhost/course-hub", ".", timeout=PATIENCE)
+    build_images(engine)
     hub = Hub(engine)
     try:
         hub.open()
@@ -442,6 +202,63 @@ class TestReach:
         assert "not permitted" in hub.inside("ada", sandbox)
 
 
+class TestSubmissions:
+    """What goes wrong between a learner's lab and the instructor's."""
+
+    def test_a_late_submission_is_collected_after_an_extension(self, hub, ben, grace):
+        deadline = datetime.now(timezone.utc).isoformat()
+        assert ben.submit(LAB)["success"]
+        said = hub.collect("2", "--deadline", deadline)
+        assert "ben" in said and "late by 1 min: not collected" in said, said
+        said = hub.collect("2", "--extend", f"ben={datetime.now(timezone.utc).isoformat()}")
+        assert "late" not in said, said
+        assert (hub.state / "workspaces/grace/class/ben" / LAB).is_dir()
+
+    def test_a_lab_that_is_killed_in_the_middle_of_a_submission_can_submit_again(self, hub, grace):
+        finn = User(hub, "finn").enter()
+        hub.inside("finn", f"for i in 1 2 3 4 5 6; do head -c 90M /dev/zero > {LAB}/large$i; done")
+        end = "until ls -d /exchange/course/inbound/*/ 2>/dev/null; do :; done; kill -KILL -1"
+        hub.podman("exec", "--detach", "course-lab-finn", "sh", "-c", end)
+        with contextlib.suppress(requests.RequestException, ValueError):
+            finn.submit(LAB)
+        (broken,) = (hub.state / "exchange/inbound/finn").iterdir()
+        assert not (broken / "timestamp.txt").exists(), "it was copied before the lab ended"
+        assert "It is not complete" in hub.collect("2", "--deadline", "none")
+        finn.start_lab()
+        hub.inside("finn", f"rm {LAB}/large*")
+        assert finn.submit(LAB)["success"] and (LAB, "submitted") in finn.assignments()
+        assert "complete" not in hub.collect("2")
+        assert (hub.state / "workspaces/grace/class/finn" / LAB / "2a_meet_the_ranks.ipynb").is_file()
+
+    def test_a_full_disk_is_named_and_costs_no_submission(self, hub, grace):
+        inbound = hub.state / "exchange/inbound/hana"
+        inbound.mkdir()
+        options = "uid=1000,gid=1000,size="
+        assert hub.engine.run("mount", "-t", "tmpfs", "-o", f"{options}64k", "full", str(inbound)).returncode == 0
+        hana = User(hub, "hana").enter()
+        answer = hana.submit(LAB)
+        assert not answer["success"] and "No space left on device" in answer["value"]
+        assert (LAB, "submitted") not in hana.assignments()
+        assert hub.engine.run("mount", "-o", f"remount,{options}64m", str(inbound)).returncode == 0
+        assert hana.submit(LAB)["success"] and (LAB, "submitted") in hana.assignments()
+
+    def test_two_labs_that_assess_at_the_same_time_both_get_the_cores(self, hub, ada, ben):
+        code = (
+            "import os, time; from course_grader.script import leases\n"
+            "with leases.lease(os.environ['COURSE_SLOTS'], print) as cores:\n"
+            "    begin = time.monotonic(); time.sleep(5); print(cores, begin, time.monotonic())"
+        )
+        command = ("/course/.venv/bin/python", "-c", code)
+        running = [hub.engine.start("podman", "exec", f"course-lab-{name}", *command) for name in ("ada", "ben")]
+        said = [process.communicate(timeout=PATIENCE) for process in running]
+        assert [process.returncode for process in running] == [0, 0], said
+        outputs = [out.splitlines() for out, _ in said]
+        cores = str(hub.settings["cores"]["slots"][0])
+        times = sorted([float(time) for time in lines[-1].removeprefix(cores).split()] for lines in outputs)
+        assert times[0][1] <= times[1][0], "both had the cores at the same time"
+        assert any("You are next: an assessment uses the cores." in lines for lines in outputs)
+
+
 @pytest.fixture
 def page(hub, tmp_path) -> Iterator[Page]:
     """A browser in the network of the hub."""
@@ -520,11 +337,14 @@ class TestHubDies:
     def test_labs_go_on_and_the_hub_finds_them_again(self, hub, ada, ben):
         running = hub.podman("ps", "--quiet", "--no-trunc", "--filter", "label=one-model-many-gpus.hub-lab")
         count = "i=0; while :; do i=$((i + 1)); echo $i > count; sleep 0.1; done"
-        hub.podman("exec", "--detach", "course-lab-ada", "sh", "-c", count)
-        until((hub.state / "workspaces/ada/count").exists, "nothing counts")
+        for name in ("ada", "ben"):
+            hub.podman("exec", "--detach", f"course-lab-{name}", "sh", "-c", count)
+            until((hub.state / "workspaces" / name / "count").exists, "nothing counts")
         hub.end()
-        before = int(hub.inside("ada", "cat count"))
-        until(lambda: int(hub.inside("ada", "cat count") or 0) > before + 5, "the lab stopped with the hub")
+        before = {name: int(hub.inside(name, "cat count")) for name in ("ada", "ben")}
+        for name in before:
+            reached = lambda name=name: int(hub.inside(name, "cat count") or 0) > before[name] + 5  # noqa: E731
+            until(reached, f"the lab of {name} stopped with the hub")
         hub.start()
         until(lambda: ada.lab_answers() and ben.lab_answers(), "the hub does not find the labs")
         assert hub.podman("ps", "--quiet", "--no-trunc", "--filter", "label=one-model-many-gpus.hub-lab") == running
@@ -553,6 +373,20 @@ class TestHubDies:
         assert ben.login(hub.passwords["ben"]).status_code == 403
         assert ada.lab_answers()
         assert Path(hub.state / "workspaces/ben" / LAB).is_dir(), "work stays until it is deleted"
+
+    def test_an_idle_lab_ends_and_opens_again_with_its_files(self, hub):
+        hub.end()
+        hub.settings["hours"] = 0.001
+        hub.start()
+        ines = User(hub, "ines").enter()
+        hub.inside("ines", "echo kept > own")
+        running = ("ps", "--quiet", "--filter", "name=course-lab-ines")
+        until(lambda: not hub.podman(*running), "an idle lab goes on")  # it looks once a minute
+        hub.end()
+        hub.settings["hours"] = 1
+        hub.start()
+        ines.start_lab()
+        assert hub.inside("ines", "cat own") == "kept\n"
 
     @pytest.mark.browser
     def test_with_a_domain_each_lab_has_a_host_name_of_its_own(self, hub, page):

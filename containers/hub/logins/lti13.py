@@ -2,10 +2,10 @@
 
     containers/launch hub --login lti13 --class instructors.txt
 
-Whoever opens the tool on the course's page is in the class, with the platform's login name; so who may come is decided
-there, by enrolment. `launch hub remove NAME` keeps somebody out all the same, until `launch hub add NAME`. Who teaches
-here stands in the class list, as `NAME instructor`. Points go back by `course class --canvas FILE` or `--moodle FILE`,
-which name learners by the same login.
+Everyone who opens the tool on the course's page is in the class, with the platform's login name: enrolment there
+decides who has access. `launch hub remove NAME` excludes a user until `launch hub add NAME`. The class list names the
+instructors, as `NAME instructor`. `course class --canvas FILE` and `--moodle FILE` write points for the platform,
+under the same login names.
 
 Register the tool with the platform. It opens in a new window; its addresses are, on a hub that has TLS:
 
@@ -15,15 +15,16 @@ Register the tool with the platform. It opens in a new window; its addresses are
     custom field    login=$Canvas.user.loginId       in Canvas (Developer Keys, + LTI Key)
                     login=$User.username             in Moodle (External tool; LTI 1.3; share the launcher's name)
 
-Who may edit the tool's custom fields can make the platform send any name: keep that to the platform's administrators.
+A user who can edit the tool's custom fields can make the platform send any name: allow this to administrators only.
 
-Then write into login.json in the class's state folder (mode 600) what the platform shows:
+Then write what the platform shows into login.json in the class's state folder (mode 600):
 
     {"platform": "canvas", "client_id": ["10000000000001"]}
     {"platform": "moodle", "site": "https://moodle.example.org", "client_id": ["aBcDeFgHiJ"]}
 
-A Canvas that is not run by Instructure, and any other platform, is described in full: "issuer", "authorize_url" and
-"jwks_endpoint" in place of "platform". "username_key" names another claim than the custom field above.
+For a Canvas that Instructure does not run, and for any other platform, write all addresses: "issuer",
+"authorize_url" and "jwks_endpoint" in place of "platform". "username_key" names another claim than the custom field
+above.
 """
 
 from class_list import read_removed
@@ -51,7 +52,7 @@ else:
 
 
 class CourseLTI13Authenticator(LTI13Authenticator):
-    """Lets those in whom the platform sends, but not who has been removed here."""
+    """Accepts users whom the platform sends, except those who have been removed here."""
 
     def validate_username(self, username: str) -> bool:
         """Whether this name can log in."""

@@ -2,9 +2,9 @@
 
     containers/launch hub --login oauth --class names.txt
 
-The names of the class list, and no others, may log in; the provider says who somebody is, so nobody needs a password.
-With the provider register the address https://HUB/hub/oauth_callback. What it gives you, write into login.json in the
-class's state folder, for your eyes only (mode 600):
+Only the names of the class list may log in. The provider checks the person's identity, so the class has no passwords.
+Register the address https://HUB/hub/oauth_callback with the provider. Write what it gives you into login.json in the
+class's state folder, readable by you only (mode 600):
 
     {"client_id": "…", "client_secret": "…",
      "authorize_url": "https://login.example.org/authorize", "token_url": "https://login.example.org/token",
@@ -12,10 +12,10 @@ class's state folder, for your eyes only (mode 600):
      "callback_url": "https://hub.example.org/hub/oauth_callback",
      "username_claim": "campus_id"}
 
-`username_claim` is what the provider calls the name that stands in the class list. Choose a claim that its owner cannot
-change and that is never given to somebody else: a campus id, or `sub`. What users may edit, as `preferred_username`
-often is, lets them log in as another name of the class. Optional: "scope" (default ["openid"]) and "login_service",
-what the button says.
+`username_claim` is the provider's claim with the name of the class list. Choose a claim that its owner cannot change
+and that is never given to another person: a campus id, or `sub`. A user who can edit the claim, as is often the case
+for `preferred_username`, can log in as another member of the class. Optional: "scope" (default ["openid"]) and
+"login_service", the text of the button.
 """
 
 from class_list import read_class
@@ -33,7 +33,7 @@ class_file = state / "class.json"  # noqa: F821
 
 
 class ClassOAuthenticator(GenericOAuthenticator):
-    """Lets the names of the class list in, and ends the session of who is no longer there."""
+    """Accepts the names of the class list, and ends the sessions of users who have been removed."""
 
     def validate_username(self, username: str) -> bool:
         """Whether this name can log in."""

@@ -19,7 +19,7 @@ FILE = f"{CACHE}/one-model-many-gpus/calibration.json"
 
 
 def calibrate(engine: Engine, settings: dict, target: Path, known: str) -> str:
-    """Write a measurement to `target`, unless there is one that depends on what is `known`; return what it depends on.
+    """Write a measurement to `target`, unless a valid one is there; return what it depends on, the next call's `known`.
 
     Labs on GPUs measure themselves, which also compiles their kernels. Raises CourseError if this host cannot be
     measured.

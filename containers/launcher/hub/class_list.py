@@ -74,7 +74,7 @@ def updated(
 
 
 def print_passwords(roles: Mapping[str, str], passwords: Mapping[str, str]) -> None:
-    """Print names, roles and new passwords, which are nowhere else."""
+    """Print names, roles and new passwords; no file contains the passwords."""
     print_table([("NAME", "ROLE", "PASSWORD"), *((name, roles[name], word) for name, word in passwords.items())])
 
 

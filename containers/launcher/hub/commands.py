@@ -77,15 +77,15 @@ def list_hub(options: argparse.Namespace) -> None:
 
 
 def add_names(options: argparse.Namespace) -> None:
-    """Add names to the class, or give those that it has a new password; the hub need not be restarted.
+    """Add names to the class, or give existing names a new password, without a restart of the hub.
 
-    A new password ends the sessions of its name: the hub those in a browser, this command the lab.
+    A new password ends the user's sessions: the hub ends those in a browser, this command ends the lab.
     """
     state = State(options.state)
     settings = state.settings()
     members = _members(state, settings)
     roles = {class_list.require_name(name): class_list.LEARNER for name in options.names}
-    roles |= {name: members[name]["role"] for name in roles if name in members}  # a new password changes no role
+    roles |= {name: members[name]["role"] for name in roles if name in members}  # a new password keeps the role
     promoted = [name for name in roles if name in members and roles[name] != class_list.INSTRUCTOR]
     engine = hub_engine(options, state)
     if options.instructor:
@@ -117,7 +117,7 @@ def _build_instructors_image(engine: Engine, settings: dict) -> None:
 
 
 def remove_names(options: argparse.Namespace) -> None:
-    """Take names off the class and end their labs; with --delete, remove also what they have written."""
+    """Remove names from the class and end their labs; with --delete, also delete their work."""
     state = State(options.state)
     settings = state.settings()
     members = _members(state, settings)
@@ -130,7 +130,7 @@ def remove_names(options: argparse.Namespace) -> None:
     state.write_removed({*state.removed(), *names})
     _remove_labs(engine, names)
     if any(hub["State"]["Status"] == "running" for hub in engine.inspect_all(HUB_LABEL)):
-        engine.run("restart", HUB)  # as it starts, it forgets accounts and tokens of those who have left; labs go on
+        engine.run("restart", HUB)  # when it starts, it deletes accounts and tokens of removed users; labs continue
         _remove_labs(engine, names)  # one that was opened until then
     print(f"Removed {', '.join(names)} from the class.")
     if options.delete:
@@ -144,7 +144,7 @@ def _remove_labs(engine: Engine, names: list[str]) -> None:
 
 
 def _delete_work(engine: Engine, state: State, names: list[str]) -> None:
-    """Remove workspaces, submissions and feedback; first say so."""
+    """Announce the deletion of workspaces, submissions and feedback, and delete them."""
     folders = [
         f"{folder}/{name}" for name in names for folder in ("workspaces", "exchange/inbound", "exchange/feedback")
     ]
@@ -156,7 +156,7 @@ def _delete_work(engine: Engine, state: State, names: list[str]) -> None:
 
 
 def _remove(engine: Engine, descriptions: list[dict]) -> None:
-    """End containers and remove them; one that has gone meanwhile is no problem."""
+    """End and remove containers; one that is already gone is no error."""
     names = [description["Name"].removeprefix("/") for description in descriptions]
     running = [name for name, one in zip(names, descriptions) if one["State"]["Status"] == "running"]
     with contextlib.suppress(CourseError):

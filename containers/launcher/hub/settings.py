@@ -1,4 +1,4 @@
-"""The settings of a hub, hub.json: what the operator chooses, and what this host and its engine give."""
+"""The settings of a hub, hub.json: what the operator chooses, and what this host and its engine have."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ CORES_PER_SLOT = 8  # of the host's: a slot of two of them
 
 
 def plan_settings(options: argparse.Namespace, previous: dict, engine: Engine, state: Path) -> dict:
-    """Return the content of hub.json; what `options` leave out is as in `previous`, the last start's settings.
+    """Return the content of hub.json; `previous`, the last start's settings, has what `options` leave out.
 
-    Raises CourseError for what this host or its engine cannot give.
+    Raises CourseError if this host or its engine lacks something.
     """
     chosen = {**DEFAULTS, **previous.get("chosen", {})}
     chosen |= {name: value for name in DEFAULTS if (value := getattr(options, name)) is not None}
-    # The shell of a later start, as after a reboot, need not know the folder that the first one named.
+    # A later start, as after a reboot, may have a shell without COURSE_DATA_DIR.
     chosen["data"] = host.data_folder(os.environ.get("COURSE_DATA_DIR", chosen.get("data", "")))
     gpus = _gpus(chosen["gpus_each"], engine)
     kind = "gpu" if gpus else "cpu"
@@ -68,7 +68,7 @@ def plan_settings(options: argparse.Namespace, previous: dict, engine: Engine, s
 
 
 def divide_cores(cores: list[int], reserve: bool) -> dict[str, list]:
-    """Return the cores of labs, and the slots of those that only assessments use: a pair for each eight cores.
+    """Return the labs' cores, and the slots that only assessments use: two of each eight cores.
 
     With fewer than four cores, or nothing to reserve, there is one slot, which the labs share.
     """
@@ -138,7 +138,7 @@ def print_capacity(settings: dict, users: int) -> None:
 
 
 def hours(text: str) -> float:
-    """Return the hours that `--hours` gives. Raises CourseError (code 2) for what is no positive number."""
+    """Return the value of `--hours`. Raises CourseError (code 2) unless it is a positive number."""
     if not re.fullmatch(r"[0-9]{0,4}\.?[0-9]{1,3}", text) or not float(text):
         raise CourseError(f"--hours {text} is not valid: give the hours after which an idle lab stops, as 1 or 0.5.", 2)
     return float(text)

@@ -26,14 +26,14 @@ from course_lib.system.errors import CourseError
 INNER_PORT = 8000  # the hub's port in its container
 INNER_SOCKET = "/var/run/docker.sock"
 LOGIN_FILE = "login.json"  # the operator's: a failed start leaves it
-HUB_MEMORY, HUB_PROCESSES = "1g", 1024  # bounds: labs reach the hub, and must not take the host's memory through it
+HUB_MEMORY, HUB_PROCESSES = "1g", 1024  # limits: labs must not be able to fill the host's memory through the hub
 LOG_SIZE = "10m"  # of the container's log, which the engines do not bound
 START_LIMIT_S = 300.0
 POLL_INTERVAL_S = 0.5
 
 
 def start_hub(options: argparse.Namespace) -> None:
-    """Start the hub, and print its address and the passwords of those who are new in the class."""
+    """Start the hub; print its address, and names and passwords of new members."""
     state = State(options.state)
     previous = state.settings()
     engine = choose_engine(options.engine or previous.get("engine"), options.dry_run, HUB_ENGINES)
@@ -84,7 +84,7 @@ def _ended_hub(engine: Engine) -> list[str]:
 def _plan_class(options: argparse.Namespace, state: State, login: str) -> tuple[dict[str, str], dict[str, str]]:
     """Return everyone's role, and new passwords for those who have none. Raises CourseError (code 2) without names.
 
-    Who has left the file stays in the class: to remove somebody is a command of its own.
+    A name that the file no longer has stays in the class; `launch hub remove` removes it.
     """
     members = state.members()
     roles = {name: member["role"] for name, member in members.items()}
@@ -118,7 +118,7 @@ def _build_missing(engine: Engine, settings: dict, roles: dict[str, str]) -> Non
 
 
 def _open_state(engine: Engine, state: State, image: str, undo: contextlib.ExitStack) -> None:
-    """Make the state's folder; in the end undo what is written there."""
+    """Make the state's folder; if the block fails, undo what was written there."""
     if engine.dry_run:
         print(shell_command(["mkdir", "-p", "-m", "700", str(state.folder)]))
     elif state.create():
@@ -128,7 +128,7 @@ def _open_state(engine: Engine, state: State, image: str, undo: contextlib.ExitS
 
 
 def remove_state(engine: Engine, state: State, image: str, keep: str = "") -> None:
-    """Remove the state's folder, also what a hub has made there as root; not the file `keep`, if there is one."""
+    """Remove the state's folder, including what a hub made there as root, except the file `keep`."""
     if not (kept := (state.folder / keep).is_file()):
         shutil.rmtree(state.folder, ignore_errors=True)
     if state.folder.exists():
@@ -146,9 +146,9 @@ def _open_network(engine: Engine, undo: contextlib.ExitStack) -> None:
 
 
 def _hub_address(engine: Engine) -> tuple[str, list[str]]:
-    """Return how labs reach the hub: by its name, or by an address that the hub's container gets by these options.
+    """Return the hub's address for labs, and the options that give it to the hub's container.
 
-    Podman's network has names only if its name server is installed. Its last address is given to no lab.
+    It is a name, or a fixed address: Podman's networks have names only with its name server. No lab gets this address.
     """
     if engine.dry_run or engine.command != "podman":
         return HUB, []
@@ -172,7 +172,7 @@ def _write_files(
 
 
 def _create_hub(engine: Engine, folder: Path, settings: dict, api_socket: Path, address_options: list[str]) -> None:
-    """Make the hub's container; whoever reaches the socket in it is root on this host, so no user's code runs there."""
+    """Make the hub's container. Access to its socket is access to this host as root, so no user's code runs there."""
     options = ["--name", HUB, "--label", f"{HUB_LABEL}={HUB}", "--network", HUB, *address_options]
     options += ["--restart", "unless-stopped", "--security-opt", "no-new-privileges", *engine.ulimit_options()]
     options += ["--memory", HUB_MEMORY] if "memory" in engine.controllers else []
@@ -202,7 +202,7 @@ def _wait_for_hub(engine: Engine, settings: dict) -> None:
 
 
 def hub_answers(settings: dict) -> bool:
-    """Return whether the hub answers at its port, under the host's name that users open."""
+    """Return whether the hub answers at its port, under the host name that users open."""
     name = "127.0.0.1" if settings["bind"] == "0.0.0.0" else settings["bind"]
     request = urllib.request.Request(f"http://{name}:{settings['port']}/hub/health")
     if settings["domain"]:

@@ -59,15 +59,15 @@ class State:
         return members
 
     def write_members(self, members: dict[str, dict[str, str]]) -> None:
-        """Replace the class list, for the operator's eyes only."""
+        """Replace the class list; only the operator can read it."""
         _write(self.class_file, json.dumps(members, indent=1).encode())
 
     def removed(self) -> list[str]:
-        """Return the names that were removed: a login that is not by the class list asks for them."""
+        """Return the removed names, which logins other than the class list refuse."""
         return list(_read(self.removed_file))
 
     def write_removed(self, names: Collection[str]) -> None:
-        """Replace the names that were removed."""
+        """Replace the list of removed names."""
         _write(self.removed_file, json.dumps(sorted(names)).encode())
 
     def write_settings(self, settings: dict) -> None:
@@ -83,7 +83,7 @@ class State:
         return _read(self.backup_file).get("time")
 
     def restore_files(self, contents: dict[Path, bytes | None]) -> None:
-        """Write back what `file_contents` has returned."""
+        """Write the files that `file_contents` returned."""
         for path, content in contents.items():
             if content is None:
                 path.unlink(missing_ok=True)
