@@ -38,7 +38,7 @@ RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends python3
 RUN python3 -m venv /course/.venv
 COPY environment /tmp/environment
 RUN cd /tmp/environment && /course/.venv/bin/pip install --quiet --no-cache-dir -c requirements.lock \
-    jupyterlab nbgrader numpy psutil rich typer \
+    cloudpickle h5py jupyterlab nbgrader numpy psutil rich scipy typer \
     && /course/.venv/bin/pip install --quiet --no-cache-dir --no-deps -r requirements.txt
 RUN useradd --uid 1000 --create-home learner && install -d -o learner -g learner /workspace /exchange
 COPY image/course-start image/course-health course-command /usr/local/bin/

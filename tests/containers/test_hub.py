@@ -208,15 +208,15 @@ class TestSubmissions:
     def test_a_late_submission_is_collected_after_an_extension(self, hub, ben, grace):
         deadline = datetime.now(timezone.utc).isoformat()
         assert ben.submit(LAB)["success"]
+        collected = hub.state / "workspaces/grace/class/ben" / LAB
         said = hub.collect("2", "--deadline", deadline)
-        assert "ben" in said and "late by 1 min: not collected" in said, said
+        assert "late by 1 min" in said and not collected.exists(), said
         said = hub.collect("2", "--extend", f"ben={datetime.now(timezone.utc).isoformat()}")
-        assert "late" not in said, said
-        assert (hub.state / "workspaces/grace/class/ben" / LAB).is_dir()
+        assert "late" not in said and collected.is_dir(), said
 
     def test_a_lab_that_is_killed_in_the_middle_of_a_submission_can_submit_again(self, hub, grace):
         finn = User(hub, "finn").enter()
-        hub.inside("finn", f"for i in 1 2 3 4 5 6; do head -c 90M /dev/zero > {LAB}/large$i; done")
+        hub.inside("finn", f"mkdir {LAB}/many; cd {LAB}/many; seq 5000 | xargs touch")  # copying takes a second
         end = "until ls -d /exchange/course/inbound/*/ 2>/dev/null; do :; done; kill -KILL -1"
         hub.podman("exec", "--detach", "course-lab-finn", "sh", "-c", end)
         with contextlib.suppress(requests.RequestException, ValueError):
@@ -225,7 +225,7 @@ class TestSubmissions:
         assert not (broken / "timestamp.txt").exists(), "it was copied before the lab ended"
         assert "It is not complete" in hub.collect("2", "--deadline", "none")
         finn.start_lab()
-        hub.inside("finn", f"rm {LAB}/large*")
+        hub.inside("finn", f"rm -r {LAB}/many")
         assert finn.submit(LAB)["success"] and (LAB, "submitted") in finn.assignments()
         assert "complete" not in hub.collect("2")
         assert (hub.state / "workspaces/grace/class/finn" / LAB / "2a_meet_the_ranks.ipynb").is_file()
