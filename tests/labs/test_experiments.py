@@ -51,15 +51,16 @@ LAB3 = {
         "ALPHAS": np.array([0.0, 1.0]), "WALK_IMAGES": 256, "BATCHES": (32, 256), "UPDATES": (1, 4, 16, 24, 32, 48),
     },
     "rate_scaling": {
-        "IMAGES": 960, "EPOCHS": 4, "BATCHES": (64, 320), "BASE": 64, "LARGEST": 320, "RATES": (0.03,), "SEEDS": (1,),
-        "LONGER_EPOCHS": (8,),
+        "IMAGES": 960, "EPOCHS": 4, "BATCHES": (64, 320), "BASE": 64, "LARGEST": 320, "RATES": (0.03,),
+        "TUNING_SEEDS": (101,), "SEEDS": (1,), "LONGER_EPOCHS": (8,),
     },
     "batch_growth": {
         "IMAGES": 960, "METHODS": {"no change": (16, None), "decay": (16, 16), "growth": (16, 256)}, "RATES": (0.03,),
         **TWO,
     },
     "normalisation": {
-        "REGIMES": REGIMES, "RATES": (0.1,), "DECAYS": (0.01,), "SEEDS": (1,), "RANK_SEEDS": (1,),
+        "REGIMES": REGIMES, "RATES": (0.1,), "DECAYS": (0.01,), "TUNING_SEEDS": (0,), "SEEDS": (1,),
+        "RANK_SEEDS": (1,),
         "RANK_RUNS": {64: (0.1, 4)}, "GHOSTS": {"few updates": (16,), "overfitting": ()},
     },
     "gradient_noise": {
@@ -76,7 +77,7 @@ LAB3 = {
     "longer": {"IMAGES": 960, "SETTINGS": ((320, 4), (160, 2)), "RATES": (0.03,), **TWO},
     "curvature": {
         "IMAGES": 960, "BATCH": 160, "EPOCHS": 2, "MEASURED": (0, 1, 4), "HESSIAN_IMAGES": 60, "WARM_UPS": (0, 2),
-        "SEEDS": (1,), "OTHER_BATCHES": (80,),
+        "SEEDS": (1,), "OTHER_BATCHES": (80,), "LEGW_WARM_UP": 2,
     },
     "tricks": {"IMAGES": 960, "EPOCHS": 2, "SMALL": 64, "LARGE": 320, "RATES": (0.1,), "SEEDS": (1,)},
 }  # fmt: skip

@@ -6,16 +6,19 @@ runs) and *overfitting* (a quarter of the images, nearly all of them learned at 
 settings were set beforehand by single runs that were judged on validation data.
 
 *ghost*: batch norm over the whole batch against ghost batch norm, and a batch of 64 for comparison. *decay*: ½ λ Σ w²
-is added to the loss, over all variables or over the kernels only. Each of these settings tries the same six learning
-rates with the tuning seed; validation data choose, and the best one runs with five other seeds. To see what tuning
-does, decay also runs with the rate that is best without it (use: "same rate").
-*ranks*: two real
-ranks, each normalising its own half or both together (`hvd.SyncBatchNormalization`), one learning rate by batch size
-for both, not tuned; each rank's network is scored, with its own moving averages. Test data are used by the runs of the
-result seeds only.
+is added to the loss, over all variables or over the kernels only. Every one of these settings, the batch of 64 too,
+tries the same six learning rates with three tuning seeds. Validation data choose, and the best rate runs with five
+other seeds (use: "result"). Settings that are compared also run at each other's rates (use: "same rate"), so that each
+pair can be compared at equal tuning and at equal rate.
+
+*ranks*: two real ranks, each normalising its own half or both together (`hvd.SyncBatchNormalization`), one learning
+rate by batch size for both, not tuned; each rank's network is scored, with its own moving averages. Test data are used
+by the runs of the result seeds only.
 """
 
 from __future__ import annotations
+
+from typing import Any
 
 import pandas as pd
 
@@ -26,23 +29,20 @@ from labs.lab3_large_batch.lessons import figures_3c
 
 REGIMES = {"few updates": (12_800, 1_280, 8), "overfitting": (3_200, 640, 20)}  # images, batch, epochs
 SMALL_BATCH = 64
-GHOSTS = {"few updates": (16, 64, 256), "overfitting": (16,)}
-RATES = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8)  # for the large batch
-SMALL_RATE_FACTOR = 0.4  # of RATES, for the small batch
+GHOSTS = {"few updates": (16, 64), "overfitting": (16,)}
+RATES = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8)  # for every setting
 DECAYS = (0.01, 0.03)
-TUNING_SEED, SEEDS = 0, (1, 2, 3, 4, 5)
+TUNING_SEEDS, SEEDS = (0, 6, 7), (1, 2, 3, 4, 5)
 
-RANKS, RANK_SEEDS = 2, (1, 2, 3)
+RANKS, RANK_SEEDS = 2, (1, 2, 3, 4, 5)
 RANK_RUNS = {8: (0.01, 200), 640: (0.2, 60)}  # examples of both ranks → learning rate, updates
 
 EXCLUDED = ("bias", "gamma", "beta")
 BATCH_NORM_MOMENTUM = 0.8  # of the moving averages
 
 
-def run(
-    regime: str, batch: int, ghost: int, rate: float, seed: int, use: str, decay: float = 0.0, decayed: str = "all"
-) -> dict:
-    """One training; ghost 0 is batch norm."""
+def run(regime: str, batch: int, ghost: int, rate: float, seed: int, use: str, *, decay: float, decayed: str) -> dict:
+    """One training; ghost 0 is batch norm; decayed: "all", "kernels", or "none" where decay is 0."""
     from tensorflow import keras
 
     from course_lib.models import layers
@@ -113,47 +113,41 @@ def on_ranks() -> list[dict]:
     return rows
 
 
+def settings(regime: str) -> list[dict[str, Any]]:
+    """What is tuned and scored in a regime: all arguments of `run` but the learning rate, the seed and the use."""
+    _, large, _ = REGIMES[regime]
+    plain = {"regime": regime, "batch": large, "ghost": 0, "decay": 0.0, "decayed": "none"}
+    return [
+        {**plain, "batch": SMALL_BATCH},
+        plain,
+        *({**plain, "ghost": ghost} for ghost in GHOSTS[regime]),
+        *({**plain, "decay": decay, "decayed": decayed} for decay in DECAYS for decayed in ("all", "kernels")),
+    ]
+
+
+def with_each_others_rates(chosen: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The tuned settings, and those that are compared also with the rates of the others, if they differ."""
+    plan = list(chosen)
+    for regime, (_, large, _) in REGIMES.items():
+        here = [row for row in chosen if row["regime"] == regime and row["batch"] == large]
+        groups = [[row for row in here if not row["decay"]]]
+        groups += [[row for row in here if not row["ghost"] and row["decay"] in (0.0, decay)] for decay in DECAYS]
+        for group in groups:
+            for rate in sorted({row["rate"] for row in group}):
+                others = [{**row, "rate": rate, "use": "same rate"} for row in group if row["rate"] != rate]
+                plan += [row for row in others if row not in plan]
+    return plan
+
+
 def main() -> experiments.Recording:
-    plan = [
-        {"regime": regime, "batch": batch, "ghost": ghost, "rate": rate, "seed": TUNING_SEED, "use": "tuning"}
-        for regime, (_, large, _) in REGIMES.items()
-        for batch, ghosts in ((SMALL_BATCH, (0,)), (large, (0, *GHOSTS[regime])))
-        for ghost in ghosts
-        for rate in (RATES if batch == large else [round(SMALL_RATE_FACTOR * rate, 4) for rate in RATES])
-    ]
-    decays = [
-        {**setting, "decay": decay, "decayed": decayed}
-        for setting in plan
-        if setting["ghost"] == 0 and setting["batch"] != SMALL_BATCH
-        for decay in DECAYS
-        for decayed in ("all", "kernels")
-    ]
-    tuning = sweep.run(run, plan + decays, report=sweep.print_row)
-    plain = tuning.fillna({"decay": 0.0, "decayed": ""})
-    by = ["regime", "batch", "ghost", "decay", "decayed"]
-    chosen = sweep.best(plain, by, "rate", "validation accuracy").sort_values("decay", kind="stable").to_dict("records")
-    settings = [{k: v for k, v in row.items() if row["decay"] or k not in ("decay", "decayed")} for row in chosen]
-    plain_rates = {
-        (row["regime"], row["batch"]): row["rate"] for row in settings if not row["ghost"] and "decay" not in row
-    }
-    uses = [{**row, "use": "result"} for row in settings]
-    uses += [
-        {**row, "rate": plain_rates[row["regime"], row["batch"]], "use": "same rate"}
-        for row in settings
-        if "decay" in row
-    ]
-    results = sweep.run(run, [{**row, "seed": seed} for row in uses for seed in SEEDS], report=sweep.print_row)
+    tries = [{**setting, "rate": rate} for regime in REGIMES for setting in settings(regime) for rate in RATES]
+    table = sweep.tune_then_score(
+        run, tries, "rate", "validation accuracy", TUNING_SEEDS, SEEDS, scored=with_each_others_rates
+    )
     by_rank = launch.call(on_ranks, RANKS, env={"HOROVOD_CYCLE_TIME": "0.2"})
     ranks = pd.DataFrame([row for rows in by_rank for row in rows])
-    table = pd.concat(
-        [
-            *(
-                rows.assign(part=["ghost" if missing else "decay" for missing in rows["decay"].isna()])
-                for rows in (tuning, results)
-            ),
-            ranks.assign(part="ranks", use="result"),
-        ]
-    )
+    parts = ["decay" if decay else "ghost" for decay in table["decay"]]
+    table = pd.concat([table.assign(part=parts), ranks.assign(part="ranks", use="result")])
     table = table[["part", "use", *(column for column in table if column not in ("part", "use"))]]
     for column in ("batch", "ghost", "rank"):
         table[column] = table[column].astype("Int64")
@@ -162,8 +156,7 @@ def main() -> experiments.Recording:
         table.round(4),
         draw(table, f"{source} · {experiments.machine()}"),
         data=f"{source}, {', '.join(f'{name}: {n:,} images' for name, (n, _, _) in REGIMES.items())}",
-        seeds=f"{TUNING_SEED} to choose the learning rate, {SEEDS[0]} to {SEEDS[-1]} for the results; "
-        f"on ranks {RANK_SEEDS[0]} to {RANK_SEEDS[-1]}",
+        seeds=f"{sweep.describe_seeds(TUNING_SEEDS, SEEDS)}; on ranks {RANK_SEEDS[0]} to {RANK_SEEDS[-1]}",
     )
 
 
