@@ -38,7 +38,7 @@ class System:
         straggler_spread: standard deviation of a rank's step time relative to its mean. Step times are normal and
             independent, and all ranks wait for the slowest. The default is fitted to published efficiencies
             (notebook 4c).
-        algorithm: one of ALGORITHMS: "ring", "two levels", "hierarchical", "hybrid" or "best".
+        algorithm: one of ALGORITHMS: "ring", "halving", "two levels", "hierarchical", "hybrid" or "best".
         group: ranks in a group of Jia's hierarchical all-reduce; None: the ranks of a host. For another number, inner
             and outer must be equal.
         itemsize: bytes of a number in a gradient.
@@ -82,6 +82,8 @@ class System:
             raise ValueError(f"backward is a share of the computation, between 0 and 1, not {self.backward}")
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"there is no all-reduce {self.algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
+        if self.algorithm == "halving" and self.ranks_per_host & (self.ranks_per_host - 1):
+            raise ValueError(f"halving needs a power of two as ranks_per_host, not {self.ranks_per_host}")
 
     @property
     def ranks(self) -> int:
@@ -163,6 +165,11 @@ def _ring(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     return 2 * (ranks - 1) / ranks * (hops + nbytes * max(betas))
 
 
+def _halving(system: System, ranks: int, nbytes: Numbers) -> Numbers:
+    """Recursive halving and doubling, the nearest partner first; the ranks of a host share its link."""
+    return allreduce.halving(ranks, nbytes, system.outer, system.ranks_per_host, system.inner)
+
+
 def _two_levels(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """Horovod's hierarchical all-reduce: reduce-scatter in each host, all-reduce across hosts, all-gather in each host.
 
@@ -193,6 +200,7 @@ def _fastest(*ways: Callable) -> Callable:
 
 ALGORITHMS: dict[str, Callable[[System, int, Numbers], Numbers]] = {
     "ring": _ring,
+    "halving": _halving,
     "two levels": _two_levels,
     "hierarchical": _hierarchical,
     "hybrid": _fastest(_ring, _hierarchical),

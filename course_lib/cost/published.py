@@ -36,12 +36,13 @@ def network(gigabits: float) -> Link:
 def rings(alpha: float, fusion_bytes: float = THRESHOLD, itemsize: int = 4) -> System:
     """A cluster with a latency of `alpha` seconds for every message and links of 100 Gbit/s.
 
-    In each round of a ring one message leaves each server, so the ranks of a server do not compete for its link: each
-    rank is modelled as a host of its own. Groups of 16 have the fewest rounds for 1,024 ranks.
+    The 8 GPUs of a server (assumed) have the same link to each other as to other servers. In each round of a ring one
+    message leaves each server; in halving and doubling the messages of a server share its link. Groups of 16 have the
+    fewest rounds for 1,024 ranks.
     """
     link = Link(alpha, BANDWIDTH)
     return System(
-        65536, 1, link, link, THROUGHPUT["mixed"], cycle_seconds=0.0, fusion_bytes=fusion_bytes, at_least=True,
+        8192, 8, link, link, THROUGHPUT["mixed"], cycle_seconds=0.0, fusion_bytes=fusion_bytes, at_least=True,
         straggler_spread=0.0, algorithm="hybrid", group=16, itemsize=itemsize,
     )  # fmt: skip
 
