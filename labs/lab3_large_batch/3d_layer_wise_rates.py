@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 3d Layer-wise rates
 #
-# One learning rate for all layers is a compromise. With a large batch there are few updates, so the rate has to be
-# large, and the layer that bears least decides for all. LARS gives each layer a rate of its own, from two norms. With
-# it You, Gitman and Ginsburg trained ResNet-50 with batches of 32K images, and Tencent with 64K.
+# With a large batch there are few updates, so the learning rate has to be large. The layer that tolerates the smallest
+# rate limits all the others. LARS gives each layer its own rate. With LARS You, Gitman and Ginsburg trained ResNet-50
+# with batches of 32K images, and Tencent with 64K.
 #
-# **You will be able to** derive the rate of LARS; write LARS, LARC and LAMB from what they are to do; find what is
-# wrong with somebody else's NovoGrad; say which changes of scale each rule notices; read trust ratios from your own
-# runs; say where the norms must be taken when many ranks train.
+# **You will be able to** derive the rate of LARS; write LARS, LARC and LAMB from a description; find the mistakes in
+# someone else's NovoGrad; say which changes of scale each rule responds to; say where the norms must be computed when
+# many ranks train.
 #
 # **Time:** 80 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -37,33 +37,29 @@ KERNELS = {"conv 1": 0, "conv 2": 3, "conv 3": 6, "dense": 9}  # among the model
 print(f"{problem.name}: {EXAMPLES:,} images to train on, a large batch is {BATCH:,} of them")
 
 # %% [markdown]
-# ## The rate that a layer bears
+# ## The rate that a layer tolerates
 #
-# A step of plain gradient descent changes the weights of a layer by $\|\Delta w\| = \eta \|\nabla L\|$. Measured by
-# the weights that are there, it changes the part
+# A step of plain gradient descent changes a layer, relative to the size of its weights, by
 #
-# $$\frac{\|\Delta w\|}{\|w\|} = \eta\, \frac{\|\nabla L\|}{\|w\|}$$
+# $$\frac{\|\Delta w\|}{\|w\|} = \eta\, \frac{\|\nabla L\|}{\|w\|} .$$
 #
-# of them. The gradient is a linear approximation of the loss. If a step replaces a large part of a layer, it leads to
-# where that approximation says nothing. So $\|w\|/\|\nabla L\|$ tells which η a layer bears, up to a factor.
+# The gradient is a linear approximation of the loss, which holds only near $w$. If a step changes a large part of a
+# layer, it no longer holds. So $\|w\|/\|\nabla L\|$ shows which η a layer tolerates, up to a factor.
 #
-# LARS calls the factor the *trust coefficient*, τ: the part of a layer that a step may change. (The papers write η for
-# it. Here η stays the learning rate, as in the whole course.) The step of a layer is
+# In LARS this factor is the *trust coefficient* τ: the largest relative change of a layer in one step. (The papers call
+# it η, which is always the learning rate in this course.) The step of a layer is
 #
 # $$\Delta w = -\lambda\, (\nabla L + b\, w)$$
 #
-# with weight decay $b$ and the layer's **local rate** λ; $w$ and $\nabla L$ are the weights and the gradient of *this
-# layer* alone.
+# with weight decay $b$ and the layer's **local rate** λ; $w$ and $\nabla L$ are those of *this layer* alone.
 #
 # ### Exercise: the local rate
 #
-# Which λ is the largest for which $\|\Delta w\| \le \tau \|w\|$ holds, *whatever the angle* between gradient and
-# weights? Gradient and decay may pull in the same direction, or against each other; the answer knows their lengths
-# only.
+# What is the largest λ for which $\|\Delta w\| \le \tau \|w\|$ holds *for every angle* between gradient and weights?
+# The answer depends only on their lengths.
 #
-# <details><summary>Hint</summary>How long can a sum of two vectors be, if only their lengths are known? For the length
-# of an array of any shape: <code>np.linalg.norm(x)</code> without further arguments is the root of the sum of all
-# squares.</details>
+# <details><summary>Hint</summary>How long can a sum of two vectors be, if only their lengths are known? For an array of
+# any shape, <code>np.linalg.norm(x)</code> without further arguments is the root of the sum of all squares.</details>
 
 
 # %% exercise="local_rate"
@@ -71,8 +67,8 @@ def local_rate(w, g, tau=0.001, b=0.0):
     """The local rate λ of one layer, a number.
 
     w, g: the layer's weights and gradient, arrays of one shape (a convolution's has four axes); tau: trust
-    coefficient τ, the part of the layer that a step changes at most; b: weight decay.
-    Where no such λ exists, or it would be 0, it is 1: a layer that begins with zeros must be able to leave them.
+    coefficient τ, the largest relative change of the layer; b: weight decay.
+    If no largest λ exists, or if it would be 0, λ is 1. Otherwise a layer of zeros would remain zero.
     """
     ### BEGIN SOLUTION
     above = tau * np.linalg.norm(w)
@@ -90,20 +86,19 @@ points(local_rate, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# So λ has the sum of the norms below. In the literature you also find the norm of the sum, $\|\nabla L + b\, w\|$,
-# which makes $\|\Delta w\|$ exactly $\tau \|w\|$; the paper took the careful choice.
+# So the denominator of λ is the sum of the norms. In the literature you also find the norm of the sum, which makes
+# $\|\Delta w\|$ exactly $\tau \|w\|$; the paper chose the more cautious formula.
 #
-# Now measure $\|w\|/\|\nabla L\|$ (that is λ with τ = 1 and no decay) on the course's quick network: three
-# convolutions, each with batch norm, and a dense layer. Once at the first weights, once after some epochs of SGD with
-# momentum; each with small and with large batches.
+# Now measure $\|w\|/\|\nabla L\|$ (λ with τ = 1 and no decay) for the course's quick network, three convolutions with
+# batch norm and a dense layer, at the first weights and after some epochs of SGD with momentum.
 #
 # ### Predict
 #
-# At the first weights and with the large batch: how many times the smallest ratio is the largest? And after some
-# epochs: are the ratios with small batches larger or smaller than those with large ones?
+# At the first weights, with the large batch: which layer tolerates the smallest rate? After some epochs: are the ratios
+# with small batches larger or smaller than those with large batches?
 
 # %% editable=true
-predict("largest over smallest ratio of four layers, first weights", None)
+predict("smallest ratio at the first weights: conv 1, conv 2, conv 3 or dense", None)
 predict("later, ratios with small batches: larger or smaller", None)
 
 # %%
@@ -134,13 +129,19 @@ def measure():
 def show_ratios():
     found = measure()
     medians = np.median(found["first weights"][SIZES[-1]], axis=0)
-    measured("largest over smallest ratio of four layers, first weights", medians.max() / medians.min())
+    measured(
+        "smallest ratio at the first weights: conv 1, conv 2, conv 3 or dense",
+        list(KERNELS)[medians.argmin()],
+        "The ratio is not a matter of depth alone: weights and gradients differ from layer to layer.",
+    )
+    ratio_of = ", ".join(f"{name} {value:.2g}" for name, value in zip(KERNELS, medians))
+    print(f"first weights, B = {SIZES[-1]:,}: {ratio_of}; largest over smallest: {medians.max() / medians.min():.1f}")
     later = np.median(list(found.values())[1][SIZES[-1]], axis=0)
     noisy = np.median(list(found.values())[1][SIZES[0]], axis=0)
     measured(
         "later, ratios with small batches: larger or smaller",
         "smaller" if np.median(noisy / later) < 1 else "larger",
-        "A small batch's gradient has more noise in it, and noise has a length, too.",
+        "The gradient of a small batch has more noise, and the noise makes it longer.",
     )
     print(f"later, B = {SIZES[-1]:,} to B = {SIZES[0]}: {(later / noisy).round(1)}; √ of the batches' ratio: ", end="")
     print(f"{np.sqrt(SIZES[-1] / SIZES[0]):.1f}")
@@ -151,21 +152,21 @@ def show_ratios():
 show_ratios()
 
 # %% [markdown]
-# Three things to see, with Fashion-MNIST:
+# With Fashion-MNIST:
 #
-# - **The layers differ**, here by a factor of four to five. The first convolution bears least.
-# - **They change.** After 40 updates the ratios are eight to forty times as large, because the gradients have become
-#   small. A constant η is too bold at the start or too timid later: one more reason for warm-up. A rate in proportion
-#   to $\|w\|/\|\nabla L\|$ starts small by itself.
-# - **They depend on the batch.** The gradient of a batch is $\nabla L$ plus noise, and noise makes it longer:
-#   $\mathbf{E}\,\|g\|^2 = \|\nabla L\|^2 + \sigma^2 / B$. At the start the gradient outweighs the noise. Later it
-#   does not: a batch 40 times as large has a ratio 3.5 to 5.5 times as large. If the gradient were nothing but noise,
-#   it would be $\sqrt{40} \approx 6.3$. So LARS has something of the square-root rule of 3b built in.
+# - **The layers differ**, here by a factor of four to five. The first convolution tolerates the smallest rate.
+# - **The ratios change.** After 40 updates they are eight to forty times as large, because the gradients have become
+#   small. A constant η is too large at the start or too small later; a rate proportional to $\|w\|/\|\nabla L\|$ starts
+#   small by itself, like a warm-up.
+# - **They depend on the batch.** The gradient of a batch is $\nabla L$ plus noise, which makes it longer:
+#   $\mathbf{E}\,\|g\|^2 = \|\nabla L\|^2 + \sigma^2 / B$. At the start the noise hardly matters. Later it does: with a
+#   batch 40 times as large, the ratio is 3.5 to 5.5 times as large. With noise alone it would be $\sqrt{40} \approx
+#   6.3$ times. So LARS includes a part of the square-root rule of 3b.
 #
 # ## Why divide by the norm of the gradient?
 #
-# Let a layer move by $\Delta w$. To first order the loss changes by $\nabla L \cdot \Delta w$, and we trust that as
-# long as $\|\Delta w\| \le \tau \|w\|$. Which allowed step lowers the loss most? By Cauchy and Schwarz
+# If a layer moves by $\Delta w$, the loss changes to first order by $\nabla L \cdot \Delta w$. Which step with
+# $\|\Delta w\| \le \tau \|w\|$ lowers it most? By the Cauchy–Schwarz inequality
 #
 # $$-\nabla L \cdot \Delta w \;\le\; \|\nabla L\|\, \|\Delta w\| \;\le\; \tau\, \|w\|\, \|\nabla L\| ,$$
 #
@@ -173,25 +174,16 @@ show_ratios()
 #
 # $$\Delta w = -\,\tau\, \frac{\|w\|}{\|\nabla L\|}\, \nabla L .$$
 #
-# That is LARS without decay: the gradient gives the direction, the weights give the length.
+# This is LARS without decay.
 #
-# Dividing by the norm has a consequence that one can test. Behind `conv 2` stands a batch norm, which divides out any
-# factor of its weights. Multiply them by $k$, and the network calculates the same. Its gradient shrinks by $k$,
-# because the same change of the output now takes $k$ times the change of the weights.
-#
-# ### Predict
-#
-# With ten times the weights in `conv 2`: by which factor does the part $\|\Delta w\|/\|w\|$ that a step changes fall
-# with SGD, and with LARS?
-
-# %% editable=true
-predict("SGD: factor by which the changed part falls", None)
-predict("LARS: factor by which the changed part falls", None)
+# One consequence can be tested. `conv 2` is followed by a batch norm, which removes any constant factor of the weights.
+# If all weights of `conv 2` are multiplied by $k$, the network computes the same function, and the gradient is divided
+# by $k$. What does a step then change?
 
 
 # %%
 def first_step(factor, eta=0.1, tau=0.01):
-    """What the first step would do to conv 2, if its weights were `factor` times as large."""
+    """The first step of conv 2 if its weights were `factor` times as large."""
     model = problem.model(seed=0)
     kernel = model.trainable_variables[KERNELS["conv 2"]]
     kernel.assign(factor * kernel)
@@ -214,43 +206,33 @@ def rescaled():
         f"{factor} w": {"probabilities differ by": np.abs(outputs - same).max(), **row}
         for factor, (outputs, row) in answers.items()
     }
-    fall = {name: rows["1 w"][name] / rows["10 w"][name] for name in rows["1 w"] if "Δw" in name}
-    measured(
-        "SGD: factor by which the changed part falls",
-        fall["SGD: ‖Δw‖/‖w‖"],
-        too_small="The weights are longer, and the gradient is shorter: two factors.",
-    )
-    measured("LARS: factor by which the changed part falls", fall["LARS: ‖Δw‖/‖w‖"], "What does λ do to both?")
     return pd.DataFrame(rows).T.map("{:.2g}".format)
 
 
 rescaled()
 
 # %% [markdown]
-# The network calculates the same (the difference is the small constant in batch norm's root), and yet SGD changes it
-# 100 times more slowly: the gradient is ten times shorter *and* the weights ten times longer. LARS does not notice.
-# Nor would it notice if the loss were a sum over the batch in place of a mean, or multiplied by 1,024 as mixed
-# precision does: with $b = 0$ the size of the gradient cancels, in every layer that has a λ.
+# The network computes the same function (the differences come from the small constant in batch norm's root). But with
+# ten times the weights, the step of SGD is 100 times smaller relative to them. That of LARS stays the same. It also
+# stays the same if the loss is a sum over the batch instead of a mean, or is multiplied by 1,024 as in mixed precision:
+# with $b = 0$ the size of the gradient cancels.
 #
 # ## LARS
 #
-# Momentum (the heavy ball, in 1b) collects gradients in a velocity: first $v \leftarrow \beta v + \nabla L$, then
-# $w \leftarrow w - \eta v$. LARS (You, Gitman, Ginsburg 2017) is momentum whose velocity collects whole steps of the
-# layer, decay, local rate and learning rate included: $\eta$ times the step above. So the velocity remembers the rates
-# of its time. When a schedule lowers η, steps that were collected before keep the length that they had.
+# Momentum (the heavy ball of 1b) collects gradients in a velocity: first $v \leftarrow \beta v + \nabla L$, then $w
+# \leftarrow w - \eta v$. In LARS the velocity collects complete steps of the layer, including decay, local rate and
+# learning rate: $\eta$ times the step above. So each step keeps the η with which it was made.
 #
-# Biases and the two vectors of a batch norm are *skipped*: neither λ nor decay. Biases and shifts begin at 0, where a
-# rate in proportion to ‖w‖ would hold them. Scales begin at 1, whatever the size of the layer. (What decay does to them
-# is in 3c.)
+# Biases and the two vectors of a batch norm are *skipped*: they get neither λ nor decay. Biases and shifts begin at 0,
+# and a rate proportional to ‖w‖ would keep them there. (3c shows what decay does to them.)
 #
-# The rules have the form `w, state = rule(w, g, state, eta)`, as in 1b. A rule is called for each layer with a state of
-# its own, which is `None` before the first step. It changes none of its arguments.
+# The rules have the form `w, state = rule(w, g, state, eta)`, as in 1b. Each layer has its own state, which is `None`
+# before the first step. A rule must not change its arguments.
 #
 # ### Exercise: LARS
 #
-# <details><summary>Hint</summary>First settle which λ and which decay hold for this layer. What enters the velocity in
-# a step, what is kept of the velocity before, and what moves the weights? Your <code>local_rate</code> has all the
-# arguments that you need.</details>
+# <details><summary>Hint</summary>First choose λ and decay for this layer. What does one step add to the velocity, how
+# much of the old velocity is kept, and by how much do the weights move?</details>
 
 
 # %% exercise="lars"
@@ -269,8 +251,7 @@ def lars(w, g, state, eta, tau=0.001, b=0.0, beta=0.9, skip=False):
 
 
 # %% [markdown]
-# The check takes three steps from $w = [3, 4]$ and compares with values that were calculated once and for all, to
-# $10^{-6}$.
+# The check compares three steps from $w = [3, 4]$ with known values.
 
 # %%
 check(lars)
@@ -283,7 +264,7 @@ points(lars, 3)
 # %% [markdown]
 # $$v \leftarrow \beta v + \eta \lambda\, (\nabla L + b\, w), \qquad w \leftarrow w - v$$
 #
-# What the rules do is seen best on a loss of two layers with *one weight each*, the second fifty times as steep:
+# A loss with two layers of *one weight each* shows what the rules do. The second layer is fifty times as steep:
 # $L = \tfrac12 (w_1 - 1)^2 + \tfrac{50}{2} (w_2 - 1)^2$, without momentum.
 
 
@@ -319,38 +300,36 @@ def in_the_valley(**paths):
 in_the_valley(**{"LARS, ητ = 0.03": walk(lars, 3, tau=0.01, beta=0), "SGD, η = 0.02": walk(sgd, 0.02)})
 
 # %% [markdown]
-# SGD runs down the steep layer and crawls along the flat one. LARS moves both by 3 % in each step, however steep they
-# are, until a layer reaches its minimum. There it does not rest: its steps don't get shorter with the gradient, so it
-# jumps to and fro. **LARS needs a learning rate that decays.** (The jumps seem to grow for a while. A step down and one
-# up don't cancel, $0.97 \cdot 1.03 = 0.9991$, so the pair of points drifts until it stands on one side of the minimum
-# and begins anew.)
+# SGD quickly reaches the minimum in the steep layer and moves slowly in the flat one. LARS changes both by 3 % in each
+# step until a layer reaches its minimum. There it jumps from one side to the other, because its steps do not become
+# shorter with the gradient. **LARS needs a learning rate that decays.** (A step down and a step up do not cancel, $0.97
+# \cdot 1.03 = 0.9991$, so the jumps seem to grow for a while.)
 #
-# As only the product ητ counts in a layer with a λ, the learning rates are large where τ is small: 10 or 30 with τ =
-# 0.001. But the skipped vectors get that η as well, without a λ that tames it. That is why τ is larger in this
-# notebook.
+# In a layer with a λ only the product ητ counts, so with τ = 0.001 learning rates are large: 10 or 30. But the skipped
+# vectors get the same η without a λ. That is why τ is larger in this notebook.
 
 # %% [markdown] tags=["further"]
 # ## LARC
 
 # %% [markdown]
-# The clipped version caps the local rate: no layer gets more than η. Where the gradient is small beside the weights,
-# the layer takes the plain step of SGD with η; where it is large, the layer is held back. And it is built differently.
-# LARC (NVIDIA's apex) leaves the optimizer as it is, SGD with momentum that has η *outside* the velocity, $w \leftarrow
-# w - \eta v$, as in 1b. It changes only the gradient that it hands to that optimizer, decay included, so that the layer
-# moves with its λ in place of η.
+# LARC (NVIDIA's apex) clips the local rate: no layer gets more than η. Where the gradient is small compared with the
+# weights, the layer takes the plain step of SGD with η; where it is large, the layer takes a shorter step. LARC leaves
+# the optimizer as it is: SGD with momentum and η *outside* the velocity, $w \leftarrow w - \eta v$, as in 1b. It
+# changes only the gradient that it gives to this optimizer (decay included), so that the layer moves with λ instead of
+# η.
 #
 # ### Exercise: LARC
 #
 # <details><summary>Hint</summary>It differs from your <code>lars</code> in three places: the smaller of two rates,
-# what the velocity collects, and what the weights are moved by. SGD is going to multiply with η, and λ is what you
-# want.</details>
+# what the velocity collects, and how far the weights move. SGD will multiply by η, but the layer should move with
+# λ.</details>
 
 
 # %% exercise="larc"
 def larc(w, g, state, eta, tau=0.001, b=0.0, beta=0.9, skip=False):
     """One step of LARC for one layer: (new w, new state). The arguments are those of `lars`.
 
-    skip: for biases and batch norm; the plain step of SGD with momentum, and no decay.
+    skip: for biases and batch norm; the plain step of SGD with momentum, without decay.
     """
     ### BEGIN SOLUTION
     lam, b = (eta, 0.0) if skip else (min(eta, local_rate(w, g, tau, b)), b)
@@ -379,32 +358,31 @@ in_the_valley(
 # $$\lambda = \min\Big(\eta,\ \tau\, \frac{\|w\|}{\|\nabla L\| + b\, \|w\|}\Big), \qquad
 # v \leftarrow \beta v + \frac{\lambda}{\eta}\, (\nabla L + b\, w), \qquad w \leftarrow w - \eta v$$
 #
-# In the steep layer LARC takes the 3 % of LARS, until the gradient is small and the clip takes over: it comes to rest
-# where LARS jumps. The flat layer is clipped from the start and moves as with SGD. The price is a second number to
-# tune: η and τ no longer act as a product.
+# In the steep layer LARC takes the 3 % of LARS until the gradient is small. Then λ is clipped, and the weight
+# converges. The flat layer is clipped from the start and moves as with SGD. But η and τ no longer act as a product:
+# there are two numbers to tune.
 
 # %% [markdown] tags=["further"]
 # ## LAMB
 
 # %% [markdown]
-# The same thought around Adam (You et al. 2020). Two things change. The direction is Adam's, bias correction included,
-# with decay added to it *after* all averages, so that decay is not averaged: call it $u$. And there is no trust
-# coefficient: η itself is the part of its weights that a layer changes in a step, exactly. ε stands beside the root of
-# $\hat v$, as in Algorithm 1 of Adam's paper. (1b followed Keras, which has it elsewhere.)
+# LAMB applies the same idea to Adam (You et al. 2020), with two differences. The direction is Adam's, bias correction
+# included; the decay is added *after* all averages: call the result $u$. There is no trust coefficient: η is exactly
+# the relative change of a layer in a step. ε is added to the root of $\hat v$, as in Algorithm 1 of Adam's paper.
+# (Keras and 1b add it elsewhere.)
 #
 # ### Exercise: LAMB
 #
-# <details><summary>Hint</summary>Your <code>adam</code> of 1b up to the step. Then: how long is the step to be, and how
-# long is u? Zero norms have been dealt with in <code>local_rate</code> already, if you hand it the right
-# arguments.</details>
+# <details><summary>Hint</summary>Begin as in your <code>adam</code> of 1b. Then: how long should the step be, and how
+# long is u? Your <code>local_rate</code> already handles zero norms, if you give it the right arguments.</details>
 
 
 # %% exercise="lamb"
 def lamb(w, g, state, eta, b=0.0, beta1=0.9, beta2=0.999, epsilon=1e-6, skip=False):
     """One step of LAMB for one layer: (new w, new state).
 
-    eta: the part of the layer that changes; beta1, beta2: how much the means of g and of g² keep. They start at 0.
-    Where a norm is 0, u is taken as it is, times η. skip: for biases and batch norm; Adam's step, and no decay.
+    eta: the relative change of the layer; beta1, beta2: how much the means of g and of g² keep. They start at 0.
+    If a norm is 0, the step is η u. skip: for biases and batch norm; Adam's step without decay.
     """
     ### BEGIN SOLUTION
     m, v, t = state or (0.0, 0.0, 0)
@@ -436,17 +414,17 @@ in_the_valley(
 # $$u = \frac{\hat m}{\sqrt{\hat v} + \varepsilon} + b\, w, \qquad
 # w \leftarrow w - \eta\, \frac{\|w\|}{\|u\|}\, u$$
 #
-# Without averages (β₁ = β₂ = 0) and with one weight a layer, $u$ is the sign of the gradient, and LAMB the same as
-# LARS. With many weights it is not: Adam evens out the weights *within* a layer, then the ratio evens out the layers.
+# Without averages (β₁ = β₂ = 0) and with one weight a layer, $u$ is the sign of the gradient, and LAMB equals LARS.
+# With many weights it does not: Adam equalises the weights *within* a layer, then the ratio equalises the layers.
 
 # %% [markdown] tags=["further"]
 # ## NovoGrad
 
 # %% [markdown]
-# NovoGrad (Ginsburg et al. 2019) looks at the gradient's norm only, not at that of the weights. It normalises each
-# layer's gradient by *one* number for the layer, a running mean of its squared norms, and lets momentum collect the
-# normalised gradients. The paper claims for it: half of Adam's memory; no bias correction needed, the first step
-# included; decay that does not depend on the size of the gradient.
+# NovoGrad (Ginsburg et al. 2019) uses the norm of the gradient, but not that of the weights. It divides each layer's
+# gradient by *one* number per layer, the root of a running mean of its squared norms, and momentum collects the
+# normalised gradients. The paper claims half of Adam's memory, no need for a bias correction, and a decay that does not
+# depend on the size of the gradient.
 #
 # ### Exercise: repair
 #
@@ -455,7 +433,7 @@ in_the_valley(
 
 # %%
 def colleagues_novograd(weights, gradient, memory, rate, decay=0.0, beta_m=0.95, beta_v=0.98, epsilon=1e-8):
-    """NovoGrad, or so it says."""
+    """What the colleague calls NovoGrad."""
     moment, second = (np.zeros_like(weights), np.zeros_like(weights)) if memory is None else memory
     second = beta_v * second + (1 - beta_v) * gradient**2
     moment = beta_m * moment + (gradient + decay * weights) / (np.sqrt(second) + epsilon)
@@ -463,7 +441,7 @@ def colleagues_novograd(weights, gradient, memory, rate, decay=0.0, beta_m=0.95,
 
 
 def first_steps(rule, scale):
-    """The length of the first step of a layer of 100 weights, and the numbers that the rule remembers."""
+    """Of a layer of 100 weights: the length of the first step, and how many numbers the state holds."""
     w, g = np.ones(100), scale * np.random.default_rng(0).normal(size=100)
     new, state = rule(w, g, None, 1.0)
     decayed = rule(w, g, None, 1.0, 0.1)[0]
@@ -477,10 +455,10 @@ def first_steps(rule, scale):
 pd.DataFrame({f"‖∇L‖ ≈ {10 * scale:g}": first_steps(colleagues_novograd, scale) for scale in (0.1, 1, 10)}).round(3)
 
 # %% [markdown]
-# Write it so that the claims hold. With $v$ as it should be, the first step has the length η, whatever the gradient.
+# Write a version for which the claims hold. The first step then has the length η for every gradient.
 #
-# <details><summary>Hint</summary>There are three mistakes. Two are in the line of <code>second</code> or in how it
-# begins, one is in the line of <code>moment</code>. If a mean begins with its first value, it needs no
+# <details><summary>Hint</summary>There are three mistakes. Two are in the line of <code>second</code> or in its initial
+# value, one is in the line of <code>moment</code>. If a mean begins with its first value, it needs no
 # correction.</details>
 
 
@@ -520,26 +498,24 @@ in_the_valley(
 # $$v_1 = \|\nabla L\|^2, \quad v \leftarrow \beta_2 v + (1 - \beta_2) \|\nabla L\|^2, \qquad
 # M \leftarrow \beta_1 M + \frac{\nabla L}{\sqrt v + \varepsilon} + b\, w, \qquad w \leftarrow w - \eta M$$
 #
-# The first steps have the length η in both layers, not 3 % of each: the weights' norm has no say. Then they get
-# shorter, for $v$ still remembers the large gradients of the start (β₂ = 0.98 is a memory of about 50 steps). So
-# NovoGrad slows down by itself, but only as long as gradients keep falling faster than $v$ forgets.
+# The first steps have the length η in both layers, because the norm of the weights is not used. Then they become
+# shorter: $v$ still contains the large gradients of the start (β₂ = 0.98 averages over about 50 steps).
 
 # %% [markdown] tags=["further"]
-# ## What does a rule notice?
+# ## What does a rule respond to?
 
 # %% [markdown]
-# Two changes of scale that change nothing of what a network can do. *The loss ten times as large*, as when a sum over
-# ten ranks takes the place of their mean. *The weights ten times as large*, in a layer in front of a batch norm: then
-# its gradient is a tenth, as you have seen. Without decay, and for the first step:
+# Two changes of scale: *the loss is ten times as large*, for example because the gradients of ten ranks are added and
+# not averaged; *the weights are ten times as large*, in a layer followed by a batch norm, so its gradient is a tenth.
 #
 # ### Exercise: invariances
 #
-# Say for each rule by which factor $\|\Delta w\|/\|w\|$ changes in each of the two cases. Work it out from the rules;
-# the cell after the check measures it.
+# Without decay, in the first step: by which factor does $\|\Delta w\|/\|w\|$ change with each rule, in each of the two
+# cases? Derive it from the rules; the cell after the check measures it.
 #
-# <details><summary>Hint</summary>Two questions for each rule. How does the length of Δw follow the gradient's size? How
-# does it follow that of the weights? Adam's first step is η in each weight. LARC has two answers: take the case in
-# which λ is not clipped, before and after.</details>
+# <details><summary>Hint</summary>Ask two questions about each rule. How does the length of Δw depend on the size of the
+# gradient? How does it depend on the size of the weights? Adam's first step is η in each weight. For LARC take the case
+# in which λ is not clipped.</details>
 
 
 # %% exercise="invariances"
@@ -583,14 +559,14 @@ def noticed():
         "NovoGrad": lambda w, g: novograd(w, g, None, 0.1)[0],
     }
 
-    def part(rule, w, g):
+    def change(rule, w, g):
         return np.linalg.norm(rule(w, g) - w) / np.linalg.norm(w)
 
     return pd.DataFrame(
         {
             name: {
-                "loss × 10": part(rule, w, 10 * g) / part(rule, w, g),
-                "weights × 10": part(rule, 10 * w, g / 10) / part(rule, w, g),
+                "loss × 10": change(rule, w, 10 * g) / change(rule, w, g),
+                "weights × 10": change(rule, 10 * w, g / 10) / change(rule, w, g),
             }
             for name, rule in relative.items()
         }
@@ -600,24 +576,24 @@ def noticed():
 noticed()
 
 # %% [markdown]
-# Only the rules that look at both norms notice nothing. Adam and NovoGrad don't care how large the loss is, but layers
-# whose weights grow, as those in front of a batch norm do, slow down by themselves. With SGD they do so twice over.
+# Only the rules that use both norms are invariant to both changes. With Adam and NovoGrad the size of the loss does not
+# matter, but layers whose weights grow slow down. With SGD they slow down with its square.
 
 # %% [markdown] tags=["further"]
 # ## Your rules train a network
 
 # %% [markdown]
-# Eight epochs of the quick network with the large batch: 80 updates, made by *your* functions, with warm-up over the
-# first quarter and a cosine after it. For each update and each layer it is recorded by which number the rule
-# multiplies its direction, and which part of the layer the step changes. The peak rates are the best of three to five
-# that were tried with one seed: good enough to look inside, not for a comparison.
+# The quick network is trained for eight epochs with the large batch: 80 updates made by *your* functions, with warm-up
+# in the first quarter and then a cosine schedule. Recorded are, for each layer, the factor by which the rule multiplies
+# its direction, and the relative change. The peak rates are the best of three to five tried with one seed: not enough
+# for a comparison.
 
 # %%
 UPDATES, DECAY = 80, 1e-3
 
 
 def momentum(w, g, state, eta, b=0.0, beta=0.9, skip=False):
-    """SGD with momentum: the yardstick."""
+    """SGD with momentum, for comparison."""
     kept = 0.0 if state is None else beta * state
     step = kept + eta * (g if skip else g + b * w)
     return w - step, step
@@ -631,7 +607,7 @@ def rate(update, peak):
     return peak * 0.5 * (1 + np.cos(np.pi * (update - warm) / (UPDATES - warm)))
 
 
-# name → rule, peak rate, settings; then the layer's multiplier, from what the rule is about to see
+# rules: name → rule, peak rate, settings; multipliers: the factor of a layer before a step
 TAU = 0.02
 rules = {
     "LARS": (lars, 0.5, {"tau": TAU}),
@@ -669,9 +645,9 @@ def update_layers(run, rule, eta, states, **settings):
 
 
 def train(name, line, before):
-    """80 updates with one of the rules: multipliers and relative steps [80, 4], validation accuracy.
+    """80 updates with one of the rules: multipliers and relative changes [80, 4], validation accuracy.
 
-    `line` is told how far all runs are; so many have been made `before`.
+    `line` shows the progress of all runs; `before` runs are already complete.
     """
     rule, peak, settings = rules[name]
     run = trial.Run(problem.model(0), keras.optimizers.SGD(), problem.train, seed=0)  # SGD stays unused
@@ -699,11 +675,11 @@ def my_runs():
 # %% [markdown]
 # ### Predict
 #
-# In LARS, by which factor does λ of the dense layer change from the first update to the last? And halfway, how many
-# times as large is the largest part ‖Δw‖/‖w‖ that a step changes of a layer as the smallest?
+# In LARS, is λ of the dense layer larger or smaller at the last update than at the first? Halfway, how many times as
+# large is the largest relative change ‖Δw‖/‖w‖ of a layer as the smallest?
 
 # %% editable=true
-predict("LARS: λ of the dense layer, last over first", None)
+predict("LARS: λ of the dense layer, last update: larger or smaller than at first", None)
 predict("LARS, update 40: largest ‖Δw‖/‖w‖ over the smallest", None)
 
 
@@ -712,14 +688,14 @@ def tell():
     trust, relative, _ = my_runs()["LARS"]
     dense = list(KERNELS).index("dense")
     measured(
-        "LARS: λ of the dense layer, last over first",
-        round(float(trust[-1, dense] / trust[0, dense]), 1),
-        "Below in λ stands ‖∇L‖: what happens to it as the network learns?",
+        "LARS: λ of the dense layer, last update: larger or smaller than at first",
+        "larger" if trust[-1, dense] > trust[0, dense] else "smaller",
+        "‖∇L‖ is in the denominator of λ, and it falls as the network learns.",
     )
     measured(
         "LARS, update 40: largest ‖Δw‖/‖w‖ over the smallest",
         round(float(relative[39].max() / relative[39].min()), 2),
-        "λ takes ‖w‖ and ‖∇L‖ out of the step: what is left in it that differs from layer to layer?",
+        "λ removes ‖w‖ and ‖∇L‖ from the step. What remains is how well the steps in the velocity agree in direction.",
     )
     accuracies = {name: round(100 * accuracy, 1) for name, (_, _, accuracy) in my_runs().items()}
     print("validation accuracy, %:", accuracies)
@@ -750,25 +726,25 @@ widgets.explore(
 )
 
 # %% [markdown]
-# - **LARS.** λ grows about tenfold over the run as the gradients fall: a warm-up that nobody had to write. `conv 1`
-#   has the smallest from the first update to the last. The part of a layer that a step changes is nearly the same for
-#   all layers (right), and follows the schedule.
-# - **LARC.** Where lines run on one smooth curve, that curve is the schedule: λ is clipped at η, and the layers take
-#   the steps of SGD. A line below it is a layer that is held back.
-# - **LAMB.** On the right all four lines are one: η is the part that changes, exactly, in every layer.
+# - **LARS.** λ grows about tenfold during the run, because the gradients fall: an automatic warm-up. `conv 1` has the
+#   smallest λ from the first update to the last. The relative change is nearly the same for all layers (right), because
+#   λ removes ‖w‖ and ‖∇L‖ from the step.
+# - **LARC.** Where several lines lie on one smooth curve, this curve is the schedule: λ is clipped at η, and the layers
+#   take the steps of SGD. A layer below it takes shorter steps.
+# - **LAMB.** On the right all four lines coincide: η is exactly the relative change of every layer.
 # - **NovoGrad.** $1/\sqrt v$ follows the gradients with a delay. The first step has the same length in all layers, so
-#   on the right they begin apart, as $1/\|w\|$ does.
-# - **SGD.** The ratio is measured, not used. At first `conv 1` changes four to five times as fast as the dense layer.
-#   By the middle of this run all four have come close, without any λ. Batch norm does a part of that: a gradient that
-#   does not see the size of $w$ is perpendicular to it, so a layer that changes fast grows, and thereby slows down.
+#   the relative changes begin at different values, proportional to $1/\|w\|$.
+# - **SGD.** The ratio is measured but not used. At first `conv 1` changes four to five times as fast as the dense
+#   layer. By the middle of this run all four are close, without any λ. Batch norm is one reason: if the size of $w$
+#   does not matter, the gradient is perpendicular to $w$, so a layer that changes fast grows, and its relative changes
+#   become smaller.
 
 # %% [markdown] tags=["further"]
 # ## The same as the course's optimizers?
 
 # %% [markdown]
-# `course_lib.optimizers` has the four as Keras optimizers, for `model.compile` and for Horovod. (There, as in the
-# papers, the trust coefficient is η.) They should make your steps: ten updates from the same weights on the same
-# batches.
+# `course_lib.optimizers` has the four rules as Keras optimizers, for `model.compile` and for Horovod. (There, as in the
+# papers, `eta` is the trust coefficient.) Compare ten updates from the same weights on the same batches:
 
 
 # %%
@@ -826,22 +802,21 @@ def compare():
 compare()
 
 # %% [markdown]
-# The largest number among all weights. After one update the difference is the rounding of float32. A network carries
-# rounding on from update to update and magnifies it: after ten some digits may be gone, though the formulas are
-# equal.
+# The table shows the largest difference among all weights. After one update it is rounding in float32, which training
+# amplifies: after ten updates some digits differ, though the formulas are the same.
 
 # %% [markdown] tags=["further"]
 # ## On many ranks: which norm?
 
 # %% [markdown]
-# With several ranks each has the gradient of its own share. Two orders are possible:
+# With several ranks each rank has the gradient of its own share of the batch. Two orders are possible:
 #
-# 1. average the gradients, then take the norms: λ from the gradient of the whole batch;
-# 2. each rank takes a LARS step from its own gradient, then the weights are averaged.
+# 1. average the gradients, then compute the norms;
+# 2. each rank takes a LARS step with its own gradient, then the weights are averaged.
 #
 # ### Predict
 #
-# Do both end where a single rank with the whole batch ends?
+# Does each of them reach the same weights as a single rank with the whole batch?
 
 # %% editable=true
 predict("1, averaged first, ends where one rank ends: yes or no", None)
@@ -901,8 +876,12 @@ def two_ranks():
     alone = all_steps(0, 1, wrap=lambda optimizer: optimizer, average=lambda x: x)
     first, second = launch.call(on_a_rank, 2)
     for order, asked, why in (
-        ("1, your lars", "1, averaged first", "All ranks take the norms of one and the same gradient."),
-        ("2, your lars", "2, norms first", "A mean of steps is not the step of the mean: λ is not linear in ∇L."),
+        ("1, your lars", "1, averaged first", "All ranks compute the norms of the same gradient."),
+        (
+            "2, your lars",
+            "2, norms first",
+            "The mean of the steps is not the step of the mean: λ is not linear in ∇L.",
+        ),
     ):
         equal = np.abs(first[order] - alone[order]).max() < 1e-9
         measured(f"{asked}, ends where one rank ends: yes or no", "yes" if equal else "no", why)
@@ -917,19 +896,19 @@ def two_ranks():
 two_ranks()
 
 # %% [markdown]
-# Order 1 is the single rank, to rounding. That is what `hvd.DistributedOptimizer` does, whatever optimizer you hand
-# it: it reduces the gradients before the optimizer sees them. Order 2 is another training, and nobody would notice:
-# the ranks agree with each other perfectly. The gradient of a small share is noisier and thus longer, so each rank's
-# λ is too small; and steps that point in different directions shorten each other when averaged.
+# Order 1 equals the single rank, up to rounding. `hvd.DistributedOptimizer` works in this order with any optimizer.
+# Order 2 is a different training, and no error shows it, because the ranks agree with each other perfectly. The
+# gradient of a small share is noisier and therefore longer, so each rank's λ is too small; and the average of steps in
+# different directions is shorter than the steps.
 #
-# The same holds for any rule that is not linear in the gradient, Adam among them: average first.
+# The same holds for every rule that is not linear in the gradient, such as Adam.
 
 # %% [markdown] tags=["further"]
 # ## What it costs
 
 # %% [markdown]
-# Two norms a layer are two more passes over weights and gradients. And each rule remembers something. From your own
-# states, for a layer of 1,000 weights:
+# Two norms per layer read all weights and gradients once more, and each rule keeps a state. Your states for a layer of
+# 1,000 weights:
 
 
 # %%
@@ -951,8 +930,8 @@ def memory():
 memory().round(0).astype(int)
 
 # %% [markdown]
-# And time: a compiled update of ResNet-50's 161 arrays of parameters (25.6 million numbers) by given gradients,
-# beside Keras's own optimizer. Recorded with `course reproduce optimizer_cost`:
+# The time of a compiled update of ResNet-50's 161 parameter arrays, compared with Keras's own optimizer, recorded with
+# `course reproduce optimizer_cost`:
 
 # %%
 recorded = pd.read_csv("recorded/optimizer_cost.csv", comment="#")
@@ -962,17 +941,16 @@ layerwise.cost(recorded, caption="ResNet-50's 161 arrays of parameters, drawn va
 recorded.fillna("").set_index("optimizer")
 
 # %% [markdown]
-# The ratios count, the milliseconds are this machine's. (A ratio is the median over the rounds, in each of which all
-# optimizers took turns. It is not that of the two medians beside it.) LARS is no dearer than Keras's SGD with momentum:
-# a likely reason is that it hands momentum and update to one fused operation. LAMB keeps two arrays like Adam and takes
-# a tenth longer; NovoGrad has only one, and takes half of Adam's time.
+# Compare the ratios (each is the median over rounds in which all optimizers took turns); the milliseconds are those of
+# one machine. LARS is no slower than Keras's SGD with momentum, probably because it passes momentum and update to one
+# fused operation. LAMB keeps two arrays like Adam and takes a tenth longer; NovoGrad keeps only one, and takes half of
+# Adam's time.
 
 # %% [markdown] tags=["further"]
 # ## Which LARS is it?
 
 # %% [markdown]
-# Whoever reads "LARS" in a log should ask which. All of these are in use; after your three steps from $w = [3, 4]$
-# they are in different places:
+# "LARS" does not name one formula. Three steps of these from $w = [3, 4]$ end at different weights:
 #
 # | | rule | after 3 steps |
 # |---|---|---|
@@ -981,41 +959,36 @@ recorded.fillna("").set_index("optimizer")
 # | LAMB, paper, optax, timm, this course | decay in $u$ | 3.0119583, 3.8817266 |
 # | LAMB, decay first and not in the ratio, as AdamW | w ← (1 − η b) w, then u without decay | 3.0391470, 3.8811021 |
 #
-# Some slides print "LARS" with a minimum, λ = min(γ, η ‖w‖ / ‖∇L‖). That is what this course, and apex, call LARC.
-#
-# Just as many choices hide in what is skipped, in τ and in whether η stands inside the momentum. A learning rate of
-# one library means nothing in another.
+# Some slides call the version with a minimum, λ = min(γ, η ‖w‖ / ‖∇L‖), "LARS"; here and in apex it is LARC. Libraries
+# also differ in what they skip, in τ, and in whether η is inside the momentum, so a learning rate of one is not right
+# for another.
 
 # %% [markdown]
 # ## Does it help?
 #
-# The published answers are these. Tencent's ResNet-50 with a batch of 64K (tables 1 and 6 of their paper) went from
-# 73.2 % to 76.2 %, and in another comparison from 60.6 % to 71.9 %, when LARS was turned on. Nado et al. (2021) tuned
-# all sides equally, and found that Nesterov momentum and Adam match LARS and LAMB at the same large batches. The
-# five runs of *Your rules train a network* can't decide it: one seed, and rates from a short search, not with an equal
-# budget. That takes notebook 3e.
+# Published results differ. With LARS Tencent's ResNet-50 with a batch of 64K (tables 1 and 6 of their paper) went from
+# 73.2 % to 76.2 %, and in another comparison from 60.6 % to 71.9 %. Nado et al. (2021) tuned all methods equally, and
+# found that Nesterov momentum and Adam match LARS and LAMB at the same large batches. The five runs of *Your rules
+# train a network* can't decide it, with one seed and without an equal tuning budget. See 3e.
 #
 # ## Summary
 #
-# - $\|w\|/\|\nabla L\|$ tells which rate a layer bears.
-# - LARS is the steepest step among those that change at most the part τ of a layer. The size of the gradient cancels:
-#   it has no part in the step, and the step does not end by itself. η must decay.
-# - LARC clips λ at η, and ends as SGD. LAMB does with Adam's direction what LARS does with the gradient. NovoGrad
-#   divides by the gradient's norm and leaves the weights' norm out.
+# - $\|w\|/\|\nabla L\|$ shows which rate a layer tolerates.
+# - LARS is the steepest step among those whose relative change is at most τ. The size of the gradient cancels; η must
+#   decay.
+# - LARC clips λ at η. LAMB does with Adam's direction what LARS does with the gradient. NovoGrad divides by the
+#   gradient's norm and does not use the weights' norm.
 # - Biases and batch norm are skipped. A layer of zeros gets the ratio 1.
-# - On many ranks: all-reduce first, then norms.
+# - On many ranks: first the all-reduce, then the norms.
 
 # %%
 predictions.table()
 
 # %% [markdown]
-# Next: 3e lets all of them compete with an equal tuning budget, several seeds, and intervals.
+# Next: 3e compares all of them with an equal tuning budget and several seeds.
 #
 # - Y. You, I. Gitman, B. Ginsburg: *Large Batch Training of Convolutional Networks.* arXiv:1708.03888
 # - Y. You et al.: *Large Batch Optimization for Deep Learning: Training BERT in 76 minutes.* arXiv:1904.00962
-# - B. Ginsburg et al.: *Stochastic Gradient Methods with Layer-wise Adaptive Moments for Training of Deep Networks.*
-#   arXiv:1905.11286
-# - Z. Nado et al.: *A Large Batch Optimizer Reality Check: Traditional, Generic Optimizers Suffice Across Batch
-#   Sizes.* arXiv:2102.06356
-# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
-#   Minutes.* arXiv:1807.11205
+# - B. Ginsburg et al.: *Stochastic Gradient Methods with Layer-wise Adaptive Moments.* arXiv:1905.11286
+# - Z. Nado et al.: *A Large Batch Optimizer Reality Check.* arXiv:2102.06356
+# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision.* arXiv:1807.11205

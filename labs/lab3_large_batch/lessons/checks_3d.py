@@ -62,6 +62,9 @@ def _rates(layer: Layer) -> tuple[float, dict[str, float]]:
         "‖∇L‖ and b ‖w‖ are added as at a right angle. The bound has to hold whatever the angle: which is the worst?": (
             tau * of_w / np.hypot(of_g, b * of_w)
         ),
+        "the denominator is the larger of ‖∇L‖ and b ‖w‖. If both pull in one direction, how long is their sum?": (
+            tau * of_w / max(of_g, b * of_w)
+        ),
         "the ratio is upside down: the norm of the weights stands above.": tau * (of_g + b * of_w) / of_w,
         "the norms are squared: take the root of the sum of the squares.": rate(lambda x: np.sum(x**2)),
         "the norms add up absolute values; wanted is the Euclidean norm, the root of the sum of the squares.": (
@@ -173,6 +176,9 @@ def _lars_changes(taken: Walk, ratio: Ratio = _ratio, tau: float = 0.001, b: flo
             eta * without_eta
         ),
         "λ is clipped at η: that is LARC.": move(np.minimum(trust, eta) * decayed),
+        "the decay moves w beside the velocity; in LARS the velocity collects it, with λ.": (
+            move(trust * g) - eta * b * w
+        ),
     }
 
 
@@ -193,6 +199,10 @@ def _larc_changes(taken: Walk, ratio: Ratio = _ratio, tau: float = 0.001, b: flo
         NOT_CLIPPED: move(trust / eta * decayed),
         "λ is at least η; it should be at most η: the smaller of the two.": (
             move(np.maximum(trust, eta) / eta * decayed)
+        ),
+        "λ is clipped at 1; it is clipped at η.": move(np.minimum(trust, 1) / eta * decayed),
+        "λ/η is clipped at η; it is λ that is clipped at η, so λ/η is at most 1.": (
+            move(np.minimum(trust / eta, eta) * decayed)
         ),
         "η is applied twice: λ already is the whole rate, so the velocity takes λ/η, and w the factor η.": (
             move(np.minimum(trust, eta) * decayed)
@@ -248,6 +258,9 @@ def _lamb_changes(
             0.001 * right
         ),
         "the ratio is upside down: ‖w‖ stands above.": -eta * ratio(_norms(u), _norms(w)) * u,
+        "the ratio counts the decay twice: u already includes b w, so `local_rate` gets no b.": (
+            -eta * ratio(_norms(w), _norms(u) + b * _norms(w)) * u
+        ),
         "the root is missing: divide by the root of v.": move(m / m_correction / (v / v_correction + epsilon)),
         "ε stands inside the root; here it is added to the root.": (
             move(m / m_correction / np.sqrt(v / v_correction + epsilon))
@@ -302,6 +315,7 @@ def _novograd_changes(
         "M and v start anew in each step: keep both in the state, and return them.": (
             -eta * (normalized(squares) + b * w)
         ),
+        "η stands inside M; in NovoGrad it is outside: w ← w − η M.": -collected(eta * (normalized(v) + b * w), beta1),
     }
 
 

@@ -52,7 +52,7 @@ def over_time(
     title: str,
     caption: str = "",
 ) -> Figure:
-    """A run up to `update`: the trust ratio of each layer, and the part of its weights that a step changes.
+    """A run up to `update`: the trust ratio of each layer, and its relative change in a step.
 
     Args:
         layers: their names.
@@ -67,7 +67,7 @@ def over_time(
         for axis, values in ((left, np.asarray(trust)), (right, np.asarray(relative))):
             _lines(axis, layers, values, update)
         left.set_title(title)
-        right.set_title("part of its weights that a step changes, ‖Δw‖/‖w‖")
+        right.set_title("relative change of each layer in a step, ‖Δw‖/‖w‖")
         handles, names = left.get_legend_handles_labels()
         figure.legend(handles, names, loc="upper left", ncols=len(layers), columnspacing=1.6, handletextpad=0.4)
     return figure

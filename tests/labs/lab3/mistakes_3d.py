@@ -22,6 +22,7 @@ MISTAKES = {
         "no trust coefficient": ({f"tau * {NORM_W}": NORM_W}, "τ is missing"),
         "decay forgotten": ({BELOW: NORM_G}, "b ‖w‖, is missing"),
         "decay subtracted": ({BELOW: f"{NORM_G} - b * {NORM_W}"}, "pulled against the gradient"),
+        "the larger of the two": ({BELOW: f"max({NORM_G}, b * {NORM_W})"}, "how long is their sum"),
         "a right angle": ({BELOW: f"np.hypot({NORM_G}, b * {NORM_W})"}, "as at a right angle"),
         "decay without ‖w‖": ({f"b * {NORM_W}": "b"}, "should have b ‖w‖"),
         "upside down": ({"above / below": "tau**2 * below / above"}, "upside down"),
@@ -52,6 +53,9 @@ MISTAKES = {
         "no η": ({"eta * lam": "lam"}, "η is not applied"),
         "no λ": ({"eta * lam": "eta"}, "SGD with momentum"),
         "clipped": ({"eta * lam": "eta * min(eta, lam)"}, "that is LARC"),
+        "decay beside the velocity":
+            ({"eta * lam * (g + b * w)": "eta * lam * g", "return w - v, v": "return w - v - eta * b * w, v"},
+             "beside the velocity"),
         "η outside": ({"eta * lam": "lam", "return w - v, v": "return w - eta * v, v"}, "outside the velocity"),
         "uphill": ({"return w - v, v": "return w + v, v"}, "up the slope"),
         "no memory": ({KEPT: "0.0"}, "starts anew"),
@@ -69,6 +73,9 @@ MISTAKES = {
     "larc": {
         "no clip": ({CLIP: "local_rate(w, g, tau, b)"}, "not clipped"),
         "the larger": ({CLIP: CLIP.replace("min", "max")}, "the smaller of the two"),
+        "clipped at 1": ({CLIP: CLIP.replace("min(eta", "min(1.0")}, "clipped at 1"),
+        "the quotient clipped at η":
+            ({CLIP: "local_rate(w, g, tau, b)", "lam / eta": "min(eta, lam / eta)"}, "at most 1"),
         "η twice": ({"lam / eta": "lam"}, "applied twice"),
         "η inside": ({"lam / eta": "lam", "return w - eta * v, v": "return w - v, v"}, "takes λ/η"),
         "trust ratio on biases in LARC": ({SKIP_LARC: f"({CLIP}, b)"}, "gets ratio and decay"),
@@ -81,6 +88,7 @@ MISTAKES = {
         "t is not counted": ({"t += 1": "t = 1"}, "t stays 1"),
         "no memory in LAMB": ({"state or (0.0, 0.0, 0)": "(0.0, 0.0, 0)"}, "start anew"),
         "the trust coefficient of LARS": ({"local_rate(w, u, 1.0)": "local_rate(w, u)"}, "LAMB has none"),
+        "decay handed to the ratio": ({"local_rate(w, u, 1.0)": "local_rate(w, u, 1.0, b)"}, "counts the decay twice"),
         "ratio of the gradient": ({"local_rate(w, u, 1.0)": "local_rate(w, g, 1.0)"}, "gradient's norm below"),
         "ratio upside down": ({"local_rate(w, u, 1.0)": "local_rate(u, w, 1.0)"}, "upside down"),
         "no ratio": ({"local_rate(w, u, 1.0)": "1.0"}, "trust ratio is missing"),
@@ -115,6 +123,9 @@ MISTAKES = {
             {f"v = {MEAN}": f"before = v\nv = {MEAN}", COLLECT: COLLECT.replace("(v)", "(before)")}, "the step before",
         ),
         "no memory in NovoGrad": ({"(0.0, squares) if state is None else state": "(0.0, squares)"}, "anew"),
+        "η inside M":
+            ({COLLECT: "M = beta1 * M + eta * (g / (np.sqrt(v) + epsilon) + b * w)", "w - eta * M": "w - M"},
+             "η stands inside M"),
         "no average": ({MEAN: "squares"}, "average it"),
         "no root in NovoGrad": ({"np.sqrt(v)": "v"}, "root is missing"),
     },
@@ -127,7 +138,30 @@ MISTAKES = {
         "NovoGrad like LARS, turned round": ({FACTORS: FACTORS + ' | {"NovoGrad": (1, 10)}'}, "nothing looks at ‖w‖"),
         "LARS with the loss": ({FACTORS: FACTORS + ' | {"LARS": (10, 1)}'}, "whatever the gradient"),
         "LAMB's Δw itself": ({FACTORS: FACTORS + ' | {"LAMB": (1, 10)}'}, "that is the factor of Δw itself"),
+        "LARC with the clip":
+            ({FACTORS: FACTORS + ' | {"LARC": (10, 1 / 100)}'}, "LARC, ten times the loss: where λ is not clipped"),
         "one factor": ({FACTORS: FACTORS + ' | {"SGD": (10, 0.1), "LARC": 10}'}, "two factors"),
         "no factors": ({FACTORS: FACTORS + ' | {"LAMB": None}'}, "two factors"),
     },
+}  # fmt: skip
+
+RIGHT = {
+    "local_rate": {
+        "solved for the inverse": {f"above = tau * {NORM_W}": "n = np.sqrt(np.einsum('i,i', w.ravel(), w.ravel()))",
+                                   f"below = {BELOW}": "d = np.sqrt(np.vdot(g, g))",
+                                   f"return {RATIO}": "return 1.0 if n == 0 or d + b == 0 else tau / (d / n + b)"},
+    },
+    "lars": {"a velocity that points downhill":
+             {"eta * lam * (g + b * w)": "-eta * lam * (g + b * w)", "return w - v, v": "return w + v, v"}},
+    "larc": {"the quotient clipped at 1":
+             {SKIP_LARC: "(eta, 0.0) if skip else (eta * min(1.0, local_rate(w, g, tau, b) / eta), b)"}},
+    "lamb": {"arrays of zeros, and a ratio of its own":
+             {"state or (0.0, 0.0, 0)": "state or (np.zeros_like(w), np.zeros_like(w), 0)",
+              "local_rate(w, u, 1.0)": "(np.linalg.norm(w) / np.linalg.norm(u) if w.any() and u.any() else 1)"}},
+    "novograd": {"a mean by its change":
+                 {MEAN: "v + (1 - beta2) * (np.vdot(g, g) - v)",
+                  "return w - eta * M, (M, v)": "return w - eta * M, {'M': M, 'v': v}",
+                  "(0.0, squares) if state is None else state":
+                      "(0.0, squares) if state is None else (state['M'], state['v'])"}},
+    "invariances": {"lists and powers": {FACTORS: FACTORS + ' | {"SGD": [10.0, 0.1**2], "LARC": np.array([1, 1])}'}},
 }  # fmt: skip

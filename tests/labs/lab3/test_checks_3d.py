@@ -67,7 +67,7 @@ def test_what_an_update_costs_against_keras_s():
     table = recorded("optimizer_cost")
     ratios = table.groupby("optimizer")["ratio"]
     low, high = ratios.min(), ratios.max()
-    assert high["LARS"] < 1 and "LARS is no dearer than Keras's SGD" in text("3d")
+    assert high["LARS"] < 1 and "LARS is no slower than Keras's SGD" in text("3d")
     assert (
         low["LAMB"] >= 1.05
         and high["LAMB"] <= 1.15
