@@ -1,16 +1,15 @@
 # %% [markdown]
 # # 3f Sharp and flat
 #
-# A large batch that is trained for long is still a little worse on new images than a small one with the same training
-# loss (3a). Since Keskar et al. (2017) there is an explanation in pictures: small batches end in wide, flat valleys,
-# large ones in sharp gorges. Yao et al. (2018) added that networks from the gorges are easier to fool; Hoffer et al.
-# (2017) that a large batch has not walked far enough to find a wide valley. These are three claims about *where*
-# training ends. Each can be measured, and each needs a control.
+# A large batch that is trained for long is still a little worse on new images than a small batch with the same training
+# loss (3a). Keskar et al. (2017) explained it by the shape of the loss: small batches end in wide, flat minima, large
+# ones in sharp minima. Yao et al. (2018) added that networks from sharp minima are easier to fool; Hoffer et al. (2017)
+# that a large batch has not moved far enough to find a flat minimum. These are three claims about *where* training
+# ends. Each can be measured, and each needs a control.
 #
-# **You will be able to** measure the sharpness of a minimum with products of a matrix that nobody could store; say why
-# sharpness by itself proves little, and make it a number that belongs to the function; find the smallest change of an
-# image that fools a network, and compare two networks' robustness fairly; tell a random walk from a curve that looks
-# like one.
+# **You will be able to** measure the sharpness of a minimum with products of a matrix that is too large to store;
+# define a sharpness that depends only on the function; find a small change of an image that fools a network, and
+# compare the robustness of networks fairly; recognise a curve that only looks like a random walk.
 #
 # **Time:** 50 minutes; the runs take about 25 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -54,29 +53,27 @@ print(f"{fewer.name}, {len(fewer.train.labels):,} images; small: B = 64, large: 
 #
 # ## Sharp and flat
 #
-# Keskar's explanation: large batches end in *sharp* minima, small ones in *flat* ones, and a flat minimum is still
-# low when the loss moves a little, as it does from training to test images. To test it, sharpness has to be a number.
-# Around a minimum
+# A flat minimum is still low when the loss shifts a little, as it does from training to test images. To test Keskar's
+# explanation, we need a number for sharpness. Around a minimum
 #
 # $$L(w + \delta) \approx L(w) + \tfrac12\, \delta^\top H\, \delta, \qquad H_{ij} = \frac{\partial^2 L}{\partial w_i
 # \partial w_j},$$
 #
-# and the largest eigenvalue $\lambda_{max}$ of the Hessian $H$ is the curvature along the steepest direction. It is
-# also what limited η in 1a: $2/\lambda_{max}$. (Our runs end close to a minimum, not in it; the curvature can be
-# measured all the same.)
+# and the largest eigenvalue $\lambda_{max}$ of the Hessian $H$ is the curvature along the steepest direction. It also
+# limited η in 1a: $2/\lambda_{max}$. (Our runs end only close to a minimum.)
 #
-# The quick network has 24,282 weights, so $H$ has 590 million numbers. Nobody needs them. A product $H v$ with one
-# vector is enough, and that is how the gradient changes along $v$:
+# The quick network has 24,282 weights, so $H$ has 590 million numbers. But products $H v$ with vectors are enough, and
+# such a product is the change of the gradient along $v$:
 #
 # $$H v = \lim_{\varepsilon \to 0} \frac{\nabla L(w + \varepsilon v) - \nabla L(w - \varepsilon v)}{2 \varepsilon}$$
 #
 # ### Exercise: H times v
 #
-# Make the step from $w$ to either side as long as ε, whatever the length of $v$: else the rounding of a tiny step or
-# the bend of a long one spoils the result.
+# The step from $w$ to either side should have the length ε, whatever the length of $v$. If it is shorter, rounding
+# spoils the result; if it is longer, the curvature changes along it.
 #
-# <details><summary>Hint</summary>H v is linear in v. So take v at length 1, and multiply what you get by the length
-# that v had: <code>np.linalg.norm(v)</code>.</details>
+# <details><summary>Hint</summary>H v is linear in v. So scale v to length 1, and multiply the result by the original
+# length of v: <code>np.linalg.norm(v)</code>.</details>
 
 
 # %% exercise="hessian_vector"
@@ -105,11 +102,11 @@ points(hessian_vector, 2)
 # ### Exercise: power iteration
 #
 # Write $v$ as a sum of eigenvectors of $H$. A product with $H$ multiplies each by its eigenvalue, so after many
-# products the one with the largest magnitude is all that is left. Then $v^\top H v$, for a $v$ of length 1, is its
+# products only the eigenvector of the largest magnitude remains. Then $v^\top H v$, for a $v$ of length 1, is its
 # eigenvalue.
 #
-# <details><summary>Hint</summary>In each step v becomes H v, brought back to length 1. Keep H v in a variable: it is
-# the expensive part. The eigenvalue comes last, from one more product.</details>
+# <details><summary>Hint</summary>In each step v becomes H v, scaled to length 1. Keep H v in a variable, because it is
+# the expensive part. The eigenvalue needs one more product at the end.</details>
 
 
 # %% exercise="power_iteration"
@@ -136,7 +133,7 @@ points(power_iteration, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Both together, on a loss whose Hessian is known: for the linear model of 1a it is $2 x^\top x / n$.
+# Test both on a loss with a known Hessian: for the linear model of 1a it is $2 x^\top x / n$.
 
 # %%
 x = np.random.default_rng(0).normal(size=(200, 5)) * [1, 2, 3, 4, 5]
@@ -152,14 +149,13 @@ mine, _ = power_iteration(lambda v: hessian_vector(linear_gradient, np.zeros(5),
 print(f"your λ: {mine:.6f}; of the matrix itself: {np.linalg.eigvalsh(2 * x.T @ x / len(x))[-1]:.6f}")
 
 # %% [markdown]
-# Now the networks. Their products come from `landscape.hessian_product`, which does not step: it takes the gradient
-# of $v^\top \nabla L$, exact up to rounding. What you should see: `largest_eigenvalue` of the library, which stops by
-# itself, and your iteration agree.
+# Now the networks. Their products come from `landscape.hessian_product`, which takes the gradient of $v^\top \nabla L$
+# instead of a difference, exact up to rounding. Your iteration and the library's `largest_eigenvalue` should agree.
 #
 # ### Predict
 #
-# Which of the three networks is the sharpest? And a fourth one: small batches again, but with η = 0.025 in place of
-# 0.1. Sharper or flatter than with 0.1?
+# Which of the three networks is the sharpest? A fourth network has small batches again, but η = 0.025 instead of 0.1.
+# Is it sharper or flatter than with 0.1?
 
 # %% editable=true
 predict("the sharpest: small, large, or longer", None)
@@ -191,12 +187,12 @@ def compare_sharpness():
     measured(
         "the sharpest: small, large, or longer",
         found[["small", "large", "large, longer"]].idxmax().split()[-1],
-        "All three have the same η, but not the same number of updates: the small batch has made most.",
+        "All three have the same η, but the small batch has made most updates.",
     )
     measured(
         "small batches with η = 0.025: sharper or flatter than with 0.1",
         "sharper" if found["small, η / 4"] > found["small"] else "flatter",
-        "So λ is no property of the batch size: the rate moves it as well.",
+        "So λ does not depend on the batch size alone: the rate changes it, too.",
     )
     return table.round(3)
 
@@ -204,10 +200,10 @@ def compare_sharpness():
 compare_sharpness()
 
 # %% [markdown]
-# At the same η the large-batch networks are several times as sharp as the small-batch one: that is Keskar's
-# observation. But the small batch with a quarter of the rate is sharper too. And what is its test accuracy? That was
-# one seed; recorded are three, with five learning rates (`course reproduce sharpness`, about six minutes, which also
-# records the lines and the distances below).
+# At the same η the large-batch networks are several times as sharp as the small-batch network, as Keskar observed. But
+# the small batch with a quarter of the rate is sharper, too. Compare its test accuracy. This was one seed. `course
+# reproduce sharpness` has recorded three seeds and five learning rates (about six minutes, together with the lines and
+# distances below).
 
 # %%
 recorded = pd.read_csv("recorded/sharpness.csv", comment="#")
@@ -234,42 +230,42 @@ edge.groupby(["batch", "epochs", "rate"])[chosen].mean().round(2)
 
 # %% [markdown]
 # - **At each η the large batch ends sharper** (left), about four times at η = 0.1 after 20 epochs. It has also made
-#   fewer updates, 20 or 100 against 400, and its training loss is higher. What is due to the batch alone, these runs
-#   can't tell.
-# - **But η does as much.** From 0.025 to 0.1 the small-batch minimum gets 3.5 times flatter, and not better. With 0.025
-#   it is almost as sharp as the large-batch one with 0.1 (20 epochs), at a higher test accuracy. And within one batch
-#   size the flattest networks, those with the largest η, are the worst ones (right). Whoever ranks networks by λ
-#   alone ranks them by η.
-# - **Why does λ fall as η grows?** The obvious answer is the *edge of stability* (Cohen et al. 2021): where λ is above
-#   $2/\eta$ (with momentum $m$: $2(1 + m)/\eta$) gradient descent on a quadratic cannot stay. The last column tests it.
-#   It does not explain these numbers. With B = 64 all λ are far below that edge, at 0.2 to 0.4 of it, although they
-#   fall with η. (The edge is that of gradients without noise. Noise keeps λ lower; how much, $2/\eta$ does not say.)
-#   With B = 1,280 and η of 0.2 or more they lie at 1.2 to 2.5 times the edge of the peak rate. That is no
-#   contradiction: the cosine takes η to 0, so at the end no edge holds, and the Hessian here is that of inference mode,
-#   not of the loss that was trained.
-# - **What the scale of the weights has to do with it.** A large η makes the weights long, here more than three times.
-#   $\lambda \|w\|^2$ (middle) is to take that out. For B = 64 it falls by half up to η = 0.1, then rises to three
-#   times that. And it is not free of scale: see below.
+#   fewer updates, 20 or 100 instead of 400, and its training loss is higher. These runs do not separate the two
+#   effects.
+# - **η has as large an effect.** From 0.025 to 0.1 the small-batch minimum gets 3.5 times flatter, but not better. With
+#   0.025 it is almost as sharp as the large-batch minimum with 0.1 (20 epochs), at a higher test accuracy. And at each
+#   batch size the flattest networks, those with the largest η, have the lowest accuracy (right). So ranking networks by
+#   λ is ranking them by η.
+# - **Why does λ fall as η grows?** One explanation is the *edge of stability* (Cohen et al. 2021): if λ is above
+#   $2/\eta$ (with momentum $m$: $2(1 + m)/\eta$), gradient descent on a quadratic diverges. The last column tests this,
+#   and it does not explain these numbers. With B = 64 all λ are far below this edge, at 0.2 to 0.4 of it, although they
+#   fall with η. (The edge holds for gradients without noise, and noise keeps λ lower.) With B = 1,280 and η of 0.2 or
+#   more they are at 1.2 to 2.5 times the edge of the peak rate, and with 4 epochs also at η = 0.05 and 0.1 (1.2 and 1.5
+#   times). This is possible because the cosine reduces η to 0, so the edge rises at the end, and because this is the
+#   Hessian in inference mode, not that of the training loss.
+# - **The length of the weights matters, too.** A large η makes the weights long, here more than three times.
+#   $\lambda \|w\|^2$ (middle) should correct for this. For B = 64 it falls by half up to η = 0.1, then rises to three
+#   times that.
 #
-# ### The same function, as sharp as you like
+# ### The same function with any sharpness
 #
-# Where a batch norm follows, nothing depends on the length of a filter: make all filters $c$ times as long, and the
-# network computes the same. But a step of the same length now turns them $c$ times less, so the Hessian by these
-# weights shrinks by $c^2$. (λ falls by less: batch norm's parameters and the last layer keep the curvature that they
-# have.) Dinh et al. (2017): a sharpness that changes when the function does not can't explain how the function does on
-# new images. Below you try it.
+# Where a batch norm follows, the length of a filter has no effect: multiply all filters by $c$, and the network
+# computes the same. But a step of the same length is now $c$ times smaller relative to the filters, so their Hessian is
+# divided by $c^2$. (λ falls by less, because batch norm's parameters and the last layer keep their curvature.) Dinh et
+# al. (2017) concluded: if sharpness changes while the function does not, it can't explain how well the function
+# generalises.
 #
-# Multiplying by $\|w\|^2$ does not help: that length has the last layer and batch norm's parameters in it, which stay
-# as they are. What helps is to ask for *relative* steps: by how much does the loss bend when each filter changes by a
-# part of its own length? Let $s_i$ be the length of the filter to which weight $i$ belongs, and write $w_i = s_i u_i$.
-# Then a step of $u$ has the same meaning in both networks.
+# Multiplying by $\|w\|^2$ does not solve this: this length includes the last layer and batch norm's parameters, which
+# were not scaled. *Relative* steps do: how much does the loss bend when each filter changes by a fraction of its own
+# length? Let $s_i$ be the length of the filter to which weight $i$ belongs, and write $w_i = s_i u_i$. Then a step of
+# $u$ means the same in both networks.
 #
 # ### Exercise: relative curvature
 #
-# The Hessian of the loss by $u$, as products: derive them from products with the Hessian by $w$.
+# Compute products with the Hessian of the loss by $u$ from products with the Hessian by $w$.
 #
-# <details><summary>Hint</summary>Chain rule: what is ∂L/∂uᵢ, and what ∂²L/∂uᵢ∂uⱼ? Write that as a matrix, between two
-# diagonal ones.</details>
+# <details><summary>Hint</summary>Chain rule: what is ∂L/∂uᵢ, and what is ∂²L/∂uᵢ∂uⱼ? Write the result as a matrix
+# product of three factors.</details>
 
 
 # %% exercise="relative_product"
@@ -341,30 +337,29 @@ print({name: round(relative(model), 2) for name, model in networks.items()})
 beside_enlarged()
 
 # %% [markdown]
-# λ falls with the filters, λ ‖w‖² goes down and up, and the relative λ stays what it is, as it must: it belongs to the
-# function. (Kwon et al. (2021) call such a sharpness *adaptive*.) The line above the table has it for your four
-# networks. One seed is no verdict on who generalises; but from here on a comparison means something.
+# λ falls when the filters grow, λ ‖w‖² falls and rises, and the relative λ does not change: it depends only on the
+# function. (Kwon et al. (2021) call such a sharpness *adaptive*.) The line above the table shows it for your four
+# networks.
 #
 # ## On the line between them
 #
-# The picture that made sharpness famous: the loss on the straight line from a small-batch solution $w_S$ to a
-# large-batch solution $w_L$, and beyond on both sides,
+# The best-known picture of sharpness shows the loss on the straight line from a small-batch solution $w_S$ to a
+# large-batch solution $w_L$, and beyond on both sides:
 #
 # $$L\big((1 - \alpha)\, w_S + \alpha\, w_L\big).$$
 #
-# Batch norm sets a trap here too. Its moving averages belong to the weights that they were collected with. For each
-# new α they have to be estimated anew (`landscape.settle`), else what is drawn is a network that nobody trained. And
-# a control is needed: is a line to *another small-batch* solution, from the same start with the images in another
-# order, any different?
+# Batch norm's moving averages are valid only for the weights with which they were collected, so they must be estimated
+# again for each α (`landscape.settle`). As a control, the figure has the line to *another small-batch* solution, from
+# the same start with the images in another order.
 #
 # ### Predict
 #
-# Is there a wall between the two? And on which side does the loss rise faster, beyond the small batch (0) or beyond the
-# large one (1)?
+# Is there a barrier on each line, that is, a loss above both ends? On which side does the loss rise faster: beyond the
+# small batch (0) or beyond the large batch (1)?
 
 # %% editable=true
-predict("a wall between small and large: yes or no", None)
-predict("a wall between two small-batch networks: yes or no", None)
+predict("a barrier between small and large: yes or no", None)
+predict("a barrier between two small-batch networks: yes or no", None)
 predict("the loss rises faster beyond: small or large", None)
 
 
@@ -389,16 +384,20 @@ lines = pd.DataFrame(lines, columns=["start", "to", "alpha", "training loss", "t
 def tell_of_lines():
     losses = lines.pivot(index="alpha", columns="to", values="training loss")
     inside = losses[(losses.index > 0) & (losses.index < 1)].max()
-    walls = {to: "yes" if inside[to] > losses.loc[[0.0, 1.0], to].max() else "no" for to in ("large", "small")}
-    measured("a wall between small and large: yes or no", walls["large"])
+    barriers = {to: "yes" if inside[to] > losses.loc[[0.0, 1.0], to].max() else "no" for to in ("large", "small")}
     measured(
-        "a wall between two small-batch networks: yes or no",
-        walls["small"],
-        "Without this control the wall would be taken for a border between small and large batches.",
+        "a barrier between small and large: yes or no",
+        barriers["large"],
+        "Averages of the weights of two networks need not form a good network.",
+    )
+    measured(
+        "a barrier between two small-batch networks: yes or no",
+        barriers["small"],
+        "Without this control the barrier could be taken for a property of large batches.",
     )
     rise = losses["large"]
     faster = "large" if rise[1.5] - rise[1.0] > rise[-0.5] - rise[0.0] else "small"
-    measured("the loss rises faster beyond: small or large", faster)
+    measured("the loss rises faster beyond: small or large", faster, "The figure shows both sides.")
 
 
 tell_of_lines()
@@ -412,31 +411,32 @@ recorded = pd.read_csv("recorded/sharpness_between.csv", comment="#")
 minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5 starts, bands: lowest to highest")
 
 # %% [markdown]
-# - **The large-batch side rises faster**, beyond α = 1, and the test loss follows the training loss. That is the
-#   picture of Keskar et al., and it holds here.
-# - **There is a wall, and it says nothing about batches**: between two *small-batch* solutions of the same start it
-#   is as high. Two orders of the images are enough to end in valleys that no straight line joins.
-# - **A line is measured in weights.** From 1 to 1.5 is as long a step as from 0 to −0.5, but large-batch weights are
-#   shorter (17 against 21), so for them it is a larger change. The warning of the last section holds here too.
+# - **The loss rises faster beyond the large-batch solution** (α = 1), and the test loss follows the training loss. So
+#   Keskar et al. found it, too.
+# - **There is a barrier, and it says nothing about batches.** Two *small-batch* solutions of the same start have one,
+#   too. Above its higher end it is even higher in 5 of 5 starts, 0.16 against 0.11 on average; above the common end at
+#   α = 0 both are 0.17 high. Another order of the images is enough to reach a minimum that no straight line connects.
+# - **The distance on the line is measured in weights.** From 1 to 1.5 is as long a step as from 0 to −0.5, but
+#   large-batch weights are shorter (17 against 21), so for them it is a larger relative change.
 #
 # ## Easily fooled?
 #
-# Yao et al. (2018) measured how sharp large-batch solutions are, and then attacked them. They found them easier to
-# fool, by images that have been changed so little that nobody would notice. To find such an image takes one gradient
-# (Goodfellow et al. 2015): that of the loss by the image $x$ in place of the weights. To first order
+# Yao et al. (2018) found that large-batch solutions are sharper, and easier to fool by images with changes that people
+# hardly notice. Finding such an image takes one gradient (Goodfellow et al. 2015): that of the loss by the image $x$
+# instead of the weights. To first order
 #
 # $$L(x + \delta) \approx L(x) + \nabla_x L \cdot \delta .$$
 #
-# Training keeps the image, and moves the weights downhill. The attacker keeps the weights, and moves the image uphill.
+# Training keeps the image and moves the weights downhill. An attack keeps the weights and moves the image uphill.
 #
 # ### Exercise: fool
 #
-# Each pixel may change by at most ε, as if a camera were a little off; pixels are whole numbers from 0 to 255 before
-# the attack, and ε is in the same unit. Which change of at most ε raises the loss most? (In 3d it was the *length* of a
-# step that was limited, and the answer was the direction of the gradient. Here it is not.)
+# Each pixel may change by at most ε. Pixels are whole numbers from 0 to 255 before the attack, and ε has the same unit.
+# Which change raises the loss most? (In 3d the *length* of the step was limited, and the answer was the direction of
+# the gradient. Here the limit is a different one.)
 #
-# <details><summary>Hint</summary>The dot product is a sum over the pixels, and each pixel may do what it likes. What is
-# the best that a pixel with a slope of +0.001 can do, and what one with −5?</details>
+# <details><summary>Hint</summary>The dot product is a sum over the pixels, and the limit holds for each pixel
+# separately. What is the best change of a pixel with the slope +0.001, and of one with −5?</details>
 
 
 # %% exercise="fool"
@@ -460,8 +460,8 @@ points(fool, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# That is the *fast gradient sign method* of Goodfellow et al. What you should see: above, images that the small-batch
-# network recognises; below, the same after an attack with ε = 8, and what it takes them for.
+# This is Goodfellow's *fast gradient sign method*. The figure shows images that the small-batch network recognises
+# (top), and the same after an attack with ε = 8 (bottom), with the predicted classes.
 
 # %%
 test = trial.Part(fewer.test.images[:1_000], fewer.test.labels[:1_000])
@@ -487,14 +487,14 @@ def show_fooled(model, epsilon=8, number=7):
 show_fooled(networks["small"])
 
 # %% [markdown]
-# One trap lies in the gradient. A network that is sure of an image gives its class a probability that float32 rounds
-# to 1. Then the loss is 0, so is its gradient, and the attack does nothing: the network looks robust, and is only
-# rounded. So `attacks.input_gradients` calculates the last layer in float64.
+# The gradient needs float64: a confident network gives the right class a probability that float32 rounds to 1. Then the
+# loss is 0, and so is its gradient. The attack does nothing, and the network looks robust because of rounding. So
+# `attacks.input_gradients` computes the last layer in float64.
 #
 # ### Predict
 #
-# ε = 8. Of the three networks, which recognises most of the attacked images? And what do steps of ±8 in *random*
-# directions do to the first: how many points of accuracy do they cost?
+# With ε = 8: which of the three networks recognises most of the attacked images? How many points of accuracy do
+# *random* steps of ±8 cost the first network?
 
 # %% editable=true
 predict("recognises most attacked images: small, large, or longer", None)
@@ -516,12 +516,12 @@ def compare_attacks(epsilons=(2, 4, 8)):
     measured(
         "recognises most attacked images: small, large, or longer",
         table["ε = 8"].idxmax().split()[-1],
-        "Compare the accuracies without attack first: who knows less has less to lose.",
+        "Compare the accuracies without attack first: a network with a lower accuracy has less to lose.",
     )
     measured(
         "points that random steps of 8 cost",
         round(table.loc["small", "no attack"] - table.loc["small", "random, 8"], 1),
-        too_large="Random steps cancel in the sum over 784 pixels; the attack's add up, each with the right sign.",
+        too_large="Random steps cancel in the sum over 784 pixels. In the attack each step raises the loss.",
     )
     return table.round(1)
 
@@ -529,17 +529,17 @@ def compare_attacks(epsilons=(2, 4, 8)):
 compare_attacks()
 
 # %% [markdown]
-# A network that knows less can have a lower accuracy under attack for that reason alone, whatever its batch. So compare
-# networks that are *equally good*. `course reproduce adversarial` (about 40 minutes) has trained the small batch for 2
-# to 24 epochs, so that its networks surround the large batch's in accuracy and in training loss, with five seeds, and
-# attacked each with five ε. Each large-batch network is compared with the same seed's small-batch networks at *its
-# own* accuracy. (For that only those of up to 16 epochs count. Longer ones come back to accuracies that shorter ones
-# have passed: on the left, the curve turns.) Two of the three kinds of large-batch runs also have the small batch's η.
+# A network with a lower accuracy can also have a lower accuracy under attack, whatever its batch. So compare networks
+# with *equal* accuracy. `course reproduce adversarial` (about 40 minutes) has trained the small batch for 2 to 24
+# epochs, so that its networks lie on both sides of the large batch's in accuracy and in training loss, with five seeds,
+# and attacked each with five ε. Each large-batch network is compared with the same seed's small-batch networks at *its
+# own* accuracy. (Only those of up to 16 epochs count for this, because the accuracy falls again afterwards: the curve
+# on the left turns.)
 #
 # ### Predict
 #
-# At equal accuracy, η = 0.1 for both, and ε = 4: by how many points is the large batch (80 epochs) ahead? A number
-# below 0 says that it is behind.
+# At equal accuracy, with η = 0.1 for both and ε = 4: by how many points is the large batch (80 epochs) ahead? A
+# negative number means that it is behind.
 
 # %% editable=true
 predict("points by which B = 1,280 is ahead under attack, at equal accuracy", None)
@@ -551,7 +551,7 @@ same_rate = apart["test accuracy"].query("rate == 0.1 and epochs == 80").set_ind
 measured(
     "points by which B = 1,280 is ahead under attack, at equal accuracy",
     round(same_rate["points"][4], 1),
-    "Accuracy tells on which side of the border between classes an image lies, not how near the border is.",
+    "Accuracy measures on which side of the decision boundary an image lies, not how near the boundary is.",
 )
 minima.adversarial(
     recorded, epsilon=4, caption="recorded: Fashion-MNIST, first 6,400 images, 10,000 test images, 5 seeds"
@@ -575,44 +575,38 @@ pd.concat(
 ).T
 
 # %% [markdown]
-# - **Easier to fool: yes.** At equal accuracy, with ε = 4, the large batch is 2.7 ± 2.0 points behind after 20 epochs,
-#   and after 80 epochs 16.2 ± 2.0 points with the small batch's η, 12.3 ± 2.8 with its own. Yao et al. found the same
-#   of their large batches.
-# - **Equal accuracy is not equal training.** At equal *training loss* it is 2.9 ± 1.3, 8.6 ± 1.0 and 9.3 ± 2.3 points
-#   behind. (After 20 epochs only three of its five runs have small-batch runs on both sides in accuracy, and four in
-#   loss; the others are left out.)
-# - **Nor are equal updates equal epochs.** With the same η, 400 updates leave the large batch far behind: 55.8 against
-#   72.2 % are recognised. But for these it has read the images 20 times as often. Training for long makes the small
-#   batch's networks easier to fool, too, from 4 epochs on (72.2 % with ε = 4) to 24 (62.1 %), while their accuracy
-#   grows from 84.4 to 86.1 %. After about as many epochs, 20 and 24, it is the large batch that is fooled less often,
-#   69.2 against 62.1 %; but the small one has then made 24 times as many updates.
-# - So *train longer* (3a) gives back accuracy and takes robustness. Whether the batch or its longer training is to
-#   blame depends on what is held equal: accuracy, loss, updates or epochs. A sentence about large batches has to say
-#   which.
-# - **What this does not show:** that sharpness is the reason; λ of these networks has not been measured. And a single
-#   step is a weak attack: several small ones fool more (Madry et al. 2018).
-# - **The direction does it.** Random steps of ±16 leave the small batch (4 epochs) 83.4 of 84.4 %; the attack with ε =
-#   16 leaves 40.9 %.
+# - **Large-batch networks are easier to fool.** At equal accuracy, with ε = 4, the large batch is 2.7 ± 2.0 points
+#   behind after 20 epochs, and after 80 epochs 16.2 ± 2.0 points with the small batch's η, 12.3 ± 2.8 with its own. Yao
+#   et al. found the same. At equal *training loss* it is 2.9 ± 1.3, 8.6 ± 1.0 and 9.3 ± 2.3 points behind. (After 20
+#   epochs, three of five runs can be compared in accuracy, and four in loss.)
+# - **Equal updates are not equal epochs.** With the same η and 400 updates, the large batch recognises 55.8 against
+#   72.2 %, but it has read the images 20 times as often. Longer training makes the small batch's networks easier to
+#   fool, too: from 4 epochs to 24 they fall from 72.2 to 62.1 %, while their accuracy grows from 84.4 to 86.1 %. After
+#   20 and 24 epochs, it is the large batch that is fooled less often (69.2 against 62.1 %).
+# - So *train longer* (3a) improves accuracy and reduces robustness. Which of the two is fooled more often depends on
+#   what is held equal: accuracy, loss, updates or epochs.
+# - **The runs do not show** that sharpness is the cause: λ of these networks was not measured. Several small steps
+#   would fool more often (Madry et al. 2018).
+# - **The direction matters.** After random steps of ±16 the small batch (4 epochs) keeps 83.4 of 84.4 %; after the
+#   attack with ε = 16, 40.9 %.
 #
 # ## How far from the start?
 #
-# Hoffer et al. (2017) measured $\|w_t - w_0\|$ during training and found that it grows like the *logarithm* of the
-# number of updates $t$. They read it as **ultra-slow diffusion**: a random walk in a rugged random landscape, which
-# has to climb barriers, gets only $\log t$ far. A small batch, with its larger noise, gets over higher barriers; a
-# large batch with $\eta \propto \sqrt{B}$ has the same noise and should follow the same line. So a large batch would
-# lack nothing but updates: *train longer, generalise better.*
+# Hoffer et al. (2017) found that $\|w_t - w_0\|$ grows like the *logarithm* of the number of updates $t$. They read it
+# as **ultra-slow diffusion**: a random walk in a rugged random landscape, which has to cross barriers, moves only as
+# $\log t$. A large batch with $\eta \propto \sqrt{B}$ has the same noise as a small batch and should follow the same
+# line. So it would only need more updates: *train longer, generalise better.*
 #
-# The advice does not depend on the picture. But is it a random walk? You et al. (2020), with larger batches on
-# ImageNet than anybody before, found results that contradict it. If it is one, then without noise nothing should
-# walk, and where there are no barriers the distance should not be a logarithm. Two controls:
+# But is it a random walk? You et al. (2020) found results that contradict it, with larger batches on ImageNet. A random
+# walk would need noise, and its logarithm would need barriers. Two controls:
 #
-# - **No noise:** batches of *all* images. Then SGD is gradient descent, and there is no chance in it at all.
+# - **No noise:** batches of *all* images. Then SGD is gradient descent, and nothing is random.
 # - **No barriers:** softmax regression, a convex loss, with gradient descent.
 #
 # ### Predict
 #
-# By which factor does the distance grow from update 64 to update 128, in each of the two? Straight ahead it would be 2,
-# in a random walk on a plain 1.4; for a logarithm it is little more than 1.
+# By which factor does the distance grow from update 64 to update 128, in each of the two? At constant speed it would be
+# 2, in a random walk without barriers 1.4, and for a logarithm little more than 1.
 
 # %% editable=true
 predict("distance after 128 over 64 updates, without noise", None)
@@ -639,15 +633,15 @@ for control, run in (("noise", walks[1]), ("barriers", walks[2])):
     measured(
         f"distance after 128 over 64 updates, without {control}",
         gone[128] / gone[64],
-        too_small="It does not stop. The gradient gets less as images are learned, but it never ends.",
-        too_large="The gradient gets less as images are learned: no chance and no barrier is needed to slow down.",
+        too_small="The growth does not stop: the gradient becomes smaller as images are learned, but not 0.",
+        too_large="The gradient becomes smaller as images are learned: this slows the growth without noise and barriers.",
     )
 minima.distance(pd.concat(walks), caption=plots.provenance(f"{fewer.name}, 640 images, one seed"))
 
 # %% [markdown]
-# Recorded, with 2,048 images, four batch sizes and three seeds. In the middle η grows as √B. How well do a logarithm,
-# c + s log t, and a power, c tᵖ, follow each walk? Both have two numbers to fit. From update 4 on, as it is often done,
-# and from update 24 on, when momentum 0.9 has long gathered its speed:
+# Recorded, with 2,048 images, four batch sizes and three seeds. In the middle η grows as √B. How well do a logarithm, c
+# + s log t, and a power, c tᵖ, fit each curve? The fits begin at update 4, as is common, or at update 24, because
+# momentum 0.9 needs about ten updates to reach its full speed:
 
 # %%
 recorded = pd.read_csv("recorded/sharpness_distance.csv", comment="#")
@@ -666,53 +660,48 @@ table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
 (100 * table).round(1).add_suffix(", %")
 
 # %% [markdown]
-# (In %: the share of the variance that each explains.)
+# (In %: the share of the variance that each fit explains.)
 #
-# - **The fit of update 4 decides for the logarithm, that of update 24 does not.** From 4 on the logarithm is ahead for
-#   every walk of the network. But the first ten updates are momentum gathering speed. From 24 on the power is ahead at
-#   the same η for all four batch sizes (98.8 to 99.7 % against 97.5 to 99.4 %); the logarithm stays ahead only for the
-#   two largest rates. Between 24 and 256 updates the two can't be told apart.
-# - **The distance grows as well without noise** (left). With all images in each batch nothing is random, and nothing
-#   can diffuse. Its line is the one of B = 512. Whatever makes the curve, it need not be a random walk. Noise does add
-#   to the distance: at the same η the smallest batch gets furthest.
-# - **With η ∝ √B the lines do not come together** here (middle). The larger batch gets further, and furthest the one
-#   that has no noise at all: over these updates the distance goes by η more than by noise.
-# - **Without barriers** (right) it slows down as well, here clearly as a power of t. In the long run a logarithm can
-#   come of such a loss, too. One weight, one image, $L = \log(1 + e^{-w})$: gradient descent follows $\dot w = \eta /
-#   (1 + e^{w})$, so that $w + e^w = \eta t + \text{const}$ and soon $w \approx \log(\eta t)$. No noise, no barrier, not
-#   even a second dimension. What is learned gives less and less gradient, that is all. Soudry, Hoffer et al. (2017)
-#   proved it for linear models with cross-entropy on separable data.
+# - **The first update of the fit decides.** From update 4 on, the logarithm fits better for every curve of the network.
+#   From update 24 on, the power fits better at the same η for all four batch sizes (98.8 to 99.7 % against 97.5 to
+#   99.4 %); the logarithm only for the two largest rates. Between 24 and 256 updates the two can't be distinguished.
+# - **The distance also grows without noise** (left). With all images in each batch nothing is random, and nothing
+#   diffuses; yet the curve is that of B = 512. Noise does add to the distance: at the same η the smallest batch moves
+#   furthest.
+# - **With η ∝ √B the curves do not coincide** here (middle). Larger batches move further, and the one without any noise
+#   moves furthest: over these updates the distance depends more on η than on noise.
+# - **Without barriers** (right) the growth also slows down, here clearly as a power of t. Such a loss can also give a
+#   logarithm in the long run. For one weight and one image, $L = \log(1 + e^{-w})$, gradient descent follows $\dot w =
+#   \eta / (1 + e^{w})$, so $w + e^w = \eta t + \text{const}$ and soon $w \approx \log(\eta t)$, without noise and
+#   barriers: what is learned gives less and less gradient. Soudry et al. (2017) proved it for linear models with
+#   cross-entropy on separable data.
 #
-# So a distance that grows more and more slowly is what training with cross-entropy looks like, without noise and
-# without barriers too. It is no evidence of a random walk, and no evidence against one in longer runs.
+# So a distance that grows more and more slowly is typical of training with cross-entropy. It is no evidence for a
+# random walk, and none against one in longer runs.
 #
 # ## Summary
 #
 # - The largest eigenvalue of the Hessian takes a few products H v and no matrix. At each η the large batch ends
-#   sharper, after fewer updates. But η and the length of the weights change λ as much, and the same function can be
-#   made as sharp as you like. Relative steps make it a number of the function.
-# - Between two small-batch solutions stands a wall that is as high as that between a small- and a large-batch one.
+#   sharper, after fewer updates. But η and the length of the weights change λ as much, and the same function can have
+#   any sharpness. Relative steps give a number that depends only on the function.
+# - Two small-batch solutions are also separated by a barrier, which is not lower than that between a small- and a
+#   large-batch solution.
 # - One gradient by the pixels finds images that fool a network. At equal accuracy large-batch networks are fooled more
-#   often, here with ε = 4 by 2.7 to 16.2 points, at equal training loss by 2.9 to 9.3. Training longer makes
+#   often, here with ε = 4 by 2.7 to 16.2 points, at equal training loss by 2.9 to 9.3. Longer training makes
 #   small-batch networks easier to fool, too.
-# - Distance from the start grows ever more slowly; logarithm and power can't be told apart. It does so without any
-#   noise too, so it is no evidence of a random walk.
+# - The distance from the start grows more and more slowly, also without noise, so it is no evidence of a random walk.
 #
 # Papers:
 #
-# - N. Keskar et al.: *On large-batch training for deep learning: generalization gap and sharp minima.*
-#   arXiv:1609.04836
+# - N. Keskar et al.: *On large-batch training: generalization gap and sharp minima.* arXiv:1609.04836
 # - B. Pearlmutter: *Fast exact multiplication by the Hessian.* Neural Computation 6 (1994)
-# - J. Cohen et al.: *Gradient descent on neural networks typically occurs at the edge of stability.* arXiv:2103.00065
-# - L. Dinh, R. Pascanu, S. Bengio, Y. Bengio: *Sharp minima can generalize for deep nets.* arXiv:1703.04933
-# - J. Kwon et al.: *ASAM: Adaptive sharpness-aware minimization for scale-invariant learning of deep neural networks.*
-#   arXiv:2102.11600
+# - J. Cohen et al.: *Gradient descent typically occurs at the edge of stability.* arXiv:2103.00065
+# - L. Dinh et al.: *Sharp minima can generalize for deep nets.* arXiv:1703.04933
+# - J. Kwon et al.: *ASAM: Adaptive sharpness-aware minimization.* arXiv:2102.11600
 # - I. Goodfellow, J. Shlens, C. Szegedy: *Explaining and harnessing adversarial examples.* arXiv:1412.6572
-# - Z. Yao, A. Gholami, Q. Lei, K. Keutzer, M. Mahoney: *Hessian-based analysis of large batch training and robustness
-#   to adversaries.* arXiv:1802.08241
+# - Z. Yao et al.: *Hessian-based analysis of large batch training and robustness.* arXiv:1802.08241
 # - A. Madry et al.: *Towards deep learning models resistant to adversarial attacks.* arXiv:1706.06083
-# - E. Hoffer, I. Hubara, D. Soudry: *Train longer, generalize better: closing the generalization gap in large batch
-#   training of neural networks.* arXiv:1705.08741
+# - E. Hoffer, I. Hubara, D. Soudry: *Train longer, generalize better.* arXiv:1705.08741
 # - Y. You et al.: *The Limit of the Batch Size.* arXiv:2006.08517
 # - D. Soudry et al.: *The implicit bias of gradient descent on separable data.* arXiv:1710.10345
 
@@ -720,4 +709,4 @@ table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
 predictions.table()
 
 # %% [markdown]
-# Next: *4a Collectives and their cost.* What the ranks have to say to each other, and what it costs.
+# Next: *4a Collectives and their cost.* What ranks send to each other, and how long it takes.

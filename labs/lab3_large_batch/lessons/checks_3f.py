@@ -44,6 +44,7 @@ def _known_loss(hessian_vector: Callable) -> None:
         "it is H w: step along v, not along w.": HESSIAN @ W,
         "each number is vᵀ H v: H v has a number for each weight.": np.full(4, V @ right),
         "it is H v for a v of length 1: v has its own length.": right / np.linalg.norm(V),
+        "it is H v divided by ‖v‖²: multiply by the length of v, don't divide by it.": right / (V @ V),
     }
     name_mistake(found, right, mistakes, rtol=1e-2)
     if np.abs(found).max() < 1e-2 * np.abs(right).max():
@@ -195,6 +196,8 @@ def _scaled_hessian(relative_product: Callable) -> None:
         "s² stands in front: one s belongs to each side, sᵢ Hᵢⱼ sⱼ.": SCALE**2 * (HESSIAN @ V),
         "s² is multiplied with v: one s belongs to each side, sᵢ Hᵢⱼ sⱼ.": HESSIAN @ (SCALE**2 * V),
         "it is H v: s has no effect.": HESSIAN @ V,
+        "√s stands on both sides: ∂wᵢ/∂uᵢ is s, and each side has this factor.": np.sqrt(SCALE)
+        * (HESSIAN @ (np.sqrt(SCALE) * V)),
         "the s on the two sides cancel: multiply on both.": SCALE * (HESSIAN @ (V / SCALE)),
         "the s on the two sides cancel: multiply with s on both.": (HESSIAN @ (SCALE * V)) / SCALE,
     }

@@ -27,6 +27,8 @@ MISTAKES = {
         "not divided": ({PRODUCT: "change"}, "almost 0"),
         "the length of v lost": ({PRODUCT: "change / (2 * epsilon)"}, "v has its own length"),
         "a step as long as v": ({STEP: "step = epsilon * v", PRODUCT: "change / (2 * epsilon)"}, "v of length"),
+        "divided by the length":
+            ({PRODUCT: "change / (2 * epsilon * np.linalg.norm(v))"}, "multiply by the length of v"),
         "along w": ({STEP: f"v = w; {STEP}"}, "not along w"),
         "v changed": ({STEP: f"v *= 1 + 1e-12; {STEP}"}, "changed in place"),
     },
@@ -34,6 +36,9 @@ MISTAKES = {
         "the smallest eigenvalue": (smallest, "smallest"),
         "never brought back": ({UNIT: "turned"}, "bring v back to length 1"),
         "the length for the value": ({VALUE: "float(np.linalg.norm(product(v)))"}, "a length has no sign"),
+        "the new v times the last product":
+            ({"return float(v @ product(v)), v": "return float(v @ turned), v"}, "a length has no sign"),
+        "the largest number becomes 1": ({UNIT: "turned / np.abs(turned).max()"}, "the vector has length"),
         "v is not replaced": ({f"v = {UNIT}": f"_ = {UNIT}"}, "of the first v"),
         "the square": ({VALUE: "float(product(v) @ product(v))"}, "the square"),
         "two products a step": ({UNIT: "product(v) / np.linalg.norm(product(v))"}, "keep H v in a variable"),
@@ -46,6 +51,7 @@ MISTAKES = {
         "only v is scaled": ({TURNED: "product(scale * v)"}, "only v is scaled"),
         "only the product is scaled": ({TURNED: "scale * product(v)"}, "only the product"),
         "divided by the scale": ({TURNED: "product(v / scale) / scale"}, "divides by s"),
+        "the root of the scale": ({TURNED: "np.sqrt(scale) * product(np.sqrt(scale) * v)"}, "√s stands on both sides"),
         "both scales in front": ({TURNED: "scale**2 * product(v)"}, "s² stands in front"),
         "scales that cancel": ({TURNED: "scale * product(v / scale)"}, "cancel"),
         "no scale": ({TURNED: "product(v)"}, "no effect"),
@@ -65,8 +71,29 @@ MISTAKES = {
         "ε of the whole range": ({STEP_OF_SIGNS: f"255 * {STEP_OF_SIGNS}"}, "units of the pixels"),
         "the step alone": ({MOVED: STEP_OF_SIGNS}, "the step alone"),
         "beyond the range": ({MOVED: "images + epsilon * np.sign(gradients)"}, "leave 0 to 255"),
+        "a step of 8 bits":
+            ({STEP_OF_SIGNS: "(epsilon * np.sign(gradients)).astype(int).astype(images.dtype)"}, "at the other end"),
         "wrapped around": ({MOVED: "(images + epsilon * np.sign(gradients)) % 256"}, "wrap around"),
         "clipped at one": ({MOVED: "np.clip(images + epsilon * np.sign(gradients), 0, 1)"}, "not to 1"),
         "images changed": ({f"return {MOVED}": f"images[0, 0, 0, 0] += 1; return {MOVED}"}, "changed in place"),
+    },
+}  # fmt: skip
+
+RIGHT = {
+    "hessian_vector": {
+        "a factor instead of a step":
+            {STEP: "h = epsilon / np.linalg.norm(v)", "gradient(w + step) - gradient(w - step)":
+             "gradient(w + h * v) - gradient(w - h * v)", PRODUCT: "change / (2 * h)"},
+    },
+    "power_iteration": {
+        "the value before the last turn":
+            {"turned = product(v)": "v = v / np.linalg.norm(v); turned = product(v); value = v @ turned",
+             "float(v @ product(v))": "value"},
+        "the vector turned round": {"return float(v @ product(v)), v": "return float(v @ product(v)), -v"},
+    },
+    "relative_product": {"diagonal matrices": {TURNED: "np.diag(scale) @ product(np.diag(scale) @ v)"}},
+    "fool": {
+        "the nearer end of the range":
+            {MOVED: "np.where(gradients > 0, np.minimum(images + 1.0 * epsilon, 255), np.maximum(images - 1.0 * epsilon, 0))"},
     },
 }  # fmt: skip

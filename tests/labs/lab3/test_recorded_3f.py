@@ -16,6 +16,8 @@ def test_lambda_and_the_edge():
     ratio = table.groupby(["batch", "epochs", "rate"])["ratio"].mean()
     assert ratio[64].between(0.15, 0.45).all()
     assert ratio[1280].loc[:, 0.2:].between(1.2, 2.6).all()
+    assert f"also at η = 0.05 and 0.1 ({ratio[1280, 4, 0.05]:.1f} and {ratio[1280, 4, 0.1]:.1f} times)" in TEXT
+    assert ratio[1280, 4, 0.025] < 1 and ratio[1280, 20].loc[:0.1].max() < 1
     small = table[table["batch"] == 64].groupby("rate")[["sharpness", "length of w"]].mean()
     assert f"gets {small['sharpness'][0.025] / small['sharpness'][0.1]:.1f} times flatter" in TEXT
 
@@ -33,6 +35,18 @@ def test_sharpness_by_rate_and_by_length():
     assert scaled[0.4] / scaled[0.1] == pytest.approx(3, abs=0.2)
     lengths = f"{large['length of w'][0.1]:.0f} against {small['length of w'][0.1]:.0f}"
     assert f"large-batch weights are shorter ({lengths})" in TEXT
+
+
+def test_the_barrier_between_two_small_batches_is_not_lower():
+    losses = recorded("sharpness_between").pivot(index=["start", "to"], columns="alpha", values="training loss")
+    highest = losses.loc[:, 0.125:0.875].max(axis=1)
+    above = (highest - losses[[0.0, 1.0]].max(axis=1)).unstack()
+    assert (above["small"] > above["large"]).all() and len(above) == 5
+    assert f"in 5 of 5 starts, {above['small'].mean():.2f} against {above['large'].mean():.2f} on average" in TEXT
+    from_start = (highest - losses[0.0]).unstack().mean().round(2)
+    assert from_start["small"] == from_start["large"] and f"both are {from_start['small']:.2f} high" in TEXT
+    beyond = ((losses[1.5] - losses[1.0]) - (losses[-0.5] - losses[0.0])).unstack()
+    assert (beyond["large"] > 0).all()
 
 
 def test_logarithm_and_power():
@@ -77,13 +91,13 @@ def test_training_longer_makes_networks_easier_to_fool():
     means = 100 * ADVERSARIAL.groupby(["batch", "rate", "epochs"]).mean(numeric_only=True)
     small, large = means.loc[64, 0.1], means.loc[1280, 0.1]
     attacked = small["attacked, ε = 4"]
-    assert f"from 4 epochs on ({attacked[4]:.1f} % with ε = 4) to 24 ({attacked[24]:.1f} %)" in TEXT
+    assert f"from 4 epochs to 24 they fall from {attacked[4]:.1f} to {attacked[24]:.1f} %" in TEXT
     assert f"grows from {small['test accuracy'][4]:.1f} to {small['test accuracy'][24]:.1f} %" in TEXT
     assert f"{large['attacked, ε = 4'][20]:.1f} against {attacked[24]:.1f} %" in TEXT
     updates = ADVERSARIAL.groupby(["batch", "rate", "epochs"])["updates"].first()
     assert updates[1280, 0.1, 80] == updates[64, 0.1, 4] == 400
     assert updates[64, 0.1, 24] == 24 * updates[1280, 0.1, 20]
-    assert f"far behind: {large['attacked, ε = 4'][80]:.1f} against {attacked[4]:.1f} % are recognised" in TEXT
+    assert f"recognises {large['attacked, ε = 4'][80]:.1f} against {attacked[4]:.1f} %" in TEXT
     random, strongest = small["random signs, ε = 16"][4], small["attacked, ε = 16"][4]
-    assert f"(4 epochs) {random:.1f} of {small['test accuracy'][4]:.1f} %" in TEXT
-    assert f"ε = 16 leaves {strongest:.1f} %" in TEXT
+    assert f"(4 epochs) keeps {random:.1f} of {small['test accuracy'][4]:.1f} %" in TEXT
+    assert f"with ε = 16, {strongest:.1f} %" in TEXT
