@@ -141,7 +141,7 @@ y = x.sum(axis=1)
 
 
 def linear_gradient(w):
-    """Of the mean squared error of x w."""
+    """The gradient of the mean squared error of x w."""
     return 2 * x.T @ (x @ w - y) / len(x)
 
 
@@ -560,7 +560,7 @@ minima.adversarial(
 
 # %%
 def told(rows):
-    """Points ahead, by ε."""
+    """The points by which the large batch is ahead, by ε."""
     texts = ["{:+.1f} ± {:.1f}".format(*row) for row in rows[["points", "half"]].to_numpy()]
     return pd.Series(texts, rows["epsilon"].rename("ε"))
 
@@ -634,7 +634,7 @@ for control, run in (("noise", walks[1]), ("barriers", walks[2])):
         f"distance after 128 over 64 updates, without {control}",
         gone[128] / gone[64],
         too_small="The growth does not stop: the gradient becomes smaller as images are learned, but not 0.",
-        too_large="The gradient becomes smaller as images are learned: this slows the growth without noise and barriers.",
+        too_large="The gradient becomes smaller as images are learned: no noise and no barrier is needed to slow down.",
     )
 minima.distance(pd.concat(walks), caption=plots.provenance(f"{fewer.name}, 640 images, one seed"))
 

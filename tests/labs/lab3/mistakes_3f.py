@@ -94,6 +94,7 @@ RIGHT = {
     "relative_product": {"diagonal matrices": {TURNED: "np.diag(scale) @ product(np.diag(scale) @ v)"}},
     "fool": {
         "the nearer end of the range":
-            {MOVED: "np.where(gradients > 0, np.minimum(images + 1.0 * epsilon, 255), np.maximum(images - 1.0 * epsilon, 0))"},
+            {MOVED:
+             "np.where(gradients > 0, np.minimum(images + 1.0 * epsilon, 255), np.maximum(images - 1.0 * epsilon, 0))"},
     },
 }  # fmt: skip
