@@ -1,4 +1,7 @@
-"""Mistakes in the exercises of notebook 3a."""
+"""Mistakes in the exercises of notebook 3a, and other right answers."""
+
+import numpy as np
+from scipy import optimize
 
 SMALL = "np.mean(np.sum(small_gradients**2, axis=1))"
 LARGE = "np.mean(np.sum(large_gradients**2, axis=1))"
@@ -6,6 +9,8 @@ ROWS = "np.column_stack([np.ones(len(batches)), 1 / batches])"
 UNDIVIDED = {
     "np.linalg.lstsq(left, np.ones(len(batches)), rcond=None)": "np.linalg.lstsq(left, updates, rcond=None)",
 }
+THROUGH = {"np.linalg.lstsq(left, np.ones(len(batches)), rcond=None)[0]":
+           "np.linalg.solve(left[[0, -1]], np.ones(2))"}  # fmt: skip
 NOT_RELATIVE = {f"{ROWS} / updates[:, None]": ROWS, **UNDIVIDED}
 
 MISTAKES = {
@@ -37,9 +42,13 @@ MISTAKES = {
         "squared in place":
             ({f"E_small = {SMALL}": f"small_gradients **= 2; small_gradients **= 0.5; E_small = {SMALL}"},
              "changed in place"),
+        "only the large batch's noise": (
+            {"trace / squared": "(E_small - E_large) * small / squared"}, "as if the large batch had no noise",
+        ),
         "nothing returned": ({"return trace / squared": "pass"}, "returns nothing"),
     },
     "floor_and_bend": {
+        "the curve through the ends": (THROUGH, "first and the last batch only"),
         "errors in updates": (NOT_RELATIVE, "smallest batch"),
         "only one side divided": (UNDIVIDED, "should be (20, 300)"),
         "the slope for the bend": ({"a, c / a": "a, c"}, "divide by the floor"),
@@ -54,3 +63,39 @@ MISTAKES = {
         "one number": ({"a, c / a": "c / a"}, "2 values are expected: the floor, the bend"),
     },
 }  # fmt: skip
+
+
+def noise_scale_by_a_line(small_gradients, large_gradients, small, large):
+    lengths = [np.square(np.linalg.norm(g, axis=1)) for g in (small_gradients, large_gradients)]
+    sizes = np.repeat([1 / small, 1 / large], [len(lengths[0]), len(lengths[1])])
+    trace, squared = np.polyfit(sizes, np.concatenate(lengths), 1)
+    return trace / squared
+
+
+def fit_of_logarithms(batches, updates):
+    start = [np.log(min(updates)), 5.0]  # of the logarithms: both stay positive
+    found = optimize.least_squares(lambda p: p[0] + np.log1p(np.exp(p[1]) / batches) - np.log(updates), start)
+    return tuple(np.exp(found.x))
+
+
+def fit_by_curve_fit(batches, updates):
+    def curve(b, floor, bend):
+        return floor * (1 + bend / b)
+
+    return optimize.curve_fit(curve, batches, updates, p0=[min(updates), 100], sigma=updates)[0]
+
+
+def fit_relative_to_the_curve(batches, updates):
+    found = optimize.least_squares(lambda p: updates / (p[0] + p[1] / batches) - 1, [min(updates), 1000])
+    a, c = found.x
+    return [a, c / a]
+
+
+RIGHT = {
+    "noise_scale": {"a line through all lengths": noise_scale_by_a_line},
+    "floor_and_bend": {
+        "errors of the logarithm": fit_of_logarithms,
+        "curve_fit": fit_by_curve_fit,
+        "relative to the curve": fit_relative_to_the_curve,
+    },
+}
