@@ -1,13 +1,14 @@
 # %% [markdown]
-# # 3e Shoot-out
+# # 3e A fair comparison of optimizers
 #
-# A paper about a new optimizer has a table in which the new optimizer wins. So have the papers about the others. Here
-# six of them meet under rules that favour none: the same number of learning rates tried, the choice made on
-# validation data, fresh seeds for the result, one look at the test images. You will write the referee's three tools,
-# and then see what is left of LARS, LAMB and of each trick of this lab.
+# A paper about a new optimizer has a table in which the new optimizer wins. The papers about its competitors have such
+# tables, too. Here six optimizers are compared under rules that favour none: the same number of learning rates is tried
+# for each, the choice is made on validation data, the result is measured with new seeds, and the test images are used
+# only once. You write the three tools for this comparison. Then you see how much LARS, LAMB and each trick of this lab
+# gain.
 #
-# **You will be able to** choose settings fairly; say from five seeds whether one method is better than another; tell
-# what a budget for tuning buys; read a table of large-batch results with the right questions.
+# **You will be able to** choose settings fairly; say from five seeds whether one method is better than another; say
+# what a tuning budget buys; ask the right questions about a table of large-batch results.
 #
 # **Time:** 45 minutes; the runs take about 20 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -33,9 +34,9 @@ from labs.lab3_large_batch.lessons.checks_3e import check, points
 # %% [markdown]
 # ## How to win without being better
 #
-# A and B are the same method under two names. Its accuracy varies by 0.5 points (standard deviation) from run to run
-# and from setting to setting, by luck. The team of A tries 3 settings and reports the best. B is new: its team tries
-# 30 and reports the best.
+# A and B are the same method under two names. Its accuracy varies at random by 0.5 points (standard deviation) from run
+# to run and from setting to setting. The team of A tries 3 settings and reports the best. B is new: its team tries 30
+# and reports the best.
 #
 # ### Predict
 #
@@ -47,11 +48,11 @@ predict("papers of 100 in which B is better", None)
 # %%
 rng = np.random.default_rng(0)
 a, b = (0.5 * rng.normal(size=(20_000, tries)).max(1) for tries in (3, 30))
-again = 0.5 * rng.normal(size=(2, 20_000))  # the two winners run once more, with a seed that is not the winning one
+again = 0.5 * rng.normal(size=(2, 20_000))  # the two best settings run once more, with new seeds
 measured(
     "papers of 100 in which B is better",
     round(100 * np.mean(b > a)),
-    too_small="All 33 tries are equally good, and 30 of them are B's.",
+    "All 33 tries are equally good, and 30 of them are B's.",
 )
 print(f"on average by {np.mean(b - a):.2f} points")
 shoot_out.winners(
@@ -60,35 +61,36 @@ shoot_out.winners(
 )
 
 # %% [markdown]
-# In 30 of 33, for each of the 33 tries is as likely as any other to be the best one. It is among the common cheats of
-# benchmarks: run it 20 times and publish the best. It needs no bad intention. Who proposes B works on B, and A is a
-# baseline.
+# In 30 of 33 papers, because each of the 33 tries is equally likely to be the best. To run 20 times and publish the
+# best run is a common way to cheat in benchmarks. It happens without bad intention, too: the authors of B work on B,
+# and A is only a baseline.
 #
-# Four rules take the advantage away:
+# Four rules remove this advantage:
 #
-# 1. **Equal budgets:** each method tries the same number of settings.
+# 1. **Equal budgets:** the same number of settings is tried for each method.
 # 2. **Choose on validation data.** Test images that took part in a choice are training data.
-# 3. **Fresh seeds for the result.** A winner was lucky; the luck does not come along.
-# 4. **Intervals.** A difference without one is an anecdote.
+# 3. **New seeds for the result.** The best run was partly lucky, and this luck does not repeat.
+# 4. **Intervals.** A difference without an interval proves nothing.
 #
 # ## Choose
 #
 # ### Exercise: the fair choice
 #
-# A table of tuning runs, several seeds for each learning rate. Some runs have diverged: their score is missing.
+# Given is a table of tuning runs, with several seeds for each learning rate. Some runs have diverged: their score is
+# missing.
 #
 # <details><summary>Hint</summary><code>table.groupby("a")["b"].mean()</code> is a series of means, with the values of
-# a as its index; it leaves missing values out, so fill them first (<code>fillna</code>). <code>idxmax</code> gives
-# the index of the largest value, the first of equals.</details>
+# a as its index; it leaves out missing values, so fill them first (<code>fillna</code>). <code>idxmax</code> gives
+# the index of the largest value, and the first one if several are equal.</details>
 
 
 # %% exercise="choose"
 def choose(runs):
-    """The learning rate to go on with.
+    """The learning rate to use for the result.
 
     runs: a table, one row for each run: rate, seed, validation (accuracy; missing if the run diverged), test.
-    Returns the rate with the best mean validation accuracy over its seeds, of equals the smallest. A missing
-    accuracy counts as 0. The table stays as it is.
+    Returns the rate with the best mean validation accuracy over its seeds, or the smallest of several best ones. A
+    missing accuracy counts as 0. The table is not changed.
     """
     ### BEGIN SOLUTION
     scores = runs["validation"].fillna(0)
@@ -107,17 +109,18 @@ points(choose, 2)
 # %% [markdown]
 # ## Is it better?
 #
-# Two methods run with the same seeds: the same first weights, the same order of the images. As far as a lucky start
-# is lucky for both, it **cancels in the difference**. How far may the mean of the differences be from the truth? Its
-# standard error says that, times a factor $t$ from Student's distribution: 1.96 for very many pairs, 2.78 for five,
-# 12.7 for two. Five runs don't know their own spread well, and $t$ pays for that. Within $t$ standard errors the truth
-# lies in 95 of 100 cases. If 0 lies within them too, the runs don't tell who is better.
+# Two methods run with the same seeds: the same first weights, the same order of the images. If a lucky start helps both
+# methods, this luck **cancels in the difference**. How far may the mean of the differences be from the true value? Its
+# standard error, times a factor $t$ from Student's distribution: 1.96 for very many pairs, 2.78 for five, 12.7 for two.
+# (The spread is itself only estimated, and from few runs the estimate is poor. The larger $t$ allows for that.) In 95
+# of 100 cases the true value lies within $t$ standard errors. If 0 also lies within them, the runs do not show which
+# method is better.
 #
 # ### Exercise: the interval
 #
-# <details><summary>Hint</summary>Of what is the spread to be taken: of ours, of theirs, of both? A mean of n numbers is
-# less uncertain than one of them, by which factor? <code>np.std</code> divides by n unless it is told otherwise
-# (<code>ddof</code>); with the mean taken from the same numbers, n − 1 is right.</details>
+# <details><summary>Hint</summary>Which numbers have the spread that you need: ours, theirs, or others? By which factor
+# is a mean of n numbers less uncertain than one of them? <code>np.std</code> divides by n by default
+# (<code>ddof</code>); if the mean is taken from the same numbers, n − 1 is right.</details>
 
 
 # %% exercise="interval"
@@ -147,11 +150,11 @@ points(interval, 3)
 #
 # $$\bar d \pm t \frac{s}{\sqrt n} \qquad s^2 = \frac{1}{n-1} \sum_i (d_i - \bar d)^2$$
 #
-# ## A small shoot-out of your own
+# ## A small comparison
 #
-# SGD against LARS, both with Nesterov's momentum, at a batch of 1,280: 40 updates in 8 epochs. Both with a warm-up
-# over the first quarter and a cosine to 0, both with three learning rates. Your `choose` decides, and three fresh
-# seeds run the race.
+# Compare SGD with LARS, both with Nesterov momentum, at a batch of 1,280: 40 updates in 8 epochs. Both have a warm-up
+# in the first quarter and a cosine to 0, and both try three learning rates. Your `choose` selects the rate, and three
+# new seeds give the result.
 #
 # ### Predict
 #
@@ -161,7 +164,7 @@ points(interval, 3)
 predict("LARS minus SGD in points, three seeds", None)
 
 # %%
-QUICK = "COURSE_SLICE" in os.environ  # a test, or grading: less will do
+QUICK = "COURSE_SLICE" in os.environ  # in tests and grading: fewer rates and seeds
 problem = trial.fashion(6_400)
 EPOCHS, BATCH = 8, min(1_280, len(problem.train.labels) // 5)
 RATES, SEEDS = ((0.1, 0.3), (1, 2)) if QUICK else ((0.1, 0.3, 1.0), (1, 2, 3))
@@ -187,7 +190,7 @@ def race():
     """Tune, choose, run again: the test accuracies of both methods, and the rates that were chosen."""
     total, done = len(makers) * (len(RATES) + len(SEEDS)), 0
     chosen, scores = {}, {}
-    with Filling("a small shoot-out") as line:
+    with Filling("a small comparison") as line:
         for method in makers:
             rows = []
             for rate in RATES:
@@ -210,7 +213,9 @@ def show():
     t = statistics.student(len(SEEDS))
     mean, half = interval(scores["LARS"], scores["SGD"], t)
     print(f"chosen: {', '.join(f'{name} η = {rate:g}' for name, rate in chosen.items())}")
-    measured("LARS minus SGD in points, three seeds", round(100 * mean, 1))
+    measured(
+        "LARS minus SGD in points, three seeds", round(100 * mean, 1), "See the interval below before you trust it."
+    )
     print(f"LARS − SGD: {100 * mean:+.1f} ± {100 * half:.1f} points")
     return shoot_out.gains(
         {f"batch {BATCH:,}": {"LARS": (scores["LARS"], scores["SGD"])}},
@@ -223,12 +228,12 @@ def show():
 show()
 
 # %% [markdown]
-# Three seeds, three rates: look how wide the interval is. $t$ is 4.3 here, so a difference of a point is easily lost.
+# With three seeds the interval is wide. $t$ is 4.3 here, so three seeds often do not show a difference of one point.
 #
 # ## A table to criticise
 #
-# The same on record, with more of everything: six methods, and the four rules above. An earlier edition of this
-# notebook had the table below, and concluded: *with a batch of 1,280, no method beats SGD.*
+# Now a recorded comparison with six methods and the four rules above. An earlier edition of this notebook had the table
+# below, and concluded: *with a batch of 1,280, no method beats SGD.*
 #
 # | | for all six |
 # |---|---|
@@ -246,7 +251,7 @@ earlier = pd.read_csv("recorded/shoot_out_earlier.csv", comment="#")
 # %% [markdown]
 # ### Predict
 #
-# One of the six lines decided this verdict. Which would you have changed before you believed it?
+# One of the six lines is responsible for this conclusion. Which one would you change before you believe it?
 
 # %% editable=true
 predict("the line that decided", None)  # "data", "rate", "momentum", "the rest", "tuning" or "result"
@@ -254,12 +259,12 @@ predict("the line that decided", None)  # "data", "rate", "momentum", "the rest"
 # %% [markdown]
 # ## Six methods, two batch sizes
 #
-# The same once more, with the batch of 64 beside it, 800 updates. One line is another: momentum is Nesterov's for SGD,
-# LARS *and* LARC. (`course reproduce shoot_out` makes the table again, in about 10 minutes.)
+# The comparison was repeated, also with a batch of 64 and 800 updates. One line is different: SGD, LARS *and* LARC have
+# Nesterov momentum. (`course reproduce shoot_out` records the table again, in about 10 minutes.)
 #
 # ### Predict
 #
-# Which of the six is the best at the batch of 1,280 now? And by how many points is it ahead of the worst?
+# Which of the six is now the best at the batch of 1,280? By how many points is it ahead of the worst?
 
 # %% editable=true
 predict("the best of the six at B = 1,280", None)  # of "SGD", "Adam", "LARS", "LARC", "LAMB", "NovoGrad"
@@ -278,7 +283,7 @@ def means(batch):
 
 
 at_large = means(1_280)
-measured("the best of the six at B = 1,280", at_large.index[0])
+measured("the best of the six at B = 1,280", at_large.index[0], "The intervals below show which differences are sure.")
 measured("points from the best to the worst at B = 1,280", round(100 * (at_large.max() - at_large.min()), 1))
 print(f"in order: {', '.join(at_large.index)}")
 before = earlier.groupby("method")["test"].mean()
@@ -287,16 +292,16 @@ for edition, mean in (("earlier", before), ("now", at_large)):
 measured(
     "the line that decided",
     "momentum" if (before["LARS"] - before["SGD"]) * (at_large["LARS"] - at_large["SGD"]) < 0 else "none of them",
-    "SGD had Nesterov's momentum and LARS had not: two changes in one, and one name for both.",
+    "SGD had Nesterov momentum, LARS had plain momentum: two differences between the methods, not one.",
 )
 Image("recorded/shoot_out.png", width=plots.WIDTH)
 
 # %% [markdown]
-# Look at the scale first: the large batch costs every method more than the choice of a method costs at the small one.
+# Compare the scales first: the large batch costs every method more than the choice of a method does at the small batch.
 # With 64 all six are within 0.6 points of each other. With 1,280 LARS loses the least, 2.9 points, SGD 4.5, and
 # NovoGrad the most, over 10.
 #
-# Is it luck? Your `interval` over the five pairs of seeds, each method against SGD:
+# Could this be chance? Here is your `interval` over the five pairs of seeds, each method against SGD:
 
 
 # %%
@@ -323,20 +328,19 @@ def against_sgd():
 against_sgd()
 
 # %% [markdown]
-# At 1,280, Adam and LARC can't be told from SGD: their intervals contain 0. LAMB and NovoGrad are behind. LARS is
-# ahead, by 1.1 ± 0.7 points. Three things about this verdict:
+# At 1,280, Adam and LARC can't be distinguished from SGD: their intervals contain 0. LAMB and NovoGrad are behind. LARS
+# is ahead, by 1.1 ± 0.7 points. Three remarks:
 #
-# - Each interval is wrong in one case of 20, and here are ten. Don't bet on the one that misses 0 by a hair.
-# - **It hung on one line.** With plain momentum for LARS and Nesterov's for SGD, LARS was 1.6 points *behind*. Nothing
-#   in the numbers gave it away; a reader asked. The three methods that have no Nesterov form here, Adam, LAMB and
-#   NovoGrad, still lack it.
-# - Did the luck of the seeds cancel? Hardly: two methods walk so differently that their results have little in
-#   common, the correlation lies between −0.7 and 0.5. Pairing helps where runs are nearly the same; the tricks below
-#   show it.
+# - A 95 % interval misses the true value in one case of 20, and here are ten intervals. Don't rely on an interval that
+#   only just excludes 0.
+# - **One line decided the result.** With plain momentum for LARS and Nesterov's for SGD, LARS was 1.6 points *behind*.
+#   The numbers did not show the reason. Adam, LAMB and NovoGrad have no Nesterov form here, so this difference remains.
+# - Did the luck of the seeds cancel? Hardly: two methods train so differently that their results have little in common;
+#   the correlation lies between −0.7 and 0.5. Pairs help where runs are nearly the same, as with the tricks below.
 #
 # ## What tuning buys
 #
-# All tuning runs, one seed each. The large mark is the rate that was chosen:
+# The figure shows all tuning runs, with one seed each. The large marker is the chosen rate:
 
 
 # %%
@@ -346,7 +350,7 @@ def scores_of(method, batch):
 
 
 def chosen_by_you():
-    """Your choice for each method and batch size from the recorded tuning runs, against what the experiment took."""
+    """Your choice for each method and batch size from the recorded tuning runs, compared with the experiment's."""
     yours = {key: choose(runs) for key, runs in tuning.groupby(["method", "batch"])}
     taken = results[results["rule"] == ""].groupby(["method", "batch"])["rate"].first()
     print(
@@ -365,25 +369,25 @@ chosen_by_you()
 
 # %% [markdown]
 # With 64, SGD is within 1.5 points of its best from 0.01 to 1, a factor of 100; with 1,280 from 0.1 to 0.3. And the
-# valleys lie apart: one learning rate for all methods would have decided the race. The six best rates differ by a
-# factor of 33. (A tutorial of 2018 lists "relatively less hyperparameter tuning" among the advantages of synchronous
-# training with large batches. For SGD's rate it is the other way round here.)
+# best rates differ between methods by up to a factor of 33, so one learning rate for all methods would have decided the
+# result. (A tutorial of 2018 lists "relatively less hyperparameter tuning" among the advantages of synchronous training
+# with large batches. For SGD's rate the opposite holds here.)
 #
-# LARC is the one that falls least: at each of the seven rates it has at least 70 %, where every other method has one
-# with 32 % or less. Where the local rate of a layer would be too large, it is cut off. (How far its valley goes on the
-# right, nobody knows: at 3, where the list of rates ends, it is still open.)
+# LARC depends least on the rate: at each of the seven rates it has at least 70 %, where every other method has one
+# with 32 % or less. Where the local rate of a layer would be too large, it is clipped. (At 3, the largest rate tried,
+# LARC is still good. Its upper limit was not measured.)
 #
-# That is worth something, even if the best is no better: with a budget of two or three runs it comes near it, others do
-# not. What can one expect after $n$ tries? Draw $n$ of the $N$ recorded scores at random, with replacement, and keep
-# the best.
+# This is an advantage even if LARC's best result is no better: with two or three runs it comes near its best, and other
+# methods do not. What result can you expect after $n$ tries? Draw $n$ of the $N$ recorded scores at random, with
+# replacement, and keep the best.
 #
 # ### Exercise: the expected best
 #
-# Don't draw: the answer is exact. Begin with the question how likely it is that *none* of the n draws is better than
-# the i-th smallest score.
+# Calculate it exactly, without drawing. Start with this question: how likely is it that *none* of the n draws is better
+# than the i-th smallest score?
 #
-# <details><summary>Hint</summary>A draw is at most the i-th smallest score in i cases of N. From "at most this score"
-# to "exactly this score" it is one subtraction. <code>np.diff</code> gives the differences of neighbours; the <code>N +
+# <details><summary>Hint</summary>A draw is at most the i-th smallest score in i cases of N. Subtract to get from "at
+# most this score" to "exactly this score". <code>np.diff</code> gives the differences of neighbours; the <code>N +
 # 1</code> numbers 0, 1/N, …, 1 have N of them.</details>
 
 
@@ -391,7 +395,7 @@ chosen_by_you()
 def expected_best(scores, budget):
     """The mean of the best of `budget` scores that are drawn from `scores` with replacement.
 
-    scores: array [N], in any order, which stays as it is; budget: n = 1, 2, … Returns one number.
+    scores: array [N], in any order, not changed; budget: n = 1, 2, … Returns one number.
     """
     ### BEGIN SOLUTION
     share = np.arange(len(scores) + 1) / len(scores)
@@ -410,7 +414,7 @@ points(expected_best, 3)
 
 # %%
 def what_a_budget_buys(batch=1_280, most=15):
-    # A run that diverged guesses: one image of ten.
+    # After divergence the accuracy is that of chance: one image of ten.
     scores = {method: scores_of(method, batch).fillna(0.1).to_numpy() for method in shoot_out.METHODS}
     curves = {name: [expected_best(values, n) for n in range(1, most + 1)] for name, values in scores.items()}
     return shoot_out.budgets(curves, caption=f"{SOURCE}, batch {batch:,}, by your function")
@@ -423,35 +427,35 @@ what_a_budget_buys()
 #
 # $$E[\text{best}] = \sum_{i=1}^{N} v_i \left[ \left(\tfrac{i}{N}\right)^n - \left(\tfrac{i-1}{N}\right)^n \right]$$
 #
-# The lines cross. Who can afford one run to three is better off with LARC, by 7 points over SGD for a single one. From
-# four on LARS is ahead, by 1.5 points with fifteen. Both teams would be right about their own budget. (These are one
-# seed for each rate, and the winner's luck is in them: with fresh seeds LARS is 1.0 points ahead of LARC, and runs of
-# one rate scatter by half a point. Where exactly the lines cross is not known.)
+# The lines cross. With a budget of one to three runs LARC is best, by 7 points over SGD for a single run. From four on
+# LARS is ahead, by 1.5 points with fifteen. Both results are right for their budget. (There is one seed for each rate,
+# so the best score is partly luck: with fresh seeds LARS is 1.0 points ahead of LARC, and runs with the same rate
+# scatter by half a point. So the crossing point is uncertain.)
 #
-# Such a figure belongs beside every table of optimizers. It depends on the list of rates too: a method whose good
-# rates happen to lie in the middle of it looks easy to tune.
+# Every table of optimizers should come with such a figure. It also depends on the list of rates: a method whose good
+# rates are in the middle of the list looks easy to tune.
 #
 # ## LARS on, LARS off
 #
-# Tencent's four-minute ImageNet has two tables in which LARS is switched on at a batch of 65,536, and nothing else is
-# changed: ResNet-50 gains 11.3 points in one (table 6: 60.6 to 71.9 %) and 3.0 in the other (table 1: 73.2 to 76.2 %).
-# A third one switches weight decay on biases and batch norm off (table 7: 71.9 to 76.2 %). Put side by side, their end
-# points fit the four corners of one square:
+# Tencent's paper on ImageNet in four minutes has two tables in which LARS is switched on at a batch of 65,536, and
+# nothing else changes: ResNet-50 gains 11.3 points in one (table 6: 60.6 to 71.9 %) and 3.0 in the other (table 1: 73.2
+# to 76.2 %). A third table switches off weight decay on biases and batch norm (table 7: 71.9 to 76.2 %). Their values
+# fit the four corners of one square:
 #
 # | | decay on everything | no decay on bias, batch norm |
 # |---|---|---|
 # | **without LARS** | 60.6 | 73.2 |
 # | **with LARS** | 71.9 | 76.2 |
 #
-# (That 73.2 belongs to this corner is not said in the paper; it is where it fits.) So which is the gain of LARS, 11.3
-# or 3.0? Both. It depends on the other switch: the two *interact*, by $3.0 - 11.3 = -8.3$ points. Who measures one
-# trick at a time, from a baseline without any, sees only the left column, and who has all others sees only the right
-# one.
+# (The paper does not say that 73.2 belongs to this corner; it is where it fits.) So is the gain of LARS 11.3 or 3.0?
+# Both. It depends on the other switch: the two *interact*, by $3.0 - 11.3 = -8.3$ points. If you add one trick at a
+# time to a baseline without tricks, you see only the left column. If you remove one from a full recipe, you see only
+# the right column.
 #
-# Our own tricks have been measured in such a design: three switches in all $2^3$ positions, at the batch of 1,280.
-# Between neighbours nothing differs but one switch: the same Nesterov momentum, the same weight decay of $5 \cdot
-# 10^{-4}$, the same seven learning rates with one seed, five other seeds for the result. `course reproduce tricks`
-# takes about a quarter of an hour.
+# Our own tricks were measured in such a design: three switches in all $2^3$ positions, at the batch of 1,280.
+# Neighbouring positions differ in one switch only: they have the same Nesterov momentum, the same weight decay of
+# $5 \cdot 10^{-4}$, the same seven learning rates with one seed, and five other seeds for the result. `course reproduce
+# tricks` takes about a quarter of an hour.
 #
 # - **warm-up** over the first quarter of the updates;
 # - **exempt**: no decay on biases and batch norm;
@@ -459,8 +463,8 @@ what_a_budget_buys()
 #
 # ### Predict
 #
-# Which switch gains most, on average over the positions of the others? And does LARS gain more with warm-up than
-# without, or less?
+# Which switch gains most, on average over the positions of the others? Does LARS gain more with warm-up than without
+# it, less, or as much?
 
 # %% editable=true
 predict("the switch that gains most: warm-up, exempt or LARS", None)
@@ -477,11 +481,11 @@ Image("recorded/tricks.png", width=plots.WIDTH)
 # %% [markdown]
 # ### Exercise: an interaction
 #
-# By how much more does one switch gain when another is on? Seed by seed, so that your `interval` can say how sure the
-# answer is; averaged over the two positions of the third switch.
+# By how much more does one switch gain when another is on? Compute it for each seed, so that your `interval` can give
+# its uncertainty, and average over the two positions of the third switch.
 #
-# <details><summary>Hint</summary>Draw the square above for the two switches, with the mean over the third one in its
-# corners, for each seed. <code>table.groupby(["a", "b", "seed"])["test"].mean()</code> is a series; with
+# <details><summary>Hint</summary>Draw the square above for the two switches, for each seed, with the mean over the
+# third switch in its corners. <code>table.groupby(["a", "b", "seed"])["test"].mean()</code> is a series; with
 # <code>series[1, 0]</code> you get the part where a is 1 and b is 0.</details>
 
 
@@ -489,8 +493,8 @@ Image("recorded/tricks.png", width=plots.WIDTH)
 def interaction(runs, one, other):
     """How much more the switch `one` gains with `other` on than with `other` off: an array, one number for each seed.
 
-    runs: a row for each run, in no order: columns warm-up, exempt, LARS (0 or 1), seed, test (accuracy). All eight
-    positions are there, each with the same seeds. one, other: two of the three names. The table stays as it is.
+    runs: a row for each run, in any order: columns warm-up, exempt, LARS (0 or 1), seed, test (accuracy). All eight
+    positions are there, each with the same seeds. one, other: two of the three names. The table is not changed.
     """
     ### BEGIN SOLUTION
     corner = runs.groupby([one, other, "seed"])["test"].mean()
@@ -522,12 +526,16 @@ def effects():
     pairs = [("LARS", "warm-up"), ("LARS", "exempt"), ("exempt", "warm-up")]
     found.update({f"{one} × {other}": interaction(design, one, other) for one, other in pairs})
     rows = {name: my_interval(values, np.zeros(len(values))) for name, values in found.items()}
-    measured("the switch that gains most: warm-up, exempt or LARS", max(SWITCHES, key=lambda name: rows[name][0]))
+    measured(
+        "the switch that gains most: warm-up, exempt or LARS",
+        max(SWITCHES, key=lambda name: rows[name][0]),
+        "The table below has the gain of each.",
+    )
     mean, half = rows["LARS × warm-up"]
     measured(
         "with warm-up LARS gains: more, less or as much",
         "as much" if abs(mean) < half else "more" if mean > 0 else "less",
-        "Two cures for one illness: who is cured by the first gains nothing by the second.",
+        "If both solve the same problem, the second gains little after the first.",
     )
     return pd.DataFrame({name: {"points": f"{100 * m:+.1f} ± {100 * h:.1f}"} for name, (m, h) in rows.items()}).T
 
@@ -536,22 +544,21 @@ effects()
 
 # %% [markdown]
 # - **LARS** gains most, 2.6 ± 0.5 points on average, **warm-up** 1.7 ± 0.6. To **exempt** biases and batch norm gains
-#   nothing, to a fifth of a point: 40 updates are over before a decay of $5 \cdot 10^{-4}$ has done anything. Tencent
-#   gained 4.3 points by it, in 90 epochs.
-# - **LARS and warm-up interact**, by −3.7 ± 0.8 points: nearly all that the second of the two would gain is gone. LARS
+#   nothing, to a fifth of a point: in 40 updates a decay of $5 \cdot 10^{-4}$ has little effect. Tencent gained 4.3
+#   points by it, in 90 epochs.
+# - **LARS and warm-up interact**, by −3.7 ± 0.8 points: with one of them on, the other gains almost nothing. LARS
 #   gains 4.4 points without warm-up and 0.8 with it; warm-up gains 3.5 without LARS and nothing with it. A likely
-#   reason: LARS limits the step of each layer to a part of its weights, so the first, large gradients need no other
-#   care.
-# - So it is Tencent's pattern with another partner. Their LARS gains little where decay has been taken off batch norm.
-#   Ours does not mind that, 0.0 ± 0.5, but it does mind warm-up. What 11.3, 3.0, 4.4 or 0.8 points say about LARS can't
-#   be known without the rest of the recipe.
+#   reason: LARS limits the relative change of each layer, so the large gradients at the start need no warm-up.
+# - So this is Tencent's pattern with another partner. Their LARS gains little without decay on batch norm. Ours does
+#   not depend on that, 0.0 ± 0.5, but it depends on warm-up. A gain of LARS has a meaning only together with the rest
+#   of the recipe.
 #
-# Two more tricks, each alone against nothing, and all five together:
+# Two more tricks, each alone against no trick, and all five together:
 
 
 # %%
 def runs_at(batch=1_280, **on):
-    """Test accuracies by seed where just these switches are on."""
+    """Test accuracies by seed with only these switches on."""
     position = {**dict.fromkeys([*SWITCHES, *ALONE], 0), **on, "batch": batch, "use": "result"}
     rows = tricks[(tricks[list(position)] == pd.Series(position)).all(axis=1)]
     return rows.sort_values("seed")["test"].to_numpy()
@@ -580,12 +587,12 @@ def alone():
 alone()
 
 # %% [markdown]
-# - **Ghost batch norm** gains nothing either, 0.0 ± 0.1. The runs are so much alike that the luck of the seeds cancels,
-#   and pairs pay off. Even in the last layer a ghost batch of 64 images averages over 64 · 9 pixels.
-# - **Twice the epochs** gain 3.0 ± 0.5, at twice the price: in good part the gap is one of too few updates (3a).
+# - **Ghost batch norm** gains nothing either, 0.0 ± 0.1. The runs are so similar that the luck of the seeds cancels,
+#   and pairs help. Even in the last layer a ghost batch of 64 images averages over 64 · 9 pixels.
+# - **Twice the epochs** gain 3.0 ± 0.5, at twice the price: a large part of the gap comes from too few updates (3a).
 # - **All five** gain 6.1 ± 1.1. Added up, the single gains would be 10.9.
-# - The small batch is still ahead: with as many epochs as all five have, by 1.3 ± 0.5 points. (For itself the second
-#   half of the epochs does nothing: 86.9 % after 8, 86.5 after 16.)
+# - The small batch is still ahead: with as many epochs as all five have, by 1.3 ± 0.5 points. (It gains nothing from
+#   the second half of the epochs: 86.9 % after 8, 86.5 after 16.)
 #
 # ## By a rule
 #
@@ -594,7 +601,7 @@ alone()
 
 # %%
 def by_a_rule():
-    """Test accuracy of SGD and LARS at the large batch, by the way to the rate."""
+    """Test accuracy of SGD and LARS at the large batch, by how the rate was found."""
     rows = {}
     for way, rule in {"tuned": "", "√ rule": "√", "linear rule": "linear"}.items():
         sgd, lars = (seeds_of(method, 1_280, rule) for method in ("SGD", "LARS"))
@@ -610,42 +617,40 @@ def by_a_rule():
 by_a_rule()
 
 # %% [markdown]
-# By a rule nobody wins. From the batch of 64 SGD brings 0.3, near the upper end of a long flat valley: the small batch
-# did not mind. Times √20 it loses 6 points against tuning at 1,280, LARS over 10, and times 20 both guess. A learning
-# rate that was tuned where nothing hung on it is a poor start for a rule.
+# The rules do not work here. The rate tuned at 64 is 0.3 for SGD, near the upper end of a wide range of good rates.
+# Times √20 SGD loses 6 points against tuning at 1,280, LARS over 10, and times 20 both are near chance. A rate from a
+# wide range of equally good rates is a poor start for a rule.
 #
 # ## The reality check
 #
-# Nado et al. (2021) asked this at full scale. They took ResNet-50 and BERT at the batch sizes for which LARS and LAMB
-# are famous, 32,768 and more, tuned Nesterov's momentum and Adam with as much care, and matched or beat both. What
-# mattered were the schedule of the learning rate, and what is done about batch norm and biases. Here LARS keeps a point
-# over SGD with the same momentum and the same schedule, and most of what it gains over a bare baseline, warm-up gains
-# too.
+# Nado et al. (2021) compared at full scale: ResNet-50 and BERT at batch sizes of 32,768 and more, for which LARS and
+# LAMB are known. They tuned Nesterov momentum and Adam as carefully, and matched or beat both. What mattered were the
+# schedule of the learning rate, and the treatment of batch norm and biases. Here LARS stays one point ahead of SGD with
+# the same momentum and the same schedule, and warm-up gains most of what LARS gains over a bare baseline.
 #
-# What this notebook can't say: one data set, one network with three convolutions, 40 updates in place of thousands,
-# one tuning seed, steps of √10 between the rates. Of each method only the learning rate was tuned: a $\beta_2$ of
-# 0.999 averages over 1,000 updates. Big networks have more layers, whose ratios of weights to gradients differ more
-# (3d): there LARS has more to repair.
+# The limits of this notebook: one data set, one network with three convolutions, 40 updates instead of thousands, one
+# tuning seed, steps of √10 between the rates. Only the learning rate was tuned, although a $\beta_2$ of 0.999 averages
+# over 1,000 updates. In deeper networks the ratios of weights to gradients differ more from layer to layer (3d), so
+# LARS may gain more.
 #
-# Before you believe a table of optimizers, ask:
+# Questions about a table of optimizers:
 #
-# 1. How many settings did each side try, and who chose the list?
-# 2. What was the choice made on?
-# 3. How many seeds, and are they those of the choice?
+# 1. How many settings were tried for each method, and who chose the list?
+# 2. On which data was the choice made?
+# 3. How many seeds are there, and are they different from those of the choice?
 # 4. Does the baseline have the same schedule, the same warm-up, the same exceptions from weight decay?
-# 5. Is the same accuracy compared at the same cost: updates, images, seconds?
+# 5. Is accuracy compared at the same cost: updates, images, seconds?
 #
 # ## Summary
 #
-# - Equal budgets, validation data for the choice, fresh seeds, intervals. Without them the method with more tries
-#   wins.
+# - Equal budgets, validation data for the choice, new seeds, intervals. Otherwise the method with more tries wins.
 # - Tuned equally and with the same momentum, LARS was 1.1 ± 0.7 points ahead of SGD at the large batch. Adam and LARC
-#   could not be told from SGD, LAMB and NovoGrad were behind. With plain momentum for LARS alone the verdict was the
-#   opposite.
-# - Tricks interact. LARS gained 4.4 points without warm-up and 0.8 with it. *What* the baseline has decides.
-# - A wide valley is a merit too: LARC falls least where the rate is wrong.
-# - The gap between the batch sizes was larger than that between most methods. What closed most of it were LARS or
-#   warm-up, and more updates.
+#   could not be distinguished from SGD, LAMB and NovoGrad were behind. With plain momentum for LARS alone the result
+#   was the opposite.
+# - Tricks interact. LARS gained 4.4 points without warm-up and 0.8 with it. The rest of the baseline decides.
+# - A wide range of good rates is an advantage, too: LARC depends least on the rate.
+# - The gap between the batch sizes was larger than that between most methods. LARS or warm-up, and more updates, closed
+#   most of it.
 #
 # **Papers**
 #
@@ -663,4 +668,4 @@ by_a_rule()
 predictions.table()
 
 # %% [markdown]
-# Next: *3f Sharp and flat.* Where a large batch ends, and whether that explains what it lacks.
+# Next: *3f Sharp and flat.* Where large-batch training ends, and whether this explains the gap on new images.

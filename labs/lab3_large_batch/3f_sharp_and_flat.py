@@ -411,8 +411,8 @@ recorded = pd.read_csv("recorded/sharpness_between.csv", comment="#")
 minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5 starts, bands: lowest to highest")
 
 # %% [markdown]
-# - **The loss rises faster beyond the large-batch solution** (α = 1), and the test loss follows the training loss. So
-#   Keskar et al. found it, too.
+# - **The loss rises faster beyond the large-batch solution** (α = 1), and the test loss follows the training loss.
+#   Keskar et al. found the same.
 # - **There is a barrier, and it says nothing about batches.** Two *small-batch* solutions of the same start have one,
 #   too. Above its higher end it is even higher in 5 of 5 starts, 0.16 against 0.11 on average; above the common end at
 #   α = 0 both are 0.17 high. Another order of the images is enough to reach a minimum that no straight line connects.

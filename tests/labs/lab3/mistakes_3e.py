@@ -3,6 +3,7 @@
 from itertools import combinations
 
 import numpy as np
+import pandas as pd
 
 from course_lib import statistics
 from labs.lab3_large_batch.lessons import tuning_budget
@@ -17,11 +18,40 @@ def without_replacement(scores, budget):
     return np.mean([max(drawn) for drawn in combinations(scores, min(budget, len(scores)))])
 
 
+def drawn(scores, budget):
+    return np.random.default_rng().choice(scores, (20_000, budget)).max(axis=1).mean()
+
+
+def by_loops(runs):
+    scores = {}
+    for row in runs.itertuples():
+        scores.setdefault(row.rate, []).append(0.0 if row.validation != row.validation else row.validation)
+    return max(sorted(scores), key=lambda rate: sum(scores[rate]) / len(scores[rate]))
+
+
+def standard_error(ours, theirs, t):
+    difference = pd.Series(ours) - pd.Series(theirs)
+    return difference.mean(), t * difference.sem()
+
+
+def from_the_top(scores, budget):
+    ordered = np.sort(scores)
+    return ordered[-1] - np.diff(ordered) @ (np.arange(1, len(ordered)) / len(ordered)) ** budget
+
+
+def by_signs(runs, one, other):
+    signed = runs["test"] * (2 * runs[one] - 1) * (2 * runs[other] - 1)
+    return list(signed.groupby(runs["seed"]).sum() / 2)
+
+
 MISTAKES = {
     "choose": {
         "chosen on the test images": ({'runs["validation"]': 'runs["test"]'}, "must not look at them"),
         "the luckiest seed": ({MEANS: MEANS.replace("mean", "max")}, "the mean over a rate's seeds"),
         "the most careful": ({MEANS: MEANS.replace("mean", "min")}, "best *worst* seed"),
+        "the median": ({MEANS: MEANS.replace("mean", "median")}, "best median"),
+        "the last run": ({MEANS: MEANS.replace("mean", "last")}, "best last run"),
+        "the sum": ({MEANS: MEANS.replace("mean", "sum")}, "not the sum"),
         "diverged runs left out": ({'runs["validation"].fillna(0)': 'runs["validation"]'}, "not be left out"),
         "the accuracy in place of the rate": ({f"{MEANS}.idxmax()": f"{MEANS}.max()"}, "the rate itself"),
         "the row in place of the rate": ({MEANS: "scores"}, "none of the rates"),
@@ -43,6 +73,7 @@ MISTAKES = {
         "n in place of n - 1": ({"difference.std(ddof=1)": "difference.std()"}, "in place of n − 1"),
         "the spread of one run": ({"np.sqrt(len(difference))": "1"}, "root of their number"),
         "n in place of its root": ({"np.sqrt(len(difference))": "len(difference)"}, "in place of √n"),
+        "n - 1 twice": ({"np.sqrt(len(difference))": "np.sqrt(len(difference) - 1)"}, "which has its n − 1 already"),
         "1.96 for all": ({"t * error": "1.96 * error"}, "1.96 is for many"),
         "one standard error": ({"t * error": "error"}, "the factor t"),
         "the whole width": ({"t * error": "2 * t * error"}, "half of it"),
@@ -51,6 +82,7 @@ MISTAKES = {
     },
     "expected_best": {
         "drawn without replacement": (without_replacement, "drawn twice"),
+        "drawn at random": (drawn, "don't draw"),
         "the best of all":
             ({"np.sum(np.sort(scores) * np.diff(share**budget))": "max(scores)"}, "the mean of all, not the best"),
         "not sorted": ({"np.sort(scores)": "np.asarray(scores)"}, "not sorted"),
@@ -76,12 +108,20 @@ MISTAKES = {
         "half": ({MORE: "(with_other - without) / 2"}, "that is half of it"),
         "twice": ({MORE: "2 * (with_other - without)"}, "take their mean"),
         "both together": ({MORE: "corner[1, 1] - corner[0, 0]"}, "both together"),
+        "the third switch off": ({"runs.groupby([one, other, 'seed'])['test'].mean()":
+             "runs[runs[({'warm-up', 'exempt', 'LARS'} - {one, other}).pop()] == 0]"
+             ".groupby([one, other, 'seed'])['test'].mean()"}, "both positions of the third"),
         "the mean over the seeds": ({MORE: "(with_other - without).mean()"}, "3 seeds"),
         "sorted in place": ({MORE: f"(runs.sort_values('seed', inplace=True), {MORE})[1]"}, "work on a copy"),
     },
 }  # fmt: skip
 
 RIGHT = {
-    "interval": {"the library's": lambda ours, theirs, t: statistics.paired(ours, theirs)},
-    "expected_best": {"the lesson's": tuning_budget.expected_best},
+    "choose": {"loops": by_loops},
+    "interval": {
+        "the library's": lambda ours, theirs, t: statistics.paired(ours, theirs),
+        "pandas' standard error": standard_error,
+    },
+    "expected_best": {"the lesson's": tuning_budget.expected_best, "from the best score down": from_the_top},
+    "interaction": {"a sum with signs": by_signs},
 }

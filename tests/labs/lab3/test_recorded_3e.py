@@ -47,7 +47,7 @@ def test_the_effects_of_the_switches():
 
 
 def test_the_interactions():
-    for other, before in (("warm-up", "interact**, by "), ("exempt", "does not mind that, ")):
+    for other, before in (("warm-up", "interact**, by "), ("exempt", "depend on that, ")):
         corner = DESIGN.groupby(["LARS", other, "seed"])["test"].mean()
         words = points((corner[1, 1] - corner[0, 1] - corner[1, 0] + corner[0, 0]).to_numpy())
         assert before + words.replace("−0.0", "0.0") in TEXT
