@@ -1,12 +1,13 @@
 # %% [markdown]
 # # 1d Data and model parallelism
 #
-# One step of training, taken apart: fifteen small steps, some on the host, some on the device. Then the same step on
-# many devices, in two ways: each device gets a part of the *data*, or each gets a part of the *model*.
+# This notebook takes one step of training apart, into fifteen small steps, some on the host and some on the device.
+# Then it puts the same step on many devices, in two ways: each device gets a part of the *data*, or a part of the
+# *model*.
 #
 # **You will be able to** write the backward pass of a network and say what it costs; say what each device holds and
-# what crosses the wires in either way; tell from a network and a batch size which way is cheaper; and predict the
-# memory that training takes.
+# what is sent between devices in either way; tell from a network and a batch size which way sends fewer bytes; and
+# predict the memory that training takes.
 #
 # **Time:** 55 minutes; the runs take about 10 seconds on 2 CPU cores.
 #
@@ -30,13 +31,13 @@ from labs.lab1_gradient_descent.lessons.quiz_1d import DATA_AND_MODEL_PARALLELIS
 # %% [markdown]
 # ## Fifteen steps
 #
-# A network with three layers trains on one device: a GPU, say, with memory of its own. The host is the computer
-# that it sits in. One step of training is:
+# A network with three layers trains on one device, such as a GPU with memory of its own. The host is the computer
+# that the device is built into. One step of training is:
 #
 # 1. Ask the disk for the files of the next batch.
 # 2. Bring their bytes into the host's memory.
 # 3. Decode, crop and scale the images.
-# 4. Put the finished batch into a queue, so that it is there when it is wanted.
+# 4. Put the finished batch into a queue, so that it is ready when the device needs it.
 # 5. Bring the batch into the device's memory.
 # 6. Compute the activations of layer one.
 # 7. Compute the activations of layer two.
@@ -51,11 +52,11 @@ from labs.lab1_gradient_descent.lessons.quiz_1d import DATA_AND_MODEL_PARALLELIS
 #
 # ### Place them
 #
-# Where does each step happen: on the **host**, on the **device**, or is it a transport over a **wire** (a cable, a
-# bus)? The layers' weights live in the device's memory.
+# Does each step happen on the **host** or on the **device**, or is it a transfer over a **wire** (a cable or a bus)?
+# The weights of all layers are in the device's memory.
 #
-# <details><summary>Hint</summary>Two of the fifteen are transports. What the device has already, nobody carries
-# elsewhere in the middle of a step. <code>list(range(2, 5))</code> is <code>[2, 3, 4]</code>.</details>
+# <details><summary>Hint</summary>Two of the fifteen are transfers. Whatever is in the device's memory stays there
+# until the step is over. <code>list(range(2, 5))</code> is <code>[2, 3, 4]</code>.</details>
 
 
 # %% exercise="place"
@@ -75,8 +76,8 @@ points(place, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your answer as a picture, from left to right in time. Between steps 5 and 15 nothing should leave the device: the
-# detour through the host takes longer than the small steps themselves.
+# The figure shows your answer; time runs from left to right. Between steps 5 and 15 nothing should leave the device: a
+# copy to the host and back takes longer than these small steps.
 
 # %%
 parallelism.lanes(place(), misplaced(place()))
@@ -84,13 +85,13 @@ parallelism.lanes(place(), misplaced(place()))
 # %% [markdown]
 # ### Exercise: steps 10 to 12
 #
-# Here is the network, three dense layers without biases, and its forward pass. Each layer multiplies what it gets by
-# its weights; between the layers all negative numbers become 0 (ReLU).
+# Here is the network, three dense layers without biases, and its forward pass. Each layer multiplies its input by its
+# weights; between the layers, ReLU sets all negative numbers to 0.
 
 
 # %%
 def forward(weights, x):
-    """What each layer gets, a list [x, h₁, h₂], and the output [m, classes]. weights: [w₁, w₂, w₃]."""
+    """The input of each layer, a list [x, h₁, h₂], and the output [m, classes]. weights: [w₁, w₂, w₃]."""
     inputs = []
     for w in weights:
         inputs.append(x)
@@ -100,14 +101,14 @@ def forward(weights, x):
 
 
 # %% [markdown]
-# Step 9 gives you the gradient of the loss by the output, `slope`. Write the way back. At each layer two questions are
-# to be answered: what is the gradient by its weights? And what is it by its input, for the layer before? The shapes
-# leave little choice: [inputs, outputs] for the first, [m, inputs] for the second. Mind the ReLU: where it gave 0, a
-# small change of what came in changes nothing.
+# Step 9 gives you the gradient of the loss by the output, `slope`. Write the backward pass. Each layer needs two
+# gradients: one by its weights, for the update, and one by its input, for the layer before. Their shapes leave little
+# choice: [inputs, outputs] for the first, [m, inputs] for the second. Don't forget the ReLU: where it gave 0, a small
+# change of its input changes nothing.
 #
-# <details><summary>Hint</summary>Both are products of <code>slope</code> with something that the layer had on the way
-# there, one of them from the left, transposed. ReLU gave 0 exactly where the next layer's input is not above 0.
-# </details>
+# <details><summary>Hint</summary>Both gradients are products of <code>slope</code> with something that the layer used
+# in the forward pass; one of them has it on the left, transposed. ReLU gave 0 exactly where the next layer's input is
+# not above 0.</details>
 
 
 # %% exercise="backward"
@@ -134,8 +135,8 @@ points(backward, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The check knows no formula: it moves each weight a little and looks how much the loss changes, the finite differences
-# of 1a.
+# The check uses no formula for the gradient. It changes each weight a little and measures how much the loss changes:
+# the finite differences of 1a.
 #
 # ### Predict
 #
@@ -163,22 +164,22 @@ there, back = shortest(lambda: forward(wide, inputs[0])), shortest(lambda: backw
 measured(
     "backward pass, in forward passes",
     back / there,
-    "1? For each product of the forward pass there are two on the way back: by the weights, and by the input.",
+    "For each product of the forward pass, the backward pass has two: by the weights, and by the input.",
 )
 print(f"forward {1000 * there:.1f} ms, backward {1000 * back:.1f} ms: {back / (there + back):.0%} of both together")
 
 # %% [markdown]
-# Three products of equal size for each layer: one forward, two backward. So a step spends a third of its time on the
-# way there and two thirds on the way back, and lab 4 counts with that. (The first layer needs no gradient by its input:
-# with many layers that saves little.) It matters because the gradient of the *last* of three equal layers is ready
-# when two thirds of the backward pass are still to come: its exchange can begin.
+# Each layer has three products of equal size: one forward, two backward. So the forward pass is about a third of a
+# step's computing and the backward pass two thirds; lab 4 uses these shares. (The first layer needs no gradient by its
+# input. With many layers that saves little.) This matters for communication: when the gradient of the *last* of three
+# equal layers is ready, two thirds of the backward pass are still to come, and its exchange can begin.
 #
 # ### Now on N devices
 #
-# With **data parallelism** every device has the whole network, and every device goes through all fifteen steps, with
-# a process of its own on the host. They start from equal weights and must end the step with equal weights. For that
-# they talk to each other once in the step: an **all-reduce** adds up what each has and gives everyone the sum (or
-# the average).
+# With **data parallelism** every device has the whole network and goes through all fifteen steps, with a process of
+# its own on the host. All devices start the step with equal weights and must end it with equal weights. For that they
+# communicate once in a step: an **all-reduce** adds up what each device has and gives every device the sum (or the
+# average).
 #
 # Which steps work on numbers that *differ* from device to device? After which step does the all-reduce come?
 #
@@ -211,26 +212,26 @@ points(data_parallel, 2)
 parallelism.shares(*data_parallel(), misjudged(*data_parallel()))
 
 # %% [markdown]
-# Left of the bar N devices do N times the work of one in the same time; right of it each of them repeats the same
-# small update. In practice the bar is not as sharp: Horovod begins to average the gradients of the last layers
-# while the first ones are still being computed. Lab 2 looks at that.
+# Left of the bar, N devices do N times the work of one device in the same time. Right of it, all devices compute the
+# same small update. In practice the two overlap: Horovod begins to average the gradients of the last layers while those
+# of the first layers are still being computed (lab 2).
 #
-# With **model parallelism** the network is cut. The simplest way, and the one in this notebook, deals out the layers.
-# Say device 0 has layer one, device 1 the other two: then the activations travel between steps 6 and 7, their gradients
-# come back between 11 and 12, and no device needs another's weight gradients. Each updates its own layers. (One can
-# also cut each layer, so that every device has some of its columns: *tensor parallelism*. And with data parallelism the
-# devices need not all keep the same optimizer state; each can keep a share: *sharding*.)
+# With **model parallelism** the network is cut. In its simplest form, which this notebook uses, each device gets whole
+# layers. Suppose device 0 has layer one, and device 1 the other two. Then the activations cross between steps 6 and 7,
+# their gradients come back between steps 11 and 12, and each device updates its own layers: no weight gradient is
+# exchanged. (One can also cut each layer, so that every device has some of its columns: *tensor parallelism*. And with
+# data parallelism each device can keep only a share of the optimizer's state: *sharding*.)
 
 # %% [markdown]
 # ## What crosses the wires
 #
 # ### Data parallelism
 #
-# The best known all-reduce is a **ring** of $N$ devices (Patarasuk and Yuan, 2009). Each cuts its gradients into $N$
-# pieces. In a first round the pieces travel along the ring and are added up on the way: each device sends $N - 1$
-# pieces, and then owns one finished sum. In a second round the sums travel on until everybody has all of them:
-# another $N - 1$ pieces. If only the devices add, no all-reduce can do with less. (Switches that add on the way can.)
-# You will write one in lab 2. Numbers are in single precision: 4 bytes.
+# The best known all-reduce is a **ring** of $N$ devices (Patarasuk and Yuan, 2009). Each device cuts its gradients into
+# $N$ pieces. In a first round the pieces travel along the ring and are added up on the way: each device sends $N - 1$
+# pieces, and then has the complete sum of one piece. In a second round the sums travel on until every device has all
+# of them: another $N - 1$ pieces. As long as only devices add, no all-reduce sends fewer bytes. (With switches that
+# add, one can.) You will write one in lab 2. Numbers are in single precision: 4 bytes.
 
 
 # %%
@@ -243,8 +244,8 @@ def bytes_data_parallel(weights, devices):
 # %% [markdown]
 # ### Model parallelism
 #
-# Cut between two layers, and what the one layer hands to the next must cross, for each image of the batch. On the way
-# back the gradient of the loss by these activations crosses: as many numbers.
+# Where the network is cut between two layers, the output of the first one must cross, for each image of the batch. In
+# the backward pass the gradient of the loss by these activations crosses in the other direction: as many numbers.
 #
 # How many bytes cross in a step, over *all cuts* together and both ways?
 #
@@ -296,7 +297,7 @@ for name in ("ResNet-50", "AlexNet"):
     measured(
         f"fewer bytes for {name}: data or model",
         min(load, key=load.get),
-        "The number of weights alone does not tell: it has to be compared with what crosses the cuts.",
+        "Neither number decides alone: compare the weights with the activations that cross the cuts.",
     )
 pd.DataFrame(
     {
@@ -310,18 +311,18 @@ pd.DataFrame(
 ).T
 
 # %% [markdown]
-# ResNet-50 hands on large images: at this batch its gradients are the smaller load. AlexNet's images have shrunk to
-# 6 × 6 where its many weights begin, so that its activations are the smaller load, although it has more than twice
-# the weights.
+# At the three cuts of ResNet-50, 401,408, 200,704 and 200,704 numbers cross for each image. At those of AlexNet, behind
+# its first three convolutions, there are 69,984, 43,264 and 64,896: a quarter to a fifth of that, for more than twice
+# the weights. So at this batch, ResNet-50's gradients are the smaller load, and AlexNet's activations.
 #
-# (Published counts differ. 61.0 million weights are those of AlexNet's paper, with two groups of channels in some
-# layers; without groups it has 62.4 million. ResNet-50 has 3.86 billion multiply-adds as in its paper; most frameworks
-# halve the image one convolution later in a block, which makes 4.1 billion.)
+# (Published counts differ. AlexNet has 61.0 million weights as in its paper, with two groups of channels in some
+# layers, and 62.4 million without groups. ResNet-50 has 3.86 billion multiply-adds as in its paper, and 4.1 billion in
+# most frameworks, which halve the image one convolution later in a block.)
 #
 # ### Exercise: the crossover
 #
-# One of the two loads grows with the batch, the other does not. So there is a batch at which both are equal: below it
-# model parallelism moves fewer bytes over all wires together, above it data parallelism. Derive it.
+# One of the two loads grows with the batch, the other does not. So at some batch both are equal: below it, model
+# parallelism moves fewer bytes over all wires together; above it, data parallelism does. Derive this batch.
 #
 # <details><summary>Hint</summary>Write both loads down, for all devices together. Much cancels.</details>
 
@@ -355,8 +356,9 @@ pd.DataFrame(
 ).T  # fmt: skip
 
 # %% [markdown]
-# There are $N - 1$ cuts. So what decides is the number of weights over the mean number of activations at a cut, hardly
-# the number of devices. ResNet-50 crosses over at a hundred images or so, AlexNet above a thousand.
+# There are $N - 1$ cuts. So the crossover is the number of weights divided by the mean number of activations at a cut;
+# it hardly depends on the number of devices. It is about a hundred images for ResNet-50, and more than a thousand for
+# AlexNet.
 #
 # ## Memory
 #
@@ -402,8 +404,8 @@ points(memory, 2)
 # %% [markdown]
 # ## Who holds what
 #
-# Now everything together, drawn with your functions. The layers are cut so that the busiest device has as few
-# multiply-adds as possible. Both ways share out the same batch $B$; the optimizer is SGD with momentum.
+# The next figure puts everything together and uses your functions. The network is cut so that the busiest device has
+# as few multiply-adds as possible. Both ways process the same batch $B$ in a step; the optimizer is SGD with momentum.
 
 
 # %%
@@ -431,19 +433,19 @@ widgets.explore(
 # %% [markdown]
 # Try to find out:
 #
-# - In model parallelism the devices have equal work, not equal memory. Which device is the fullest, and why?
-# - What does data parallelism do to the memory of a device when you double the devices? Which part stays?
-# - The small CNN on eight devices?
+# - In model parallelism the devices have about equal work, not equal memory. Which device needs the most, and why?
+# - In data parallelism, what happens to the memory of a device when you double the devices? Which part stays the same?
+# - What happens with the small CNN on eight devices?
 #
-# <details><summary>Answers</summary>In ResNet-50 and WRN-28-10 it is the first device: the early layers have the large
-# images, all of which must be kept. In AlexNet with few images it is the last, with the dense layers' weights. Data
-# parallelism halves the activations of a device when the devices double; weights, gradients and state stay. The small
-# CNN has four layers: four of the eight devices get none.</details>
+# <details><summary>Answers</summary>In ResNet-50 and WRN-28-10 the first device needs the most: the early layers have
+# the large images, which must be kept. In AlexNet with few images it is the last device, with the weights of the dense
+# layers. In data parallelism, twice as many devices halve the activations of each; weights, gradients and state stay
+# the same. The small CNN has four layers: four of the eight devices get none.</details>
 #
-# A caution: bytes are not time. In model parallelism as drawn here one device computes while the others wait; sending
-# the batch through in small pieces fills the gaps (a *pipeline*, which you write in 7b; 7a cuts the layers themselves).
-# In data parallelism all compute at once. That, and the crossover, is why this course is mostly about data parallelism,
-# and why networks too large for one device need the other way as well.
+# Bytes are not time. In model parallelism as drawn here, one device computes while the others wait. Small pieces of the
+# batch, sent one after the other, keep them busy (a *pipeline*: you write one in 7b, and 7a cuts single layers). In
+# data parallelism all devices compute at the same time. That, and the crossover, is why this course is mostly about
+# data parallelism. Networks too large for one device need model parallelism as well.
 #
 # ### What fits?
 
@@ -458,15 +460,15 @@ widgets.explore(
 )
 
 # %% [markdown]
-# With momentum the activations overtake all the rest at a batch of 2 (small CNN), 4 (ResNet-50), 24 (WRN-28-10) and 130
-# (AlexNet): beyond, they are what fills the memory, as Rhu et al. (2016) found when they moved them out to the host's.
-# One can also forget most of them and compute them again when the backward pass comes by: an example of Graphcore's
-# (slides of S. Knowles, 2018) keeps only the input of each residual block, and takes 25 percent more computing for 80
-# percent less memory. (5c tries that. Numbers of 16 bits would halve the activations: 5a.)
+# With momentum, the activations take more memory than all the rest from a batch of 2 (small CNN), 4 (ResNet-50), 24
+# (WRN-28-10) and 130 (AlexNet) on. Rhu et al. (2016) therefore move them to the host's memory until they are needed.
+# One can also discard most of them, and compute them again in the backward pass: an example by Graphcore (slides of
+# S. Knowles, 2018) keeps only the input of each residual block; it takes 25 percent more computing and 80 percent less
+# memory. (5c tries that. Numbers of 16 bits would halve the activations: 5a.)
 #
-# ## Is it true?
+# ## Count and measurement
 #
-# Count one of these networks yourself. The course's small CNN in Keras, layer by layer, for one image:
+# Here is the course's small CNN in Keras, layer by layer, for one image:
 
 # %%
 layers = pd.DataFrame(walk(models.small_cnn((28, 28, 1), 10)))
@@ -475,15 +477,15 @@ layers
 # %% [markdown]
 # (47,818 weights are trained. The 48,106 of 1c include 288 moving averages of batch norm, which are not.)
 #
-# `outputs` are the numbers that a layer hands on. `kept` marks those that the backward pass needs again. The gradient
-# of a convolution needs the convolution's input, that of a batch norm *its* input, which is the convolution's output,
-# and that of a ReLU only has to know where its output is 0. So nobody needs what the batch norm hands to the ReLU,
-# and flattening moves nothing: it is the same memory under another shape.
+# `outputs` counts the numbers in a layer's output. `kept` marks the outputs that the backward pass needs again. The
+# gradient of a convolution needs the convolution's input; that of a batch norm needs *its* input, which is the
+# convolution's output; that of a ReLU needs only where its output is 0. So the output of a batch norm is not kept.
+# Flattening copies nothing: it is the same memory with another shape.
 #
 # ### Predict
 #
-# Next a real process trains this network for two steps with plain SGD, at growing batch sizes, and we ask the system
-# for the largest memory that it ever used. How many MB more will it be with 1,024 images than with 1?
+# Next, a process trains this network for two steps with plain SGD, at growing batch sizes, and we ask the operating
+# system for its peak memory. How many MB more will the peak be with 1,024 images than with 1?
 
 # %% editable=true
 predict("MB more with 1,024 images than with 1", None)
@@ -512,7 +514,7 @@ for row in peak.training((1, 128, 256, 512, 1024)):
 measured(
     "MB more with 1,024 images than with 1",
     grown(rows),
-    "A few MB? That is the images. Each leaves behind what every layer made of it.",
+    "For each image, the outputs of many layers are kept, not only the image itself.",
 )
 print("counted:", ", ".join(f"{name} {megabytes:.0f} MB" for name, megabytes in forecast.items()))
 parallelism.measured(
@@ -522,22 +524,23 @@ parallelism.measured(
 )
 
 # %% [markdown]
-# What to see:
+# What you should see:
 #
-# - The growth is a straight line, as predicted: activations are the part that grows with the batch.
-# - The line is steeper than what the backward pass needs. While it runs, there are also the *gradients of activations*,
-#   one layer's at a time, and work space of the library that computes convolutions. Where this was written the excess
-#   was 130 to 190 kB an image, between one and two arrays of the size of the first layer's output (25,088 numbers, 100
-#   kB); it differs from run to run. So the count is a floor, not the bill: leave room, or measure.
-# - "All outputs" may come closer, but for no good reason. It counts outputs of batch norm that nobody keeps, about as
-#   many numbers as the gradients and the work space that it leaves out happen to take in this network.
-# - The first line says hundreds of MB with one image. That is TensorFlow itself. The weights with their gradients
-#   take 0.4 MB.
+# - The peak grows along a straight line, as predicted: activations are the part that grows with the batch.
+# - The line is steeper than the count of what the backward pass needs. During the backward pass there are also the
+#   *gradients of activations*, one layer's at a time, and work space of the library that computes convolutions. When
+#   this was written, the difference was 130 to 190 kB an image, between one and two arrays of the size of the first
+#   layer's output (25,088 numbers, 100 kB); it differs from run to run. So the count is a lower bound: leave room, or
+#   measure.
+# - "All outputs" may come closer, but only by chance. It counts outputs of batch norm, which are not kept. In this
+#   network they happen to take about as much memory as the gradients and the work space, which it leaves out.
+# - With one image the peak is already hundreds of MB. That is TensorFlow itself. The weights with their gradients take
+#   0.4 MB.
 
 # %% [markdown]
 # ## Quiz
 #
-# Not graded. Choose, and read why.
+# The quiz is not graded. Choose an answer and read the reason.
 
 # %%
 DATA_AND_MODEL_PARALLELISM
@@ -551,7 +554,7 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# A backward pass is two products for each one of the forward pass: two thirds of a step.
+# For each product of the forward pass the backward pass has two: it is two thirds of a step's computing.
 #
 # | | data parallelism | model parallelism, by layers |
 # |---|---|---|
@@ -563,7 +566,7 @@ predictions.table()
 # | you gain | speed | room for a larger network |
 #
 # In float32, training takes $4 W (2 + s)$ bytes, with $s$ numbers of optimizer state for each weight, and four bytes
-# for each activation of each image; the activations soon dominate. Frameworks add to that.
+# for each activation that is kept of each image. With larger batches the activations dominate. Frameworks need more.
 #
 # - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* Journal of Parallel
 #   and Distributed Computing 69, 2009

@@ -76,11 +76,11 @@ def _placed(name: str) -> Callable[[Callable], str | None]:
         for step, why in [(step, why) for step, (right, why) in STEP_PLACES.items() if right == name]:
             found = [key for key, steps in places.items() if step in steps]
             if not found:
-                raise Wrong(f"Step {step} stands nowhere.")
+                raise Wrong(f"Step {step} is missing.")
             if found[0] != name:
                 raise Wrong(f"Step {step} does not happen on the {found[0]}: {why}.")
             if len(found) > 1:
-                raise Wrong(f"Step {step} stands in more than one place; it happens in one.")
+                raise Wrong(f"Step {step} is in more than one place; it happens in one.")
         strangers = sorted({step for step in places[name] if STEP_PLACES[step][0] != name})
         if strangers:
             return f"These are right, but step {', '.join(map(str, strangers))} does not belong to them: see there."
@@ -233,7 +233,7 @@ def _gradient_of(layer: int) -> Callable[[Callable], None]:
         shapes = [getattr(plain(one), "shape", None) for one in answer]
         expected_shapes = [w.shape for w in weights]
         if shapes != expected_shapes and shapes[::-1] == expected_shapes:
-            raise Wrong("the list begins with the last layer: turn it round.")
+            raise Wrong("the list begins with the last layer: reverse it.")
         if shapes != expected_shapes and shapes == [shape[::-1] for shape in expected_shapes]:
             raise Wrong("these are transposed: [inputs, outputs], as the weights.")
         got = array(answer[layer], weights[layer].shape, f"for layer {layer + 1} it")
@@ -261,18 +261,14 @@ def _wrong_ways(weights: list, inputs: list, slope: np.ndarray, layer: int) -> d
 
     right = back(lambda g, h: g * (h > 0))
     return {
-        "the sign is wrong: this is the gradient, nobody steps yet.": -right,
+        "the sign is wrong: the gradient is asked for, not the step.": -right,
         "that is a mean over the images: `slope` has the 1/m already.": right / len(slope),
-        "the ReLU is left out: where it gave 0, nothing comes back.": back(lambda g, h: g),
-        "multiplied by what the ReLU gave, not by whether it let through: its slope is 0 or 1.": back(
-            lambda g, h: g * h
-        ),
-        "where the ReLU cuts off is told by its output in the forward pass, not by the sign of the gradient.": back(
+        "the ReLU is left out: where it gave 0, the gradient is 0.": back(lambda g, h: g),
+        "that multiplies by the output of the ReLU; multiply by its slope, which is 0 or 1.": back(lambda g, h: g * h),
+        "the output of the forward pass decides where the ReLU cuts off, not the sign of the gradient.": back(
             lambda g, h: np.maximum(g, 0)
         ),
-        "the ReLU is the wrong way round: it lets through where its output is above 0.": back(
-            lambda g, h: g * (h <= 0)
-        ),
+        "the ReLU is the wrong way round: its slope is 1 where its output is above 0.": back(lambda g, h: g * (h <= 0)),
         "there is no ReLU after the last layer: its gradient comes in as it is.": back(
             lambda g, h: g * (h > 0), slope * (inputs[-1] @ weights[-1] > 0)
         ),
