@@ -1,19 +1,16 @@
 # %% [markdown]
 # # 1c A realistic network
 #
-# A line has two weights. Now come networks with tens of thousands, on real images. The rule of training stays
-# $w \leftarrow w - \eta \nabla L$. What changes is the loss surface, and what a step costs.
+# A line has two weights. This notebook trains networks with tens of thousands of weights on real images. The update
+# stays $w \leftarrow w - \eta \nabla L$; the loss surface and the cost of a step change.
 #
-# **You will be able to** measure a training run from the inside with Keras callbacks, compare batch sizes by the time
-# *to a target*, tell underfitting from overfitting, draw a slice of a loss surface fairly, and say what skip
-# connections do to it.
+# **You will be able to** measure a training run with Keras callbacks, compare batch sizes by the time *to a target*,
+# tell underfitting from overfitting, draw a slice of a loss surface fairly, and say what skip connections do to it.
 #
-# **Time:** 70 minutes. The runs take about 150 seconds on 2 CPU cores; the first one tells how long they will take on
-# this machine. Each long cell shows how far it is and about how many seconds are left. Where a result depends on the
-# machine or on luck, a recorded one stands beside it.
+# **Time:** 70 minutes. The runs take about 150 seconds on 2 CPU cores; the first one estimates how long they will take
+# on this machine. Where a result depends on the machine or on chance, a recorded one stands beside it.
 #
-# **Needs:** Python, a little Keras (`compile`, `fit`), and notebooks 1a and 1b for the words gradient, mini-batch and
-# learning rate.
+# **Needs:** Python, a little Keras (`compile`, `fit`), 1a and 1b (gradient, mini-batch, learning rate).
 
 # %%
 import time
@@ -41,10 +38,9 @@ x_val, y_val = fashion.x_train[-held_back:], fashion.y_train[-held_back:]
 print(f"{fashion.name} (from: {fashion.source}): {len(x):,} images to train on, {len(x_val):,} for validation")
 
 # %% [markdown]
-# An epoch over all 60,000 images takes ten seconds or more on two cores. We train on the first 6,400, so that you
-# can try many things. The last 2,000 training images are held back as **validation** images: everything that we choose
-# (batch size, learning rate, when to stop) is chosen on them. The test images stay unopened: if you choose on
-# them, you no longer have an independent test.
+# An epoch over all 60,000 images takes ten seconds or more on two cores. We train on the first 6,400. The last 2,000
+# training images are held back for **validation**: batch size, learning rate and the moment to stop are chosen on them.
+# The test images are not used: if you choose on them, you no longer have an independent test.
 
 # %%
 training.examples(x, y, fashion.classes, caption=f"{fashion.name}, the first three training images of each class")
@@ -52,13 +48,13 @@ training.examples(x, y, fashion.classes, caption=f"{fashion.name}, the first thr
 # %% [markdown]
 # ## From the line to a network
 #
-# The line had a weight for its one input. Softmax regression (`linear` below) has one for each pixel and class,
-# and is still a linear model. `small_cnn` puts three convolutions before it, each with batch norm and ReLU;
-# `wide_resnet` has many more, and *skip connections*: each block adds its result to its input, $x + f(x)$.
+# Softmax regression (`linear` below) has a weight for each pixel and class, and is still a linear model. `small_cnn`
+# puts three convolutions before it, each with batch norm and ReLU. `wide_resnet` has many more convolutions, and *skip
+# connections*: each block adds its result to its input, $x + f(x)$.
 #
-# Two numbers say how large a network is: its parameters (what must be stored, and exchanged in lab 2), and its
-# multiply-adds for one image (what must be computed). They are not the same thing: a convolution uses each of its
-# weights at every position of the image.
+# Two numbers describe the size of a network: its parameters, which must be stored (and exchanged in lab 2), and its
+# multiply-adds for one image, which must be computed. They differ, because a convolution uses each of its weights at
+# every position of the image.
 
 
 # %%
@@ -86,12 +82,12 @@ rows = {
 pd.DataFrame(rows).T.map("{:,}".format)
 
 # %% [markdown]
-# The two Wide ResNets have the same weights and do the same work; only the additions are missing in one. They come
-# back at the end, when we look at their loss surfaces. Most runs here use `small_cnn`: it trains in seconds.
+# The two Wide ResNets have the same weights and nearly the same cost; one lacks only the additions. The last section
+# compares their loss surfaces. Most other runs use `small_cnn`.
 #
 # ## Three instruments
 #
-# To choose a batch size you have to measure. Keras calls a **callback** at fixed moments of `fit`:
+# Keras calls the methods of a **callback** at fixed moments of `fit`:
 #
 #     on_train_begin
 #         on_epoch_begin
@@ -100,13 +96,12 @@ pd.DataFrame(rows).T.map("{:,}".format)
 #         on_epoch_end                                      after the validation
 #     on_train_end
 #
-# You write three. For time, use `time.perf_counter()`: a clock that only goes forward. (`time.time()` is the clock
-# on the wall. It jumps when somebody sets it.) A single reading means nothing; the difference of two is a duration.
+# You write three callbacks. For time, use `time.perf_counter()`, a clock that only goes forward. (`time.time()` jumps
+# when the system's clock is set.) The difference of two readings is a duration.
 #
 # ### EpochTimer
 #
-# How long does an epoch take, and how much of that is validation? `on_train_begin` is there already.
-# Fill in the rest.
+# How long does an epoch take, and how much of that is validation? `on_train_begin` is given.
 #
 # <details><summary>Hint</summary>Keep readings of the clock in attributes of <code>self</code>, under names that
 # you choose. An epoch without validation calls neither <code>on_test_begin</code> nor <code>on_test_end</code>:
@@ -149,8 +144,7 @@ class EpochTimer(keras.callbacks.Callback):
 
 
 # %% [markdown]
-# The check plays `fit` with a clock of its own, so it knows the answer to the last digit. Then it lets your callback
-# join a real, tiny `fit`.
+# The check calls your methods as `fit` would, with a clock of its own, and then uses your callback in a real `fit`.
 
 # %%
 check(EpochTimer)
@@ -164,10 +158,10 @@ points(EpochTimer, 2)
 # %% [markdown]
 # ### Predict
 #
-# Your timer on the small CNN, four epochs. How many times as long as the last one does the first one take?
+# Your timer measures four epochs of the small CNN. How many times as long as the last epoch does the first one take?
 #
-# (`fitting.batches` shuffles anew in each epoch and cuts into batches. You could hand `fit` the arrays; Keras would do
-# the same, but with an autotuner, for which TensorFlow 2.15 sometimes waits some seconds at the end of a run.)
+# (`fitting.batches` shuffles the images in each epoch and cuts them into batches. `fit` does the same with arrays, but
+# then TensorFlow 2.15 sometimes waits some seconds at the end of a run.)
 
 # %% editable=true
 predict("first epoch, compared with the last", None)
@@ -196,7 +190,7 @@ def time_epochs(epochs=4):
     measured(
         "first epoch, compared with the last",
         timer.seconds[0] / timer.seconds[-1],
-        "The first contains what happens once: TensorFlow makes a graph of your model.",
+        "The first epoch includes what happens only once: TensorFlow turns your model into a graph.",
     )
     return training.epoch_times(timer.seconds, timer.validation, caption=caption)
 
@@ -204,19 +198,17 @@ def time_epochs(epochs=4):
 time_epochs()
 
 # %% [markdown]
-# The first epoch is longer: in it TensorFlow traces your model into a graph and plans its execution, and the first
-# validation does the same for the forward pass. If you time one epoch, or two minutes of a ten-hour run, leave this
-# out. That is the next instrument.
+# In the first epoch TensorFlow traces your model into a graph and plans its execution; the first validation does the
+# same for the forward pass. The next callback leaves this out.
 #
 # ### Throughput
 #
-# Images a second, without the start-up and without the validation: in each epoch, start the clock when the *first*
-# batch is done, and stop it when the last one is. Then the images of the first batch don't count either. The last
-# batch is often smaller than the others (6,400 images in batches of 1,024 end with one of 256), so count images, not
-# batches.
+# Measure images a second without start-up and validation: in each epoch, start the clock when the *first* batch is
+# done, and stop it when the last batch is done. Then the images of the first batch don't count either. The last batch
+# is often smaller (6,400 images in batches of 1,024 end with one of 256), so count images, not batches.
 #
 # <details><summary>Hint</summary><code>on_train_batch_end</code> gets the number of the batch, 0 for the first
-# in every epoch. It can't know which batch is the last: let each one overwrite the reading of the one before.
+# in every epoch. It doesn't know which batch is the last: let each batch overwrite the reading of the one before.
 # </details>
 
 
@@ -260,14 +252,13 @@ points(Throughput, 3)
 # %% [markdown]
 # ### TimeToTarget
 #
-# Fast is not the aim. The aim is to *arrive*: at a validation accuracy that was fixed beforehand. DAWNBench and
-# MLPerf score training in this way. Stop as soon as the target is reached, and keep how long it took.
+# Images a second are not the aim. The aim is to reach a validation accuracy that was fixed beforehand; DAWNBench and
+# MLPerf score training in this way. Stop as soon as the target is reached, and record how long it took.
 #
-# <details><summary>Hint</summary>Keras puts the epoch's metrics into <code>logs</code>, by the names that
-# <code>fit</code> prints: <code>loss</code>, <code>accuracy</code>, and those of the validation with
-# <code>val_</code> in front. It ends training after an epoch in which the attribute
-# <code>stop_training</code> of the model was set to <code>True</code>; a callback finds the model at
-# <code>self.model</code>. The first epoch has number 0.</details>
+# <details><summary>Hint</summary><code>logs</code> has the epoch's metrics, by the names that <code>fit</code> prints:
+# <code>loss</code>, <code>accuracy</code>, and those of the validation with <code>val_</code> in front. Training ends
+# after an epoch in which <code>self.model.stop_training</code> was set to <code>True</code>. The first epoch has number
+# 0.</details>
 
 
 # %% exercise="time_to_target"
@@ -306,7 +297,7 @@ points(TimeToTarget, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# A single noisy look at the target can be luck. A stricter rule wants it two epochs in a row; here once is enough.
+# (A noisy epoch can reach the target by chance. A stricter rule asks for two epochs in a row.)
 #
 # ## How fast is a step? Throughput by batch size
 #
@@ -344,7 +335,8 @@ def compare_throughput():
     measured(
         "images a second, B = 1,024 over B = 8",
         factor,
-        "128? Then a step would take as long with 1,024 images as with 8. 1? Then it would have no fixed part.",
+        "A factor of 128 would mean that a step takes as long with 1,024 images as with 8; a factor of 1, that a step "
+        "has no fixed part.",
     )
 
 
@@ -352,13 +344,12 @@ compare_throughput()
 
 # %% [markdown]
 # *What you should see* on a quiet machine: left, images a second grow quickly at first, then hardly any more. Right,
-# the same numbers as milliseconds for one step, beside a dashed line for a time in proportion to the batch. A step has
-# a part that doesn't depend on the batch: Python, starting each operation, updating 48,000 weights. With 8 images that
-# part is most of the step; with 100 it is small beside the arithmetic, and the cores are busy. Doubling the batch then
-# doubles the time. (If the curve goes down or jumps, something else was using the processor. Run the cell again.)
+# the same numbers as milliseconds for one step; on the dashed line the time is in proportion to the batch. A step has
+# a part that doesn't depend on the batch: Python, starting each operation, updating 48,000 weights. With 8 images it
+# is most of the step; with 100 it is small compared with the arithmetic. Doubling the batch then doubles the time. (If
+# the curve falls or jumps, another program was using the processor: run the cell again.)
 #
-# A GPU has thousands of cores to fill, and its curve bends at much larger batches. That is why many GPUs ask for
-# large batches, and why the question of the next section matters.
+# A GPU has thousands of cores, so its curve flattens at much larger batches. That is why many GPUs need large batches.
 #
 # ## How soon at 85 %? Time to target by batch size
 #
@@ -375,9 +366,9 @@ predict("batch size that is first at 85 %", None)
 predict("batch size that needs the fewest updates", None)
 
 # %% [markdown]
-# Every batch size needs its own learning rate, else we would compare rates and not batches. The rates below were
-# found in the recorded experiment further down, for each batch size as the best of the same five. All runs start
-# from the same weights. One that has not arrived after 15 epochs is ended.
+# Every batch size needs its own learning rate, otherwise we would compare rates, not batches. The rates come from the
+# recorded experiment below: for each batch size the best of the same five. All runs start from the same weights, and
+# end after 15 epochs at the latest.
 
 # %%
 target = 0.85
@@ -422,7 +413,7 @@ def run_race():
     measured(
         "batch size that needs the fewest updates",
         min(there, key=lambda size: len(curves[size]) * -(-len(x) // size)) if there else "none",
-        "A larger batch has the better gradient, so that a step of it does more. Is it as much more as it costs?",
+        "A larger batch has a less noisy gradient, so a step makes more progress. But it also takes longer.",
     )
     rows = {
         f"B = {size:,}": {
@@ -440,9 +431,9 @@ def run_race():
 run_race()
 
 # %% [markdown]
-# One run each is an anecdote: an epoch more or less decides. Here is the same with seven batch sizes, the rate of each
-# chosen out of the same five, and five seeds, recorded on a quiet machine. `course reproduce batch_size` makes the
-# figure and the table again. (Type such commands in a terminal: in JupyterLab, *File*, *New*, *Terminal*.)
+# One run each shows little: an epoch more or less decides. Here is the same experiment with seven batch sizes and five
+# seeds, recorded on a quiet machine. `course reproduce batch_size`, typed in a terminal (*File*, *New*, *Terminal*),
+# repeats it.
 
 # %%
 Image("recorded/batch_size.png", width=plots.WIDTH)
@@ -462,46 +453,45 @@ pd.DataFrame(
 )
 
 # %% [markdown]
-# - *Epochs* (left): small batches need three or four passes over the images. Large ones need more: a pass holds fewer
-#   updates.
-# - *Steps* (middle): on the dashed line, twice the batch needs half the steps. Up to 128 the medians stay near it. Then
-#   the gradient is good enough, and what is missing is updates: from 512 to 1,024 the steps only fall from 78 to 63.
-#   Shallue et al. (2018) found these three stretches, perfect scaling, diminishing returns and a floor, for every
-#   network and data set that they tried. Lab 3 takes it up.
-# - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.9 s. But it is a wide,
-#   flat valley in which the seeds overlap. The median of 1,024, 10.7 s, is well above the others; yet even there the
-#   fastest run (8.7 s) beat the slowest with 16 (11.0 s) and with 32 (9.6 s). Which one came first in *your* run was
-#   partly luck.
+# - *Epochs* (left): small batches need three or four passes over the images. Large batches need more, because a pass
+#   has fewer updates.
+# - *Steps* (middle): on the dashed line, twice the batch needs half the steps. Up to 128 the medians stay near it; from
+#   512 to 1,024 the steps only fall from 78 to 63. A less noisy gradient then helps little, because something else
+#   limits the step, such as the curvature (1b). These counts don't show what it is. Shallue et al. (2018) found the
+#   same three ranges, perfect scaling, diminishing returns and a floor, for every network and data set that they tried.
+#   Lab 3 continues here.
+# - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.9 s, but the minimum is
+#   flat and the seeds overlap. The median of 1,024, 10.7 s, is well above the others; yet even there the fastest run
+#   (8.7 s) beat the slowest with 16 (11.0 s) and with 32 (9.6 s). So chance helped to decide which came first in *your*
+#   run.
 #
-# More processors make the step of a large batch cheaper. They move the valley to the right, up to where the steps
-# stop falling. That is the limit of data parallelism, and the subject of this course.
+# More processors shorten the step of a large batch. They move the minimum to the right, up to where the steps stop
+# falling. That is the limit of data parallelism, and the subject of this course.
 #
-# Two details. The accuracy is measured once an epoch, so times come in whole epochs; part of the scatter is that.
-# And with batches of 16, the chosen rate needed two epochs in the run that chose it, and three in the median of
-# the others: the best of five is in part the luckiest of five. That is why the results have seeds of their own.
+# With batches of 16 the chosen rate needed two epochs in the run that chose it, but three in the median of the others:
+# the best of five is partly the luckiest of five. That is why the results have seeds of their own.
 
 # %% [markdown] tags=["further"]
 # ## Underfitting and overfitting
 
 # %% [markdown]
-# So far we only asked how soon. How *well* a network does on new images is another question, and two things go wrong:
+# How *well* does a network do on new images? Two things can go wrong:
 #
-# - **Underfitting:** the network can't even describe the training images. Training and validation accuracy are low,
-#   and close to each other. More images don't help. A larger network does, or longer training.
-# - **Overfitting:** the network describes the training images perfectly, by heart, and new ones less well. A gap
-#   opens between the curves, and the validation *loss* rises again: the network becomes ever surer, even where it is
-#   wrong. More images help, or whatever keeps the network from learning by heart. A smaller network may help, too, but
-#   not reliably: far beyond the size at which it can learn all images by heart, a *larger* one often does better again
-#   (*double descent*: Nakkiran et al. 2019).
+# - **Underfitting:** the network can't even describe the training images. Training and validation accuracy are low
+#   and close to each other. More images don't help; a larger network or longer training does.
+# - **Overfitting:** the network knows the training images by heart, and does less well on new ones. A gap opens between
+#   the curves, and the validation *loss* rises again: the network becomes more and more certain, even where it is
+#   wrong. More images help. A smaller network may help, but not reliably: far beyond the size at which a network can
+#   learn all images by heart, a *larger* one often does better (*double descent*: Nakkiran et al. 2019).
 #
-# We make both, on purpose: `linear` with 25,600 images, and `small_cnn` with 250. Then two remedies for the second:
-# *weight decay*, which shrinks all weights a little in each step, $w \leftarrow w - \eta \nabla L - \eta \lambda w$;
-# and more images, 6,400, for about as many updates.
+# In the next cell `linear` underfits with 25,600 images and `small_cnn` overfits with 250. Two remedies for overfitting
+# follow: *weight decay*, which shrinks all weights a little in each step,
+# $w \leftarrow w - \eta \nabla L - \eta \lambda w$; and 6,400 images, for about as many updates.
 #
 # ### Predict
 #
-# Which validation accuracy will the CNN reach with its 250 images? With 6,400? And which is better on new images:
-# the CNN that overfits, or `linear`, with a hundred times the images?
+# Which validation accuracy will the CNN reach with 250 images? With 6,400? And which is better on new images: the CNN
+# that overfits, or `linear`, with a hundred times the images?
 
 # %% editable=true
 predict("accuracy of the CNN with 250 images, from 0 to 1", None)
@@ -550,7 +540,7 @@ linear, overfitted, _, fitted = (history["val_accuracy"].iloc[-1] for history in
 measured(
     "accuracy of the CNN with 250 images, from 0 to 1",
     overfitted,
-    "Far too small? To learn by heart is not to learn nothing: 250 images already tell most classes apart.",
+    "A network that learns by heart still learns something: 250 images are enough to tell most classes apart.",
 )
 measured(
     "accuracy of the CNN with 6,400 images, from 0 to 1",
@@ -560,7 +550,7 @@ measured(
 measured(
     "better on new images: linear or CNN with 250 images",
     "linear" if linear > overfitted else "CNN",
-    "Whether a model over- or underfits does not say how good it is: the number of images counts, too.",
+    "Overfitting and underfitting alone do not tell which model is better: the number of images matters, too.",
 )
 pd.DataFrame(
     {
@@ -575,29 +565,24 @@ pd.DataFrame(
 ).T.round(3)
 
 # %% [markdown]
-# *What you should see.* `linear` ends with training and validation close together: it has seen many images, and it is
-# at its limit. The CNN soon knows its 250 images by heart (training accuracy 1), while its validation loss turns at the
-# black triangle and rises. Stopping there is a remedy as well: *early stopping*. Weight decay keeps the loss from
-# rising; in accuracy it gains a point or two, with 2,000 validation images not much more than chance. With 6,400
-# images, in about as many updates, the CNN no longer knows all that it trains on, and does much better on what it has
-# never seen. The best remedy for too few images is more images. Growing data sets are one of the reasons why training
-# needs many GPUs.
+# *What you should see.* `linear` ends with training and validation accuracy close together. The CNN soon knows its 250
+# images by heart (training accuracy 1), while its validation loss turns at the black triangle and rises. To stop there
+# is another remedy: *early stopping*. Weight decay keeps the loss from rising; in accuracy it gains a point or two,
+# hardly more than chance with 2,000 validation images. With 6,400 images the CNN does much better: more images are the
+# best remedy. Growing data sets are one reason why training needs many GPUs. (The blue line is an average over an epoch
+# in which the weights change, so it can begin below the validation.)
 #
-# The blue line is Keras's average over an epoch in which the weights still change. That is why it can begin below the
-# validation.
-#
-# Try `weight_decay` 0.001 and 1. The first does hardly anything. With the other even the training accuracy stays
-# below 1: the network underfits.
+# Try `weight_decay` 0.001 and 1. The first changes hardly anything; with the second the network underfits.
 
 # %% [markdown] tags=["further"]
 # ## The shape of the loss
 
 # %% [markdown]
-# The loss of the line in 1a had two weights, so you could look at it. `wide_resnet` has over half a million. What does
-# *its* surface look like, and what do skip connections do to it?
+# The loss in 1a depended on two weights, so you could draw it. `wide_resnet` has over half a million. What does *its*
+# loss surface look like, and how do skip connections change it?
 #
-# We take it at depth 40, with its 18 blocks, once as it is and once without the additions. Everything else is the same:
-# the first weights, the images and their order, the learning rates. Three passes over the images must be enough.
+# We train it at depth 40, with 18 blocks, once as it is and once without the additions, for three epochs. Everything
+# else is the same: the first weights, the images and their order, the learning rates.
 #
 # ### Predict
 #
@@ -642,35 +627,34 @@ plain_table = pd.DataFrame(
 measured(
     "accuracy without skip connections, from 0 to 1",
     plain_table["validation accuracy"].iloc[1],
-    "The same? It has the same weights, but they are much harder to find.",
+    "Both networks have equally many weights. Without the additions, good ones are much harder to find.",
 )
 plain_table
 
 # %% [markdown]
 # *What you should see.* On Fashion-MNIST about 0.86 with skip connections, and more than ten points less without: 0.74
-# when this was written. Both began with the same numbers in the same places, saw the same images in the same order and
-# did the same multiplications. All that one of them lacked were 18 additions for each image.
+# when this was written. The only difference between the two networks are 18 additions for each image.
 #
 # ### A slice through half a million dimensions
 #
-# Nobody can draw $L$ over all weights. But you can walk from the trained weights $w$ in two random directions $d_1$ and
-# $d_2$ and draw
+# We can't draw $L$ over all weights. But we can start at the trained weights $w$, choose random directions $d_1$ and
+# $d_2$, and draw
 #
 # $$L(w + a\, d_1 + b\, d_2)$$
 #
-# over the two steps $a$ and $b$. One trap: in front of a batch norm, a filter with twice the numbers computes the same,
-# for the batch norm divides by the size of what it gets. But the same step $d$ would move it half as far, compared with
-# its length, and its surface would look flatter, for no reason. (In the network with skip connections this holds for
-# the first convolution of each block. What the second one gives is added to the block's input before it is normalised.)
+# over the two steps $a$ and $b$. There is one trap. In front of a batch norm, a filter $f$ and its double $2f$ compute
+# the same, because the batch norm divides by the standard deviation. But the same step $d$ changes $2f$ half as much,
+# relative to its length, so the surface around $2f$ looks flatter. (In the network with skip connections this holds for
+# the first convolution of each block; the output of the second is added to the block's input before a batch norm.)
 #
 # ### Exercise: a fair direction
 #
-# Rescale a random direction so that the picture is the same for a filter and for its double, whatever the factor: so
-# that two networks which compute the same look the same.
+# Rescale a random direction so that the picture is the same for a filter and for any multiple of it: two networks that
+# compute the same should look the same.
 #
-# <details><summary>Hint</summary>If a filter is c times as large, the direction must move it c times as far. So what of
-# the filter should set the length of the direction's filter? <code>np.sum(…, axis=(0, 1, 2))</code> sums over the first
-# three axes; how many there are depends on the array.</details>
+# <details><summary>Hint</summary>If a filter is c times as large, the direction must move it c times as far. So which
+# property of the filter should set the length of the direction's filter? <code>np.sum(…, axis=(0, 1, 2))</code> sums
+# over the first three axes; how many axes there are depends on the array.</details>
 
 
 # %% exercise="filter_normalised"
@@ -702,12 +686,12 @@ points(filter_normalised, 3)
 # %% [markdown]
 # This is **filter normalisation** (Li et al. 2018): a step of 1 changes every filter by its own length.
 #
-# `landscape.along` lends you the loss as a function of the steps and puts the weights back afterwards. The loss here is
-# that of 500 training images.
+# `landscape.along` gives the loss of 500 training images as a function of the steps, and restores the weights
+# afterwards.
 #
 # ### Predict
 #
-# How large may a step be until the network is no better than guessing, in lengths of a filter? (A network that gives
+# How large can a step be, in lengths of a filter, before the network is no better than guessing? (A network that gives
 # each of ten classes a probability of 0.1 has a loss of $\ln 10 \approx 2.3$.)
 
 # %% editable=true
@@ -741,18 +725,17 @@ for title, size in area.items():
     measured(
         f"largest step {title}",
         float(np.sqrt(size / np.pi)),
-        "Above 1? A step of 1 puts as much noise into every filter as there is signal, 37 layers in a row.",
+        "A step of 1 adds to every filter, in 37 layers, a random filter of the same length.",
     )
 surfaces.contours(
     steps, steps, slices, limit=100, mark=(guessing, "as good as guessing: L = ln 10"), caption=slice_caption
 )
 
 # %% [markdown]
-# The white cross is the trained network. Mind the scale: from one contour to the next the loss grows by the factor 1.5.
-# Measured is the radius of a disc as large as the area inside the thick line. (With 11 × 11 points, corners in the
-# lines are those of the grid, not of the network.)
+# The white cross is the trained network. From one contour to the next the loss grows by the factor 1.5. The measured
+# step is the radius of a disc with the area inside the thick line.
 #
-# The same two slices as surfaces. Turn them. Heights are powers of ten here as well.
+# Here are the same two slices as surfaces, with the loss on a logarithmic axis. Turn them.
 
 # %%
 bottom = min(losses.min() for losses in slices.values())
@@ -775,9 +758,9 @@ widgets.explore(
 # %% [markdown]
 # ### The same, finer, and with a control
 #
-# 41 × 41 points and five epochs, recorded. Every kind of network is trained with the same four learning rates, of which
+# The recorded slices have 41 × 41 points, after five epochs. Each network is trained with the same four learning rates;
 # the one with the best validation accuracy is drawn. The control is depth 16, where a network trains well without skip
-# connections, too. `course reproduce landscape` makes figure and tables again, in about eleven minutes.
+# connections, too. `course reproduce landscape` repeats it, in about eleven minutes.
 
 # %%
 Image("recorded/landscape.png", width=plots.WIDTH)
@@ -792,8 +775,8 @@ measures = ["validation accuracy", "share below guessing", "highest loss"]
 recorded.pivot(index="network", columns="rate", values=measures).T
 
 # %% [markdown]
-# The lower row of the pictures compares two learning rates as well as two networks: 0.3 with skip connections, 0.01
-# without. So here is the same at *equal* rates, for all four:
+# The lower row compares two learning rates as well as two networks: 0.3 with skip connections, 0.01 without. (Both best
+# rates lie at the edge of the grid: a wider search could move them.) So here are the slices at *equal* rates:
 
 # %%
 training.slices_by_rate(
@@ -804,23 +787,23 @@ training.slices_by_rate(
 # %% [markdown]
 # ### What differs
 #
-# - **At depth 16 hardly anything.** Both train, both surfaces are bowls. The one drawn without skip connections is
-#   even a little wider.
-# - **At depth 40 much.** Without skip connections the same number of updates leads to a worse place (a loss of 0.45
-#   in place of 0.16), and around it the walls are steep: in the corners the loss is in the millions, with skip
-#   connections it is 26 at most.
-# - **The learning rate has its part in that.** Read the table downwards, for depth 40. With skip connections larger
-#   rates end in wider valleys, and 0.03 in a better accuracy than 0.01 (the further steps, half a point each, are no
-#   more than chance). Without skip connections training stalls at larger rates, and the valley is narrower. At the
-#   smallest rate, the same for both, the valleys are about equally wide (0.168 and 0.158 of the square), though the
-#   walls differ by a factor of over a hundred. So what skip connections buy, first of all, is that large steps work.
+# - **At depth 16, hardly anything.** Both networks train, and both surfaces are bowls. The one drawn without skip
+#   connections is even a little wider.
+# - **At depth 40, much.** Without skip connections the same number of updates ends at a higher loss (0.45 instead of
+#   0.16), and the surface around it is steep: in the corners the loss is in the millions, with skip connections it is
+#   26 at most.
+# - **The learning rate explains part of that.** Read the table downwards, for depth 40. With skip connections, larger
+#   rates end in wider valleys, and 0.03 gives a better accuracy than 0.01 (the further steps, half a point each, are no
+#   more than chance). Without skip connections, training fails to progress at larger rates, and the valley is narrower.
+#   At the smallest rate, the same for both, the valleys are about equally wide (0.168 and 0.158 of the square), though
+#   the highest losses differ by a factor of over a hundred. So the main effect of skip connections here is that large
+#   learning rates work.
 #
 # ### Why
 #
-# Without additions an output passes all 37 convolutions, one after the other. Change each of them, and the changes
-# multiply. A block with a skip connection computes $x + f(x)$: whatever happens to $f$, the input goes on as it is. You
-# can watch it: how many times larger does the output of the last convolution get, if you take a step of 1 along
-# $d_1$?
+# Without additions, the data pass through all 37 convolutions, one after the other. If each changes, the changes
+# multiply. A block with a skip connection computes $x + f(x)$: however $f$ changes, its input is passed on unchanged.
+# Measure it: how many times larger does the output of the last convolution become after a step of 1 along $d_1$?
 
 
 # %%
@@ -840,25 +823,21 @@ for title, network in resnets.items():
     print(f"{title}: {growth(network, walks[title][0]):,.0f} times")
 
 # %% [markdown]
-# When this was written it was 3 to 40 times with skip connections and 240 to 1,800 times without. (A random
-# direction is almost orthogonal to the filter to which it is added: a step of 1 makes every filter $\sqrt 2$ times
-# longer. Over 37 layers that could be up to $\sqrt 2^{37} \approx 370{,}000$.) Gradients come back along the same ways.
+# When this was written it was 3 to 40 times with skip connections and 240 to 1,800 times without. (A random direction
+# is almost orthogonal to a filter, so a step of 1 makes each filter about $\sqrt 2$ times longer. A factor of
+# $\sqrt 2$ for each of 37 layers would be 370,000; it is neither a prediction nor a bound.) Gradients pass through the
+# same layers in the other direction.
 #
 # ### What such slices can't show
 #
-# - Two directions out of half a million. Other random pairs give similar pictures (the CSV has two more pairs for each
-#   network drawn: the share below guessing is 0.52 to 0.61 with, 0.08 to 0.16 without skip connections at depth 40),
-#   but random directions almost surely miss the few in which the surface is steepest, and the path of training.
-# - A slice that looks convex proves nothing about the directions that were not drawn; a slice that doesn't proves
-#   that the surface is not.
-# - It is the loss in inference mode: batch norm keeps its averages while the weights under it move. In training mode it
-#   divides by those of the moved network, and most of the walls are gone: in a single look, not part of the recorded
-#   experiment, a step of 1 led to losses between 1 and 5 in both networks.
-# - One seed, five epochs, small images. Li et al. found surfaces with many hills and hollows around networks of depth
-#   56 and 110 without skip connections, trained on CIFAR-10 for 300 epochs. Ours are narrow bowls. (At depth 58 ours
-#   did not train at all, in a single look that was not recorded either: no minimum to look around.)
-# - The same for both: the rates that were best without and with skip connections are the smallest and the largest of
-#   the four. A wider search could move both.
+# - They are two directions out of half a million. Other random pairs give similar pictures (share below guessing at
+#   depth 40: 0.52 to 0.61 with, 0.08 to 0.16 without skip connections), but random directions almost surely miss the
+#   few in which the surface is steepest. A slice that looks convex proves nothing about other directions.
+# - They show the loss in inference mode, with batch norm's averages from training. In training mode batch norm divides
+#   by the statistics of the changed network, and the steep parts mostly disappear: in one unrecorded run, a step of 1
+#   led to losses between 1 and 5 in both networks.
+# - They have one seed and five epochs. Li et al. found many hills and hollows around networks of depth 56 and 110
+#   without skip connections, trained on CIFAR-10 for 300 epochs; ours are narrow bowls.
 
 # %% [markdown]
 # ## Your guesses
@@ -869,22 +848,20 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - From the line to a network the rule of training stays the same. The loss surface is no longer a bowl, and a step
-#   costs millions of multiply-adds for each image.
-# - Measure from the inside: leave out the start-up, keep the validation apart, stop the clock at a target.
-# - Images a second grow with the batch until the processors are full; the steps to the target fall with the batch
-#   until its gradient is good enough. Time to target is steps times seconds for a step, and lowest somewhere between.
-# - Underfitting asks for a larger network, overfitting for more images; weight decay and early stopping help a little.
-# - A slice of a loss surface means something only if a step means the same for networks that compute the same.
+# - A network is trained by the same update as a line, but its loss surface is no bowl, and a step costs millions of
+#   multiply-adds for each image.
+# - To measure training, leave out the start-up, keep the validation apart, and stop the clock at a target.
+# - Images a second grow with the batch until the processors are busy; the steps to the target fall with the batch, ever
+#   more slowly. Time to target is steps times seconds for a step, and is lowest in between.
+# - Against underfitting use a larger network, against overfitting more images; weight decay and early stopping help a
+#   little.
+# - Slices of two loss surfaces can be compared only if a step means the same for networks that compute the same.
 # - Skip connections change the surface, not the number of weights: at depth 40 larger learning rates worked only with
 #   them, and the best accuracy rose from 81 to 89 % (one seed).
 #
-# - H. Li, Z. Xu, G. Taylor, C. Studer, T. Goldstein: *Visualizing the Loss Landscape of Neural Nets.*
-#   arXiv:1712.09913
+# - H. Li et al.: *Visualizing the Loss Landscape of Neural Nets.* arXiv:1712.09913
 # - P. Nakkiran et al.: *Deep Double Descent: Where Bigger Models and More Data Hurt.* arXiv:1912.02292
 # - S. Zagoruyko, N. Komodakis: *Wide Residual Networks.* arXiv:1605.07146
-# - K. He, X. Zhang, S. Ren, J. Sun: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385
+# - K. He et al.: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385
 # - C. J. Shallue et al.: *Measuring the Effects of Data Parallelism on Neural Network Training.* arXiv:1811.03600
-# - D. Masters, C. Luschi: *Revisiting Small Batch Training for Deep Neural Networks.* arXiv:1804.07612
-# - H. Xiao, K. Rasul, R. Vollgraf: *Fashion-MNIST: a Novel Image Dataset for Benchmarking Machine Learning
-#   Algorithms.* arXiv:1708.07747
+# - H. Xiao, K. Rasul, R. Vollgraf: *Fashion-MNIST: a Novel Image Dataset.* arXiv:1708.07747

@@ -1,4 +1,6 @@
-"""Mistakes in the exercises of notebook 1c."""
+"""Mistakes in the exercises of notebook 1c, and right answers of another kind."""
+
+import numpy as np
 
 NOW = "time.perf_counter()"
 LISTS = "self.seconds, self.validation = [], []"
@@ -8,6 +10,11 @@ EMPTIED = "def on_train_begin(self, logs=None):\n    self.images_per_second = []
 STARTED = f"def on_epoch_begin(self, epoch, logs=None):\n    self.first_ended = {NOW}"
 FIRST = "if batch == 0:\n    self.first_ended = self.last_ended"
 RESET = "self.seconds = self.epochs = None"
+TRAINING_BEGINS = f"def on_train_begin(self, logs=None):\n    {RESET}\n    self.began = {NOW}"
+WITH_THE_EPOCH = (
+    f"def on_train_begin(self, logs=None):\n    {RESET}\n"
+    f"def on_epoch_begin(self, epoch, logs=None):\n    if epoch == 0:\n        self.began = {NOW}"
+)
 ARRIVED = """if logs["val_accuracy"] >= self.target:
     self.seconds = time.perf_counter() - self.began
     self.epochs = epoch + 1
@@ -30,6 +37,11 @@ MISTAKES = {
         "later minus earlier, reversed":
             ({f"{NOW} - self.epoch_began": f"self.epoch_began - {NOW}"},
              "subtract the earlier reading from the later", 2.5),
+        "the validation lasts to the end of the epoch":
+            ({f"self.validated = {NOW} - self.test_began": "self.validated = 1",
+              "self.validation.append(self.validated)":
+               f"self.validation.append({NOW} - self.test_began if self.validated else 0.0)"},
+             "it stops at the end of the epoch", 7.5),
         "wall clock": ({NOW: "time.time()"}, "`time.perf_counter()` is the clock for durations", 2.5),
         "no clock": ({NOW: "1.0"}, "it never asked for the time", 0),
         "validation appended when it ends":
@@ -50,6 +62,11 @@ MISTAKES = {
         "the first batch counted":
             ({"self.images - self.batch_size": "self.images", FIRST: "pass", EMPTIED: f"{EMPTIED}\n{STARTED}"},
              "images of the first batch are counted and the clock starts when the epoch begins", 2.5),
+        "from the second batch's begin, all images":
+            ({"self.images - self.batch_size": "self.images", FIRST: "pass",
+              EMPTIED: f"{EMPTIED}\ndef on_train_batch_begin(self, batch, logs=None):\n"
+                       f"    if batch == 1:\n        self.first_ended = {NOW}"},
+             "images of the first batch are counted", 2.5),
         "its images counted, its seconds not":
             ({"self.images - self.batch_size": "self.images"}, "images of the first batch are counted", 2.5),
         "one batch in place of all":
@@ -76,6 +93,7 @@ MISTAKES = {
         "above, not at":
             ({'logs["val_accuracy"] >= self.target': 'logs["val_accuracy"] > self.target'},
              "reaches the target exactly", 6.5),
+        "epochs always recorded": ({ARRIVED: f"self.epochs = epoch + 1\n{ARRIVED}"}, "`epochs` should be None", 8),
         "one epoch late":
             ({ARRIVED:
                'late, self.late = getattr(self, "late", False), logs["val_accuracy"] >= self.target\n'
@@ -108,6 +126,8 @@ MISTAKES = {
               "np.sqrt(np.sum(d**2, axis=axes))": "np.sum(d**2, axis=axes)"},
              "take roots", 2.5),
         "biases move": ({"np.zeros_like(d)": "d"}, "should get zeros", 7.5),
+        "the image's axes only":
+            ({"tuple(range(w.ndim - 1))": "(0, 1) if w.ndim > 2 else 0"}, "a filter has all its input channels", 5),
         "in place": ({SCALED: "np.multiply(w, 2, out=w)"}, "changed in place", 0),
         "the weights": ({SCALED: "w"}, "the weights themselves", 2.5),
         "times the weights": ({SCALED: "d * w"}, "multiplied by its weight", 2.5),
@@ -117,4 +137,46 @@ MISTAKES = {
             ({SCALED: "d * np.sum(np.abs(w), axis=axes) / np.sum(np.abs(d), axis=axes)"}, "absolute values", 2.5),
         "one array": ({"return scaled": "return scaled[:1]"}, "a list of 3 arrays", 0),
     },
+}  # fmt: skip
+
+
+def by_columns(direction, weights):
+    """Each array as a matrix with a column for each filter."""
+    made = []
+    for d, w in zip(direction, weights):
+        columns, own = d.reshape(-1, d.shape[-1]), w.reshape(-1, w.shape[-1])
+        factors = np.linalg.norm(own, axis=0) / np.linalg.norm(columns, axis=0)
+        made.append((columns @ np.diag(factors)).reshape(d.shape) if d.ndim > 1 else 0 * d)
+    return tuple(made)
+
+
+RIGHT = {
+    "EpochTimer": {
+        "readings by name": {
+            BEGAN: f"self.at = {{'begin': {NOW}}}",
+            "self.validated = 0.0": "pass",
+            f"self.test_began = {NOW}": f"self.at['from'] = {NOW}",
+            f"self.validated = {NOW} - self.test_began": f"self.at['to'] = {NOW}",
+            f"self.seconds.append({NOW} - self.epoch_began)": f"self.seconds += [{NOW} - self.at['begin']]",
+            "self.validation.append(self.validated)":
+                "self.validation += [self.at.get('to', 0.0) - self.at.get('from', 0.0)]",
+        },
+    },
+    "Throughput": {
+        "all readings": {
+            f"self.last_ended = {NOW}": f"self.ends = [*(self.ends if batch else []), {NOW}]",
+            FIRST: "pass",
+            SPEED: "images / np.ptp(self.ends)",
+        },
+    },
+    "TimeToTarget": {
+        "the flag set in every epoch": {
+            ARRIVED:
+                'arrived = not (logs or {}).get("val_accuracy", 0.0) < self.target\n'
+                f"if arrived:\n    self.seconds, self.epochs = {NOW} - self.began, epoch + 1\n"
+                "self.model.stop_training = arrived",
+        },
+        "the clock starts with the first epoch": {TRAINING_BEGINS: WITH_THE_EPOCH},
+    },
+    "filter_normalised": {"matrices": by_columns},
 }  # fmt: skip
