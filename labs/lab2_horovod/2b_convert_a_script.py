@@ -1,12 +1,12 @@
 # %% [markdown]
 # # 2b Convert a script
 #
-# You have a script that trains a network on one device. In eight small edits you make it train on as many as
-# there are. After each edit a check runs *your* script on two real Horovod ranks and says, from what it
-# measured, what is still missing.
+# You have a script that trains a network on one device. In eight small steps you change it so that it trains on all
+# available devices. After each step a check runs *your* script on two real Horovod ranks, measures it, and says what is
+# still missing.
 #
-# **You will be able to** convert a Keras script to Horovod, say what each of the eight changes is for, and
-# recognise from a run which one was forgotten.
+# **You will be able to** convert a Keras script to Horovod, say why each of the eight changes is needed, and recognise
+# from a run which one was forgotten.
 #
 # **Time:** 60 minutes; the runs take about 3 minutes on 2 CPU cores.
 #
@@ -18,6 +18,7 @@
 # %%
 import numpy as np
 import pandas as pd
+import psutil
 from IPython.display import Image
 
 from course_lib import data
@@ -34,18 +35,19 @@ print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} traini
 # %% [markdown]
 # ## The serial script
 #
-# Open [`fashion_mnist.py`](fashion_mnist.py) beside this notebook (drag its tab to the right half of the window)
-# and read it: 60 lines, a convolutional network, plain Keras. Now watch it train for three epochs on one rank.
+# Open [`fashion_mnist.py`](fashion_mnist.py) beside this notebook (drag its tab to the right half of the window) and
+# read it: 60 lines of plain Keras with a convolutional network. Now run it for three epochs on one rank.
 
 # %%
-# A rank gets one thread, as it would get one GPU: runs on one and on two ranks can then be compared.
+# A rank gets one thread, as it would get one GPU. So runs on one and on two ranks can be compared.
+print(f"before the run, {psutil.cpu_percent(1):.0f} % of the processor's time is in use")
 serial = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=1, data=fashion.name, env=launch.ONE_THREAD)
 
 # %% [markdown]
 # ### Predict
 #
-# Next, *two* ranks run the same script, not a letter changed. Will three epochs take half as long, as long, or
-# twice as long? Will the two end with the same accuracy? Write down a guess before you run it.
+# Next, *two* ranks run the same script without any change. Will three epochs take half as long, as long, or twice as
+# long? Will both ranks reach the same accuracy?
 
 # %% editable=true
 predict("two copies: seconds, in multiples of those of one rank", None)
@@ -57,7 +59,7 @@ copies = widgets.train("fashion_mnist.py", "--epochs", 3, ranks=2, data=fashion.
 
 # %%
 def seconds(record):
-    """Of the slowest rank, for all epochs but the first: in that one TensorFlow also builds its graph."""
+    """The seconds of the slowest rank, without the first epoch, in which TensorFlow also builds its graph."""
     return record.epochs[record.epochs["epoch"] > 1].groupby("rank")["seconds"].sum().max()
 
 
@@ -66,42 +68,43 @@ def accuracies(record):
     return record.epochs.groupby("rank")["val_accuracy"].last()
 
 
+ratio = seconds(copies) / seconds(serial)
 measured(
     "two copies: seconds, in multiples of those of one rank",
-    seconds(copies) / seconds(serial),
-    "What is above 1 is what two busy cores take from each other.",
-    too_small="Half would need shared work. Each copy does all of it.",
+    ratio,
+    "Each copy does the whole work."
+    + (" They also share memory, clock and perhaps cores, with other programs, too." if ratio > 1.1 else ""),
 )
 measured(
     "two copies: the same accuracy on both",
     "yes" if accuracies(copies).nunique() == 1 else "no",
-    "The script fixes the seed: the same first weights, the same order of the images, the same arithmetic.",
+    "The script fixes the seed, so both have the same first weights and the same order of the images.",
 )
 copies.epochs.pivot(index="epoch", columns="rank", values="val_accuracy").rename(columns="rank {}".format)
 
 # %% [markdown]
-# No time gained: each process read every image and trained a whole network. With `--seed 0` each would draw its own
-# first weights, and you would own two different networks. The ranks don't know of each other yet. That is what you
-# change now.
+# Nothing is faster: each process read every image and trained a complete network. With `--seed 0` each process would
+# draw its own first weights, and the result would be two different networks. The ranks do not know of each other yet.
+# The following steps change that.
 #
 # The check runs `fashion_mnist.py --epochs 2 --batch-size 32 --lr 0.01 --seed 0` on a slice of 1,279 images, so keep
-# the script's options. That took about 15 s here and takes longer on a busy machine; a line below the cell tells how
-# far it is. Checking again without a change is free.
+# the script's options. This took about 15 s here and takes longer on a busy machine; a line below the cell shows the
+# progress. Checking again without a change takes no time.
 #
-# Once a run shows all eight steps, the script runs once more, as if on two hosts: two ranks on one without a GPU, a
-# third on one with a GPU. A step that was ticked off can then turn out to be wrong after all.
+# When a run passes all eight steps, the script runs once more, as if on two hosts: two ranks on a host without a GPU, a
+# third on a host with a GPU. A step that has passed can then still fail.
 
 # %% [markdown]
 # ## Step 1: initialise
 #
-# `hvd.init()` makes the processes find each other. Before it, no other Horovod call works. Afterwards each
-# process knows its **rank** (its number among all), the **size** (how many there are) and its **local rank**
-# (its number on its own host).
+# With `hvd.init()` the processes find each other. Before it, no other Horovod call works. Afterwards each process knows
+# its **rank** (its number among all), the **size** (how many there are) and its **local rank** (its number on its own
+# host).
 #
-# Edit `fashion_mnist.py`: import `horovod.tensorflow.keras` as `hvd`, and initialise it before any other
-# call of Horovod and before TensorFlow builds anything (step 2 will need that). Save, then check.
+# Edit `fashion_mnist.py`: import `horovod.tensorflow.keras` as `hvd`, and initialise it before any other call of
+# Horovod and before TensorFlow builds anything (step 2 will need that). Save, then check.
 #
-# <details><summary>Hint</summary>The import goes to the other imports, the call right after
+# <details><summary>Hint</summary>Put the import with the other imports, and the call right after
 # <code>parser.parse_args()</code>.</details>
 
 # %% instructor=true
@@ -120,16 +123,16 @@ points("init")
 # %% [markdown]
 # ## Step 2: one GPU for each rank
 #
-# TensorFlow takes every GPU that it sees. Four ranks on a host with four GPUs would all settle on the first, and
-# run out of memory. So each rank hides all GPUs but one: the one with the number of its *local* rank. (The rank
-# would be wrong: on the second host of two with four GPUs, rank 4 needs GPU 0.)
+# TensorFlow uses all GPUs that it sees. Four ranks on a host with four GPUs would all put their model on the first GPU,
+# and its memory would not be enough. So each rank hides all GPUs but one: the one with the number of its *local* rank.
+# (The rank would be wrong: on the second of two hosts with four GPUs each, rank 4 needs GPU 0.)
 #
-# On a laptop there is nothing to hide, and the script must still run: guard it with `if gpus:`. The check shows
-# your script two pretended GPUs and looks at what each rank picks.
+# On a laptop there is nothing to hide, and the script must still run: use `if gpus:`. The check shows your script two
+# simulated GPUs and records which one each rank chooses.
 #
-# <details><summary>Hint</summary>Two functions of <code>tf.config</code>: one lists the physical devices, one sets
-# those that are visible. They must run before TensorFlow touches a device, so right after <code>hvd.init()</code>. A
-# third, <code>tf.config.experimental.set_memory_growth</code>, keeps TensorFlow from taking all memory at
+# <details><summary>Hint</summary>You need two functions of <code>tf.config</code>: one lists the physical devices, one
+# sets the visible ones. Call them before TensorFlow uses a device, so right after <code>hvd.init()</code>. A third
+# function, <code>tf.config.experimental.set_memory_growth</code>, prevents TensorFlow from taking all memory at
 # once.</details>
 
 # %% instructor=true
@@ -150,9 +153,9 @@ points("gpu")
 #
 # $$w \leftarrow w - \eta \, \frac{1}{N} \sum_{r=1}^{N} \nabla L_r(w)$$
 #
-# As soon as the images are shared out (step 6), an epoch has $N$ times fewer steps. With the old $\eta$ it would
-# move the weights about $N$ times less far. The **linear scaling rule** (Goyal et al. 2017) makes up for it:
-# $\eta \to N \eta$. It is a rule of thumb. Lab 3 shows where it breaks, and what warm-up does for it.
+# With the data divided among the ranks (step 6), an epoch has $N$ times fewer steps. With the old $\eta$ it would
+# change the weights about $N$ times less. The **linear scaling rule** (Goyal et al. 2017) corrects for this: $\eta \to
+# N \eta$. It is only approximate: lab 3 shows where it fails, and how warm-up helps.
 #
 # <details><summary>Hint</summary>Which of the numbers that a rank knows is $N$?</details>
 
@@ -170,12 +173,12 @@ points("rate")
 # %% [markdown]
 # ## Step 4: average the gradients
 #
-# The heart of it. `hvd.DistributedOptimizer(optimizer)` wraps the optimizer: before each update it all-reduces
-# every gradient, so that all ranks apply the same average. The check counts the all-reduced values in
-# Horovod's own timeline: in each step, as many as the network has weights that are trained.
+# This is the central step. `hvd.DistributedOptimizer(optimizer)` wraps the optimizer: before each update it all-reduces
+# every gradient, so that all ranks apply the same average. The check counts the all-reduced values in Horovod's own
+# timeline: in each step there must be as many as the network has trainable weights.
 #
-# <details><summary>Hint</summary>Wrap it before <code>model.compile</code>. Wrapped later, nothing is reduced, and
-# nothing complains.</details>
+# <details><summary>Hint</summary>Wrap it before <code>model.compile</code>. If you wrap it later, nothing is reduced,
+# and no error is raised.</details>
 
 # %% instructor=true
 scripts.write("fashion_mnist.py", upto="optimizer")
@@ -192,15 +195,14 @@ points("optimizer")
 # ## Step 5: start from the same weights
 #
 # Ranks that apply the same updates stay equal only if they start equal. One of Horovod's callbacks broadcasts the
-# variables of rank 0 to all others, the optimizer's momentum included. This also makes a restart from a checkpoint
+# variables of rank 0 to all others, including the optimizer's momentum. This also makes a restart from a checkpoint
 # simple: only rank 0 has to read it.
 #
-# The check runs your script with `--seed 0`, so that the ranks draw different first weights, and compares them
-# after the first step.
+# The check runs your script with `--seed 0`, so that the ranks draw different first weights, and compares them after
+# the first step.
 #
-# <details><summary>Hint</summary>Look through <code>hvd.callbacks</code>. It wants to know from which rank, and goes
-# first into the list of callbacks, on every rank. (In this script it would work at any place in the list: no other
-# callback does anything at the end of the first step.)</details>
+# <details><summary>Hint</summary>Look at <code>hvd.callbacks</code>. The callback needs the number of the rank that
+# sends. Put it first in the list of callbacks, on every rank.</details>
 
 # %% instructor=true
 scripts.write("fashion_mnist.py", upto="broadcast")
@@ -216,17 +218,17 @@ points("broadcast")
 # %% [markdown]
 # ## Step 6: share out the data
 #
-# So far each rank reads every image. Two ways to share them:
+# So far each rank reads every image. There are two ways to divide them:
 #
-# - **Option 1:** shuffle, cut the data into one part for each rank, reshuffle and cut anew after the epoch. Every
-#   rank must use the *same* shuffle, or the parts overlap.
-# - **Option 2:** each rank shuffles the whole set for itself and reads the first $1/N$ of it. Simple, but in an
-#   epoch some images are seen twice and others never.
+# - **Option 1:** shuffle, cut the data into one part for each rank, and shuffle and cut again in each epoch. Every rank
+#   must use the *same* shuffle, or the parts overlap.
+# - **Option 2:** each rank shuffles the whole set independently and reads the first $1/N$ of it. This is simple, but
+#   in an epoch some images are read twice and others are not read.
 #
-# Both need the same number of batches on every rank: a rank with one batch more waits for the others, for ever, or
+# Both need the same number of batches on every rank: a rank with one more batch waits for the others, for ever, or
 # until they have ended and it fails.
 #
-# Write both in NumPy first, on the numbers of the images.
+# First write both in NumPy, for the numbers of the images.
 
 
 # %% exercise="option1"
@@ -235,7 +237,7 @@ def option_1(images, rank, size, epoch):
 
     images: how many there are; rank: 0 … size − 1; epoch: 0, 1, …
     Returns an integer array of length images // size, in the order of reading.
-    Seed the shuffle so that it is the same on every rank, and another one in each epoch.
+    Seed the shuffle so that it is the same on every rank, and different in each epoch.
     """
     ### BEGIN SOLUTION
     order = np.random.default_rng(epoch).permutation(images)
@@ -274,20 +276,20 @@ partition_points(option_2, option=2, maximum=2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Who reads what? Each small square is an image, its colour the rank that reads it in that epoch; black ones are
-# read by more than one rank, empty ones by none. The 96 images of an epoch stand in three rows of 32.
+# Who reads what? Each small square is an image, and its colour is the rank that reads it in that epoch. Black images
+# are read by several ranks, empty ones by none. The 96 images of an epoch are in three rows of 32.
 
 # %%
 partition({"option 1": option_1, "option 2": option_2}, images=96, ranks=4, epochs=3)
 
 # %% [markdown]
-# Now the script. `tf.data` can do option 1 in one word: `dataset.shard(size, rank)` keeps every size-th image,
-# beginning with number `rank`. Think about where it goes. The shuffle has a fixed seed, and shuffles anew in each
-# epoch: what does a rank read in the second epoch if you shard before it, and if you shard after it? And 1,279 images
-# on two ranks are 640 and 639: with batches of 32 that is 20 batches and 19. Cut both to the number that all ranks
-# have.
+# Now change the script. `tf.data` has a method for option 1: `dataset.shard(size, rank)` keeps every size-th image,
+# beginning with number `rank`. Decide where to put it. The shuffle has a fixed seed, and shuffles again in each epoch:
+# what does a rank read in the second epoch if you shard before the shuffle, and if you shard after it? Note also that
+# 1,279 images on two ranks are 640 and 639: with batches of 32 that is 20 batches and 19. Cut both to the number that
+# all ranks have.
 #
-# <details><summary>Hint</summary>How many images do all ranks together consume in a step? <code>dataset.take(n)</code>
+# <details><summary>Hint</summary>How many images do all ranks together read in a step? <code>dataset.take(n)</code>
 # keeps the first <code>n</code> batches.</details>
 
 # %% instructor=true
@@ -304,12 +306,12 @@ points("data")
 # %% [markdown]
 # ## Step 7: one rank saves and prints
 #
-# All ranks hold the same weights, so one checkpoint is enough, and two ranks that write one file at the same time
-# can spoil it. The same goes for the log: one voice. Let only rank 0 have the checkpoint callback, `verbose=2` and
-# the `print` lines.
+# All ranks hold the same weights, so one checkpoint is enough, and two ranks that write the same file at the same time
+# can damage it. One log is enough, too. Let only rank 0 have the checkpoint callback, `verbose=2` and the `print`
+# lines.
 #
-# <details><summary>Hint</summary>Below the condition stands what saves or prints, and nothing in which the ranks
-# meet: a callback of Horovod's that only rank 0 has would wait there for the others.</details>
+# <details><summary>Hint</summary>Put only what saves or prints under the condition. A callback in which ranks
+# communicate must be on every rank: on rank 0 alone it would wait for the others.</details>
 
 # %% instructor=true
 scripts.write("fashion_mnist.py", upto="rank0")
@@ -325,12 +327,12 @@ points("rank0")
 # %% [markdown]
 # ## Step 8: average the metrics
 #
-# Rank 0 now reports the loss and accuracy of *its* images only, a noisier number than that of all. A callback
-# averages each metric over the ranks at the end of an epoch. It replaces them for the callbacks that come after it in
-# the list, so it belongs before all that read one: a checkpoint of the *best* weights, early stopping, a schedule.
-# (This script has none of them, so the check can't see where you have put it.)
+# Rank 0 now reports the loss and accuracy of *its* images only, which are noisier than those of all images. A callback
+# averages each metric over the ranks at the end of an epoch. The callbacks after it in the list get the averages, so
+# put it before all that use a metric: a checkpoint of the *best* weights, early stopping, a schedule. (This script has
+# none of them, so the check can't see where you have put it.)
 #
-# <details><summary>Hint</summary>Again one of <code>hvd.callbacks</code>, on every rank.</details>
+# <details><summary>Hint</summary>It is also one of <code>hvd.callbacks</code>, on every rank.</details>
 
 # %% instructor=true
 scripts.write("fashion_mnist.py", upto="metrics")
@@ -344,9 +346,9 @@ points("metrics")
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# ## The whole thing
+# ## The converted script
 #
-# All eight are in. What will three epochs on two ranks take now, and what accuracy will they reach? Guess, then run.
+# All eight changes are made. How long will three epochs on two ranks take now, and which accuracy will they reach?
 
 # %% editable=true
 predict("converted: how many times as fast as one rank", None)
@@ -361,16 +363,15 @@ faster = seconds(serial) / seconds(converted)
 measured(
     "converted: how many times as fast as one rank",
     faster,
-    "2 would be perfect. What is missing went into the exchange, into waiting for the slower rank, and to two cores "
-    "that share memory and clock."
+    "2 would be perfect. Communication, waiting for the slower rank, and cores that share memory and clock take time."
     if faster > 1
-    else "Slower than one rank: a step of this small network takes some milliseconds, and the exchange in it cost more "
-    "than the halved number of steps saved.",
+    else "Slower than one rank: each step of this small network is short, and communication, or another program, took "
+    "more time than half the number of steps saved.",
 )
 measured(
     "converted: validation accuracy",
     accuracies(converted)[0],
-    "The batch is twice as large, so there were half as many updates: after so few epochs that often costs a little.",
+    "The batch is twice as large, so there were half as many updates. After so few epochs this often costs accuracy.",
 )
 pd.DataFrame(
     {
@@ -385,15 +386,16 @@ pd.DataFrame(
 ).T.round(3)
 
 # %% [markdown]
-# Each rank read half of the images. How far this goes, with more ranks and larger batches, is the subject of lab 3.
+# Each rank read half of the images. Lab 3 continues with more ranks and larger batches.
 #
 # ## What each omission costs
 #
-# The converted script less one step at a time, three epochs on 12,799 images, with `--seed 0 --lr 0.02`: some of the
-# omissions stop it, some cost accuracy, some nothing that you would see, and one makes the network *better*.
+# The converted script was trained without one of the steps, for each step, for three epochs on 12,799 images with
+# `--seed 0 --lr 0.02`. Some omissions stop the script, some cost accuracy, some have no visible effect, and one makes
+# the network *better*.
 #
-# Which one is that? And how many points of accuracy (per cent of the validation images) do two others cost: when nobody
-# averages the gradients, and when the ranks start from different weights?
+# Which one? And how many points of accuracy (per cent of the validation images) do two others cost: gradients that are
+# not averaged, and different first weights?
 
 # %% editable=true
 predict("the step without which accuracy rises", None)  # its number
@@ -401,12 +403,12 @@ predict("points lost when nobody averages the gradients", None)
 predict("points lost with different first weights", None)
 
 # %% [markdown]
-# Each variant that trains did so ten times. `course reproduce omissions` makes this figure and table again, in about
+# Each variant that trains was run ten times. `course reproduce omissions` makes this figure and table again, in about
 # half an hour.
 
 # %%
 omissions = pd.read_csv("recorded/omissions.csv", comment="#")
-# Two ranks on a CPU train the same without these steps: forty runs that differ by chance alone.
+# These steps do not change the training of two ranks on a CPU: forty runs that differ only by chance.
 SAME = ("nothing left out", "2 one GPU each", "7 one rank saves", "8 average metrics")
 accuracy = (
     100 * omissions[["accuracy of rank 0", "accuracy of rank 1"]].mean(axis=1).groupby(omissions["left out"]).mean()
@@ -415,18 +417,18 @@ lost = accuracy[list(SAME)].mean() - accuracy.drop(list(SAME)).dropna()
 measured(
     "the step without which accuracy rises",
     lost.idxmin()[0],
-    "Without it every rank reads all images, so an epoch has twice as many updates, and takes twice the work.",
+    "Without it every rank reads all images, so an epoch has twice as many updates and takes twice the work.",
 )
 measured(
     "points lost when nobody averages the gradients",
     round(lost["4 average gradients"], 1),
-    too_large="Each rank still trains, on one half of the images in each epoch: that is why nobody notices.",
-    too_small="Each update has the gradient of half as many images, and still twice the rate.",
+    too_large="Each rank still trains, on one half of the images in each epoch, so the mistake is hard to notice.",
+    too_small="Each update has the gradient of half as many images, but still twice the rate.",
 )
 measured(
     "points lost with different first weights",
     round(lost["5 same first weights"], 1),
-    "Every update is the average over two networks that are not the same: right for neither of them.",
+    "Every update is the average of the gradients of two different networks, and wrong for both.",
 )
 Image("recorded/omissions.png", width=plots.WIDTH)
 
@@ -434,10 +436,10 @@ Image("recorded/omissions.png", width=plots.WIDTH)
 omissions[omissions["run"] == 1].drop(columns="run").fillna("")
 
 # %% [markdown]
-# That was the first run of each; the figure has them all. Runs of one script differ by chance. Four of the rows change
-# nothing that two ranks on a CPU would notice in their training: *nothing left out*, *one GPU each*, *one rank saves*,
-# *average metrics*. Their forty runs are the measure: 83.1 % on average, with a standard deviation of 1.0 points (the
-# band in the figure is where 95 % of such runs fall). Against them, in points of accuracy, with Student's t:
+# The table has the first run of each; the figure has all. Runs of one script differ by chance. Four of the rows do not
+# change the training of two ranks on a CPU: *nothing left out*, *one GPU each*, *one rank saves*, *average metrics*.
+# The others are compared with these forty runs: 83.1 % on average, with a standard deviation of 1.0 points (95 % of
+# such runs lie in the band of the figure). The differences, in points of accuracy, with Student's t:
 #
 # | left out | accuracy, 95 % | |
 # |---|---|---|
@@ -446,28 +448,33 @@ omissions[omissions["run"] == 1].drop(columns="run").fillna("")
 # | 5 same first weights | −2.3 ± 0.7 | worse: gradients of two networks, averaged |
 # | 6 share out the data | +3.5 ± 0.7 | better: twice as many updates in an epoch, for twice the work |
 #
-# The first two differences are no larger than what chance does to a single run. One run each would not have shown them.
+# The ten runs of *average metrics* are 82.6 % on average, the other thirty 83.3 %: a difference of −0.8 ± 0.7. The
+# callback acts after an epoch's updates, so it can't change the weights, and we take this for chance: among many
+# comparisons, some intervals miss 0. Without these ten runs the reference would be higher by 0.2, each difference lower
+# by 0.2, and no verdict would change.
 #
-# - *Without `init`* nothing runs: the best kind of mistake. *Without equal batches* the script hung in all three runs;
-#   it was ended after 20 seconds without a step. (Which rank ends first is chance; it may also stop with an error.)
-# - *Without the distributed optimizer* or *without the broadcast* the log looks fine and the ranks hold different
-#   networks (right panel). If you have nothing to compare with, you don't miss a point or two of accuracy. And the
-#   averaged metric hides both: it reports one number for two networks. Only comparing weights shows it. Remember these
-#   two.
-# - *Without sharing out the data* both ranks read the same batches in the same order, and average two equal gradients:
-#   one rank's training with a doubled rate, paid twice. Nothing in the log says so.
+# The first two differences are no larger than what chance does to a single run. One run of each would not have shown
+# them.
+#
+# - *Without `init`* nothing runs, so the mistake is found at once. *Without equal batches* the script hung in all three
+#   runs; it was ended after 20 seconds without a step. (If the other rank ends first, an error is also possible.)
+# - *Without the distributed optimizer* or *without the broadcast* the log looks right, but the ranks hold different
+#   networks (right panel). A loss of one or two points is not visible without a comparison. The averaged metric hides
+#   both mistakes: it is one number for two networks. Only a comparison of the weights shows them.
+# - *Without sharing out the data* both ranks read the same batches in the same order, and average two equal gradients.
+#   This is the training of one rank with a doubled rate, at twice the cost. The log does not show it.
 # - *Without averaged metrics* the ranks reported different numbers for one and the same network in 10 of 10 runs.
-# - *Without one writer* two ranks write one file; it goes well until it doesn't. *Without pinning* a CPU shows nothing;
-#   on GPUs every rank lands on the first one.
+# - *Without one writer* two ranks write the same file, and it can be damaged. *Without pinning* nothing changes on a
+#   CPU; on GPUs all ranks use the first one.
 #
-# ## Three patients
+# ## Diagnose three runs
 #
-# Now the other way round. Your script runs three times more, as A, B and C. Each time *one* of the steps 3 to 8 is
-# undone, as if you had forgotten it. You get what a colleague would send you: what the ranks printed, and what was seen
-# of each. You don't get the number of the step.
+# Now find the mistake from its effects. Your script runs three times more, as A, B and C. Each time *one* of the steps
+# 3 to 8 is undone, as if you had forgotten it. You see what the ranks printed, and a table of measurements, but not the
+# number of the step.
 #
-# A fingerprint stands for all weights: equal fingerprints, equal weights. (With `--seed 0` the ranks draw different
-# first weights.)
+# The table shows a fingerprint (a hash) of all weights: equal fingerprints mean equal weights. (With `--seed 0` the
+# ranks draw different first weights.)
 
 # %%
 examine("A")
@@ -481,11 +488,12 @@ examine("C")
 # %% [markdown]
 # ### Exercise: the diagnosis
 #
-# Which step does each run lack? Go by what must follow from each omission: what would be equal then, what
-# different, and from when on?
+# Which step is missing in each run? Ask for each omission: what would then be equal, what would be different, and from
+# when on?
 #
-# <details><summary>Hint</summary>Weights that differ at the end either started apart or were moved apart. The
-# fingerprint after the first step tells which: Horovod's callback broadcasts at the end of that step.</details>
+# <details><summary>Hint</summary>Weights that differ at the end were different from the start, or became different
+# later. The fingerprint after the first step shows which: Horovod's callback broadcasts at the end of that
+# step.</details>
 
 
 # %% exercise="diagnosis"
@@ -505,31 +513,31 @@ diagnosis_points(diagnosis, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Compare what A and C report with what they hold: one loss, for two networks. And B: two losses, for one network. Such
-# a table needs no special tool. A hash of the weights of each rank, printed after the first step and after the last,
-# finds the two mistakes that no log shows. Put it into every script that you convert.
+# In A and C the ranks report one loss for two networks; in B they report two losses for one network. You need no
+# special tool for such a table. Print a hash of the weights of each rank, after the first step and after the last: it
+# shows the two mistakes that no log shows. Add it to every script that you convert.
 #
-# ## On your own terminal
+# ## In your own terminal
 #
-# What the notebook did, by hand (File → New → Terminal):
+# The same by hand (File → New → Terminal):
 #
 #     course run fashion_mnist.py -np 2 -- --epochs 3
 #     horovodrun -np 2 python fashion_mnist.py --epochs 3
 #
-# The second is Horovod's own launcher; `course run` starts it, gives each rank its share of the cores, and ends
-# every process when one fails or you press Ctrl-C.
+# The second command is Horovod's own launcher. `course run` starts it, gives each rank its share of the cores, and ends
+# all processes when one fails or you press Ctrl-C.
 #
 # ## Summary
 #
-# Initialise, pin, scale, average, broadcast, partition, one writer, average the metrics. Steps 4, 5 and 6 make it
-# data-parallel training; the others make it correct on every host, fast, and legible. Your guesses:
+# Initialise, pin, scale, average, broadcast, partition, save on one rank, average the metrics. Steps 4, 5 and 6 make it
+# data-parallel training; the others make it correct on every host, fast, and easy to follow. Your guesses:
 
 # %%
 predictions.table()
 
 # %% [markdown]
-# Next: 2c starts your script as on a cluster, and looks inside while it runs. 2e has the same eight steps in PyTorch
-# and JAX.
+# Next: 2c starts your script as on a cluster, and shows what happens while it runs. 2e has the same eight steps in
+# PyTorch and JAX.
 #
 # - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
 # - P. Goyal et al.: *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour.* arXiv:1706.02677

@@ -48,3 +48,19 @@ def test_how_often_the_ranks_report_different_numbers(runs):
     metrics = runs[runs["left out"] == "8 average metrics"]
     different = sum(metrics["accuracy of rank 0"] != metrics["accuracy of rank 1"])
     assert f"different numbers for one and the same network in {different} of {len(metrics)} runs" in TEXT
+
+
+def test_the_runs_without_averaged_metrics_shift_the_reference_little(runs):
+    same = runs[runs["left out"].isin(UNHARMED)]
+    apart = same["left out"] == "8 average metrics"
+    those, others = same[apart]["accuracy"], same[~apart]["accuracy"]
+    mean, half = statistics.unpaired(those, others)
+    assert (
+        f"are {those.mean():.1f} % on average, the other thirty {others.mean():.1f} %: a difference of −{-mean:.1f} ± "
+        f"{half:.1f}." in TEXT
+    )
+    assert f"would be higher by {others.mean() - same['accuracy'].mean():.1f}, each difference lower by 0.2" in TEXT
+    for name in ("3 scale the rate", "4 average gradients", "5 same first weights", "6 share out the data"):
+        omitted = runs[runs["left out"] == name]["accuracy"]
+        with_all, without = (statistics.unpaired(omitted, reference) for reference in (same["accuracy"], others))
+        assert abs(without[0]) > without[1] and with_all[0] * without[0] > 0
