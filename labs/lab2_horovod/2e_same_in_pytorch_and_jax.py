@@ -1,18 +1,20 @@
 # %% [markdown]
 # # 2e The same in PyTorch and JAX
 #
-# You have trained on many ranks with Horovod and Keras. Most code that you will meet is written in PyTorch, some of it
-# in JAX. The ideas are the same, and so are the mistakes; the names differ.
+# You have trained on many ranks with Horovod and Keras. Most code that you will meet uses PyTorch, and some uses JAX.
+# The ideas and the mistakes are the same. The names differ.
 #
 # **You will be able to** name each part of data-parallel training in PyTorch and JAX; convert a PyTorch script to
-# `DistributedDataParallel`; and say what FSDP and ZeRO add to it.
+# `DistributedDataParallel`; say what FSDP and ZeRO divide and what they send; read code with meshes and shardings.
 #
-# **Time:** 35 minutes; the runs take about 5 seconds on 2 CPU cores.
+# **Time:** 40 minutes; the runs take about 5 seconds on 2 CPU cores.
 #
 # **Needs:** 2a and 2b. For the exercise PyTorch, which the course doesn't install.
 #
-# To install PyTorch, type `pip install "torch>=2.4"` in a terminal of the course. Everything but the exercise can be
-# read and run without it.
+# To install PyTorch, type `pip install "torch>=2.4"` in a terminal of the course. Without it you can read and run
+# everything except the exercise. What this notebook says of PyTorch was tried with version 2.13, and what it says of
+# JAX with version 0.10.2. `torch.distributed.tensor` is public since 2.5, `torch.distributed.fsdp.fully_shard` and
+# `torch.accelerator` since 2.6.
 
 # %%
 import pandas as pd
@@ -29,10 +31,10 @@ from labs.lab2_horovod.lessons.checks_2e import check
 # %% [markdown]
 # ## What Horovod is
 #
-# Horovod (Sergeev, Del Balso 2018) is a library beside the framework. Processes find each other over MPI or Gloo, and a
-# background thread in each of them collects the gradients that are ready, agrees with the others on an order, packs
-# small ones together, and all-reduces them with NCCL, MPI or Gloo. The framework sees an optimizer that takes a little
-# longer. So one library serves TensorFlow, Keras, PyTorch and MXNet. Its PyTorch form reads like 2b:
+# Horovod (Sergeev, Del Balso 2018) is a library beside the framework. The processes find each other with MPI or Gloo.
+# In each process a background thread collects the gradients that are ready. The threads agree on an order, pack small
+# gradients together, and all-reduce them with NCCL, MPI or Gloo. For the framework this is an optimizer that takes a
+# little longer. Therefore one library serves TensorFlow, Keras, PyTorch and MXNet. Its PyTorch form reads like 2b:
 #
 # ```python
 # import horovod.torch as hvd
@@ -44,8 +46,8 @@ from labs.lab2_horovod.lessons.checks_2e import check
 # hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 # ```
 #
-# (The course's Horovod is built for TensorFlow only, so this is for reading.) Its last release is of 2023. PyTorch and
-# JAX now bring the same with them, and new projects use that.
+# (The course's Horovod is built for TensorFlow only. You can only read this.) The last release of Horovod is from 2023.
+# PyTorch and JAX now contain the same functions, and new projects use those.
 #
 # ## A phrase book
 #
@@ -59,33 +61,38 @@ from labs.lab2_horovod.lessons.checks_2e import check
 # | fusion, overlap | buffer of 128 MiB, a thread | buckets of 25 MiB, from hooks | by the compiler, XLA |
 # | accumulate | `backward_passes_per_step` | `with model.no_sync():` | `lax.scan` over small batches |
 # | the same start | broadcast callback | when the model is wrapped | the same key for all |
-# | one rank saves | `if hvd.rank() == 0:` | `model.module.state_dict()`, by rank 0 | by process 0, or Orbax by all |
-# | shard the state | – | `fully_shard` (FSDP) | another sharding for the weights |
+# | one rank saves | `if hvd.rank() == 0:` | `model.module.state_dict()`, by rank 0 | process 0 |
+# | each rank saves its part | – | `torch.distributed.checkpoint` | Orbax |
+# | shard weights and state | – | `fully_shard` (FSDP) | another sharding for the weights |
+# | arrange the devices | process sets | `init_device_mesh` | `jax.make_mesh`, `jax.set_mesh` |
 # | transport | NCCL, MPI, Gloo | NCCL, Gloo; MPI if built so | NCCL, Gloo; its own on TPUs |
 # | launcher | `horovodrun`, `mpirun`, `srun` | `torchrun`, `srun` | `srun`, or one process a host |
 #
-# Three things to note:
+# Three differences matter:
 #
-# - **DDP wraps the model, Horovod wraps the optimizer.** DDP listens to the backward pass: as soon as the gradients of
-#   a bucket are there, its all-reduce begins. So only calls of the *wrapped* model are averaged. The first bucket is
-#   small (1 MiB), so that sending begins early.
-# - **JAX wraps nothing.** You say where arrays lie: data split over the devices (a process may have several), weights
-#   copied to all. The mean over the batch is then a mean over all devices, and the compiler inserts the all-reduce.
-#   With `shard_map` you write each device's program yourself, and `jax.lax.pmean` in it.
-# - **Padding.** `DistributedSampler` repeats a few images, so that all ranks have the same number. Good for training;
-#   in an evaluation these images count twice.
+# - **DDP wraps the model, Horovod wraps the optimizer.** DDP registers hooks on the gradients. When all gradients of a
+#   bucket are ready, its all-reduce begins, during the backward pass. Only calls of the *wrapped* model are averaged.
+# - **JAX wraps nothing.** You say on which devices an array lies: the data are split over the devices (a process may
+#   have several), and each device has a copy of the weights. The mean over the batch is then a mean over all devices,
+#   and the compiler inserts the all-reduce. With `shard_map` you write the program of one device yourself, and call
+#   `jax.lax.pmean` in it.
+# - **Padding.** `DistributedSampler` repeats a few images, so that all ranks have the same number. This is fine for
+#   training. In an evaluation these images count twice.
 #
 # ### Predict
 #
-# ResNet-50 has 161 arrays of weights, 102 MB in all. How many messages does a step of DDP send with its usual buckets?
+# DDP fills its buckets in the order in which gradients become ready: the first up to 1 MiB, so that sending begins
+# early, the others up to 25 MiB. When you wrap a model, DDP does not know this order yet. ResNet-50 has 161 arrays of
+# weights, 102 MB in all. How many messages does DDP send in the first step, and how many in the second?
 
 # %% editable=true
-predict("messages in a step, ResNet-50 under DDP", None)
+predict("messages in the first step, ResNet-50 under DDP", None)
+predict("messages in the second step, ResNet-50 under DDP", None)
 
 
 # %%
 def buckets(arrays, first=2**20, limit=25 * 2**20):
-    """The bytes of each message. A bucket is sent as soon as it has reached its limit."""
+    """The bytes of each message. A bucket is full as soon as it has reached its limit."""
     messages, filled = [], 0
     for size in arrays:
         filled += size
@@ -96,22 +103,26 @@ def buckets(arrays, first=2**20, limit=25 * 2**20):
 
 
 # The backward pass begins with the last layer.
-messages = buckets([4 * tensor.elements for tensor in reversed(networks.resnet50())])
-measured(
-    "messages in a step, ResNet-50 under DDP",
-    len(messages),
-    too_large="With a message for each array much of the time would go into starting them: 4b measures how much.",
-    too_small="One bucket for all could not be sent before the backward pass has ended.",
-)
-print("MB, in the order of sending:", [round(size / 1e6, 1) for size in messages])
+arrays = [4 * tensor.elements for tensor in reversed(networks.resnet50())]
+messages = {"first": buckets(arrays, first=float("inf")), "second": buckets(arrays)}
+for step, sizes in messages.items():
+    measured(f"messages in the {step} step, ResNet-50 under DDP", len(sizes))
+    print(f"MB in the {step} step, in the order of sending:", [round(size / 1e6, 1) for size in sizes])
 
 # %% [markdown]
-# No array is cut, so that a bucket may pass its limit: the first holds the whole last layer, 8.2 MB.
-# What is sent last overlaps with nothing: the first layers' gradients are ready when the backward pass ends.
+# With its default arguments DDP makes *one* bucket at first. It sends the whole gradient at the end of the first
+# backward pass, notes the order in which gradients became ready, and builds the buckets anew. (With
+# `find_unused_parameters=True` it keeps the buckets that it made when it wrapped the model. Their order is the reverse
+# of that in `model.parameters()`.) So do not judge a run by its first step.
+#
+# Why not a message for each array? Each message takes time to start; 4b measures how much. Why not one bucket in every
+# step? It could not be sent before the backward pass has ended. DDP does not cut arrays, so a bucket may exceed its
+# limit: the first holds the weights of the whole last layer, 8.2 MB. The last message overlaps with nothing, because
+# the gradients of the first layers are ready when the backward pass ends.
 #
 # ## One problem, three scripts
 #
-# Three weights are to be found from 64 examples, by all ranks together, each with its own half. First Horovod, with a
+# All ranks together fit four weights to 64 examples. Each rank has its own part of the examples. First Horovod, with a
 # training loop of its own: [`same_horovod.py`](same_horovod.py).
 
 # %%
@@ -131,15 +142,15 @@ def run_it():
 run_it()
 
 # %% [markdown]
-# The same in PyTorch. With PyTorch installed, type `torchrun --nproc-per-node 2 same_pytorch.py` in a terminal.
+# The same in PyTorch. If PyTorch is installed, type `torchrun --nproc-per-node 2 same_pytorch.py` in a terminal.
 
 # %%
 Code(filename="same_pytorch.py", language="python")
 
 # %% [markdown]
-# And in JAX. **It can't be run in the course's environment**, where JAX is not installed: today's JAX needs a newer
-# NumPy than the course's TensorFlow takes. In an environment of its own (`pip install jax`; tried with 0.10.2), this
-# runs it in one process on two pretended devices:
+# The same in JAX. **You can't run it in the course's environment**: today's JAX needs a newer NumPy than the course's
+# TensorFlow accepts. In an environment of its own (`pip install jax`), this command runs it in one process with two
+# pretended devices:
 #
 #     XLA_FLAGS=--xla_force_host_platform_device_count=2 python same_jax.py
 
@@ -147,29 +158,32 @@ Code(filename="same_pytorch.py", language="python")
 Code(filename="same_jax.py", language="python")
 
 # %% [markdown]
-# Where is the broadcast in each, and what averages the gradient? Horovod has a line for either. PyTorch's `DDP` does
-# both; without it training runs just the same, and each process fits its own half. In JAX the loss *is* the mean over
-# all examples, and the compiler adds the all-reduce that this takes. Try it: take `hvd.broadcast_variables` out of
-# `same_horovod.py` and run it again. The ranks then end on two sides of the solution: equal steps keep them exactly as
-# far apart as they began.
+# Where is the broadcast in each script, and what averages the gradient? Horovod has one line for each. PyTorch's `DDP`
+# does both. Without it training runs without an error, and each process fits its own part. In JAX the loss *is* the
+# mean over all examples, and the compiler inserts the all-reduce. Try it: remove `hvd.broadcast_variables` from
+# `same_horovod.py` and run it again. The ranks then end with different weights: both take the same steps, so they stay
+# as far apart as they started.
 #
 # ## Exercise: convert a PyTorch script
 #
 # [`fashion_mnist_torch.py`](fashion_mnist_torch.py) is 2b's script in plain PyTorch, with the same network and options.
-# Convert it to DDP, with the phrase book. `torchrun` sets `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
-# `MASTER_PORT` for each process. The check starts two processes in the same way, over Gloo, with odd numbers of images
-# and different first weights, and compares what the two did: their weights, their gradients with those of *one* process
-# that has both batches, the learning rate, the images that they read, and who saved. Keep the `TensorDataset` and
+# Convert it to DDP with the phrase book. `torchrun` sets `RANK`, `LOCAL_RANK`, `WORLD_SIZE`, `MASTER_ADDR` and
+# `MASTER_PORT` for each process. The check starts two processes in the same way, over Gloo, with an odd number of
+# images and different first weights. It compares their weights, the learning rate, the images that they read, who
+# saves, and their gradients with those of *one* process that has both batches. Then it pretends that the script runs on
+# a second host with two GPUs, as ranks 2 and 3, and looks which GPU each takes. Keep the `TensorDataset` and
 # `torch.save`, and scale the learning rate as in 2b.
 #
-# Three decisions are yours: who shuffles now, and how does it know the epoch? Which backend and which device, so that
-# the script runs on GPUs *and* here? And which names does the saved file have to have, so that the serial network can
-# load it?
+# You decide:
 #
-# The exercise gives no points, since PyTorch is not part of the course's environment.
+# - What shuffles the images now, and how does it know the epoch?
+# - Which backend and which device work on GPUs *and* here?
+# - Which names must the saved file contain, so that the serial network can load it?
+#
+# The exercise gives no points, because PyTorch is not part of the course's environment.
 #
 # <details><summary>Hint</summary>A <code>DataLoader</code> takes a sampler in place of <code>shuffle=True</code>.
-# <code>torch.cuda.is_available()</code> decides between NCCL and Gloo. The wrapped model holds the one inside as
+# Let <code>torch.cuda.is_available()</code> decide between NCCL and Gloo. The wrapper has the original model as
 # <code>module</code>.</details>
 
 # %% instructor=true
@@ -182,23 +196,14 @@ scripts.write("fashion_mnist_torch.py", folder=scripts.LAB2 / "pytorch")
 check("fashion_mnist_torch.py")
 
 # %% [markdown]
-# In a terminal: `torchrun --nproc-per-node 2 fashion_mnist_torch.py --epochs 3`. It ends all processes when one fails.
+# In a terminal: `torchrun --nproc-per-node 2 fashion_mnist_torch.py --epochs 3`. If one process fails, it ends all.
 #
-# ## When the model doesn't fit: FSDP and ZeRO
+# ## When the model doesn't fit: ZeRO and FSDP
 #
-# DDP, like Horovod, keeps everything on every GPU. With Adam and in float32 that is 16 bytes for each weight: 4 for the
-# weight, 4 for its gradient, 8 for two averages. ZeRO (Rajbhandari et al. 2020) divides them among the $N$ GPUs, in
-# stages: 1 the optimizer's state, 2 also the gradients, 3 also the weights, which are then gathered layer by layer when
-# they are needed. PyTorch's FSDP (*fully sharded data parallel*) is stage 3. It sends half as much again as DDP: each
-# layer's weights once forward, once backward, and its gradients.
-#
-# ### Predict
-#
-# On 8 GPUs, which share of DDP's 16 bytes is left on each GPU in stage 1, and which in stage 3?
-
-# %% editable=true
-predict("share of DDP's bytes, ZeRO stage 1, 8 GPUs", None)
-predict("share of DDP's bytes, ZeRO stage 3, 8 GPUs", None)
+# DDP and Horovod keep everything on every GPU. With Adam in float32 this is 16 bytes for each weight: 4 for the weight,
+# 4 for its gradient, 8 for two moving averages. ZeRO (Rajbhandari et al. 2020) divides them among the $N$ GPUs, in
+# three stages: stage 1 divides the optimizer's state, stage 2 also the gradients, stage 3 also the weights. In stage 3
+# each layer's weights are gathered when they are needed, and freed afterwards.
 
 
 # %%
@@ -208,21 +213,112 @@ def bytes_for_a_weight(stage, gpus):
     return {name: size / (gpus if stage >= divided[name] else 1) for name, size in parts.items()}
 
 
-names = {0: "DDP, Horovod", 1: "ZeRO 1", 2: "ZeRO 2", 3: "ZeRO 3, FSDP"}
+names = {0: "DDP, Horovod", 1: "ZeRO 1", 2: "ZeRO 2", 3: "ZeRO 3"}
 memory = pd.DataFrame({name: bytes_for_a_weight(stage, 8) for stage, name in names.items()}).T
-memory["in all"] = memory.sum(axis=1)
-for stage in (1, 3):
-    measured(
-        f"share of DDP's bytes, ZeRO stage {stage}, 8 GPUs",
-        float(memory["in all"][names[stage]] / memory["in all"]["DDP, Horovod"]),
-        "Half of the bytes are Adam's averages; only what is divided shrinks with the number of GPUs.",
-    )
+memory["bytes for a weight, 8 GPUs"] = memory.sum(axis=1)
 memory
 
 # %% [markdown]
-# Activations come on top, and none of these stages divides them (1d counts them). In JAX all this is a matter of
-# shardings: give the weights `PartitionSpec("data")` in place of `PartitionSpec()`, and the compiler gathers them when
-# they are needed.
+# Activations come on top. None of these stages divides them (1d counts them).
+#
+# PyTorch's FSDP (*fully sharded data parallel*) can do stage 3 or stage 2. `fully_shard` divides the weights of a
+# module, and the optimizer then has only its part of them:
+#
+# ```python
+# from torch.distributed.fsdp import fully_shard
+#
+# for layer in model:
+#     fully_shard(layer)  # or fully_shard(layer, reshard_after_forward=False)
+# fully_shard(model)
+# optimizer = torch.optim.Adam(model.parameters())  # after fully_shard
+# ```
+#
+# Before a layer computes, an all-gather fetches its weights. After its backward pass a reduce-scatter adds up the
+# gradients, and each GPU gets its part. By default a layer's weights are freed after its forward pass. With
+# `reshard_after_forward=False` they stay until the backward pass.
+#
+# ### Predict
+#
+# A ring all-reduce is a reduce-scatter and an all-gather (2a). In multiples of what a rank sends with DDP: how much
+# does it send with `fully_shard` of each layer, by default and with `reshard_after_forward=False`?
+
+# %% editable=true
+predict("times DDP's bytes, fully_shard by default", None)
+predict("times DDP's bytes, reshard_after_forward=False", None)
+
+# %%
+# Counted with PyTorch 2.13: one step of four linear layers on two processes. Bytes, in multiples of the model's.
+traffic = pd.DataFrame(
+    {
+        "DDP": {"all-reduce": 1, "all-gather": 0, "reduce-scatter": 0},
+        "fully_shard of each layer": {"all-reduce": 0, "all-gather": 2, "reduce-scatter": 1},
+        "reshard_after_forward=False": {"all-reduce": 0, "all-gather": 1, "reduce-scatter": 1},
+        "fully_shard of the model alone": {"all-reduce": 0, "all-gather": 1, "reduce-scatter": 1},
+    }
+).T
+sent = 2 * traffic["all-reduce"] + traffic["all-gather"] + traffic["reduce-scatter"]
+traffic["sent, times DDP's"] = sent / sent["DDP"]
+for name, way in {"fully_shard by default": 1, "reshard_after_forward=False": 2}.items():
+    measured(f"times DDP's bytes, {name}", float(traffic["sent, times DDP's"].iloc[way]))
+traffic
+
+# %% [markdown]
+# - **Stage 3**, the default, fetches the weights twice, for the forward and for the backward pass. It sends half as
+#   much again as DDP.
+# - **Stage 2** is `reshard_after_forward=False`. It fetches the weights once and sends as much as DDP. Between the
+#   passes every GPU has all weights, beside its part of them.
+# - **`fully_shard(model)` alone** is a common mistake. All weights are then one group, which is gathered at once. For
+#   the outermost module the default is not to free them after the forward pass.
+#
+# ## Meshes: arrays that know where they lie
+#
+# Data parallelism, FSDP and the divided layers of 7a have a common description. A **mesh** arranges the devices in a
+# grid with named axes. Each array says along which axis of the mesh it is split or copied. In PyTorch such an array is
+# a `DTensor`; `fully_shard` makes the weights `DTensor`s. This runs on two processes with `torchrun`:
+#
+# ```python
+# import torch
+# import torch.distributed as dist
+# import torch.distributed.checkpoint as dcp
+# from torch.distributed.device_mesh import init_device_mesh
+# from torch.distributed.tensor import Replicate, Shard, distribute_tensor
+#
+# mesh = init_device_mesh("cpu", (2,), mesh_dim_names=("data",))  # starts the process group, too
+# weights = distribute_tensor(torch.arange(8.0), mesh, [Shard(0)])
+# print(weights.to_local())  # four numbers in each process
+# print(weights.sum().full_tensor())  # 28 in both: an all-reduce
+#
+# dcp.save({"weights": weights}, checkpoint_id="checkpoint")  # each process writes its part
+# copied = distribute_tensor(torch.zeros(8), mesh, [Replicate()])
+# dcp.load({"weights": copied}, checkpoint_id="checkpoint")  # now all eight in each process
+# print(copied.to_local())
+# dist.destroy_process_group()
+# ```
+#
+# A **distributed checkpoint** is a folder. No process needs memory for the whole model, and the number of processes may
+# change between `save` and `load`: each process reads the parts that it needs.
+#
+# In JAX every array has a sharding. In `same_jax.py`, replace `weights = copied` by `weights = split`: each of the two
+# devices then has two of the four weights, and the compiler inserts what it needs to gather them. (The number of
+# devices must divide the length of the axis that is split: with three weights JAX raises a `ValueError`.)
+#
+# In `same_jax.py` the compiler chooses the shardings of intermediate results. With **explicit sharding** they are part
+# of the type, and `jax.set_mesh` sets the mesh for all that follows:
+#
+# ```python
+# import jax
+# import jax.numpy as jnp
+# from jax.sharding import AxisType, PartitionSpec
+#
+# jax.set_mesh(jax.make_mesh((2,), ("data",), axis_types=(AxisType.Explicit,)))
+# x = jax.device_put(jnp.ones((64, 4)), PartitionSpec("data"))
+# print(jax.typeof(x))  # float32[64@data,4]
+# print(jax.typeof(x @ jnp.ones(4)))  # float32[64@data]
+# print(jax.typeof(jnp.matmul(x.T, x, out_sharding=PartitionSpec())))  # float32[4,4]
+# ```
+#
+# `x.T @ x` raises a `ShardingTypeError`: both factors are split along the axis that is summed, and JAX does not guess
+# whether the sum should be copied to all devices (all-reduce) or split (reduce-scatter). `out_sharding` says which.
 #
 # ## Your guesses
 
@@ -232,11 +328,14 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - Meet, choose the device, share the data, average, start equal, one writer: the six are in every framework.
-# - Horovod wraps the optimizer, DDP the model; JAX is told where arrays lie.
-# - What goes silently wrong is the same, too: gradients that nobody averages, data that nobody shares, an order that
-#   never changes. Only a comparison of ranks shows it.
-# - DDP copies everything; ZeRO and FSDP divide it, and FSDP is ZeRO's third stage.
+# - Every framework has the same six parts: meet, choose a device, share the data, average the gradients, start with
+#   equal weights, let one rank write.
+# - Horovod wraps the optimizer, DDP the model. In JAX you say where arrays lie.
+# - The silent mistakes are the same, too: gradients that are not averaged, data that are not shared, an order that
+#   never changes. Only a comparison of the ranks shows them.
+# - DDP sends one message in the first step, and buckets from the second step on.
+# - DDP copies everything. ZeRO and FSDP divide it: `fully_shard` of each layer is stage 3 with half as much traffic
+#   again, and `reshard_after_forward=False` is stage 2 with the traffic of DDP.
 #
 # - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
 # - S. Li et al.: *PyTorch Distributed: Experiences on Accelerating Data Parallel Training.* arXiv:2006.15704

@@ -1,4 +1,4 @@
-"""Fit three weights on all devices, with JAX: srun -n 2 python same_jax.py"""
+"""Fit four weights on all devices, with JAX: srun -n 2 python same_jax.py"""
 
 import os
 
@@ -13,12 +13,13 @@ rank, size = jax.process_index(), jax.process_count()
 mesh = Mesh(np.array(jax.devices()), ("data",))
 split, copied = NamedSharding(mesh, PartitionSpec("data")), NamedSharding(mesh, PartitionSpec())
 
-x = np.random.default_rng(0).normal(size=(64, 3)).astype(np.float32)
-y = x @ np.float32([1, -2, 3])
+x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+y = x @ np.float32([1, -2, 3, -4])
 x, y = (jax.make_array_from_process_local_data(split, part[rank::size]) for part in (x, y))
 
-w = jax.device_put(np.random.default_rng(0).normal(size=3).astype(np.float32), copied)
-gradient = jax.jit(jax.grad(lambda w, x, y: ((x @ w - y) ** 2).mean()), out_shardings=copied)
+weights = copied
+w = jax.device_put(np.random.default_rng(0).normal(size=4).astype(np.float32), weights)
+gradient = jax.jit(jax.grad(lambda w, x, y: ((x @ w - y) ** 2).mean()), out_shardings=weights)
 for _ in range(50):
     w = w - 0.1 * gradient(w, x, y)
 print(f"process {rank} of {size}, {jax.device_count()} devices: {np.asarray(w).round(3)}")

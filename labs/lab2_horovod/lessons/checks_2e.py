@@ -1,12 +1,14 @@
 """Checks of notebook 2e: a PyTorch script, converted to DistributedDataParallel.
 
 The script is judged by what `torch_witness` sees in a short run of two processes over Gloo, with settings under which
-omissions show: first weights differ unless they are broadcast, and the number of images is odd.
+omissions show: first weights differ unless they are broadcast, and the number of images is odd. Which GPU it would use
+is seen by `pretended_gpus`, in two processes more that stand for a second host.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import socket
 import subprocess
@@ -33,7 +35,9 @@ SLICE = 323  # images, of which the script holds back a fifth for validation
 IMAGES = SLICE - SLICE // 5  # 259: four full batches for each process, eight where nobody shares
 TIME_LIMIT_S = 240.0
 PATIENCE_S = 3.0  # for the other process when one has failed
-WITNESS = Path(__file__).with_name("torch_witness.py")
+WITNESS, PRETENCE = (Path(__file__).with_name(name) for name in ("torch_witness.py", "pretended_gpus.py"))
+GPUS = 2  # of each pretended host
+SECOND_HOST = (2, 3)  # ranks
 INSTALL = (
     'PyTorch is not installed here: type `pip install "torch>=2.4"` in a terminal of the course, then check again.'
 )
@@ -41,12 +45,12 @@ INSTALL = (
 
 @dataclass(frozen=True)
 class Run:
-    """What two processes did: the files of `torch_witness`, exit codes, what they wrote, and the script's text."""
+    """What two processes did: the files of `torch_witness`, exit codes, output; and what `pretended_gpus` saw."""
 
     seen: Sequence[Mapping[str, np.ndarray]]
     codes: Sequence[int]
     output: Sequence[str]
-    source: str
+    on_gpus: Sequence[Mapping[str, Any]]  # of each rank of SECOND_HOST
 
     def arrays(self, name: str) -> list[list[np.ndarray]]:
         """Of each process, the arrays `name_0`, `name_1`, …"""
@@ -99,32 +103,55 @@ def check(script: str | Path = "fashion_mnist_torch.py") -> Report | None:
 
 def gather(script: Path) -> Run:
     """The run of a script; one that did not change is not run again."""
-    source = script.read_text(encoding="utf-8", errors="replace")
-    key = hashlib.sha256(source.encode()).hexdigest()
+    key = hashlib.sha256(script.read_bytes()).hexdigest()
     if key not in _runs:
         with tempfile.TemporaryDirectory(prefix="check-") as folder:
-            _runs[key] = _start(script, Path(folder), source)
+            _runs[key] = _all_runs(script, Path(folder))
     return _runs[key]
 
 
-def _start(script: Path, folder: Path, source: str) -> Run:
-    arguments = ["--epochs", EPOCHS, "--batch-size", BATCH_SIZE, "--lr", LEARNING_RATE]
+def _all_runs(script: Path, folder: Path) -> Run:
+    arguments = [script, "--epochs", EPOCHS, "--batch-size", BATCH_SIZE, "--lr", LEARNING_RATE]
     arguments += ["--seed", 0, "--checkpoint", "trained.pt"]
-    port, processes, outputs = _free_port(), [], []
-    for rank in range(PROCESSES):
-        place = folder / str(rank)
+    port, places = _free_port(), [folder / str(rank) for rank in range(PROCESSES + len(SECOND_HOST))]
+    here, second_host = places[:PROCESSES], places[PROCESSES:]
+    codes = _run(
+        [
+            (place, [WITNESS, place / "seen.npz", IMAGES, *arguments], _environment(rank, port))
+            for rank, place in enumerate(here)
+        ]
+    )
+    _run(
+        [
+            (place, [PRETENCE, place / "gpus.json", *arguments], _environment(rank, port) | _of_a_second_host(rank))
+            for rank, place in zip(SECOND_HOST, second_host)
+        ]
+    )
+    return Run(
+        [dict(np.load(file)) if file.exists() else {} for file in (place / "seen.npz" for place in here)],
+        codes,
+        [(place / "output.txt").read_text(errors="replace") for place in here],
+        [
+            json.loads(file.read_text()) if file.exists() else {}
+            for file in (place / "gpus.json" for place in second_host)
+        ],
+    )
+
+
+def _run(started: Sequence[tuple[Path, Sequence, Mapping[str, str]]]) -> list[int]:
+    """Exit codes of Python processes that run at the same time: (folder, arguments, environment) of each."""
+    processes = []
+    for place, words, environment in started:
         place.mkdir()
-        outputs.append(place / "output.txt")
-        command = [sys.executable, WITNESS, place / "seen.npz", IMAGES, script, *arguments]
-        with open(outputs[-1], "wb") as output:
+        with open(place / "output.txt", "wb") as output:
             processes.append(
                 subprocess.Popen(
-                    supervise.command_line([str(word) for word in command], timeout=TIME_LIMIT_S),
+                    supervise.command_line([sys.executable, *map(str, words)], timeout=TIME_LIMIT_S),
                     stdin=subprocess.PIPE,
                     stdout=output,
                     stderr=subprocess.STDOUT,
                     cwd=place,
-                    env=_environment(rank, port),
+                    env=environment,
                 )
             )
     try:
@@ -133,9 +160,7 @@ def _start(script: Path, folder: Path, source: str) -> Run:
         for process in processes:
             process.stdin.close()  # the lease: what still runs is ended, with all that it started
         codes = [process.wait() for process in processes]
-    files = [folder / str(rank) / "seen.npz" for rank in range(PROCESSES)]
-    seen = [dict(np.load(path)) if path.exists() else {} for path in files]
-    return Run(seen, codes, [path.read_text(errors="replace") for path in outputs], source)
+    return codes
 
 
 def _wait(processes: Sequence[subprocess.Popen]) -> None:
@@ -166,6 +191,14 @@ def _environment(rank: int, port: int) -> dict[str, str]:
     return {**os.environ, **{name: str(value) for name, value in found.items()}}
 
 
+def _of_a_second_host(rank: int) -> dict[str, str]:
+    """What torchrun sets there otherwise, and the pretended GPUs."""
+    local = rank - SECOND_HOST[0]
+    found = {"RANK": rank, "LOCAL_RANK": local, "GROUP_RANK": 1, "WORLD_SIZE": SECOND_HOST[-1] + 1}
+    found["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(GPUS)))
+    return {name: str(value) for name, value in found.items()}
+
+
 def _free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -187,12 +220,26 @@ def _met(run: Run) -> str:
 
 
 def _device(run: Run) -> str:
-    if "LOCAL_RANK" not in run.source and "get_node_local_rank" not in run.source:
-        raise Wrong(
-            "On a host with four GPUs all processes would take the first: choose by the environment's `LOCAL_RANK`."
-        )
     run.require_steps()
-    return "Your script looks at `LOCAL_RANK`, and runs where there is no GPU. (On GPUs this was not tried.)"
+    for local, (rank, found) in enumerate(zip(SECOND_HOST, run.on_gpus)):
+        used = found.get("gpus", [])
+        if used == [local]:
+            continue
+        case = f"On a second host with {GPUS} pretended GPUs, rank {rank} (local rank {local})"
+        if not used:
+            failed = found.get("failed")
+            raise Wrong(f"{case} fails: {failed}" if failed else f"{case} uses no GPU: it stays on the CPU.")
+        if len(used) > 1:
+            raise Wrong(f"{case} uses GPUs {' and '.join(map(str, used))}: weights and images go to one, its own.")
+        if used[0] >= GPUS:
+            raise Wrong(
+                f"{case} asks for GPU {used[0]}; they are numbered from 0. `RANK` counts the processes of all hosts, "
+                "`LOCAL_RANK` those of this one."
+            )
+        raise Wrong(f"{case} uses GPU {used[0]}, as another process does: choose GPU {local}, by `LOCAL_RANK`.")
+    if any("nccl" not in found["backend"] for found in run.on_gpus if found["backend"]):
+        raise Wrong("On GPUs the script uses Gloo, which sends by way of the host's memory: choose NCCL there.", 0.5)
+    return f"On a second host with {GPUS} pretended GPUs, ranks 2 and 3 use GPUs 0 and 1. (A real GPU was not tried.)"
 
 
 def _own_part(run: Run) -> str:

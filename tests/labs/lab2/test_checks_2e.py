@@ -29,7 +29,22 @@ WRONG = {  # mistake: (steps left out, edit, criterion, words of the reason)
     ),
     "all save": (("save",), (), "save", "let rank 0 do it"),
     "the wrapper's names": ((), ("model.module.state_dict", "model.state_dict"), "save", "`module.`"),
-    "the first GPU for all": (("device",), (), "device", "LOCAL_RANK"),
+    "the first GPU for all": (("device",), (), "device", "as another process does: choose GPU 1, by `LOCAL_RANK`"),
+    "LOCAL_RANK in a comment only": (
+        ("device",), ("device = torch.device(", "# by LOCAL_RANK\ndevice = torch.device("), "device", "uses GPU 0"
+    ),
+    "the rank among all hosts": ((), ("os.environ['LOCAL_RANK']", "dist.get_rank()"), "device", "asks for GPU 2"),
+    "no GPU at all": (
+        ("device",), ('"cuda" if torch.cuda.is_available() else "cpu"', '"cpu"'), "device", "it stays on the CPU"
+    ),
+    "images to the first GPU": (
+        (), ("images.to(device)", "images.to('cuda' if torch.cuda.is_available() else 'cpu')"), "device",
+        "uses GPUs 0 and 1"
+    ),
+    "Gloo on GPUs": ((), ('"nccl" if torch.cuda.is_available() else "gloo"', '"gloo"'), "device", "choose NCCL there"),
+    "the wrapper passed by": (
+        (), ("cross_entropy(model(images", "cross_entropy(model.module(images"), "average", "call the wrapped one"
+    ),
     "NCCL without a GPU": ((), ('"nccl" if torch.cuda.is_available() else "gloo"', '"nccl"'), "init", "choose Gloo"),
     "summed": (
         (),
@@ -38,6 +53,36 @@ WRONG = {  # mistake: (steps left out, edit, criterion, words of the reason)
         "2 times as long",
     ),
 }  # fmt: skip
+
+DEVICE = 'device = torch.device(f"cuda:{os.environ[\'LOCAL_RANK\']}" if torch.cuda.is_available() else "cpu")\n'
+RIGHT = {
+    "the rank among the GPUs of a host": (
+        DEVICE,
+        "gpus = torch.accelerator.device_count()\n"
+        'device = torch.device("cuda", dist.get_rank() % gpus) if gpus else torch.device("cpu")\n',
+    ),
+    "one GPU is visible": (
+        "dist.init_process_group(",
+        'os.environ["CUDA_VISIBLE_DEVICES"] = os.environ["LOCAL_RANK"]\n'
+        'os.environ["LOCAL_RANK"] = "0"\ndist.init_process_group(',
+    ),
+    "the GPU is selected first": (
+        DEVICE,
+        "if torch.cuda.is_available():\n    torch.cuda.set_device(dist.get_node_local_rank())\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n',
+    ),
+    "the wrapper is told its GPU": (
+        "DistributedDataParallel(model)",
+        "DistributedDataParallel(model, device_ids=[device.index] if device.index is not None else None)",
+    ),
+    "a part of the images, shuffled": (
+        "sampler = DistributedSampler(training, seed=args.seed)\n"
+        "batches = DataLoader(training, args.batch_size, sampler=sampler, drop_last=True)\n",
+        "part = torch.utils.data.Subset(training, range(dist.get_rank(), len(training), dist.get_world_size()))\n"
+        "sampler = DistributedSampler(part, 1, 0)\n"
+        "batches = DataLoader(part, args.batch_size, shuffle=True, drop_last=True)\n",
+    ),
+}
 
 
 def report(tmp_path, without=(), edit=()):
@@ -55,6 +100,15 @@ def report(tmp_path, without=(), edit=()):
 @pytest.mark.slow
 def test_the_converted_script_is_right(tmp_path):
     verdicts = report(tmp_path)
+    assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.passed} == {}
+
+
+@needs_torch
+@pytest.mark.ranks
+@pytest.mark.slow
+@pytest.mark.parametrize("which", RIGHT)
+def test_another_right_script_is_right(tmp_path, which):
+    verdicts = report(tmp_path, (), RIGHT[which])
     assert {name: verdict.reason for name, verdict in verdicts.items() if not verdict.passed} == {}
 
 
@@ -103,8 +157,11 @@ def run(code=0, output="", **changed):
         }
         for rank in range(2)
     ]  # fmt: skip
+    on_gpus = [{"gpus": [rank], "backend": "nccl", "failed": ""} for rank in range(2)]
+    for name in changed.keys() & on_gpus[1].keys():
+        on_gpus[1][name] = changed.pop(name)
     seen[1].update(changed)
-    return checks_2e.Run(seen, [0, code], ["", output], "LOCAL_RANK")
+    return checks_2e.Run(seen, [0, code], ["", output], on_gpus)
 
 
 @pytest.mark.parametrize(
@@ -117,6 +174,12 @@ def run(code=0, output="", **changed):
         ("epoch", {"images": np.tile(np.arange(128), 2)}, "set_epoch"),
         ("rate", {"rate": np.array(0.02)}, "The learning rate is 0.02 and 0.04; the check passes 0.02"),
         ("save", {"saves": np.array([False])}, "let rank 0 do it"),
+        ("device", {"gpus": [0]}, "rank 3 (local rank 1) uses GPU 0, as another process does: choose GPU 1"),
+        ("device", {"gpus": [3]}, "asks for GPU 3; they are numbered from 0. `RANK` counts the processes of all hosts"),
+        ("device", {"gpus": [0, 1]}, "uses GPUs 0 and 1"),
+        ("device", {"gpus": []}, "it stays on the CPU"),
+        ("device", {"gpus": [], "failed": "ValueError: no"}, "fails: ValueError: no"),
+        ("device", {"backend": "gloo"}, "choose NCCL there"),
         (
             "init",
             {"steps": np.array(0), "code": 1, "output": "x\nRuntimeError: CUDA is missing"},
