@@ -1,14 +1,13 @@
 # %% [markdown]
 # # 3b Learning rates for large batches
 #
-# A batch k times as large gives one update in place of k. Which learning rate belongs to it? Several rules are in use,
-# and each comes with an argument about what should stay the same. You derive them, test them by measurement, see where
-# each ends, and try what has been proposed beyond: warm-up, LEGW, a batch that grows in place of a rate that decays,
-# and more epochs.
+# A batch k times as large makes one update in place of k. Which learning rate does it need? There are several rules,
+# and each has an argument for what should stay the same. You derive the rules, test them, find where each one ends, and
+# try what goes beyond them: warm-up, LEGW, a batch that grows instead of a rate that decays, and more epochs.
 #
-# **You will be able to** derive a scaling rule from what it is to keep, and say when it breaks; read the edge of
-# stability off the curvature; tell from a loss curve what is wrong with its rate; write a warm-up, LEGW and a schedule
-# of growing batches; and choose a rate for a batch size that you have never trained with, knowing how far to trust it.
+# **You will be able to** derive a scaling rule from what it should keep, and say when it fails; read the edge of
+# stability from the curvature; write a warm-up, LEGW and a schedule of growing batches; choose a rate for a batch size
+# that you have never trained with, and say how far to trust it.
 #
 # **Time:** 70 minutes; the runs take about 50 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -42,26 +41,22 @@ grown = pd.read_csv("recorded/batch_growth.csv", comment="#").query("use == 'res
 # %% [markdown]
 # ## What should stay the same?
 #
-# Let $g_n$ be the gradient of example $n$, $G$ their mean over all examples and $C$ their covariance. A batch of $B$
-# examples, drawn at random, has a gradient with mean $G$ and covariance $C/B$ (1b). So one update
-# $\Delta w = -\eta\, g$ has
+# Let $G$ be the mean of the examples' gradients and $C$ their covariance. A batch of $B$ random examples has a gradient
+# $g$ with mean $G$ and covariance $C/B$ (1b). So one update $\Delta w = -\eta\, g$ has
 #
 # $$\mathbf{E}\,\Delta w = -\eta\, G, \qquad \text{cov}(\Delta w) = \frac{\eta^2}{B}\, C .$$
 #
-# (Krizhevsky writes $\frac{1}{N}\sum g_n g_n^\top$ in place of $C$. The two differ by $G G^\top$, which is little next
-# to the noise of single examples.)
-#
-# A batch k times as large should get the rate η′ that keeps *something* as it was. There are two ways to compare:
+# A batch k times as large should get the rate η′ that keeps *something* as it was. There are two comparisons:
 #
 # - **one update** with k·B and η′, and one update with B and η;
-# - **the same examples**: one update with k·B and η′, and k updates with B and η. Take the weights, and so $G$ and $C$,
-#   to hardly change on the way; the updates are independent.
+# - **the same examples**: one update with k·B and η′, and k updates with B and η. Assume that the weights, and so $G$
+#   and $C$, hardly change during the k updates, and that the updates are independent.
 #
-# In each of the two one can ask for the same mean or for the same covariance. That is four demands.
+# In each comparison, either the mean or the covariance can be kept. That makes four demands.
 #
 # ### Exercise: what should be kept?
 #
-# Work out the rate for each. One of the four is no rule at all, two are one.
+# Find the rate for each demand. One of the four is no rule at all, and two are the same rule.
 #
 # <details><summary>Hint</summary>Means of independent updates add up, and so do their covariances. For each demand
 # write what the small batch does on the left, what the large one does on the right, and solve for η′.</details>
@@ -96,18 +91,18 @@ points(scaled_rate, 3)
 # | one large, η′ = √k η | $-\sqrt{k}\,\eta\, G$ | $\eta^2\, C / B$ |
 # | one large, η′ = k η | $-k\,\eta\, G$ | $k\, \eta^2\, C / B$ |
 #
-# The **linear** rule keeps both moments of the same examples. The **√** keeps the covariance of one update, and neither
-# of the two in this table. "Theory suggests √k", wrote Krizhevsky in 2014, but k "worked best", and he could not
-# explain it. The table explains it: to compare single updates is to compare different numbers of examples.
+# The **linear** rule keeps both moments of the same examples. **√** keeps the covariance of one update, but neither
+# entry of the first row. Krizhevsky (2014) wrote that theory suggests √k, but that k worked best, and he could not
+# explain it. The table explains it: a comparison of single updates compares different numbers of examples.
 #
-# But mind the condition. $G$ must hardly change over a step of length kη. Along a direction of curvature λ it changes
-# by a share of kηλ, which is no longer little as kηλ comes near 1.
+# But there is a condition: $G$ must hardly change over a step of length kη. Along a direction of curvature λ it changes
+# by a fraction kηλ, which must stay well below 1.
 #
 # ### Predict
 #
-# Now measure it, on the linear model of 1b: one large update by the linear rule, and the k small updates that it stands
-# for, up to k = 64. The table says that their means are equal. On which side will the large one miss, if it does: does
-# it go less far, or further? And is its covariance too small or too large?
+# Now test it on the linear model of 1b: one large update by the linear rule beside the k small updates that it
+# replaces, up to k = 64. According to the table their means are equal. If they differ, is the large update too short or
+# too long? And is its covariance too small or too large?
 
 # %% editable=true
 predict("mean of the large update at k = 64: smaller, equal or larger", None)
@@ -169,8 +164,8 @@ def show_steps():
     one, many = compare_steps()
     last = many[(many["rule"] == "linear") & (many["k"] == many["k"].max())].iloc[0]
     for moment, why in (
-        ("mean", "The small updates turn as the gradient shrinks on the way; the large one cannot."),
-        ("covariance", "The small updates correct part of the noise that earlier ones brought in."),
+        ("mean", "The gradient shrinks on the way, and the small updates follow it; the large one cannot."),
+        ("covariance", "Later small updates correct part of the noise of earlier ones."),
     ):
         ratio = last[moment]
         word = "equal" if abs(ratio - 1) < 0.1 else "larger" if ratio > 1 else "smaller"
@@ -183,35 +178,34 @@ def show_steps():
 show_steps()
 
 # %% [markdown]
-# On the left, dots are measured and lines are $\eta^2\, \text{tr}\, C / B$: √ is level, as derived. In the middle and
-# on the right stands the large update over the k small ones: the linear rule starts at 1 in both. The √ falls below it
-# as $1/\sqrt{k}$ in the mean and as $1/k$ in the covariance, "the same rate" faster still.
+# On the left, dots are measured and lines are $\eta^2\, \text{tr}\, C / B$: √ is level, as derived. The other two
+# panels show the large update divided by the k small ones. The linear rule starts at 1 in both. √ falls below it as
+# $1/\sqrt{k}$ in the mean and as $1/k$ in the covariance; "the same rate" falls faster still.
 #
-# And the condition shows: as k grows the linear rule leaves 1. The small updates turn as they go, and forget noise that
-# they picked up on the way; the large one knows only the slope at its start, and goes too far.
+# As k grows, the linear rule leaves 1, because the condition fails. The small updates change direction on the way and
+# correct noise from earlier updates. The large one knows only the slope at its start, and goes too far.
 #
 # ## The edge of stability
 #
-# A model in which all of it can be calculated, the *noisy quadratic* (Zhang et al. 2019):
+# In one model all of this can be calculated, the *noisy quadratic* (Zhang et al. 2019):
 #
 # $$L(w) = \tfrac{1}{2} \sum_i \lambda_i w_i^2, \qquad g_i = \lambda_i w_i + \text{noise of variance } \lambda_i c / B$$
 #
-# In each direction the expected square of the weight goes, from one update to the next, to
+# In each direction, one update changes the expected square of the weight to
 #
 # $$\mathbf{E}\, w_i^2 \;\to\; (1 - \eta \lambda_i)^2\, \mathbf{E}\, w_i^2 + \eta^2 \lambda_i\, c / B .$$
 #
-# The first term is gradient descent: it shrinks if $\eta < 2/\lambda_i$, whatever the batch. The second is noise. The
-# next figure has 4,096 examples to spend: at B = 1,024 these are four updates. Left is one run; right its expected
-# loss in the end over η, with a line for each B.
+# The first term is gradient descent: it shrinks if $\eta < 2/\lambda_i$, for any batch size. The second is noise. The
+# next figure uses 4,096 examples: at B = 1,024 these are four updates. On the left is one run, on the right the
+# expected final loss over η, with a line for each B.
 #
 # ### Predict
 #
-# Take B four times as large, again and again. How many times larger does the best η get each time, at first? And in
-# the end?
+# Which rule does the best η follow from B = 1 to 4, and which from 256 to 1,024: linear (4 times), √ (2 times) or none?
 
 # %% editable=true
-predict("factor of the best η at first, for B four times as large", None)
-predict("factor of the best η in the end", None)
+predict("best η from B = 1 to 4: linear, √ or none", None)
+predict("best η from B = 256 to 1,024: linear, √ or none", None)
 
 # %%
 CURVATURE, START, NOISE, EXAMPLES = np.array([20.0, 1.0]), np.array([1.0, -3.0]), 10.0, 4096
@@ -265,40 +259,39 @@ widgets.explore(
 best = {batch: ETAS[np.argmin(losses)] for batch, losses in curves.items()}
 factors = [best[large] / best[small] for small, large in zip(SIZES, SIZES[1:])]
 print(f"factors from one B to the next: {np.round(factors, 2)}")
-measured(
-    "factor of the best η at first, for B four times as large",
-    factors[0],
-    too_small="Two is the √: it would keep the noise of one update, but there are four times fewer of them.",
-)
-measured(
-    "factor of the best η in the end",
-    factors[-1],
-    too_large="No averaging moves the edge of stability: it belongs to the loss, not to the noise.",
-)
+NAMES = {4: "linear", 2: "√", 1: "none"}
+for (small, large), factor in zip([SIZES[:2], SIZES[-2:]], [factors[0], factors[-1]]):
+    measured(
+        f"best η from B = {small} to {large:,}: linear, √ or none",
+        NAMES[min(NAMES, key=lambda rule: abs(np.log(factor / rule)))],
+        "√ would keep the noise of one update, but there are four times fewer of them."
+        if factor > 2
+        else "The edge of stability depends on the loss, not on the noise, so a larger batch does not move it.",
+    )
 rates.optimum(best, edge=edge, caption="the noisy quadratic of the figure above, best of 300 rates")
 
 # %% [markdown]
-# At first by nearly four: the **linear** rule, as long as noise decides. Then it bends, and for a stretch a root fits.
-# In the end by nearly one: what stops η is no longer noise but the **edge of stability** $2/\lambda_{max}$, and there a
-# larger batch buys nothing. A rule that goes on scaling walks over the edge. Momentum m moves the edge out to
-# $2(1+m)/\lambda_{max}$, but not away. In a quadratic η diverges beyond it. In a network λ_max can fall while the loss
-# is thrown about, and training may go on (1a): there the edge is a warning, no wall.
+# At first the best η grows by nearly four: the **linear** rule, as long as noise limits the rate. Then the curve bends,
+# and for a while √ fits. At the end it hardly grows: the limit is no longer noise but the **edge of stability**
+# $2/\lambda_{max}$, and there a larger batch gains nothing. Momentum m moves the edge to $2(1+m)/\lambda_{max}$, but
+# does not remove it. In a quadratic, training diverges beyond it. In a network, λ_max can fall while the loss jumps,
+# and training may continue (1a): there the edge is a warning.
 #
-# Two lessons for what follows: *which rule is right depends on where the base is*, and *every rule ends*.
+# So *which rule is right depends on the base*, and *every rule ends*.
 #
 # ## Warm-up
 #
-# A network's curvature is no constant. The explanation of LEGW's authors (You et al. 2019): along the gradient it has
-# its peak early in training, after about as many *updates* with each batch size, so a rate that would be fine later is
-# too large there. Below you see what of that holds for our network and $\lambda_{max}$, which no direction exceeds.
-# Goyal et al. (2017) start from a small rate and increase it by a constant amount at each update until it reaches the
-# full one; after that the usual schedule begins. In `fit`, Horovod's `LearningRateWarmupCallback` does that; with
-# Keras's SGD and a momentum it needs `momentum_correction=False`, else it raises an AttributeError.
+# In a network the curvature changes. The authors of LEGW (You et al. 2019) explain warm-up by it: along the gradient
+# the curvature is highest early in training, for about the same number of *updates* with each batch size, so a rate
+# that is fine later is too large there. Below you test this on our network with $\lambda_{max}$, the largest curvature
+# of any direction. Goyal et al. (2017) start from a small rate and add a constant amount at each update until it
+# reaches the full rate; then the usual schedule begins. In `fit`, Horovod's `LearningRateWarmupCallback` does this;
+# with Keras's SGD and a momentum it needs `momentum_correction=False`, else it raises an AttributeError.
 #
 # ### Exercise: gradual warm-up
 #
-# <details><summary>Hint</summary>Update 0 has the rate <code>start</code>, and update number <code>steps</code> is
-# the first with the full rate. Two cases are enough.</details>
+# <details><summary>Hint</summary>Update 0 has the rate <code>start</code>, and update number <code>steps</code> is the
+# first with the full rate. Two cases are enough.</details>
 
 
 # %% exercise="warm_up"
@@ -324,15 +317,15 @@ points(warm_up, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# How long? Goyal et al. take 5 epochs of 90 for every batch size. You et al. (2019) tune rate and warm-up once, for a
-# small batch, and carry both over to the large one: the curvature of the start needs its number of *updates* to calm
-# down, whatever the batch, and a single update should stay as noisy as it was. That is LEGW, *linear-epoch gradual
-# warm-up*. It leaves nothing to tune at the large batch.
+# How long? Goyal et al. take 5 of 90 epochs for every batch size. You et al. (2019) tune rate and warm-up once, for a
+# small batch, and transfer both to the large one. The curvature should need the same number of *updates* to fall, for
+# any batch size, and a single update should stay as noisy as it was. This is LEGW, *linear-epoch gradual warm-up*. At
+# the large batch there is nothing left to tune.
 #
 # ### Exercise: LEGW
 #
-# <details><summary>Hint</summary>Which of the four demands is about the noise of a single update? And how many updates
-# are left of an epoch if the batch is k times as large?</details>
+# <details><summary>Hint</summary>Which of the four demands concerns the noise of a single update? And how many updates
+# does an epoch have if the batch is k times as large?</details>
 
 
 # %% exercise="legw"
@@ -355,8 +348,8 @@ points(legw, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What you should see: your rules over a run of eight epochs, followed by a decay to 0 along a cosine. From a batch of
-# 16 as base; a dot is an update.
+# What you should see: your rules over a run of eight epochs, from a base of 16, each followed by a decay to 0 along a
+# cosine. A dot is an update.
 
 # %%
 BASE = int(results["batch"].min())
@@ -400,13 +393,13 @@ widgets.explore(
 # %% [markdown]
 # ## Which rule fits a network?
 #
-# The quick network of 3a, with batches as large as the data allow: 24 updates in eight epochs. The base rate was the
-# best of seven at B = 16. All rules start from it, all runs from the same weights.
+# The quick network of 3a, with batches as large as the data allow: 24 updates in eight epochs. The base rate is the
+# best of seven at B = 16. All rules start from it.
 #
-# LEGW wants its warm-up tuned at the base, too. `course reproduce base_warm_up` has tried 0, 12, 96 and 768 updates of
-# it at B = 16, with three seeds: 88.6, 88.6, 88.5 and 88.6 %. Less the same seeds without, that is −0.0 ± 1.0, −0.1 ±
-# 1.3 and −0.0 ± 1.1 points. So the base can't tell, and whoever tunes there chooses by chance. Here it is 12 updates,
-# 1/64 of an epoch.
+# LEGW needs a warm-up that is tuned at the base, too. `course reproduce base_warm_up` tried 0, 12, 96 and 768 updates
+# at B = 16 with three seeds: 88.6, 88.6, 88.5 and 88.6 %. Compared with no warm-up, seed by seed, that is −0.0 ± 1.0,
+# −0.1 ± 1.3 and −0.0 ± 1.1 points. The base cannot tell, so the choice is arbitrary. Here it is 12 updates, 1/64 of an
+# epoch.
 #
 # ### Predict
 #
@@ -441,10 +434,13 @@ def try_rules():
     peaks = {rule: every_rate[rule].max() for rule in TRIED}
     percent = {rule: 100 * score for rule, score in scores.items()}
     print(pd.DataFrame({"highest η": peaks, "validation accuracy, %": percent}).round(3).to_string())
+    best = max(scores, key=scores.get)
     measured(
         "best rule at 24 updates",
-        max(scores, key=scores.get),
-        "All the others multiply the base rate by 16 or more. Is the base near enough to be multiplied?",
+        best,
+        "All the others multiply the base rate by 16 or more, which is too far here."
+        if best == "the same rate"
+        else "With one seed; the recorded runs follow.",
     )
     return rates.losses(
         losses,
@@ -456,70 +452,76 @@ def try_rules():
 try_rules()
 
 # %% [markdown]
-# One seed and one batch size are an anecdote. `course reproduce rate_scaling` has recorded five batch sizes with
-# three seeds each, and for comparison the *best* of seven rates at each batch size, chosen on validation data. What is
-# drawn is each rule less that best rate, seed by seed.
+# This is one seed and one batch size. `course reproduce rate_scaling` has recorded five batch sizes with three seeds
+# each, and for comparison the *best* of seven rates at each batch size, chosen on validation data. The figure shows
+# each rule minus that best rate, seed by seed.
 
 # %%
 Image("recorded/rate_scaling.png", width=plots.WIDTH)
 
 # %%
-apart = rates.differences(results)
-table = apart.groupby(["rule", "batch"], sort=False)["points"].agg(lambda runs: "{:+.1f} ± {:.1f}".format(
-    *statistics.mean(runs)
-))  # fmt: skip
-table.unstack().sort_index(axis=1).fillna("")
+WARM = ["√, warm-up", "linear, warm-up", "LEGW"]
+
+
+def beside(best, names):
+    """Points by which these rules are ahead of the best rate, seed by seed: mean ± 95 %, by batch size."""
+    apart = rates.differences(results, best).query("rule in @names")
+    points = apart.groupby(["rule", "batch"], sort=False)["points"]
+    return points.agg(lambda runs: "{:+.1f} ± {:.1f}".format(*statistics.mean(runs))).unstack()
+
+
+without = beside("tuned", ["the same rate", "√", "linear", *WARM, "tuned, warm-up"])
+tables = {"minus the best without warm-up": without, "minus the best with warm-up": beside("tuned, warm-up", WARM)}
+pd.concat(tables).sort_index(axis=1).fillna("")
 
 # %% [markdown]
-# Means of three seeds, with Student's t: ± 4.3 standard errors.
+# (Means of three seeds with Student's t, ± 4.3 standard errors.)
 #
-# - **Few know their base.** At B = 16 all six rates from 0.004 to 0.125 are within one point of each other, in one seed
-#   each. Every rule multiplies what was picked, so two people with equally good bases may end with rates that differ by
-#   a factor of 32.
-# - **Without warm-up √ gives the best rate that one seed chose,** at 64 and at 256: the best of seven doubles each time
-#   the batch is four times as large, from 0.031 at 16 to 0.125 at 256. With fresh seeds no rule can be told from
-#   another at 64. At 256 not scaling loses 0.6 ± 0.3 points, linear scaling 2.3 ± 1.4; at 1,024 it falls apart, and at
-#   4,096 it is no better than guessing. (No loss became infinite: batch norm undoes whatever scale the weights before
-#   it have.)
-# - **Warm-up changes the verdict.** At 256 the linear rule with warm-up is 1.3 ± 0.4 points ahead of the best rate
-#   without, √ with warm-up 1.2 ± 0.3 points. At 1,024 LEGW is ahead by 2.3 ± 0.6, √ with warm-up by 2.1 ± 1.3.
-# - **At 4,096 no rule is ahead of not scaling at all**, which is also the best of seven rates without warm-up. The best
-#   of seven rates *with* warm-up is 4.5 ± 3.6 points ahead of it. It is 0.125: four times the base rate, for 256 times
-#   the batch.
-# - **LEGW against √ with a quarter of warm-up** is the same rate with another length of warm-up: 0.25, 1 and 4 epochs
-#   against 2. At 4,096 the longer one is ahead in each of three seeds, but by 10 ± 19 points; at 256 and 1,024 the
-#   difference is −0.4 ± 0.4 and 0.2 ± 1.8. (Which warm-up LEGW should start from, the base could not tell: see above.)
+# - **The base hardly decides.** At B = 16 all six rates from 0.004 to 0.125 are within one point of each other, in one
+#   seed each. Every rule multiplies the chosen one, so two equally good bases can lead to rates that differ by a factor
+#   of 32.
+# - **Without warm-up, √ gives the best rate at 64 and 256,** as one seed chose it. With fresh seeds the rules do not
+#   differ at 64. At 256 not scaling loses 0.6 ± 0.3 points, linear scaling 2.3 ± 1.4. At 1,024 linear scaling fails,
+#   and at 4,096 it is no better than guessing. (No loss became infinite, because batch norm cancels the scale of the
+#   weights before it.)
+# - **Warm-up helps.** At 256 the linear rule with warm-up is 1.3 ± 0.4 points ahead of the best rate *without*, √ with
+#   warm-up 1.2 ± 0.3 points. At 1,024 LEGW is ahead by 2.3 ± 0.6, √ with warm-up by 2.1 ± 1.3. (How far they are from
+#   the best rate *with* warm-up was recorded at 4,096 only.)
+# - **At 4,096 no rule is ahead of not scaling at all.** The best of seven rates *with* warm-up is 4.5 ± 3.6 points
+#   ahead of it: 0.125, four times the base rate for 256 times the batch.
+# - **LEGW and √ with two epochs of warm-up** have the same rate. At 4,096 LEGW's four epochs are ahead in each of three
+#   seeds, by 10 ± 19 points; at 256 and 1,024 the difference is −0.4 ± 0.4 and 0.2 ± 1.8.
 #
 # LEGW's authors scaled LSTMs by 64 "without losing accuracy". Here LEGW with 1,024, 64 times the base, has 86.1 %, the
-# base of 16 has 88.2: in eight epochs it makes 96 updates in place of 6,144.
+# base of 16 has 88.2: in eight epochs it makes 96 updates instead of 6,144.
 #
-# So: with warm-up each rule is a *first guess*. Up to a factor of 16 both are good ones here, √ and LEGW up to 64.
-# Beyond that, tune.
+# So each rule with warm-up is a *first guess*, up to a factor of 16 here, √ and LEGW up to 64. Beyond that, tune.
 #
 # ### Why does the best rate fall?
 #
 # From 256 to 4,096 the best rate without warm-up *falls*, from 0.125 to 0.031 (or 0.0625: at 4,096 one seed decided).
-# The quadratic does nearly nothing of the kind: its best rate rises and then stays. `course reproduce curvature` has
-# looked at the start: λ_max at B = 1,024 in the first 60 updates, for the peak rates of √ and of the linear rule,
-# beside the edge of each update's rate. And at a small rate for three batch sizes: LEGW's authors expect λ_max to fall
-# after as many updates with each.
+# The quadratic does not explain this. `course reproduce curvature` measured λ_max in the first 60 updates at B = 1,024,
+# for the peak rates of √ and of the linear rule, beside the edge of each update's rate; and at a small rate for three
+# batch sizes.
 #
 # ### Predict
 #
-# With a rate that is too small to matter: by which factor does λ_max fall (or grow) in the first 60 updates?
+# After √'s warm-up of 12 updates the rate is 0.25, and the edge $2(1+m)/\eta$ is 15. λ_max is 61 at the start. What is
+# it after the 12 updates?
 
 # %% editable=true
-predict("λ_max at the start over λ_max after 60 updates, small rate", None)
+predict("λ_max after 12 updates of warm-up to η = 0.25", None)
 
 # %%
 sharpness = pd.read_csv("recorded/curvature.csv", comment="#")
 sharpness["over the edge"] = sharpness["sharpness"] * sharpness["eta"] / 3.8  # 2 (1 + m) with m = 0.9
 at_large = sharpness[sharpness["batch"] == 1_024]
-calm = at_large[at_large["rule"] == "small"].groupby("after")["sharpness"].median()
+after_warm_up = at_large.query("rule == '√' and warm_up == 12 and after == 12")["sharpness"].median()
 measured(
-    "λ_max at the start over λ_max after 60 updates, small rate",
-    calm[0] / calm[60],
-    "So the edge moves out while one waits: that is LEGW's argument for a warm-up.",
+    "λ_max after 12 updates of warm-up to η = 0.25",
+    after_warm_up,
+    too_large="The curvature falls during a warm-up, which is the reason for one.",
+    too_small="The curvature falls during a warm-up, but here not quite as far as the edge.",
 )
 at_large.pivot_table(index=["rule", "warm_up"], columns="after", values="over the edge", aggfunc="median").round(1)
 
@@ -527,34 +529,37 @@ at_large.pivot_table(index=["rule", "warm_up"], columns="after", values="over th
 Image("recorded/curvature.png", width=plots.WIDTH)
 
 # %% [markdown]
-# (The table has λ_max over the edge $2(1+m)/\eta$, medians of three seeds.)
+# (The table shows λ_max divided by the edge $2(1+m)/\eta$, medians of three seeds.)
 #
-# - **The curvature is large at the start and falls by itself,** from 61 to 25 with a rate far below any edge. And it
-#   does so after as many *updates*, not examples (right panel): after 24 updates it is at 24, 27 and 27 with 64, 1,024
-#   and 4,096 examples each, after 60 at 23, 25 and 24. LEGW's premise holds here: that is why warm-up counts updates.
+# - **The curvature is large at the start and falls by itself,** from 61 to 25 with a rate far below any edge. At this
+#   rate it falls after the same number of *updates* with each batch size (right panel): after 24 updates it is at 24,
+#   27 and 27 with 64, 1,024 and 4,096 examples each, after 60 at 23, 25 and 24. This is LEGW's premise, but at the same
+#   rate for all: the same number of updates is then also the same distance (η times updates).
+# - **The rate matters too.** After three updates λ_max is 40 at the small rate and 12 at √'s peak. Below the edge it
+#   matters less: after √'s 12 updates of warm-up λ_max is 19, at the small rate 29, though the rates add up to 12 times
+#   as much. LEGW's premise holds roughly while the rate is below the edge.
 # - **Without warm-up √ begins at 4.0 times the edge,** the linear rule at 32 times. Training does not end there: within
-#   three updates the weights have been thrown to where λ_max is below the edge.
-# - **A warm-up of 24 updates keeps √ below the edge all the way,** at 0.9 of it at most; with 12 it goes up to 1.3
-#   times the edge. The linear rule crosses it with any of the three, with 24 updates by up to 2.4 times. That fits the
-#   accuracies in part: at 1,024 both warm-ups of √ are ahead, and that LEGW's goes over the edge by a quarter did it no
-#   harm that three seeds can see.
-# - **Why the best rate falls:** the rate whose edge is the λ_max of the start is 3.8/61 = 0.06. That is the best rate
-#   without warm-up at 1,024. At 256, with 384 updates, a rate twice as large was best; at 4,096, with 24 updates, that
-#   rate or half of it. So the start costs a few updates in any case, and the fewer there are, the less one can afford
-#   it. The quadratic has no such start. (That is an explanation that fits, not a test.)
+#   three updates the weights have been moved to where λ_max is below the edge.
+# - **A warm-up of 24 updates keeps √ below the edge,** at 0.9 of it at most; with 12 it goes up to 1.3 times the edge.
+#   The linear rule crosses it with any of the three, with 24 updates by up to 2.4 times. This agrees in part with the
+#   accuracies: at 1,024 both warm-ups of √ help, and crossing the edge by a quarter did LEGW no visible harm.
+# - **Why the best rate falls:** the rate whose edge is the λ_max of the start is 3.8/61 = 0.06, the best rate without
+#   warm-up at 1,024. At 256, with 384 updates, a rate twice as large was best; at 4,096, with 24 updates, that rate or
+#   half of it. A start beyond the edge costs a few updates, and with few updates in all that matters more. (This
+#   explanation fits the data; it is not a test.)
 #
 # ## Growing the batch in place of decaying the rate
 #
-# Near the end of training the rate is lowered to calm the noise. But the noise goes with η/B (1b: the ball around the
-# minimum has the size η/B). So one may as well raise B, and each epoch after that costs fewer updates (Smith et al.
-# 2017). Updates are what many GPUs save: a batch four times as large on four times the GPUs takes as long as before.
+# Near the end of training the rate is lowered to reduce the noise. The noise depends on η/B (1b: the ball around the
+# minimum has the size η/B), so B may grow instead, and each epoch after that needs fewer updates (Smith et al. 2017). A
+# batch four times as large on four times the GPUs takes as long as before, so fewer updates save time.
 #
-# Late in training a large batch should do least harm: the gradient is small then, and noise is most of it.
+# Late in training a large batch should do the least harm: the gradient is small then, and noise dominates.
 #
 # ### Exercise: stages
 #
-# <details><summary>Hint</summary>Walk through the milestones with the current batch and rate. <code>min</code> keeps
-# the batch below the largest; by how much the batch really grew tells what is left for the rate.</details>
+# <details><summary>Hint</summary>Loop over the milestones and keep the current batch and rate. <code>min</code> keeps
+# the batch below the largest; the factor by which the batch really grew determines the rate.</details>
 
 
 # %% exercise="growth"
@@ -586,8 +591,8 @@ points(growth, 4)
 # %% [markdown]
 # ### Exercise: count the updates
 #
-# <details><summary>Hint</summary>A stage ends where the next one begins, the last at the end of training. Each epoch
-# drops the examples that do not fill a batch.</details>
+# <details><summary>Hint</summary>A stage ends where the next one begins, the last one at the end of training. Each
+# epoch drops the examples that do not fill a batch.</details>
 
 
 # %% exercise="updates"
@@ -613,11 +618,10 @@ points(updates, 2)
 # %% [markdown]
 # ### Predict
 #
-# Nine epochs, milestones after three and six, a factor of 4, from B = 64 on. How many updates does growth save, in
-# per cent? And how many points of accuracy does it cost?
+# Nine epochs, milestones after three and six, a factor of 4, from B = 64 on. How many points of accuracy does growth
+# cost, compared with decay?
 
 # %% editable=true
-predict("updates that growth saves, %", None)
 predict("points of accuracy that growth costs", None)
 
 # %%
@@ -655,7 +659,6 @@ def compare_growth(seeds=(0, 1)):
             print(f"{method}: your function counts {counted:,} updates, the run {made:,}")
     table = pd.DataFrame(rows)
     means = table.groupby("method")[["updates", f"after {LONG}"]].mean()
-    measured("updates that growth saves, %", round(100 * (1 - means["updates"]["growth"] / means["updates"]["decay"])))
     lost = 100 * (means[f"after {LONG}"]["decay"] - means[f"after {LONG}"]["growth"])
     print(f"points lost here, with two seeds: {lost:+.1f}; the recorded five seeds follow")
     return rates.stages(table, caption=plots.provenance(f"{problem.name}, {size:,} images, two seeds"))
@@ -664,7 +667,7 @@ def compare_growth(seeds=(0, 1)):
 compare_growth()
 
 # %% [markdown]
-# Recorded, with five seeds for each of five methods, each with its own best of eight rates (`course reproduce
+# Recorded with five seeds for each of five methods, each with its own best of eight rates (`course reproduce
 # batch_growth`):
 
 # %%
@@ -684,26 +687,24 @@ summary["against decay, points"] = ["{:+.2f} ± {:.2f}".format(*difference(metho
 measured(
     "points of accuracy that growth costs",
     -difference("growth")[0],
-    "Less than the noise between seeds counts as nothing: see the ± in the table.",
+    "A difference smaller than its ± (in the table) counts as none.",
 )
 summary.rename(columns={"eta": "η at B = 64", "test": "test accuracy, %"}).round(3)
 
 # %% [markdown]
 # - **Growth is as good as decay.** Seed by seed they differ by 0.03 ± 0.11 points. Growth needs 756 updates, decay
-#   1,728: 56 % saved, for nothing that five seeds can see.
-# - **It does what decay does.** With no change at all 1.2 ± 0.7 points are lost: the noise has to be calmed, either
-#   way.
-# - **A largest batch costs updates, not accuracy:** stopping at 256 and decaying then takes 864, and differs by
-#   −0.02 ± 0.36 points.
-# - **Starting large is another matter.** From 256 with four times its rate (0.0625, twice what growth starts with), 189
-#   updates are left, and 1.4 ± 0.4 points are lost. Growth is free because it comes late.
+#   1,728: 56 % are saved.
+# - **The noise must be reduced, one way or the other.** With no change at all 1.2 ± 0.7 points are lost.
+# - **A limit on the batch costs updates, not accuracy:** stopping at 256 and decaying then takes 864 updates, and
+#   differs by −0.02 ± 0.36 points.
+# - **Starting large is different.** From 256 with four times its rate (0.0625, twice the rate with which growth
+#   starts), 189 updates remain, and 1.4 ± 0.4 points are lost. Growth costs nothing because it comes late.
 #
 # ## Training longer
 #
-# In the same epochs a large batch makes fewer updates. Hoffer et al. (2017) asked what happens if it may make as
-# many: more epochs, and the rate stays high for longer. On many GPUs that costs what was meant to be saved, but part
-# of it may be enough. Your largest batch with four times the epochs, and below the recorded runs, each with the best
-# rate of its batch size:
+# In the same epochs a large batch makes fewer updates. Hoffer et al. (2017) gave it more epochs, and so as many
+# updates. On many GPUs that costs the time that they were meant to save, but a part of it may be enough. Your largest
+# batch trains with four times the epochs; the recorded runs follow, each with the best rate of its batch size.
 
 # %% editable=true
 predict("points of accuracy from four times the epochs", None)
@@ -723,8 +724,8 @@ def train_longer():
     measured(
         "points of accuracy from four times the epochs",
         round(gain, 1),
-        too_small="72 updates more, on a loss that is still falling fast.",
-        too_large="Nearly nothing is left to win once updates are no longer scarce: see the table below.",
+        too_small="Four times the updates, while the loss is still falling fast.",
+        too_large="With enough updates there is little left to gain: see the table below.",
     )
     return pd.DataFrame(rows, index=[f"B = {LARGE:,}"] * 2)
 
@@ -737,27 +738,27 @@ table = longer.groupby(["batch", "epochs"])[["eta", "updates", "test"]].median()
 table.assign(test=100 * table["test"]).rename(columns={"test": "test accuracy, %"}).round(3)
 
 # %% [markdown]
-# Four times the epochs bring the largest batch to 96 updates, and from 72.2 to 82.8 %. B = 1,024 has 83.8 % with as
-# many updates. Is the last point something that updates cannot give? In each of three seeds it is missing: 1.0 ± 0.1
-# points. But the rate of the 32 epochs was the one that is best for 8. So the comparison was unfair to the larger
-# batch. `course reproduce longer` has tuned both with the same four rates:
+# With four times the epochs the largest batch makes 96 updates, and improves from 72.2 to 82.8 %. B = 1,024 has 83.8 %
+# with as many updates. Is the last point something that updates cannot give? It is missing in each of three seeds: 1.0
+# ± 0.1 points. But the rate of the 32 epochs was the best for 8, which was unfair to the larger batch. `course
+# reproduce longer` has tuned both with the same four rates:
 
 # %%
 Image("recorded/longer.png", width=plots.WIDTH)
 
 # %% [markdown]
-# With its own rate, 0.0625 in place of 0.031, the large batch has 83.9 %: 0.05 ± 0.96 points more than B = 1,024 with
-# as many updates. So at this end updates are all that counts, to a point. (An interval of ± 0.1 was no protection: it
-# tells the chance of the seeds, not that of an unfair comparison.) 3a asks the same about small batches.
+# With its own rate, 0.0625 instead of 0.031, the large batch has 83.9 %: 0.05 ± 0.96 points more than B = 1,024 with as
+# many updates. So here only the number of updates matters, to within a point. (The interval of ± 0.1 was no protection:
+# it covers the chance of the seeds, not an unfair comparison.) 3a asks the same about small batches.
 #
 # ## Summary
 #
-# - √k keeps the covariance of *one update*, k keeps mean and covariance of *the same examples*. Linear scaling is
-#   right as long as noise limits the rate and kηλ stays well below 1.
-# - On a quadratic the best rate grows with the batch at first and stops at the edge of stability, $2/\lambda_{max}$.
-#   On the network it even falls when updates get few. Every rule ends.
-# - Warm-up starts below the edge and climbs. LEGW keeps its number of updates.
-# - A batch that grows calms the noise as a rate that decays does, with fewer updates.
+# - √k keeps the covariance of *one update*; k keeps mean and covariance of *the same examples*. Linear scaling is right
+#   as long as noise limits the rate and kηλ stays well below 1.
+# - On a quadratic the best rate grows with the batch at first and stops at the edge of stability, $2/\lambda_{max}$. On
+#   the network, without warm-up, it even falls when there are few updates. Every rule ends.
+# - Warm-up starts below the edge. LEGW keeps its number of updates.
+# - A growing batch reduces the noise as a decaying rate does, with fewer updates.
 # %%
 predictions.table()
 

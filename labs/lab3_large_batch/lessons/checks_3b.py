@@ -43,7 +43,12 @@ def _keeps(compared: str, moment: str) -> Callable[[Callable], None]:
             if moment == "mean"
             else "The covariance of one update is η² C / B: η enters it squared, B does not."
         ),
-        2.0: "that grows as k². The mean of a batch's gradient does not grow with the batch.",
+        2.0: "that grows as k². "
+        + (
+            "The mean of a batch's gradient does not grow with the batch."
+            if moment == "mean"
+            else "η enters the covariance squared: a root is still to be taken."
+        ),
         0.25: "the root is taken twice: η² / B is to stay what it was.",
     }
 
@@ -124,6 +129,7 @@ def _legw(legw: Callable) -> None:
             "the root belongs to the rate, the proportion to the warm-up.": (eta * k, epochs * root),
             "the learning rate comes first.": (epochs * k, eta * root),
             "the rate has to be scaled as well.": (eta, epochs * k),
+            "the epochs of warm-up may be a fraction; you round them.": (eta * root, round(epochs * k)),
         }
         with case(f"legw({eta}, {epochs}, batch={batch}, base={base})"):
             got = several(legw(eta, epochs, batch, base), "the learning rate", "the epochs of warm-up")
@@ -168,6 +174,8 @@ def _grows(growth: Callable, milestones: Sequence[int], largest: int) -> None:
         "the batch waits until there is room for the whole factor: let it grow as far as `largest`, and take the rest "
         "from the rate.": stages(waiting, eta * waiting / unlimited),
         "the rate grows with the batch: η / B, and the noise, stays what it was.": stages(sizes, eta * factor**n),
+        "where the batch cannot grow by the whole factor, the rate has to fall, not rise: η / B falls by the factor at "
+        "each milestone.": stages(sizes, eta * unlimited / sizes),
         "the batch is multiplied by the factor, not increased by it.": stages(
             np.minimum(batch + batch * factor * n, largest), constant
         ),
@@ -215,6 +223,9 @@ def _counts(updates: Callable, stages: list[tuple[int, int, float]]) -> None:
             span * examples / batch for span, batch in zip(spans, sizes)
         ),
         "that is one epoch of each stage.": sum(examples // batch for batch in sizes),
+        "each stage is counted from the start of training: count from its own first epoch.": sum(
+            end * (examples // batch) for end, batch in zip([*starts[1:], epochs], sizes)
+        ),
         "that is the first batch size all the way.": epochs * (examples // sizes[0]),
         "each stage is counted with the batch of the next one.": sum(
             span * (examples // batch) for span, batch in zip(spans, sizes[1:])

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullFormatter, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator
 
 from course_lib import statistics
 from course_lib.notebook.plots.descent_paths import Ground
@@ -192,9 +192,9 @@ def losses(runs: Mapping[str, Sequence[float]], *, title: str = "", caption: str
 def rules(table: pd.DataFrame, *, caption: str = "") -> Figure:
     """How far each rule ends from the best rate of its batch size, and the rates behind it.
 
-    Left, in points of test accuracy, a row for each rule at each batch size: dots are seeds, less the same seed of
-    "tuned" (no warm-up), marks their medians. The axis is stretched around 0, where the verdict lies, and linear within
-    a point of it.
+    Left, in points of test accuracy, a row for each rule at each batch size: dots are seeds minus the same seed of
+    "tuned" (no warm-up), marks their medians. The axis is stretched around 0 and linear within a point of it. Right,
+    the best rates; for those without warm-up also the rates that are nearly as good in the mean of the tuning seeds.
 
     Args:
         table: of the experiment rate_scaling: use, rule, batch, eta, epochs, seed, validation, test.
@@ -227,79 +227,99 @@ def rules(table: pd.DataFrame, *, caption: str = "") -> Figure:
         left.xaxis.set_major_locator(FixedLocator([-80, -20, -5, -1, 0, 1, 5]))
         left.xaxis.set_major_formatter(lambda x, _: f"{x:+g}" if x else "0")
         left.xaxis.set_minor_locator(NullLocator())
-        left.set_title("test accuracy less that of the best rate, points")
+        left.set_title("test accuracy minus that of the best rate, points", fontsize=10)
         tuning = table[(table["use"] == "tuning") & (table["rule"] == "tuned")]
         spans = []
         for _, rows in tuning.groupby("batch"):
-            good = rows.loc[rows["validation"] >= rows["validation"].max() - ACCURACY_TOLERANCE, "eta"]
+            means = rows.groupby("eta")["validation"].mean()
+            good = means.index[means >= means.max() - ACCURACY_TOLERANCE]
             spans.append((good.min(), good.max()))
         best = tuned.groupby("batch")["eta"].first()
         _draw_best_rates(right, list(best.index), list(best), spans)
         warm = results[results["rule"] == "tuned, warm-up"].drop_duplicates("batch")
         if len(warm):
-            right.plot(warm["batch"], warm["eta"], **{**_look("tuned, warm-up"), "linestyle": ""}, label="with warm-up")
-        right.set_title(f"best rate; bar: within {100 * ACCURACY_TOLERANCE:g} point of it")
+            right.plot(warm["batch"], warm["eta"], **_look("tuned, warm-up"), label="best, with warm-up")
+        right.set_title(f"best rate; bar: within {100 * ACCURACY_TOLERANCE:g} point of it", fontsize=10)
         right.legend(loc="upper left")
         figure.subplots_adjust(left=128 / WIDTH, top=1 - 40 / height, wspace=0.16)
     return figure
 
 
-def differences(results: pd.DataFrame) -> pd.DataFrame:
-    """Points of test accuracy by which each run is ahead of the best rate without warm-up, batch and seed being equal.
+def differences(results: pd.DataFrame, best: str = "tuned") -> pd.DataFrame:
+    """Points of test accuracy by which each run is ahead of the best rate, batch and seed being equal.
 
     Args:
-        results: rule, batch, seed, test; the rule "tuned" is what the others are compared with.
+        results: rule, batch, seed, test.
+        best: the rule that the others are compared with: "tuned", or "tuned, warm-up". Batch sizes without it are left
+            out.
 
     Returns columns rule, batch, seed, points.
     """
-    best = results[results["rule"] == "tuned"].set_index(["batch", "seed"])["test"]
-    others = results[results["rule"] != "tuned"]
-    base = best.reindex(pd.MultiIndex.from_frame(others[["batch", "seed"]])).to_numpy()
+    scores = results[results["rule"] == best].set_index(["batch", "seed"])["test"]
+    others = results[(results["rule"] != best) & results["batch"].isin(scores.index.unique("batch"))]
+    base = scores.reindex(pd.MultiIndex.from_frame(others[["batch", "seed"]])).to_numpy()
     return others[["rule", "batch", "seed"]].assign(points=100 * (others["test"] - base))
 
 
 def curvature(table: pd.DataFrame, *, momentum: float, caption: str = "") -> Figure:
-    """λ_max in the first updates, a panel for each peak rate, beside the edge 2(1 + m)/η of each warm-up; in the last
-    panel at the small rate, for each batch size.
+    """λ_max in the first updates: a panel for each peak rate, and in the last panel all batch sizes.
 
-    Solid: medians over the seeds of the measured λ_max; dashed, in the same colour: the edge of the update's rate.
+    Lines with marks are medians over the seeds of the measured λ_max, plain lines those at the small rate; dashed, in
+    the same colour: the edge of the update's rate.
 
     Args:
-        table: of the experiment curvature: rule, warm_up, batch, seed, after, eta, sharpness. The rule "small" is
-            drawn in each panel, without an edge.
+        table: of the experiment curvature: rule, warm_up, batch, seed, after, eta, sharpness. A rule and warm-up that
+            was run with several batch sizes is LEGW.
     """
     small = table["rule"] == "small"
-    peaks, (batch,) = table.loc[~small, "rule"].unique(), table.loc[~small, "batch"].unique()
-    calm = {size: rows.groupby("after")["sharpness"].median() for size, rows in table[small].groupby("batch")}
+    peaks, (batch,) = table.loc[~small, "rule"].unique(), table.loc[~small & (table["warm_up"] == 0), "batch"].unique()
+    calm = table[small & (table["batch"] == batch)].groupby("after")["sharpness"].median()
     with style():
-        figure, (*axes, last) = subplots(height=420, columns=len(peaks) + 1, caption=caption)
-        for number, (size, middle) in enumerate(calm.items()):
-            colour = FAINT if size == batch else PALETTE[-1 - number]
-            last.plot(middle.index, middle, color=colour, linewidth=2, label=f"B = {size:,}")
-        last.legend(loc="upper right", fontsize=9.5)
-        last.set(ylim=(0, None), xlabel="updates made", title=f"the lowest rate, {table.loc[small, 'eta'].max():g}")
+        figure, (*axes, last) = subplots(height=440, columns=len(peaks) + 1, caption=caption)
         for axis, rule in zip(axes, peaks):
-            axis.plot(calm[batch].index, calm[batch], color=FAINT, linewidth=2, label="a rate far below any edge")
-            for number, (steps, rows) in enumerate(table[table["rule"] == rule].groupby("warm_up")):
-                middle = rows.groupby("after")[["sharpness", "eta"]].median()
+            axis.plot(calm.index, calm, color=FAINT, linewidth=2, label=f"η = {table.loc[small, 'eta'].max():g}")
+            runs = table[(table["rule"] == rule) & (table["batch"] == batch)]
+            for number, (steps, rows) in enumerate(runs.groupby("warm_up")):
                 name = f"{steps:g} updates of warm-up" if steps else "no warm-up"
-                look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 4}
-                axis.plot(middle.index, middle["sharpness"], **look, linewidth=1.4, label=name)
-                axis.plot(
-                    middle.index, 2 * (1 + momentum) / middle["eta"], color=PALETTE[number], linewidth=1.2,
-                    linestyle=DASHED,
-                )  # fmt: skip
+                _draw_sharpness(axis, rows, number, momentum, name)
+            axis.set_title(f"{rule}, B = {batch:,}: η up to {runs['eta'].max():g}", fontsize=10)
+        _draw_batches(last, table, small)
+        for axis in (*axes, last):
             axis.set_yscale("log")
+            axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
             axis.yaxis.set_major_formatter("{x:g}")
-            axis.yaxis.set_minor_formatter(NullFormatter())
+            axis.yaxis.set_minor_locator(NullLocator())
             axis.set_xlabel("updates made")
-            peak = table.loc[table["rule"] == rule, "eta"].max()
-            axis.set_title(f"{rule}: η up to {peak:g}")
         axes[0].set_ylabel("λ_max", labelpad=0)
         axes[0].plot([], [], color=FAINT, linewidth=1.2, linestyle=DASHED, label="2(1 + m)/η")
         figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=5, columnspacing=1.2)
         figure.subplots_adjust(left=64 / WIDTH, wspace=0.22)
     return figure
+
+
+def _draw_sharpness(axis: Axes, rows: pd.DataFrame, number: int, momentum: float, name: str) -> None:
+    """The measured λ_max of some runs, and the edge of their rate."""
+    middle = rows.groupby("after")[["sharpness", "eta"]].median()
+    look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 4}
+    axis.plot(middle.index, middle["sharpness"], **look, linewidth=1.4, label=name)
+    edge = 2 * (1 + momentum) / middle["eta"]
+    axis.plot(middle.index, edge, color=PALETTE[number], linewidth=1.2, linestyle=DASHED)
+
+
+def _draw_batches(axis: Axes, table: pd.DataFrame, small: pd.Series) -> None:
+    """λ_max for each batch size: under LEGW, and at the small rate."""
+    legw = table[~small].groupby(["rule", "warm_up"]).filter(lambda rows: rows["batch"].nunique() > 1)
+    for number, (size, rows) in enumerate(table[small].groupby("batch")):
+        look = {"color": PALETTE[-1 - number], "label": f"B = {size:,}"}
+        own = legw[legw["batch"] == size].groupby("after")["sharpness"].median()
+        if len(own):
+            axis.plot(own.index, own, **look, marker=MARKERS[number], markersize=4, linewidth=1.4)
+        middle = rows.groupby("after")["sharpness"].median()
+        axis.plot(
+            middle.index, middle, linewidth=2, alpha=0.5, **{**look, "label": None if len(own) else look["label"]}
+        )
+    axis.legend(loc="lower left", fontsize=9.5)
+    axis.set_title(f"{'LEGW, and plain: ' * bool(len(legw))}η = {table.loc[small, 'eta'].max():g}", fontsize=10)
 
 
 def longer(table: pd.DataFrame, *, caption: str = "") -> Figure:

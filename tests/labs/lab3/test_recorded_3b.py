@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from course_lib import statistics
 from labs.lab3_large_batch.lessons import figures_3b
 from tests.labs.notebooks import plus_minus, recorded, text
@@ -18,14 +20,14 @@ def test_the_rules_beside_the_best_rate():
         return plus_minus(statistics.mean(apart.get_group((rule, batch))))
 
     unscaled, linear = (of(rule, 256).lstrip("−") for rule in ("the same rate", "linear"))
-    assert f"At 256 not scaling loses {unscaled} points, linear scaling {linear};" in TEXT
+    assert f"At 256 not scaling loses {unscaled} points, linear scaling {linear}." in TEXT
     for rule in ("the same rate", "linear"):  # no rule can be told from another
         mean, half = statistics.mean(apart.get_group((rule, 64)))
         assert abs(mean) < half
     assert f"the linear rule with warm-up is {of('linear, warm-up', 256)} points ahead" in TEXT
-    assert f"without, √ with warm-up {of('√, warm-up', 256)} points." in TEXT
+    assert f"*without*, √ with warm-up {of('√, warm-up', 256)} points." in TEXT
     assert f"LEGW is ahead by {of('LEGW', 1024)}, √ with warm-up by {of('√, warm-up', 1024)}." in TEXT
-    assert f"rates *with* warm-up is {of('tuned, warm-up', 4096)} points ahead of it." in TEXT
+    assert f"rates *with* warm-up is {of('tuned, warm-up', 4096)} points ahead of it:" in TEXT
     ahead = apart.agg(lambda points: statistics.mean(points)[0] - statistics.mean(points)[1])
     rules = [rule for rule, batch in ahead.index if batch == 4096 and not rule.startswith("tuned")]
     assert all(ahead[rule, 4096] <= 0 for rule in rules)
@@ -37,7 +39,7 @@ def test_legw_and_the_longer_warm_up():
     found = {
         batch: statistics.paired(rows["LEGW"], rows["√, warm-up"]) for batch, rows in runs.loc[256:].groupby("batch")
     }
-    assert "but by {:.0f} ± {:.0f} points".format(*found[4096]) in TEXT
+    assert "by {:.0f} ± {:.0f} points".format(*found[4096]) in TEXT
     assert f"difference is {plus_minus(found[256])} and {plus_minus(found[1024])}." in TEXT
 
 
@@ -81,7 +83,7 @@ def test_growth():
     assert f"differ by {plus_minus(found['growth'], 2)} points" in TEXT
     assert f"no change at all {plus_minus(found['no change']).lstrip('−')} points are lost" in TEXT
     assert f"differs by {plus_minus(found['growth to 256, then decay'], 2)} points" in TEXT
-    assert f"{plus_minus(found['growth from 256']).lstrip('−')} points are lost. Growth is free" in TEXT
+    assert f"{plus_minus(found['growth from 256']).lstrip('−')} points are lost. Growth costs nothing" in TEXT
 
 
 def test_legw_against_its_base():
@@ -106,7 +108,15 @@ def test_curvature():
     assert f"the linear rule at {ratio['linear', 0, 0]:.0f} times" in TEXT
     assert ratio["√", 0, 3] < 1 and ratio["linear", 0, 3] < 1
     assert f"at {ratio['√', 24].max():.1f} of it at most" in TEXT
+    sharp = middle["sharpness"]
+    assert f"After three updates λ_max is {calm[3]:.0f} at the small rate and {sharp['√', 0, 3]:.0f} at" in TEXT
+    found = f"12 updates of warm-up λ_max is {sharp['√', 12, 12]:.0f}, at the small rate {calm[12]:.0f}"
+    assert found in TEXT
+    eta = table.groupby(["rule", "warm_up", "after"])["eta"].median()
+    warm, small = (np.interp(range(12), eta[rule].index, eta[rule]).sum() for rule in (("√", 12), ("small", 0)))
+    assert f"the rates add up to {warm / small:.0f} times as much" in TEXT
+    assert f"the edge $2(1+m)/\\eta$ is {3.8 / eta['√', 12, 12]:.0f}. λ_max is {calm[0]:.0f} at the start." in TEXT
     assert f"with 12 it goes up to {ratio['√', 12].max():.1f} times the edge" in TEXT
-    assert 1.2 < ratio["√", 12].max() < 1.3 and "goes over the edge by a quarter" in TEXT
+    assert 1.2 < ratio["√", 12].max() < 1.3 and "crossing the edge by a quarter" in TEXT
     assert f"with 24 updates by up to {ratio['linear', 24].max():.1f} times" in TEXT
     assert f"3.8/{calm[0]:.0f} = {3.8 / calm[0]:.2f}" in TEXT
