@@ -160,7 +160,7 @@ large
 # before.
 #
 # If a rank's part of a batch does not fit into memory, add up the gradients of several small batches, and average them
-# once per update. `backward_passes_per_step=k` does this. Note two details (2c, *Tune*): it divides the sum by k only
+# once per update. `backward_passes_per_step=k` does this. Note two details (2f, *Tune*): it divides the sum by k only
 # with `average_aggregated_gradients=True`, and a Keras schedule counts every small batch, so it counts k per update.
 #
 # Copy your script to `large.py`, so that the script that you hand in does not change. First increase its batch, stay

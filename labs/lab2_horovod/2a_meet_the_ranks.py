@@ -439,7 +439,7 @@ cost()
 # $N-1$: a rank sends one message at a time, and receives one.) Each has a latency, so with very many ranks and small
 # gradients a ring is slow. Lab 4 puts numbers to that, and writes the algorithms that need fewer rounds. Horovod leaves
 # the choice to what carries its messages: Gloo has a ring, MPI and NCCL choose by size and network. And it makes
-# gradients larger by fusing them: you see it in notebook 2c.
+# gradients larger by fusing them: you see it in notebook 2f.
 #
 # ## Summary
 #

@@ -15,6 +15,8 @@ parser.add_argument("--images", type=int, default=2560, help="of all ranks toget
 parser.add_argument("--batch-size", type=int, default=64, help="on each rank")
 parser.add_argument("--steps", type=int, default=-1, help="the most steps that a rank takes (-1: as many as it has)")
 parser.add_argument("--late", type=float, default=0, help="milliseconds that the last rank sleeps before each step")
+parser.add_argument("--disk", type=float, default=0, help="milliseconds that the last rank waits for each batch")
+parser.add_argument("--prefetch", type=int, default=0, help="batches that are read ahead of the training")
 args = parser.parse_args()
 
 hvd.init()
@@ -26,6 +28,26 @@ images = np.random.default_rng(0).random((args.images, 28, 28, 1), np.float32)
 labels = np.arange(args.images) % 10
 data = tf.data.Dataset.from_tensor_slices((images, labels))
 batches = data.shard(hvd.size(), hvd.rank()).batch(args.batch_size).take(args.steps)
+steps = len(list(batches))
+
+
+def wait_for_disk():
+    if hvd.rank() == hvd.size() - 1:
+        time.sleep(args.disk / 1000)
+
+
+def read(images, labels):
+    tf.py_function(wait_for_disk, [], [])
+    return images, labels
+
+
+if args.disk:
+    batches = batches.map(read)
+options = tf.data.Options()
+options.autotune.enabled = False  # else tf.data prefetches by itself
+batches = batches.with_options(options)
+if args.prefetch:
+    batches = batches.prefetch(args.prefetch)
 
 model = tf.keras.Sequential(
     [
@@ -52,6 +74,6 @@ callbacks = [
     hvd.callbacks.MetricAverageCallback(),
     tf.keras.callbacks.LambdaCallback(on_batch_begin=sleep),
 ]
-print(f"rank {hvd.rank()} of {hvd.size()}: {len(list(batches))} steps", flush=True)
+print(f"rank {hvd.rank()} of {hvd.size()}: {steps} steps", flush=True)
 model.fit(batches, callbacks=callbacks, verbose=0)
 print(f"rank {hvd.rank()}: done", flush=True)

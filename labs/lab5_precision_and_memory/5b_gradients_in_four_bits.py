@@ -12,7 +12,7 @@
 #
 # **Time:** 80 minutes; the runs take about 20 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
-# **Needs:** the formats and `quantise` of 5a, the ring of 2a; 2c's slow link helps.
+# **Needs:** the formats and `quantise` of 5a, the ring of 2a; 2f's slow link helps.
 
 # %%
 import inspect

@@ -121,7 +121,7 @@ figures.winners(scores, caption=f"{fashion.name} · 200 models · 300 test image
 # | another precision | ask in which one weights, activations and sums were kept |
 # | a warm cache, or a clock that starts with the first step | 8a: tracing took many times a step |
 # | looking often at a noisy curve | 8a: seven seconds of 32 |
-# | weak scaling called scaling | 2c: a batch that grows with the ranks is another training |
+# | weak scaling called scaling | 2f: a batch that grows with the ranks is another training |
 #
 # Benchmarks differ in what they leave open to such tricks:
 #

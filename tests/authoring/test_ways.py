@@ -80,7 +80,7 @@ def test_folded_are_the_sections_that_all_ways_with_a_part_of_the_notebook_leave
 def test_what_a_notebook_needs_is_read_from_its_opening():
     needs = {part.notebook.code: part.notebook.needs for part in WAYS["term"].parts}
     assert needs["1e"] == ("1a", "1b", "1c")  # "1a to 1c"
-    assert needs["5b"] == ("2a", "5a")  # "2c's slow link helps"
+    assert needs["5b"] == ("2a", "5a")  # "2f's slow link helps"
     assert needs["5c"] == ("1d", "2a", "3d")  # "3d (LARS) for section …"
     assert needs["7c"] == ("1b",)  # "1b, section *From GEMV to GEMM*"
     assert needs["8c"] == ("2a", "3c", "3d", "4c", "8a")

@@ -52,11 +52,11 @@ FEWER_UPDATES = (
     "be a larger step."
 )
 LARGER_BATCH = (
-    "See 2a: the batch of all ranks together is what counts. If it does not fit into memory, see 2c, Tune: "
+    "See 2a: the batch of all ranks together is what counts. If it does not fit into memory, see 2f, Tune: "
     "backward_passes_per_step adds up the gradients of several small batches for one update."
 )
 AVERAGE_ONCE = (
-    "See 2c, Tune: add up the gradients of an update's small batches on each rank, then average once, as "
+    "See 2f, Tune: add up the gradients of an update's small batches on each rank, then average once, as "
     "backward_passes_per_step does."
 )
 _TWO_WRITERS = re.compile(r"unable to lock file|Resource temporarily unavailable|\berrno\W{1,3}11\b", re.IGNORECASE)
@@ -316,7 +316,7 @@ def _texts(records: Sequence[Mapping[str, object]], name: str) -> set[str]:
     return {text for record in records if isinstance(text := record.get(name), str)}
 
 
-@_criterion("Training accuracy", "See 3b: learning rates for large batches; 2c: more images a second.")
+@_criterion("Training accuracy", "See 3b: learning rates for large batches; 2f: more images a second.")
 def train_accuracy(measured: Measured) -> tuple[str, str]:
     """Judge the accuracy of the saved weights on training images."""
     return _reached(measured, "training", measured.weights.train_accuracy, measured.train_target)
@@ -344,7 +344,7 @@ def _reached(measured: Measured, kind: str, accuracy: float | None, target: floa
     return reached, HOST
 
 
-@_criterion("In time", "See 2c: run, watch, tune. Train fewer epochs, or process more images a second.")
+@_criterion("In time", "See 2c and 2f: watch and tune. Train fewer epochs, or process more images a second.")
 def time(measured: Measured) -> tuple[str, str]:
     """Judge the wall-clock time and, in a profile that limits them, the batch size and the number of updates."""
     result = measured.together.result

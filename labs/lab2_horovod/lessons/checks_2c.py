@@ -1,16 +1,15 @@
-"""Checks of notebook 2c: what a timeline tells, equal numbers of steps, and how training scales."""
+"""Checks of notebook 2c: what a timeline and a profile tell, and equal numbers of steps."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from course_lib.notebook.answers import (
-    array,
     case,
     compare,
     number,
@@ -21,9 +20,11 @@ from course_lib.notebook.answers import (
     short,
     shown,
     unchanged,
+    whole,
 )
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
+from labs.lab2_horovod.lessons import step_parts
 
 
 def _compare(got: Any, expected: Any, told: str, mistakes: Mapping[str, Any], **tolerances: float) -> None:
@@ -58,11 +59,21 @@ def _bars(
                 "Remember the latest end so far: a bar may end later than the next one.": end_before,
                 "A bar within another one takes time away; it should add nothing.": _with_negative_parts(in_order),
             }
+            if not same(got, expected) and same(got, expected, rtol=0.3):
+                mistakes[_TOO_COARSE] = got
             if not same(got, expected) and same(_covered(answer, *zip(*in_order)), expected):
                 mistakes["It is right only if they come in order of their starts: sort them first."] = got
             _compare(got, expected, "the number of seconds", mistakes)
 
     return judge
+
+
+_TOO_COARSE = (
+    "It is nearly right: a grid of instants is too coarse. Bars last from microseconds to seconds, so compute with "
+    "their ends."
+)
+# Starts and lengths in seconds, as in a timeline: some bars are shorter than any grid that is practical.
+_FINE = [0.0, 0.0000412, 0.0034417, 0.0034909], [0.0023178, 0.0000137, 0.0000561, 0.0000123]
 
 
 def _with_negative_parts(bars: Sequence[tuple[float, float]]) -> float:
@@ -136,6 +147,112 @@ def _keeps_table(answer: Callable) -> None:
         raise Wrong("nobody can come before the first: no lateness is below 0.")
 
 
+# diagnose
+
+# Milliseconds of a step by rank: (network, metrics, input, callbacks, Horovod, others, Keras), and of the moving bytes.
+_OWN = ("network", "metrics", "input", "callbacks", "Horovod", "others", "Keras")
+_RUNS = (
+    (((8, 1, 1, 0, 1, 0, 3), (6, 0, 33, 1, 0, 0, 3)), 26),
+    (((19, 2, 2, 29, 1, 0, 2), (36, 3, 1, 0, 1, 2, 7), (18, 3, 1, 0, 2, 1, 5)), 2),
+    (((32, 1, 2, 1, 0, 0, 5), (15, 3, 2, 14, 2, 2, 7)), 26),
+    (((26, 0, 5, 0, 2, 1, 4), (35, 3, 1, 29, 1, 1, 7), (30, 2, 13, 1, 0, 2, 5)), 2),
+    (((39, 0, 1, 1, 2, 2, 2), (15, 0, 1, 0, 1, 0, 3), (22, 1, 33, 0, 2, 1, 7)), 3),
+)
+
+
+def run_profile(own: Sequence[Sequence[float]], moving: float) -> pd.DataFrame:
+    """The profile of a run, as from `step_parts.milliseconds`: the own work of each rank, and the moving bytes."""
+    table = pd.DataFrame(dict(enumerate(own)), index=list(_OWN), dtype=float)
+    work = table.sum()
+    table.loc["waiting"] = work.max() - work
+    table.loc["moving"] = float(moving)
+    return table.loc[list(step_parts.PARTS)].rename_axis(columns="rank")
+
+
+def _each_run(judge: Callable) -> Callable:
+    """A judge by _RUNS; `judge` gets what is returned, the profile and the rank that limits it."""
+
+    def judge_all(answer: Callable) -> None:
+        for own, moving in _RUNS:
+            profile = run_profile(own, moving)
+            own_work = profile.drop(step_parts.SHARED).sum()
+            parts = ", ".join(
+                f"{part} {'/'.join(f'{one:g}' for one in values)}"
+                for part, values in profile.iterrows()
+                if values.max() > _SMALL
+            )
+            with case(f"{len(own)} ranks, parts above {_SMALL} ms in rank order: {parts}"):
+                given = profile.copy()
+                result = several(answer(given), "rank", "part", "change")
+                if not given.equals(profile):
+                    raise Wrong("it changes the profile that it is given: work on a copy.")
+                judge(result, profile, int(own_work.idxmax()))
+
+    return judge_all
+
+
+_SMALL = 4  # ms
+
+
+def _limiting_rank(result: tuple, profile: pd.DataFrame, limit: int) -> None:
+    rank = whole(result[0], "as the rank, it")
+    if rank == limit:
+        return
+    work = profile.drop(step_parts.SHARED).sum()
+    if rank not in work.index:
+        raise Wrong(f"there is no rank {rank}.")
+    told = f"rank {rank} has {work[rank]:g} ms of own work and rank {limit} has {work[limit]:g} ms"
+    if rank == profile.loc["waiting"].idxmax():
+        raise Wrong(f"{told}. Rank {rank} waits longest because it is ready first: the others wait for rank {limit}.")
+    raise Wrong(f"{told}: the step ends when rank {limit} is ready.")
+
+
+def _largest_part(result: tuple, profile: pd.DataFrame, limit: int) -> None:
+    part, column = result[1], profile[limit].drop("waiting")
+    if not isinstance(part, str) or part not in step_parts.PARTS:
+        raise Wrong(f"the part should be one of {', '.join(step_parts.PARTS)}; it is {short(part)}.")
+    if part == "waiting":
+        raise Wrong("waiting is no cause: name what the slowest rank does while the others wait for it.")
+    if part != column.idxmax():
+        told = f"on rank {limit}, which limits the run, {column.idxmax()} takes {column.max():g} ms and {part} "
+        raise Wrong(f"{told}{column[part]:g} ms. What other ranks do while they wait costs no time.")
+
+
+def _best_change(result: tuple, profile: pd.DataFrame, limit: int) -> None:
+    change = result[2]
+    if not isinstance(change, str) or change not in step_parts.CHANGES:
+        raise Wrong(f"the change should be one of {', '.join(step_parts.CHANGES)}; it is {short(change)}.")
+    steps = {one: step_parts.after(profile, one) for one in step_parts.CHANGES}
+    best = min(steps, key=steps.get)
+    if change != best:
+        why = " ".join([sentence for sentence, wrong in _mistaken(profile, limit, steps) if wrong == change][:2])
+        raise Wrong(f"after {change!r} a step takes {steps[change]:g} ms, after {best!r} {steps[best]:g} ms. {why}")
+
+
+def _mistaken(profile: pd.DataFrame, limit: int, steps: Mapping[str, float]) -> Iterator[tuple[str, str]]:
+    """(sentence, the change that is chosen by this mistake)."""
+
+    def shortest(lengths: Mapping[str, float]) -> str:
+        return min(lengths, key=lengths.get)
+
+    own, moving = profile.drop(step_parts.SHARED), profile.loc["moving"].max()
+    without_input = {**steps, "prefetch": own.drop("input").sum().max() + moving}
+    yield "Prefetching does not shorten the reading: it hides at most the rest of the work.", shortest(without_input)
+    alone = {change: step_parts.after(profile[[limit]], change) for change in steps}
+    chosen = shortest(alone)
+    work = own.sum().drop(limit)
+    yield f"After {chosen!r}, rank {work.idxmax()} is the slowest, with {work.max():g} ms of own work.", chosen
+    removed = {**steps, "bfloat16": own.drop("network").sum().max() + moving, "fp16": own.sum().max()}
+    yield "It halves its part and does not remove it.", shortest(removed)
+    waited = {**steps, "fp16": steps["fp16"] - profile.loc["waiting"].max() / 2}
+    yield "Compression halves the moving; the waiting is for the own work of another rank.", shortest(waited)
+    mean = profile.mean(axis=1).to_frame()
+    averaged = {change: step_parts.after(mean, change) for change in steps}
+    yield "The mean of the ranks hides the slowest one, which all others wait for.", shortest(averaged)
+    first = {change: step_parts.after(profile[[0]], change) for change in steps}
+    yield "Rank 0 is not the one that limits this run.", shortest(first)
+
+
 # steps_per_epoch
 
 # examples, ranks, batch
@@ -193,246 +310,14 @@ def _left(result: tuple, examples: int, ranks: int, batch: int, shares: list[int
     _compare(result[2], examples - steps * ranks * batch, "`left`", mistakes)
 
 
-# pays_below
-
-# (seconds, bytes) of a step without and with compression
-STEPS = (((0.020, 600_000), (0.024, 300_000)), ((0.1, 5_000_000), (0.150, 1_000_000)))
-NEVER_SLOWER = (((0.020, 600_000), (0.020, 300_000)), ((0.020, 600_000), (0.018, 300_000)))
-
-
-def _break_even(answer: Callable) -> None:
-    for uncompressed, compressed in STEPS:
-        slower, saved = compressed[0] - uncompressed[0], uncompressed[1] - compressed[1]
-        expected = saved / slower
-        mistakes = {
-            "Upside down: that is the seconds for a byte.": slower / saved,
-            "That is in bits a second; asked are bytes.": 8 * expected,
-            "These are all bytes of the plain step. It is those saved that must make up for the lost time.": (
-                uncompressed[1] / slower
-            ),
-            "These are the bytes that still travel. It is those saved that must make up for the lost time.": (
-                compressed[1] / slower
-            ),
-            "The sign is wrong: compression takes longer and sends less.": -expected,
-        }
-        with case(f"(seconds, bytes) plain {uncompressed}, compressed {compressed}"):
-            _compare(number(answer(uncompressed, compressed)), expected, "the bandwidth", mistakes)
-
-
-def _never_slower(answer: Callable) -> None:
-    for uncompressed, compressed in NEVER_SLOWER:
-        with case(f"(seconds, bytes) plain {uncompressed}, compressed {compressed}"):
-            try:
-                got = number(answer(uncompressed, compressed), finite=False)
-            except ZeroDivisionError:
-                raise Wrong("both take equally long without a cable, and you divide by 0.") from None
-            if got != np.inf:
-                raise Wrong(
-                    f"compression costs no time here and saves bytes: it pays on every link, so inf; it is {got:g}."
-                )
-
-
-# tuned
-
-GIVEN = {"fusion_mb": 0, "cycle_ms": 20, "compression": "none"}
-THRESHOLDS_MB, CYCLES_MS = (0, 2**-4, 2**-2, 128), (1, 5, 20, 50)  # those of recorded/tuning.csv
-BEST = {"fusion_mb": 2**-2, "cycle_ms": 5, "compression": "none"}  # where bytes cost nothing
-SLOW, OTHERS = 100, (300, 2_000, 10_000)  # Mbit/s
-# Medians of recorded/tuning.csv: two ranks, one machine, Wide ResNet of depth 16.
-FUSED_LATER = ((2**-2, 0.0), (2**-4, 0.0120), (0, 0.0449))  # from so many MiB: seconds more
-Step = tuple[float, float]  # seconds where bytes cost nothing, bytes
-RECORDED: tuple[Step, Step] = ((0.0168, 4 * 172_218), (0.0208, 2 * 172_218))  # without and with fp16
-# Whose steps differ from the recorded: 25 million weights on GPUs, which convert quickly; a slow processor.
-ELSEWHERE: tuple[tuple[tuple[Step, Step], int], ...] = (
-    (((0.100, 100e6), (0.102, 50e6)), 10_000),
-    (((0.050, 700e3), (0.070, 350e3)), 300),
-)
-
-
-def expected_step(choice: Mapping[str, Any], megabits: float, machine: tuple[Step, Step] = RECORDED) -> float:
-    """The seconds of a step by the recorded table, with the time of its bytes on a link of so many Mbit/s."""
-    seconds, size = machine[choice["compression"] == "fp16"]
-    computed = seconds + next(later for least, later in FUSED_LATER if choice["fusion_mb"] >= least)
-    return max(computed, 1e-3 * choice["cycle_ms"]) + size * 8e-6 / megabits
-
-
-def _compression(megabits: float, machine: tuple[Step, Step]) -> str:
-    return min(("none", "fp16"), key=lambda name: expected_step({**BEST, "compression": name}, megabits, machine))
-
-
-def wrong_knob(choice: Mapping[str, Any], megabits: float, machine: tuple[Step, Step] = RECORDED) -> str:
-    """A sentence on the knob that costs this choice the most time; "" where none does."""
-    better = {**BEST, "compression": _compression(megabits, machine)}
-    gained = {
-        knob: expected_step(choice, megabits, machine) - expected_step({**choice, knob: value}, megabits, machine)
-        for knob, value in better.items()
-    }
-    knob = max(gained, key=gained.get)
-    if gained[knob] < 1e-9:
-        return ""
-    return {
-        "fusion_mb": "The fusion threshold is too small: 41 gradients travel in many messages, and each takes time.",
-        "cycle_ms": "The cycle is too long: a gradient that is ready waits for its end.",
-        "compression": "There the bytes take longer than converting them, and compression would halve them."
-        if better["compression"] == "fp16"
-        else "There converting the numbers takes longer than the bytes that it saves: compression loses.",
-    }[knob]
-
-
-def _choice(answer: Callable, megabits: float, machine: tuple[Step, Step] = RECORDED) -> dict[str, Any]:
-    choice = returned(answer(megabits, *machine))
-    if not isinstance(choice, dict) or set(choice) != set(GIVEN):
-        raise Wrong(f"it returns {short(choice)}; it should be a dict with the keys {', '.join(map(repr, GIVEN))}.")
-    choice = dict(choice)
-    for knob, recorded in (("fusion_mb", THRESHOLDS_MB), ("cycle_ms", CYCLES_MS)):
-        choice[knob] = number(choice[knob], f"{knob!r}:")
-        if not any(same(choice[knob], value) for value in recorded):
-            values = ", ".join(f"{value:g}" for value in recorded)
-            raise Wrong(f"{knob!r} should be one of the recorded values {values}; it is {shown(choice[knob])}.")
-    if not isinstance(choice["compression"], str) or choice["compression"] not in ("none", "fp16"):
-        raise Wrong(f"'compression' should be 'none' or 'fp16'; it is {short(choice['compression'])}.")
-    return choice
-
-
-def _slow_link(answer: Callable) -> str:
-    choice = _choice(answer, SLOW)
-    step, given = (1e3 * expected_step(knobs, SLOW) for knobs in (choice, GIVEN))
-    told = f"at {SLOW} Mbit/s a step should take {step:.0f} ms by the recorded table, the given one {given:.0f} ms"
-    if step > given / 2:
-        raise Wrong(f"{told}; asked is half of that. {wrong_knob(choice, SLOW)}")
-    return f"Right: {told}."
-
-
-def _elsewhere(answer: Callable) -> None:
-    for machine, megabits in (*((RECORDED, megabits) for megabits in OTHERS), *ELSEWHERE):
-        choice = _choice(answer, megabits, machine)
-        step = expected_step(choice, megabits, machine)
-        best = expected_step({**BEST, "compression": _compression(megabits, machine)}, megabits, machine)
-        if step > 1.1 * best:
-            (without, _), (compressed, _) = machine
-            raise Wrong(
-                f"at {megabits:,} Mbit/s, where a step computes {1e3 * without:.0f} ms without compression and "
-                f"{1e3 * compressed:.0f} ms with it, yours takes {1e3 * step:.0f} ms and the best {1e3 * best:.0f} ms. "
-                f"{wrong_knob(choice, megabits, machine)}"
-            )
-
-
-def _nothing_wasted(answer: Callable) -> None:
-    choice = _choice(answer, SLOW)
-    if choice["fusion_mb"] > BEST["fusion_mb"]:
-        raise Wrong(
-            f"it takes {choice['fusion_mb']:g} MiB of a full memory; in the recorded run a smaller threshold is as "
-            "fast, to within the scatter of its blocks."
-        )
-    if choice["cycle_ms"] < BEST["cycle_ms"]:
-        raise Wrong(
-            f"with a cycle of {choice['cycle_ms']:g} ms all ranks talk more often than they need: in the recorded run "
-            "a longer one costs no time."
-        )
-    if why := wrong_knob({**choice, "compression": _compression(SLOW, RECORDED)}, SLOW):
-        raise Wrong(f"it saves in the wrong place. {why}")
-
-
-def halved(share: float, choice: Mapping[str, Any], megabits: float = SLOW) -> str:
-    """A sentence on a measured step, as a share of the given one's."""
-    if share <= 0.5:
-        return f"Halved, and more: {share:.2f} of the given step."
-    why = wrong_knob(choice, megabits) or "By the recorded table it should be: measure again when nothing else runs."
-    return f"Not halved: {share:.2f} of the given step. {why}"
-
-
-# efficiency
-
-RANKS = np.array([1, 2, 4, 8])
-STRONG = np.array([0.8, 0.5, 0.4, 0.4])  # seconds of a step
-WEAK = np.array([0.8, 1.0, 1.6, 2.0])
-
-
-def _efficiency(answer: Callable, weak: bool, order: Sequence[int]) -> None:
-    ranks, seconds = RANKS[list(order)], (WEAK if weak else STRONG)[list(order)]
-    with case(f"{'weak' if weak else 'strong'} scaling, ranks {_few(ranks)}, seconds {_few(seconds)}"):
-        with unchanged(ranks, seconds):
-            got = array(answer(ranks, seconds, weak), (4,))
-        strong = 0.8 / seconds / ranks
-        expected = strong * ranks if weak else strong
-        mistakes = {
-            "All do N times the work here: with equal seconds the efficiency is 1. Don't divide by N.": strong,
-            "That is the speed-up. Efficiency is the speed-up divided by N.": expected * ranks,
-            "Upside down: T(1) belongs on top.": 1 / expected,
-            "Divide by N, don't multiply.": expected * ranks**2,
-            "As a fraction, not in per cent.": 100 * expected,
-            "Compare with the entry of one rank, wherever it stands, not with the first.": expected * seconds[0] / 0.8,
-        }
-        _compare(list(got), list(expected), "the efficiency", {name: list(wrong) for name, wrong in mistakes.items()})
-
-
-def _few(values: np.ndarray) -> str:
-    return "[" + ", ".join(f"{value:.3g}" for value in values) + "]"
-
-
-def _any_order(answer: Callable) -> None:
-    _efficiency(answer, False, (2, 0, 3, 1))
-    _efficiency(answer, True, (3, 1, 0, 2))
-
-
-# serial_fraction
-
-COUNTS = np.array([1, 2, 4, 8, 16])
-
-
-def _amdahl(serial: float, ranks: np.ndarray) -> np.ndarray:
-    return 1 / (serial + (1 - serial) / ranks)
-
-
-def _fitted(answer: Callable, ranks: np.ndarray, speedup: np.ndarray) -> float:
-    ranks, speedup = ranks.copy(), speedup.copy()
-    with unchanged(ranks, speedup):
-        return number(answer(ranks, speedup))
-
-
-def _exact(answer: Callable) -> None:
-    for serial, ranks in ((0.1, COUNTS), (0.02, np.array([1, 3, 5])), (0.3, np.array([2])), (0.0, COUNTS)):
-        speedup = _amdahl(serial, ranks)
-        a, b = 1 - 1 / ranks, 1 / speedup - 1 / ranks
-        mistakes = {
-            "That is the parallel share, 1 − s.": 1 - serial,
-            "The law is linear in s for 1/S, not for S.": a @ (speedup - 1 / ranks) / (a @ a),
-            "Upside down: divide by the sum of the squares of what s is multiplied by.": a @ b / (b @ b)
-            if b.any()
-            else None,
-            "s = 0 gives 1/S = 1/N, not 0: a 1/N is missing on the side without s.": a @ (1 / speedup) / (a @ a),
-            "The quotient is missing: the derivative of the sum of squares is 0 where s = Σab / Σa².": a @ b,
-        }
-        with case(f"speed-ups {_few(speedup)} on {_few(ranks)} ranks follow the law"):
-            _compare(_fitted(answer, ranks, speedup), serial, "s", mistakes, atol=1e-9)
-
-
-def _least_squares(answer: Callable) -> None:
-    speedup = _amdahl(0.05, COUNTS) * np.array([1.0, 0.9, 1.1, 0.95, 0.8])
-    a, b = 1 - 1 / COUNTS, 1 / speedup - 1 / COUNTS
-    each = b[1:] / a[1:]
-    tried = np.linspace(0, 0.3, 300_001)
-    in_speedup = tried[((_amdahl(tried[:, None], COUNTS) - speedup) ** 2).sum(axis=1).argmin()]
-    mistakes = {
-        "That fits S; asked are least squares in 1/S, where s stands in a straight line.": in_speedup,
-        "That is the mean of each point's own s; least squares gives points with more ranks more weight.": each.mean(),
-        "That is the last point's own s: use all points.": each[-1],
-        "That is the second point's own s: use all points.": each[0],
-        "That is the median of each point's own s; asked are least squares.": np.median(each),
-        "A line with a free intercept; the law's line goes through 0.": np.polyfit(a, b, 1)[0],
-        "A line with a free slope; the law has one number only, s.": np.polyfit(1 / COUNTS, 1 / speedup, 1)[1],
-    }
-    with case(f"with measuring errors, ranks {_few(COUNTS)}, speed-ups {_few(speedup)}"):
-        _compare(_fitted(answer, COUNTS, speedup), a @ b / (a @ a), "s", mistakes, rtol=1e-4)
-
-
 EXERCISES = Exercises(
     Exercise(
         "covered",
-        Criterion("in-a-row", "Bars one after the other", 0.25, _bars([0.0, 2.0, 5.0], [1.0, 2.0, 0.5], 3.5)),
-        Criterion("overlap", "Bars that overlap", 0.25, _bars([0.0, 1.0, 7.0], [3.0, 3.0, 1.0], 5.0)),
-        Criterion("nested", "A bar within another", 0.25, _bars([0.0, 1.0, 4.0], [5.0, 1.0, 2.0], 6.0, end_before=7.0)),
-        Criterion("any-order", "In any order", 0.25, _bars([7.0, 0.0, 1.0], [1.0, 3.0, 3.0], 5.0)),
+        Criterion("in-a-row", "Bars one after the other", 0.2, _bars([0.0, 2.0, 5.0], [1.0, 2.0, 0.5], 3.5)),
+        Criterion("overlap", "Bars that overlap", 0.2, _bars([0.0, 1.0, 7.0], [3.0, 3.0, 1.0], 5.0)),
+        Criterion("nested", "A bar within another", 0.2, _bars([0.0, 1.0, 4.0], [5.0, 1.0, 2.0], 6.0, end_before=7.0)),
+        Criterion("any-order", "In any order", 0.2, _bars([7.0, 0.0, 1.0], [1.0, 3.0, 3.0], 5.0)),
+        Criterion("fine", "Bars of microseconds", 0.2, _bars(*_FINE, 0.0023178 + 0.0000615)),
     ),
     Exercise(
         "lateness",
@@ -440,32 +325,16 @@ EXERCISES = Exercises(
         Criterion("table-kept", "The table stays as it is", 0.25, _keeps_table),
     ),
     Exercise(
+        "diagnose",
+        Criterion("rank", "The rank that limits the run", 0.25, _each_run(_limiting_rank)),
+        Criterion("part", "The largest part of its step", 0.25, _each_run(_largest_part)),
+        Criterion("change", "The change that shortens the step most", 0.5, _each_run(_best_change)),
+    ),
+    Exercise(
         "steps_per_epoch",
         Criterion("batches", "Batches of each rank", 0.4, _each_epoch(_batches)),
         Criterion("steps", "Steps that all can take", 0.4, _each_epoch(_steps)),
         Criterion("left", "Examples left out", 0.2, _each_epoch(_left)),
-    ),
-    Exercise(
-        "pays_below",
-        Criterion("break-even", "The bandwidth at which both take equally long", 0.7, _break_even),
-        Criterion("never-slower", "Where compression costs no time", 0.3, _never_slower),
-    ),
-    Exercise(
-        "tuned",
-        Criterion("slow-link", "A slow link: half of the given step", 0.3, _slow_link),
-        Criterion("elsewhere", "Other links and machines: as good as the best", 0.4, _elsewhere),
-        Criterion("nothing-wasted", "No memory and no talk without need", 0.3, _nothing_wasted),
-    ),
-    Exercise(
-        "efficiency",
-        Criterion("strong", "Strong scaling", 0.4, lambda answer: _efficiency(answer, False, range(4))),
-        Criterion("weak", "Weak scaling", 0.4, lambda answer: _efficiency(answer, True, range(4))),
-        Criterion("any-order", "Compared with one rank, wherever it stands", 0.2, _any_order),
-    ),
-    Exercise(
-        "serial_fraction",
-        Criterion("exact", "Speed-ups that follow the law", 0.6, _exact),
-        Criterion("least-squares", "Least squares where they don't quite", 0.4, _least_squares),
     ),
 )
 check, points = EXERCISES.check, EXERCISES.points

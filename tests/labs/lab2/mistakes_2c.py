@@ -2,6 +2,8 @@
 
 import numpy as np
 
+from labs.lab2_horovod.lessons import step_parts
+
 LOOP = """
 for index in np.argsort(start):
     end = start[index] + seconds[index]
@@ -13,17 +15,11 @@ MEAN = 'behind.groupby(arrivals["rank"]).mean()'
 BEHIND = 'behind = arrivals["start"] - first'
 SHARE = "len(range(rank, examples, ranks))"
 ALL = "batches, steps, examples - ranks * batch * steps"
-PAYS = "saved / lost if lost > 0 else np.inf"
-FP16 = '"fp16" if with_it < without else "none"'
-TUNED = f'{{"fusion_mb": 1 / 4, "cycle_ms": 5, "compression": {FP16}}}'
-RELATIVE = "alone / seconds * (ranks if weak else 1)"
-FRACTION = "(a * b).sum() / (a**2).sum()"
-TRIED = "np.linspace(0, 0.4, 400_001)[:, None]"
-IN_S = f"{TRIED}[((1 / ({TRIED} + (1 - {TRIED}) / ranks) - speedup) ** 2).sum(axis=1).argmin(), 0]"
-
-
-def free_slope(ranks, speedup):
-    return np.polyfit(1 / ranks, 1 / speedup, 1)[1] if len(ranks) > 1 else 0.3
+OWN = 'profile.drop(["waiting", "moving"])'
+PART = 'profile[rank].drop("waiting").idxmax()'
+CHANGE = "min(steps, key=steps.get)"
+AFTER_INPUT = 'np.maximum(own.loc["input"], total - own.loc["input"]).max() + moving'
+CURES = '{"network": "bfloat16", "input": "prefetch", "moving": "fp16", "callbacks": "callbacks"}'
 
 
 def covered_by_pieces(start, seconds):
@@ -33,9 +29,65 @@ def covered_by_pieces(start, seconds):
     return float(np.diff(grid)[inside].sum())
 
 
+def covered_on_a_grid(width):
+    """Instants at equal distances, of which those within a bar are counted."""
+
+    def covered(start, seconds):
+        instants = np.arange(start.min(), (start + seconds).max(), width)
+        inside = ((instants[:, None] >= start) & (instants[:, None] < start + seconds)).any(axis=1)
+        return float(width * inside.sum())
+
+    return covered
+
+
+def covered_by_events(start, seconds):
+    """+1 where a bar begins and −1 where one ends: the time in which the sum is positive."""
+    times = np.concatenate([start, start + seconds])
+    order = np.argsort(times, kind="stable")
+    running = np.cumsum(np.repeat([1, -1], len(start))[order])
+    return float((np.diff(times[order]) * (running[:-1] > 0)).sum())
+
+
 def lateness_by_pivot(arrivals):
     wide = arrivals.pivot(index=["tensor", "step"], columns="rank", values="start")
     return wide.sub(wide.min(axis=1), axis=0).mean().to_dict()
+
+
+def lateness_by_loops(arrivals):
+    late = {}
+    for _, group in arrivals.groupby(["step", "tensor"]):
+        for rank, start in zip(group["rank"], group["start"]):
+            late.setdefault(rank, []).append(start - group["start"].min())
+    return [float(np.mean(late[rank])) for rank in sorted(late)]
+
+
+def diagnose_by_trying(profile):
+    """Each change is made in a copy of the table; waiting is not needed."""
+    steps = {}
+    for change in step_parts.CHANGES:
+        table = profile.copy().drop("waiting")
+        if change == "prefetch":
+            others = table.drop(["input", "moving"]).sum()
+            table.loc["input"] = (table.loc["input"] - others).clip(lower=0)
+        elif change == "callbacks":
+            table.loc["callbacks"] = 0
+        else:
+            table.loc[{"bfloat16": "network", "fp16": "moving"}[change]] /= 2
+        steps[change] = table.sum().max()
+    rank = profile.loc["waiting"].idxmin()
+    return [rank, profile[rank].sort_values().drop("waiting").index[-1], sorted(steps, key=steps.get)[0]]
+
+
+def diagnose_the_mean(profile):
+    rank, part, _ = diagnose_by_trying(profile)
+    return rank, part, diagnose_by_trying(profile.mean(axis=1).to_frame())[2]
+
+
+def steps_by_dealing(examples, ranks, batch):
+    hands = [np.arange(rank, examples, ranks) for rank in range(ranks)]
+    batches = [len(np.split(hand, range(batch, len(hand), batch))) if len(hand) else 0 for hand in hands]
+    steps = examples // ranks // batch
+    return batches, steps, examples - steps * batch * ranks
 
 
 MISTAKES = {
@@ -47,6 +99,8 @@ MISTAKES = {
         "not sorted": ({"np.argsort(start)": "range(len(start))"}, "sort them first"),
         "milliseconds": ({"return total": "return 1000 * total"}, "milliseconds"),
         "no return": ({"return total": "pass"}, "returns nothing"),
+        "a grid of milliseconds": (covered_on_a_grid(1e-3), "a grid of instants is too coarse"),
+        "a grid of ten microseconds": (covered_on_a_grid(1e-5), "a grid of instants is too coarse"),
         "in place": ({"total, latest = 0.0, -np.inf": "seconds += start; total, latest = 0, 0"}, "in place"),
     },
     "lateness": {
@@ -66,8 +120,41 @@ MISTAKES = {
             ({MEAN: 'arrivals.groupby("rank")["start"].mean() - arrivals.groupby("rank")["start"].mean().min()'},
              "before you average"),
         "the sign": ({'arrivals["start"] - first': 'first - arrivals["start"]'}, "sign"),
+        "after rank 0":
+            ({f'arrivals.groupby({KEYS})["start"].transform("min")':
+               f'arrivals[arrivals["rank"] == 0].groupby({KEYS})["start"].first().reindex('
+               f'arrivals.set_index({KEYS}).index).to_numpy()'}, "It counts from rank 0"),
         "a new column": ({BEHIND: f'arrivals["first"] = first; {BEHIND}'}, "add no columns"),
         "a row for each arrival": ({MEAN: "behind"}, "the lateness of three ranks should be"),
+    },
+    "diagnose": {
+        "the rank that waits most": ({"total.idxmax()": 'profile.loc["waiting"].idxmax()'}, "it is ready first"),
+        "rank 0": ({"total.idxmax()": "0"}, "Rank 0 waits longest because it is ready first"),
+        "the rank with the largest part": ({"total.idxmax()": "own.max().idxmax()"}, "the step ends when rank"),
+        "waiting is the cause": ({PART: "profile[0].idxmax()"}, "waiting is no cause"),
+        "the largest part anywhere": ({PART: 'profile.drop("waiting").max(axis=1).idxmax()'}, "costs no time"),
+        "the largest part of the mean":
+            ({PART: 'profile.drop("waiting").mean(axis=1).idxmax()'}, "What other ranks do while they wait"),
+        "the largest part is cured": ({CHANGE: f"{CURES}[{PART}]"}, "hides at most"),
+        "prefetching removes the input": ({AFTER_INPUT: '(total - own.loc["input"]).max() + moving'}, "hides at most"),
+        "the slowest rank alone":
+            ({"own, moving = profile.drop(['waiting', 'moving']), profile.loc['moving'].max()":
+              "rank = profile.loc['waiting'].idxmin(); own = profile[[rank]].drop(['waiting', 'moving']); "
+              "moving = profile.loc['moving'].max()"}, "is the slowest, with"),
+        "halves are removed":
+            ({"own.loc['network'] / 2": "own.loc['network']", "moving / 2": "0"}, "does not remove it"),
+        "waiting is communication":
+            ({"total.max() + moving / 2": "total.max() + moving / 2 - profile.loc['waiting'].max() / 2"},
+             "the waiting is for the own work of another rank"),
+        "the mean of the ranks": (diagnose_the_mean, "hides the slowest one"),
+        "always prefetching": ({CHANGE: "'prefetch'"}, "after 'prefetch' a step takes"),
+        "the part as the change": ({CHANGE: "'network'"}, "the change should be one of"),
+        "a part of no profile": ({PART: "'disk'"}, "the part should be one of"),
+        "a rank that is not there":
+            ({f"return rank, {PART}, {CHANGE}": f"return 7, {PART}, {CHANGE}"}, "there is no rank 7"),
+        "only the change": ({f"return rank, {PART}, {CHANGE}": f"return {CHANGE}"}, "rank, part, change"),
+        "the profile is changed":
+            ({"total = own.sum()": "total = own.sum(); profile.loc['moving'] = 0"}, "work on a copy"),
     },
     "steps_per_epoch": {
         "small batches forgotten": ({"-(-share // batch)": "share // batch"}, "smaller batch"),
@@ -77,67 +164,14 @@ MISTAKES = {
         "the last counts as full": ({"min(shares) // batch": "min(batches)"}, "count full batches"),
         "left on one rank": ({"ranks * batch * steps": "batch * steps"}, "on every rank"),
         "what is used": ({"examples - ranks * batch * steps": "ranks * batch * steps"}, "that are used"),
+        "the mean share": ({"min(shares) // batch": "examples // ranks // batch + 1"}, "`steps`"),
         "only the steps": ({ALL: "steps"}, "batches, steps, left"),
-    },
-    "pays_below": {
-        "upside down, seconds for a byte": ({"saved / lost": "lost / saved"}, "Upside down"),
-        "bits": ({"saved / lost": "8 * saved / lost"}, "in bits"),
-        "all bytes": ({"plain[1] - compressed[1]": "plain[1]"}, "all bytes"),
-        "bytes that still travel": ({"plain[1] - compressed[1]": "compressed[1]"}, "still travel"),
-        "a negative bandwidth": ({"plain[1] - compressed[1]": "compressed[1] - plain[1]"}, "The sign"),
-        "divided by nothing": ({PAYS: "saved / lost"}, "divide by 0"),
-        "negative where it is faster": ({"lost > 0": "lost"}, "pays on every link"),
-        "never in place of always": ({"np.inf": "0.0"}, "pays on every link"),
-        "no bandwidth returned": ({f"return {PAYS}": "pass"}, "a `return` missing"),
-    },
-    "tuned": {
-        "never fp16": ({FP16: '"none"'}, "bytes take longer"),
-        "always fp16": ({FP16: '"fp16"'}, "compression loses"),
-        "fp16 for the recorded machine alone":
-            ({FP16: '"fp16" if megabits < 682 else "none"'}, "at 10,000 Mbit/s, where a step computes 100 ms"),
-        "bits for bytes": ({"8e-6": "1e-6"}, "at 300 Mbit/s"),
-        "MB a second": ({"8e-6": "1e-6 / 8"}, "bytes take longer"),
-        "the seconds alone": ({"t + size * 8e-6 / megabits": "t"}, "bytes take longer"),
-        "the bytes alone": ({"t + size * 8e-6 / megabits": "size"}, "compression loses"),
-        "no fusion": ({"1 / 4": "0"}, "41 gradients travel"),
-        "too little fusion": ({"1 / 4": "1 / 16"}, "41 gradients travel"),
-        "the default buffer": ({"1 / 4": "128"}, "a smaller threshold is as fast"),
-        "bytes in place of MiB": ({"1 / 4": "2**18"}, "one of the recorded values"),
-        "a long cycle": ({"5": "20"}, "The cycle is too long"),
-        "a very long cycle": ({"5": "50"}, "The cycle is too long"),
-        "the default cycle": ({"5": "1"}, "talk more often"),
-        "seconds": ({"5": "0.005"}, "one of the recorded values"),
-        "true in place of a name": ({FP16: "with_it < without"}, "'none' or 'fp16'"),
-        "a knob forgotten": ({TUNED: '{"fusion_mb": 1 / 4, "cycle_ms": 5}'}, "a dict with the keys"),
-        "no settings returned": ({f"return {TUNED}": "pass"}, "a `return` missing"),
-    },
-    "efficiency": {
-        "the speed-up": ({"speedup / ranks": "speedup"}, "That is the speed-up"),
-        "strong for both": ({RELATIVE: "alone / seconds"}, "Don't divide by N"),
-        "weak for both": ({"ranks if weak else 1": "ranks"}, "That is the speed-up"),
-        "upside down": ({"alone / seconds": "seconds / alone"}, "Upside down"),
-        "the inverse": ({"speedup / ranks": "ranks / speedup"}, "Upside down"),
-        "multiplied": ({"speedup / ranks": "speedup * ranks"}, "don't multiply"),
-        "the first in place of one rank's": ({"seconds[ranks == 1]": "seconds[0]"}, "wherever it stands"),
-        "per cent": ({"speedup / ranks": "100 * speedup / ranks"}, "not in per cent"),
-        "halved in place": ({"alone = seconds[ranks == 1]": "alone = seconds[ranks == 1]; seconds /= 2"}, "in place"),
-    },
-    "serial_fraction": {
-        "a line with a free slope": (free_slope, "one number only"),
-        "the parallel share": ({FRACTION: f"1 - {FRACTION}"}, "parallel share"),
-        "linear in S": ({"1 / speedup": "speedup"}, "for 1/S, not for S"),
-        "b without 1/N": ({"1 / speedup - 1 / ranks": "1 / speedup"}, "a 1/N is missing"),
-        "divided by b²": ({"(a**2).sum()": "(b**2).sum()"}, "Upside down"),
-        "not divided": ({FRACTION: "(a * b).sum()"}, "The quotient is missing"),
-        "the mean of each": ({FRACTION: "(b[a > 0] / a[a > 0]).mean()"}, "mean of"),
-        "the last point": ({FRACTION: "b[-1] / a[-1]"}, "use all points"),
-        "least squares in S": ({FRACTION: IN_S}, "in 1/S"),
-        "an array": ({FRACTION: "b / np.maximum(a, 1e-9)"}, "one number is expected"),
-        "warnings": ({FRACTION: "(b / a).sum()"}, "returns nan"),
     },
 }  # fmt: skip
 
 RIGHT = {
-    "covered": {"piece by piece": covered_by_pieces},
-    "lateness": {"by a pivot table": lateness_by_pivot},
+    "covered": {"piece by piece": covered_by_pieces, "by events": covered_by_events},
+    "lateness": {"by a pivot table": lateness_by_pivot, "by loops, as a list": lateness_by_loops},
+    "diagnose": {"by trying each change": diagnose_by_trying},
+    "steps_per_epoch": {"by dealing": steps_by_dealing},
 }

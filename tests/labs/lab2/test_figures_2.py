@@ -7,7 +7,7 @@ import pandas as pd
 
 from course_lib.collectives import simulated
 from course_lib.ranks import launch
-from labs.lab2_horovod.lessons import figures_2a, figures_2b, figures_2c, figures_2d, figures_steps
+from labs.lab2_horovod.lessons import checks_2c, figures_2a, figures_2b, figures_2c, figures_2d, figures_2f
 from labs.lab2_horovod.lessons.elastic_run import ElasticRun
 from tests.labs.figures import case, suite
 
@@ -33,6 +33,7 @@ RESUMED = {
     "nothing": {"losses": LOSSES[40:], "from_straight": 0.0, "between_ranks": 0.0},
     "broadcast": {"losses": LOSSES[40:], "from_straight": 0.3, "between_ranks": 0.4},
 }
+PROFILE = checks_2c.run_profile([(12, 0, 1, 0, 0, 0, 3), (12, 0, 40, 0, 0, 0, 3)], 2)
 PARTS = pd.DataFrame({"moving": [1.0, 2.0], "waiting": [3.0, 1.0]}, index=[2, 3])
 
 
@@ -77,14 +78,14 @@ FIGURES = {
         shows={0: [[[1, 2]] * 3 + [[0, 0]] + [[1, 2]] * 3], 1: [[[3, 3]] * 3 + [[0, 0]] + [[3, 3]] * 3],
                2: [np.zeros((7, 2))]},
         says=(*READERS, "epoch 0\nepoch 1", "rank 1", "several ranks")),
-    "2c settings": case(figures_2c.settings, BLOCKS, {"fp16": 500.0}, shows={0: [[20, 20]], 1: [[1, 1], [0.5]]},
+    "2f settings": case(figures_2f.settings, BLOCKS, {"fp16": 500.0}, shows={0: [[20, 20]], 1: [[1, 1], [0.5]]},
         says=("default",)),  # medians of the blocks
-    "2c sweep": case(figures_2c.sweep, KNOB, {"cycle": "cycle time (ms)"}, 8.0, says=("5", "1", "1 kB")),
-    "2c speed": case(figures_2c.speed, RUNS, cores=2, best=150.0, shows={0: [[100.0, 400.0]]},
+    "2f sweep": case(figures_2f.sweep, KNOB, {"cycle": "cycle time (ms)"}, 8.0, says=("5", "1", "1 kB")),
+    "2f speed": case(figures_2f.speed, RUNS, cores=2, best=150.0, shows={0: [[100.0, 400.0]]},
         says=("ideal", "weak, copies", "strong, copies", "one process, all cores", "side by side")),
-    "2c speed of some": case(figures_2c.speed, RUNS[RUNS["exchange"]], cores=4, says=("weak", "strong"),
+    "2f speed of some": case(figures_2f.speed, RUNS[RUNS["exchange"]], cores=4, says=("weak", "strong"),
         hides=("copies",)),
-    "2c laws": case(figures_2c.laws, LAW, both=True, shows={0: [[1, 56]], 1: [[1, 56]]}),
+    "2f laws": case(figures_2f.laws, LAW, both=True, shows={0: [[1, 56]], 1: [[1, 56]]}),
     "2d elastic": case(elastic, 8.45, 1.05, shows={0: [[10, 20, 30], [8.45], [35]]},
         says=("rank 1 is killed", "5 steps lost", "commit", "x")),
     "2d elastic without a kill": case(elastic, None, None, says=("rank 2",), hides=("kill",)),
@@ -98,11 +99,13 @@ FIGURES = {
         says=("16,384 ranks: a failure every 3.1 h, Young's interval 13.6 min, 9.9% of the time lost",)),
     "2d no time left": case(lost_time, 100_000, 1000, 3600,
         says=("100,000 ranks: a failure every 30.5 min, Young's interval 31.9 min, no time is left",)),
-    "steps": case(figures_steps.steps, {"even": PARTS, "late": 2 * PARTS},
+    "2c steps": case(figures_2c.steps, {"even": PARTS, "late": 2 * PARTS},
         shows={0: [[1, 2], [3, 1], [4, 3]], 1: [[8, 6]]}, says=("moving", "waiting")),
-    "lateness": case(figures_steps.lateness, pd.DataFrame({0: [0.0, 1.0], 1: [20.0, 25.0]}), asleep=20,
+    "2c lateness": case(figures_2c.lateness, pd.DataFrame({0: [0.0, 1.0], 1: [20.0, 25.0]}), asleep=20,
         shows={0: [[0, 1], [20, 25], [20, 20]]}, says=("rank 0", "rank 1", "20 ms of sleep")),
-    "uneven sizes": case(figures_steps.uneven, range(100, 104), {2: [False, True, True, False], 4: [False] * 4},
+    "2c parts": case(figures_2c.parts, {"before": PROFILE, "prefetch": PROFILE / 2},
+        says=("before, rank 0", "prefetch, rank 1", "waiting", "input", "the rest"), hides=("metrics",)),
+    "2c uneven sizes": case(figures_2c.uneven, range(100, 104), {2: [False, True, True, False], 4: [False] * 4},
         shows={0: [[100.5, 101.5]]}, says=("2 ranks", "4 ranks")),
 }  # fmt: skip
 

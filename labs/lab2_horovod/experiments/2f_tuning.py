@@ -10,7 +10,7 @@ from __future__ import annotations
 import pandas as pd
 
 from course_lib.notebook import experiments, plots
-from labs.lab2_horovod.lessons import figures_2c, step_time
+from labs.lab2_horovod.lessons import figures_2f, step_time
 
 RANKS, LAUNCHES, BLOCKS, STEPS, BATCH = 2, 2, 6, 16, 8
 THRESHOLDS_BYTES = {"0": 0, "64 Ki": 2**16, "256 Ki": 2**18}  # the default is 128 MiB
@@ -73,4 +73,4 @@ def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
         "bits": "bits of a number", "passes": "backward passes per step",
     }  # fmt: skip
     floor = 1e3 * quiet.loc[quiet["setting"] == COPIES, "seconds"].median()
-    return figures_2c.sweep(pd.concat(rows), labels, floor, caption=caption)
+    return figures_2f.sweep(pd.concat(rows), labels, floor, caption=caption)

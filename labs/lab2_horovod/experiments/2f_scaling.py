@@ -13,7 +13,7 @@ import pandas as pd
 from course_lib.notebook import experiments, plots
 from course_lib.ranks import launch
 from course_lib.system.cores import available_cores
-from labs.lab2_horovod.lessons import figures_2c, step_time
+from labs.lab2_horovod.lessons import figures_2f, step_time
 
 LAUNCHES, BLOCKS, IMAGES = 2, 6, 480
 CORES = available_cores()
@@ -76,4 +76,4 @@ def draw(table: pd.DataFrame, caption: str) -> plots.Figure:
             rows.append((kind, exchange, row.ranks, rate, share))
     shown = pd.DataFrame(rows, columns=["scaling", "exchange", "ranks", "rate", "efficiency"])
     whole = IMAGES / quiet.loc[quiet["setting"] == ALL_CORES, "seconds"].median()
-    return figures_2c.speed(shown, CORES, best=whole, caption=caption)
+    return figures_2f.speed(shown, CORES, best=whole, caption=caption)
