@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
-
 from course_lib import statistics
 from labs.lab3_large_batch.lessons import figures_3b
 from tests.labs.notebooks import plus_minus, recorded, text
@@ -39,8 +37,8 @@ def test_legw_and_the_longer_warm_up():
     found = {
         batch: statistics.paired(rows["LEGW"], rows["√, warm-up"]) for batch, rows in runs.loc[256:].groupby("batch")
     }
-    assert "by {:.0f} ± {:.0f} points".format(*found[4096]) in TEXT
-    assert f"difference is {plus_minus(found[256])} and {plus_minus(found[1024])}." in TEXT
+    assert f"rate: {plus_minus(found[256])} points at 256, {plus_minus(found[1024])} at 1,024" in TEXT
+    assert "and {:.0f} ± {:.0f} at 4,096.".format(*found[4096]) in TEXT
 
 
 def test_the_base_cannot_tell_its_warm_up():
@@ -90,7 +88,7 @@ def test_legw_against_its_base():
     results = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
     mean = 100 * results.groupby(["rule", "batch"])["test"].mean()
     legw, base = mean["LEGW", 1024], mean["tuned", 16]
-    assert f"64 times the base, has {legw:.1f} %, the base of 16 has {base:.1f}: in eight epochs it makes 96" in TEXT
+    assert f"at 64 times the base has {legw:.1f} %, the base {base:.1f}, with 96 updates instead of 6,144" in TEXT
 
 
 def test_curvature():
@@ -110,13 +108,9 @@ def test_curvature():
     assert f"at {ratio['√', 24].max():.1f} of it at most" in TEXT
     sharp = middle["sharpness"]
     assert f"After three updates λ_max is {calm[3]:.0f} at the small rate and {sharp['√', 0, 3]:.0f} at" in TEXT
-    found = f"12 updates of warm-up λ_max is {sharp['√', 12, 12]:.0f}, at the small rate {calm[12]:.0f}"
-    assert found in TEXT
+    assert f"After 24 it is {calm[24]:.0f} at the small rate and {sharp['√', 24, 24]:.0f} with" in TEXT
     eta = table.groupby(["rule", "warm_up", "after"])["eta"].median()
-    warm, small = (np.interp(range(12), eta[rule].index, eta[rule]).sum() for rule in (("√", 12), ("small", 0)))
-    assert f"the rates add up to {warm / small:.0f} times as much" in TEXT
     assert f"the edge $2(1+m)/\\eta$ is {3.8 / eta['√', 12, 12]:.0f}. λ_max is {calm[0]:.0f} at the start." in TEXT
     assert f"with 12 it goes up to {ratio['√', 12].max():.1f} times the edge" in TEXT
-    assert 1.2 < ratio["√", 12].max() < 1.3 and "crossing the edge by a quarter" in TEXT
-    assert f"with 24 updates by up to {ratio['linear', 24].max():.1f} times" in TEXT
+    assert all(ratio["linear", steps].max() > 1 for steps in (0, 12, 24))
     assert f"3.8/{calm[0]:.0f} = {3.8 / calm[0]:.2f}" in TEXT
