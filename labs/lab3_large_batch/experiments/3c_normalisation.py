@@ -9,7 +9,8 @@ settings were set beforehand by single runs that were judged on validation data.
 is added to the loss, over all variables or over the kernels only. Every one of these settings, the batch of 64 too,
 tries the same six learning rates with three tuning seeds. Validation data choose, and the best rate runs with five
 other seeds (use: "result"). Settings that are compared also run at each other's rates (use: "same rate"), so that each
-pair can be compared at equal tuning and at equal rate.
+pair can be compared at equal tuning and at equal rate. And each runs at the rate that the first tuning seed alone
+would have chosen (use: "one seed's rate", unless it has run at that rate already), to see what such a choice costs.
 
 *ranks*: two real ranks, each normalising its own half or both together (`hvd.SyncBatchNormalization`), one learning
 rate by batch size for both, not tuned; each rank's network is scored, with its own moving averages. Test data are used
@@ -127,7 +128,7 @@ def settings(regime: str) -> list[dict[str, Any]]:
 
 def with_each_others_rates(chosen: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The tuned settings, and those that are compared also with the rates of the others, if they differ."""
-    plan = list(chosen)
+    plan = [{**row, "use": "result"} for row in chosen]
     for regime, (_, large, _) in REGIMES.items():
         here = [row for row in chosen if row["regime"] == regime and row["batch"] == large]
         groups = [[row for row in here if not row["decay"]]]
@@ -140,10 +141,20 @@ def with_each_others_rates(chosen: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 
 def main() -> experiments.Recording:
-    tries = [{**setting, "rate": rate} for regime in REGIMES for setting in settings(regime) for rate in RATES]
-    table = sweep.tune_then_score(
-        run, tries, "rate", "validation accuracy", TUNING_SEEDS, SEEDS, scored=with_each_others_rates
+    every = [setting for regime in REGIMES for setting in settings(regime)]
+    tries = [
+        {**one, "rate": rate, "seed": seed, "use": "tuning"} for one in every for rate in RATES for seed in TUNING_SEEDS
+    ]
+    tuning = sweep.run(run, tries, report=sweep.print_row)
+    chosen, by_one = (
+        sweep.best(rows, list(every[0]), "rate", "validation accuracy").to_dict("records")
+        for rows in (tuning, tuning[tuning["seed"] == TUNING_SEEDS[0]])
     )
+    plan = with_each_others_rates(chosen)
+    known = [{**row, "use": "one seed's rate"} for row in plan]
+    plan += [{**row, "use": "one seed's rate"} for row in by_one if {**row, "use": "one seed's rate"} not in known]
+    results = sweep.run(run, [{**row, "seed": seed} for row in plan for seed in SEEDS], report=sweep.print_row)
+    table = pd.concat([tuning, results], ignore_index=True)
     by_rank = launch.call(on_ranks, RANKS, env={"HOROVOD_CYCLE_TIME": "0.2"})
     ranks = pd.DataFrame([row for rows in by_rank for row in rows])
     parts = ["decay" if decay else "ghost" for decay in table["decay"]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
@@ -68,28 +68,37 @@ def spread(ghosts: Sequence[int], measured: Sequence[float], *, caption: str = "
     return figure
 
 
-def shares(table: pd.DataFrame, *, caption: str = "") -> Figure:
-    """The variance of a batch that is shared out among ranks, by the examples on each.
+def variances_of_ranks(shares: pd.DataFrame, far: pd.DataFrame, *, caption: str = "") -> Figure:
+    """The variance of a batch that lies on several ranks; and its error where the values lie far from zero, log-log.
 
     Args:
-        table: columns b (examples on each rank), yours (synchronised), own (mean of the ranks' own variances).
+        shares: columns b (examples on each rank), yours (synchronised), own (mean of the ranks' own variances).
+        far: columns ratio (mean over standard deviation), yours, E[x²] − μ² (relative errors).
     """
     with style():
-        figure, (axis,) = subplots(height=340, caption=caption)
-        sizes = table["b"].to_numpy(float)
-        axis.plot(sizes, table["yours"], "o-", color=PALETTE[0], label="your synchronised_statistics")
-        axis.plot(sizes, table["own"], "s", color=PALETTE[1], label="mean of the ranks' own variances")
+        figure, (left, right) = subplots(height=360, columns=2, caption=caption)
+        sizes = shares["b"].to_numpy(float)
+        left.plot(sizes, shares["yours"], "o-", color=PALETTE[0], label="your synchronised_statistics")
+        left.plot(sizes, shares["own"], "s", color=PALETTE[1], label="mean of the ranks' own variances")
         fine = np.geomspace(sizes.min(), sizes.max(), 100)
-        line = table["yours"].iloc[-1] * (fine - 1) / fine
-        axis.plot(fine, line, color=FAINT, linestyle=DASHED, linewidth=1.2, label="(b − 1) / b")
-        axis.set_xscale("log")
-        axis.set_xticks(sizes, [f"{size:g}" for size in sizes])
-        axis.minorticks_off()
-        axis.set_ylim(0, 1.15)
-        axis.set_xlabel("examples on each rank, b")
-        axis.set_ylabel("variance")
-        axis.set_title(f"Variance of {sizes.max():g} examples that are shared out")
-        figure.legend(loc="upper left", ncols=3)
+        line = shares["yours"].iloc[-1] * (fine - 1) / fine
+        left.plot(fine, line, color=FAINT, linestyle=DASHED, linewidth=1.2, label="(b − 1) / b")
+        left.set_xscale("log")
+        left.set_xticks(sizes, [f"{size:g}" for size in sizes])
+        left.minorticks_off()
+        left.set_ylim(0, 1.15)
+        left.set_xlabel("examples on each rank, b")
+        left.set_title(f"variance of {sizes.max():g} examples on ranks")
+        right.loglog(far["ratio"], far["yours"], "o-", color=PALETTE[0])
+        right.loglog(far["ratio"], far["E[x²] − μ²"], "^:", color=PALETTE[2], label="E[x²] − μ²")
+        right.axhline(1, color=FAINT, linestyle=DASHED, linewidth=1.2)
+        right.annotate("as large as the variance", (far["ratio"].min(), 1.3), color=FAINT)
+        right.set_xlabel("mean over standard deviation, μ / σ")
+        right.set_title("relative error of the variance, float32")
+        handles, labels = left.get_legend_handles_labels()
+        more, names = right.get_legend_handles_labels()
+        figure.legend(handles + more, labels + names, loc="upper left", ncols=4)
+        figure.subplots_adjust(wspace=0.22)
     return figure
 
 
@@ -179,35 +188,52 @@ def across_ranks(table: pd.DataFrame, caption: str = "") -> Figure:
     )
 
 
-def differences(table: pd.DataFrame, score: str = "test accuracy") -> pd.DataFrame:
-    """For each regime, decay and seed: accuracy with decay of kernels only less that with decay of all, in points."""
-    rows = table.query("part == 'decay' and use == 'result'")
-    wide = rows.pivot(index=["regime", "decay", "seed"], columns="decayed", values=score)
-    return (100 * (wide["kernels"] - wide["all"])).rename("difference").reset_index()
+def both_sides(table: pd.DataFrame, part: str) -> pd.DataFrame:
+    """Points of test accuracy by which one setting is ahead of another, at equal tuning and at equal rate, as text.
 
+    Each mean is over the seeds, run by run, with its 95 % interval (Student's t); "–" where a pair has not run.
 
-def gains(table: pd.DataFrame) -> pd.DataFrame:
-    """Points of test accuracy by regime and λ: kernels only less all, and each of them less no decay.
-
-    Means over the seeds, run by run, with 95 % intervals (Student's t), as text.
+    Args:
+        table: of the recorded experiment `normalisation`.
+        part: "ghost" (ghost batches, less batch norm) or "decay" (all, kernels only and none, for each λ).
     """
-    rows = table.query("use == 'result' and batch != 64 and (part == 'decay' or (part == 'ghost' and ghost == 0))")
-    accuracy = 100 * rows.assign(decayed=rows["decayed"].fillna("none"), decay=rows["decay"].fillna(0)).pivot(
-        index=["regime", "seed"], columns=["decayed", "decay"], values="test accuracy"
-    )
+    rows = table[(table["use"] != "tuning") & (table["part"] != "ranks") & (table["batch"] > 64)]
+    setting = ["regime", "ghost", "decay", "decayed"]
+    rows = rows.drop_duplicates([*setting, "rate", "seed"])
+    runs = 100 * rows.set_index([*setting, "rate", "seed"])["test accuracy"].sort_index()
+    known = set(runs.index.droplevel("seed"))
+    best = rows[rows["use"] == "result"].groupby(setting)["rate"].first()
+
+    def ahead(ours: tuple, one: float, theirs: tuple, other: float) -> str:
+        if (*ours, one) not in known or (*theirs, other) not in known:
+            return "–"
+        return "{:+.1f} ± {:.1f}".format(*statistics.paired(runs.loc[(*ours, one)], runs.loc[(*theirs, other)]))
+
     found = {}
-    for regime, runs in accuracy.groupby("regime"):
-        for decay in sorted(rows["decay"].dropna().unique()):
-            kernels, every, none = runs["kernels", decay], runs["all", decay], runs["none", 0]
-            pairs = {
-                "kernels only, less all": (kernels, every),
-                "all, less none": (every, none),
-                "kernels only, less none": (kernels, none),
-            }
-            found[regime, f"λ = {decay:g}"] = {
-                name: "{:+.1f} ± {:.1f}".format(*statistics.paired(*pair)) for name, pair in pairs.items()
-            }
+    for name, ours, theirs in _compared(best.index, part):
+        mine, other = best[ours], best[theirs]
+        found[name] = {
+            "best η": f"{mine:g}, {other:g}",
+            "each at its best η": ahead(ours, mine, theirs, other),
+            "both at the first one's η": ahead(ours, mine, theirs, mine),
+            "both at the second one's η": ahead(ours, other, theirs, other),
+        }
     return pd.DataFrame(found).T
+
+
+def _compared(settings: pd.Index, part: str) -> Iterator[tuple[tuple[str, str], tuple, tuple]]:
+    """Of each comparison its name, and both settings: regime, ghost, decay, decayed."""
+    for regime in settings.unique("regime"):
+        none = (regime, 0, 0.0, "none")
+        if part == "ghost":
+            for ghost in sorted({ghost for where, ghost, *_ in settings if where == regime and ghost}):
+                yield (regime, f"ghosts of {ghost:g}, less batch norm"), (regime, ghost, 0.0, "none"), none
+            continue
+        for decay in sorted({decay for where, _, decay, _ in settings if where == regime and decay}):
+            kernels, every = ((regime, 0, decay, which) for which in ("kernels", "all"))
+            yield (regime, f"λ = {decay:g}: kernels only, less all"), kernels, every
+            yield (regime, f"λ = {decay:g}: all, less none"), every, none
+            yield (regime, f"λ = {decay:g}: kernels only, less none"), kernels, none
 
 
 def decays(table: pd.DataFrame, caption: str = "") -> Figure:

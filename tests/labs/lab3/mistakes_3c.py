@@ -8,7 +8,7 @@ GHOSTS = "x.reshape(-1, ghost, *x.shape[1:])"
 NORMALISED = "gamma * (groups - mean) / np.sqrt(variance + epsilon) + beta"
 RETURN = f"return ({NORMALISED}).reshape(x.shape)"
 MEAN = "me.all_reduce(x.mean(axes)) / me.size"
-RESULT = "mean, square - mean**2"
+SPREAD = "me.all_reduce(((x - mean) ** 2).mean(axes)) / me.size"
 IS_KERNEL = 'name.endswith("kernel:0")'
 SIGMA = "np.sqrt(batch / base - 1)"
 DRAW = "rng.normal(1.0, sigma, batch)"
@@ -27,10 +27,37 @@ def each_alone(x, ghost, gamma, beta, epsilon=1e-3):
     return gamma * (x - mean) / np.sqrt(variance + epsilon) + beta
 
 
-def about_the_mean_of_all(me, x):
+def one_pass(me, x):
+    axes = tuple(range(x.ndim - 1))
+    mean, square = (me.all_reduce(part.mean(axes)) / me.size for part in (x, x**2))
+    return mean, square - mean**2
+
+
+def in_double_precision(me, x):
+    return one_pass(me, x.astype(np.float64))
+
+
+def within_and_between(me, x):
     axes = tuple(range(x.ndim - 1))
     mean = me.all_reduce(x.mean(axes)) / me.size
-    return mean, me.all_reduce(((x - mean) ** 2).mean(axes)) / me.size
+    return mean, me.all_reduce(x.var(axes) + (x.mean(axes) - mean) ** 2) / me.size
+
+
+def two_values(batch, base, rng):
+    return 1 + np.sqrt(batch / base - 1) * rng.choice([-1.0, 1.0], batch)
+
+
+def uniform(batch, base, rng):
+    half = np.sqrt(3 * (batch / base - 1))
+    return rng.uniform(1 - half, 1 + half, batch)
+
+
+def gamma(batch, base, rng):
+    return rng.gamma(1 / (batch / base - 1), batch / base - 1, batch) if batch > base else np.ones(batch)
+
+
+def standard(batch, base, rng):
+    return 1 + rng.standard_normal(batch) * ((batch - base) / base) ** 0.5
 
 
 MISTAKES = {
@@ -72,14 +99,14 @@ MISTAKES = {
     "synchronised_statistics": {
         "own mean": ({MEAN: "x.mean(axes)"}, "own share"),
         "a sum of means": ({MEAN: "me.all_reduce(x.mean(axes))"}, "the number of ranks"),
-        "the mean of the variances":
-            ({"(x**2).mean(axes)": "x.var(axes)", "square - mean**2": "square"}, "how far apart their means are"),
-        "own variance": ({"square - mean**2": "x.var(axes)"}, "own share: all-reduce."),
-        "the mean square": ({"square - mean**2": "square"}, "still to be subtracted"),
-        "a standard deviation": ({"square - mean**2": "np.sqrt(square - mean**2)"}, "standard deviation"),
-        "the square not divided":
-            ({"me.all_reduce((x**2).mean(axes)) / me.size": "me.all_reduce((x**2).mean(axes))"}, "N times too large"),
-        "one array": ({RESULT: "mean"}, "2 values are expected: the mean, the variance"),
+        "the mean of the variances": ({"(x - mean) ** 2": "(x - x.mean(axes)) ** 2"}, "how far apart their means are"),
+        "own variance": ({SPREAD: "x.var(axes)"}, "own share: all-reduce."),
+        "own deviations from the common mean": ({SPREAD: "((x - mean) ** 2).mean(axes)"}, "all-reduce them, too"),
+        "the mean square": ({"(x - mean) ** 2": "x**2"}, "still to be subtracted"),
+        "a standard deviation": ({SPREAD: f"np.sqrt({SPREAD})"}, "standard deviation"),
+        "a sum of variances": ({SPREAD: SPREAD.replace(" / me.size", "")}, "divide by the number of ranks"),
+        "in one pass": (one_pass, "cancellation", 7.0),
+        "one array": ({f"mean, {SPREAD}": "mean"}, "2 values are expected: the mean, the variance"),
     },
     "noise_weights": {
         "mean 0": ({DRAW: "rng.normal(0.0, sigma, batch)"}, "mean 0"),
@@ -88,6 +115,11 @@ MISTAKES = {
         "the variance of a mean": ({"batch / base - 1": "1 / base - 1 / batch"}, "an M-th of theirs"),
         "m / M": ({"batch / base - 1": "1 - base / batch"}, "M / m, or m / M"),
         "σ = 1": ({SIGMA: "float(batch > base)"}, "grow with M"),
+        "a whole number of times": ({"batch / base": "batch // base"}, "with /, not with //"),
+        "two values": (two_values, "not normally distributed"),
+        "uniform": (uniform, "not normally distributed"),
+        "never negative": ({DRAW: f"np.maximum({DRAW}, 0)"}, "Leave them negative"),
+        "skewed": (gamma, "not normally distributed"),
         "noise where none belongs": ({SIGMA: f"max({SIGMA}, 0.1)"}, "all weights are exactly 1"),
         "one for all": ({DRAW: "rng.normal(1.0, sigma) * np.ones(batch)"}, "draw one for each"),
         "a generator of its own": ({"rng.normal": "np.random.default_rng(0).normal"}, "draw anew"),
@@ -97,6 +129,6 @@ MISTAKES = {
 }  # fmt: skip
 
 RIGHT = {
-    "synchronised_statistics": {"about the mean of all": about_the_mean_of_all},
-    "noise_weights": {"the lesson's": multiplicative},
+    "synchronised_statistics": {"within and between": within_and_between, "in double precision": in_double_precision},
+    "noise_weights": {"the lesson's": multiplicative, "of a standard normal": standard},
 }
