@@ -551,7 +551,7 @@ descent.steps(
 # more or less, the second does not. Their λ_max changes as they train: with an η somewhat above 2/λ_max the loss
 # rises for some steps, and the descent is thrown to a flatter place, where it goes on (a *catapult*: Lewkowycz et al.
 # 2020). And plain gradient descent often moves into ever steeper places until λ_max is about 2/η. There it hovers, and
-# the loss goes up and down but falls in the long run (the *edge of stability*: Cohen et al. 2021). 1b meets such rates.
+# the loss goes up and down but falls in the long run (the *edge of stability*: Cohen et al. 2021). 1f meets such rates.
 #
 # One trap: at *exactly* 2/λ_max the descent jumps back and forth forever at a constant loss, and your stopping test
 # would call it converged. And with a tiny η the loss changes so little that it looks settled at once. A stopping test

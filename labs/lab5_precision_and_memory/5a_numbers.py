@@ -552,7 +552,7 @@ Image("recorded/number_formats_window.png", width=plots.WIDTH)
 # ## What a GPU gains
 #
 # On the CPU, numbers of few bits were made by rounding those of 32, which only takes time. In the terms of the roofline
-# (1b), what is bound by memory gains at most a factor of 2, because 16 bits are half of 32. What is bound by arithmetic
+# (1f), what is bound by memory gains at most a factor of 2, because 16 bits are half of 32. What is bound by arithmetic
 # gains the ratio of the peaks: NVIDIA gives its A100 19.5 TFLOP/s in float32 and 312 in float16 or bfloat16 on matrix
 # units, a factor of 16. With 1.6 TB/s of memory bandwidth, the higher peak is only reached above about 200 operations
 # for each byte. Small layers and batch norm stay far below that, and gain at most 2. A whole step gains less than its

@@ -2,7 +2,7 @@
 # # 7c Data movement
 #
 # A multiplication is cheap. What costs time and energy is to bring it its numbers: from another rank, as in 7a and 7b,
-# from memory, or from the next cache. 1b counted the least that a layer can move, each matrix once, and drew a roofline
+# from memory, or from the next cache. 1f counted the least that a layer can move, each matrix once, and drew a roofline
 # from it. But a cache may be far too small for that. Here you find out how little a product can move at all, and how.
 #
 # **You will be able to** say what a layer's energy goes to, and for which layers a batch can change that; order the
@@ -11,7 +11,7 @@
 #
 # **Time:** 70 minutes; the runs take about 15 seconds on 2 CPU cores. There is nothing for a GPU to do.
 #
-# **Needs:** 1b, section *From GEMV to GEMM*. A C++ compiler, as for Horovod; without one you see recorded times.
+# **Needs:** 1f, section *From GEMV to GEMM*. A C++ compiler, as for Horovod; without one you see recorded times.
 
 # %%
 import math
@@ -421,10 +421,10 @@ moving.short_loops(pd.DataFrame(rows), ROOM, f"64 inputs, 64 outputs · cache of
 # many multiply-adds as the short loop has values, and a larger cache is of no use.
 #
 # - **Batch 1** is matrix times vector: every weight moves once for one multiply-add, and no order changes that. This is
-#   the slant of 1b's roofline. The dashed line, which the bound tends to when all loops are long, is far too low here.
+#   the slant of 1f's roofline. The dashed line, which the bound tends to when all loops are long, is far too low here.
 # - **Up to √M** the first doublings of the batch nearly halve the bound; near √M it levels off. And an order that uses
 #   it follows for a while. Row by row gains nothing.
-# - **From there on** the batch hardly matters, only the cache does. 1b's least traffic, each matrix once, is lower,
+# - **From there on** the batch hardly matters, only the cache does. 1f's least traffic, each matrix once, is lower,
 #   but needs a cache that holds a whole matrix.
 #
 # A pointwise (1 × 1) convolution is the same product: its rows are all pixels of all images, so that loop is long with
@@ -629,7 +629,7 @@ pd.DataFrame({batch: compared(batch) for batch in (1, 4, 16, 64)}).T.rename_axis
 #
 # ### TPU2
 #
-# The tutorial gives 45 TFLOPS, 600 GB/s and 16 GB of memory for a TPU2. In 1b's roofline they meet at 75 FLOP for each
+# The tutorial gives 45 TFLOPS, 600 GB/s and 16 GB of memory for a TPU2. In 1f's roofline they meet at 75 FLOP for each
 # byte. A dense layer does 2 FLOP for each weight and example: it needs a batch of 75 with weights of 2 bytes, of 150
 # with 4 bytes. Its arrays have 128 × 128 units (Jouppi et al. 2020). By your formula an array of that side with a
 # second register is starved below a batch of 128. What would a successor need?

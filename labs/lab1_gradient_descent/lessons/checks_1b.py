@@ -1,42 +1,30 @@
-"""Checks of notebook 1b: mini-batches, an epoch of SGD, and update rules, which are held against Keras's optimizers."""
+"""Checks of notebook 1b: mini-batches, an epoch of SGD, momentum and Adam."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from course_lib.notebook.answers import (
-    array,
-    case,
-    compare,
-    items,
-    number,
-    plain,
-    returned,
-    several,
-    short,
-    unchanged,
-)
+from course_lib.notebook.answers import array, case, compare, items, plain, returned, short, unchanged
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
-from course_lib.notebook.update_rules import (
-    ETA_MISSING,
-    WRONG_SIGN,
-    Rule,
-    collected,
-    compare_walk,
-    delayed,
-    judge_memory,
-    take_step,
-    walk,
+from course_lib.notebook.update_rules import ETA_MISSING, WRONG_SIGN, Rule, collected, delayed, take_step
+from labs.lab1_gradient_descent.lessons.rules_in_keras import (
+    ETA,
+    START,
+    STARTS_ANEW,
+    STEPS,
+    Changes,
+    gradients,
+    update_rule,
+    velocity_mistakes,
 )
 
 # --- minibatches
 
+MOST_EPOCHS = 120
 CASES = ((12, 4), (10, 3), (1279, 64), (7, 1), (5, 8))  # examples, batch size; also where they do not divide
 
 
@@ -90,34 +78,43 @@ def _judge_shuffle(function: Callable) -> None:
     def order(epoch: int = 0, seed: int = 0) -> np.ndarray:
         return np.concatenate(_batches(function, 1000, 10, epoch, seed))
 
-    first, next_epoch, next_seed = order(), order(epoch=1), order(seed=1)
+    first = order()
     if not np.array_equal(first, order()):
         raise Wrong("asked twice for the same epoch, the function answers differently: seed its random generator.")
-    for one, other, sentence in (
-        (first, np.sort(first), "the examples come in their stored order: shuffle them."),
+    for other, sentence in (
+        (np.sort(first), "the examples come in their stored order: shuffle them."),
         (
-            first,
-            next_epoch,
+            order(epoch=1),
             "epoch 1 has the same batches as epoch 0: reshuffle in every epoch, by putting `epoch` into the seed.",
         ),
         (
-            first,
-            next_seed,
+            order(seed=1),
             "seed 1 gives the same batches as seed 0: put `seed` into the random generator's seed too.",
         ),
-        (
-            next_epoch,
-            next_seed,
-            "epoch 1 of seed 0 is epoch 0 of seed 1: seed with both numbers, [seed, epoch], not with their sum.",
-        ),
     ):
-        if np.array_equal(one, other):
+        if np.array_equal(first, other):
             raise Wrong(sentence)
     groups = [{frozenset(batch.tolist()) for batch in _batches(function, 1000, 10, epoch)} for epoch in (0, 1)]
     if groups[0] == groups[1]:
         raise Wrong(
             "the same examples are together in each epoch, only the batches change places: shuffle the examples."
         )
+    _judge_pairs(function)
+
+
+def _judge_pairs(function: Callable) -> None:
+    """Each pair of seed and epoch has batches of its own. One number made of both, as 10 · seed + epoch, repeats."""
+    pairs = [(seed, epoch) for seed in (0, 1) for epoch in range(MOST_EPOCHS)]
+    pairs += [(seed, epoch) for seed in range(2, MOST_EPOCHS) for epoch in (0, 1)]
+    seen: dict[bytes, tuple[int, int]] = {}
+    for seed, epoch in pairs:
+        order = np.concatenate(_batches(function, 30, 10, epoch, seed)).astype(int).tobytes()
+        before = seen.setdefault(order, (seed, epoch))
+        if before != (seed, epoch):
+            raise Wrong(
+                f"epoch {before[1]} of seed {before[0]} is epoch {epoch} of seed {seed}: seed with both numbers, "
+                "[seed, epoch], not with their sum, nor with another number made of both."
+            )
 
 
 # --- sgd_epoch
@@ -210,74 +207,6 @@ def _judge_arguments(function: Callable) -> None:
 
 # --- update rules
 
-STEPS = 50
-ETA = 2.0**-6  # Keras keeps its learning rate in float32: this one and its halves are exact there
-RATES = {"constant": np.full(STEPS, ETA), "falling": ETA * 0.5 ** np.minimum(np.arange(STEPS) // 4, 3)}
-START = np.array([[3.0, -2.0, 1.0], [0.5, 0.0, -1.0]])
-TOLERANCE = 1e-5
-
-
-def _gradients() -> np.ndarray:
-    """Gradients of all steps, of size about 1: [50, 2, 3]."""
-    random = np.random.default_rng(11)
-    shape = (STEPS, *START.shape)
-    return random.choice([-1.0, 1.0], shape, p=[0.3, 0.7]) * random.uniform(0.5, 2, shape)
-
-
-@lru_cache
-def _keras_weights(name: str, rates: str) -> np.ndarray:
-    """The weights after each step of Keras's own optimizer, in float64: [50, 2, 3]."""
-    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    import tensorflow as tf
-
-    keras = tf.keras.optimizers
-    # TensorFlow takes a Python float for float32, and 0.999 rounded to that shifts Adam by 2e-6 in 50 steps.
-    momentum, beta_1, beta_2 = np.array([0.9, 0.9, 0.999])
-    make = {
-        "sgd": keras.SGD,
-        "momentum": partial(keras.SGD, momentum=momentum),
-        "nesterov": partial(keras.SGD, momentum=momentum, nesterov=True),
-        "adam": partial(keras.Adam, beta_1=beta_1, beta_2=beta_2),
-    }[name]
-    optimizer = make(learning_rate=ETA, jit_compile=False)
-    weights = tf.Variable(START)
-    after = []
-    for g, eta in zip(_gradients(), RATES[rates]):
-        optimizer.learning_rate = eta
-        optimizer.apply_gradients([(tf.constant(g), weights)])
-        after.append(weights.numpy())
-    return np.array(after)
-
-
-# For each rule, over all steps: by sentence the changes of w that a rule with a mistake makes. g has the gradients,
-# eta the learning rates [50, 1, 1].
-Changes = dict[str, np.ndarray]
-AVERAGED_GRADIENT = "the gradient enters the velocity with the factor 1 − β; in Keras it enters whole, times η."
-STARTS_ANEW = "the velocity starts anew in each step: keep it in the state, and return it."
-
-
-def _sgd_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
-    return {WRONG_SIGN: eta * g, "η is applied twice.": -(eta**2) * g, ETA_MISSING: -g}
-
-
-def _velocity_mistakes(
-    v: np.ndarray, step: Callable[[np.ndarray, np.ndarray], np.ndarray], g: Any, eta: Any
-) -> Changes:
-    """Those of a rule that moves w by step(velocity, η g)."""
-    bare = collected(g, 0.9)  # without η
-    return {
-        WRONG_SIGN: step(v, eta * g),
-        "η is applied twice.": -eta * step(v, eta * g),
-        ETA_MISSING: -step(bare, g),
-        AVERAGED_GRADIENT: -step(0.1 * v, eta * g),
-        "the gradient enters the velocity with the factor 1 − β; it enters whole, times η.": -step(
-            0.1 * v, 0.1 * eta * g
-        ),
-        "that is PyTorch's form, in which the whole velocity is multiplied by the new η. Put η into the velocity.": (
-            -eta * step(bare, g)
-        ),
-    }
-
 
 def _momentum_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
     v = collected(eta * g, 0.9)
@@ -285,22 +214,7 @@ def _momentum_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
         f"{STARTS_ANEW[:-1]} (this is plain SGD).": -eta * g,
         "w moves by the velocity of the step before: update the velocity first.": -delayed(v),
         "this is Nesterov's rule: without it, w moves by the new velocity, and by nothing else.": -(0.9 * v + eta * g),
-        **_velocity_mistakes(v, lambda v, step: v, g, eta),
-    }
-
-
-def _nesterov_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
-    v = collected(eta * g, 0.9)
-    return {
-        STARTS_ANEW: -(0.9 * eta * g + eta * g),
-        "that is how θ moves, by u alone. w lies ahead of θ, by β u before the step and by another β u after it.": -v,
-        "w's old place has the old β u in it: going from θ to w, take that away again.": -1.9 * v,
-        "the new velocity is added whole, and the step once more: look ahead by β u.": -(v + eta * g),
-        "that is the way ahead of θ alone: θ itself moves, too, and takes w with it.": -0.9 * v,
-        "that is how the way ahead changes, β (u − old u): θ itself moves, too, by u.": -0.9 * (v - delayed(v)),
-        "η g is added where it should be subtracted.": -0.9 * v + eta * g,
-        "that is θ, the point behind: Keras keeps the point ahead.": -(v - 0.9 * delayed(v)),
-        **_velocity_mistakes(v, lambda v, step: 0.9 * v + step, g, eta),
+        **velocity_mistakes(v, lambda v, step: v, g, eta),
     }
 
 
@@ -353,110 +267,21 @@ def _adam_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
     }
 
 
-_MISTAKES = {
-    "sgd": _sgd_mistakes,
-    "momentum": _momentum_mistakes,
-    "nesterov": _nesterov_mistakes,
-    "adam": _adam_mistakes,
-}
-
-
-def _judge_steps(name: str, rates: str) -> Callable[[Rule], None]:
-    def judge(rule: Rule) -> None:
-        gradients = _gradients()
-        if name == "adam":
-            _judge_first_step(rule, gradients[0])
-        taken = walk(rule, START, gradients, RATES[rates])
-        with np.errstate(all="ignore"):
-            mistakes = _MISTAKES[name](gradients, taken.rates)
-        compare_walk(taken, _keras_weights(name, rates), mistakes, atol=TOLERANCE)
-
-    return judge
-
-
-def _judge_first_step(rule: Rule, g: np.ndarray) -> None:
-    """Adam's correction with t = 0 divides by 0."""
-    try:
-        finite = np.isfinite(take_step(rule, START.copy(), g, None, ETA)[0]).all()
-    except ZeroDivisionError:
-        finite = False
-    if not finite:
+def _judge_first_step(rule: Rule) -> None:
+    """Adam's correction with t = 0 divides by 0, and without ε so does its step where a gradient is 0."""
+    if not _finite(rule, gradients()[0]):
         raise Wrong(
             "the first step is no number: with t = 0 the correction divides by 1 − β⁰ = 0. Count the step first."
         )
+    if not _finite(rule, np.zeros(START.shape)):
+        raise Wrong("where a gradient is 0, the step is 0/0, no number: add ε to the root that you divide by.")
 
 
-def _judge_state(rule: Rule) -> None:
-    judge_memory(rule, START, _gradients(), ETA)
-    take_step(rule, np.zeros(5), np.ones(5), None, ETA)
-
-
-def _update_rule(name: str, title: str) -> Exercise:
-    return Exercise(
-        name,
-        Criterion("steps", f"{title}, {STEPS} steps as in Keras", 0.5, _judge_steps(name, "constant")),
-        Criterion("falling", "The same while η falls", 0.3, _judge_steps(name, "falling")),
-        Criterion("state", "All memory is in the state", 0.2, _judge_state),
-    )
-
-
-# --- heavy_ball
-
-# (λ_min, λ_max, steps until the loss is a millionth of the start's)
-RAVINES = ((1.0, 10.0, 20), (1.0, 50.0, 48), (0.02, 4.0, 100), (2.0, 2000.0, 240))
-
-
-def _steps_in_a_ravine(eta: float, beta: float, ends: tuple[float, float], most: int) -> int | None:
-    """Steps of momentum until the loss stays a millionth of the start's; `most` + 1 if more, None if it diverges."""
-    curvatures = np.array(ends)
-    place, velocity, last = np.ones(2), np.zeros(2), 0
-    for step in range(1, most + 1):
-        velocity = beta * velocity - eta * curvatures * place
-        place = place + velocity
-        loss = np.sum(curvatures * place**2) / curvatures.sum()
-        if not loss < 1e12:
-            return None
-        last = step if loss > 1e-6 else last
-    return last + 1
-
-
-def _in_budget(*ravines: tuple[float, float, int]) -> Callable[[Callable], None]:
-    def judge(heavy_ball: Callable) -> None:
-        for low, high, budget in ravines:
-            with case(f"λ from {low:g} to {high:g}"):
-                eta, beta = map(number, several(heavy_ball(low, high), "η", "β"))
-                _judge_settings(eta, beta, low, high, budget)
-
-    return judge
-
-
-def _judge_settings(eta: float, beta: float, low: float, high: float, budget: int) -> None:
-    if not eta > 0:
-        raise Wrong(f"η is {eta:g}; it should be above 0.")
-    if not 0 <= beta < 1:
-        raise Wrong(f"β is {beta:g}; it lies between 0 and 1" + (", and η comes first." if 0 < eta < 1 else "."))
-    with np.errstate(all="ignore"):
-        needed = _steps_in_a_ravine(eta, beta, (low, high), 4 * budget)
-    if needed is not None and needed <= budget:
-        return
-    with np.errstate(all="ignore"):
-        exchanged = 0 <= eta < 1 and beta > 0 and _steps_in_a_ravine(beta, eta, (low, high), budget)
-    if exchanged and exchanged <= budget:
-        raise Wrong("β and η are exchanged: η comes first.")
-    root = (high**0.5 - low**0.5) / (high**0.5 + low**0.5)
-    count = "diverges" if needed is None else f"needs {f'over {4 * budget}' if needed > 4 * budget else needed} steps"
-    told = f"with η = {eta:.3g} and β = {beta:.3g} momentum {count}; the budget is {budget}: "
-    if beta == 0:
-        raise Wrong(told + "without β this is gradient descent.")
-    if eta * high > 2 * (1 + beta):
-        raise Wrong(told + "η λ_max is above 2 (1 + β).")
-    if np.isclose(beta, root):
-        raise Wrong(told + "that is √β: square it.")
-    if eta * high > 1.02 * (1 + beta**0.5) ** 2:
-        raise Wrong(told + "η λ_max is above (1 + √β)², where the swings die out more slowly.")
-    if eta * low < 0.98 * (1 - beta**0.5) ** 2:
-        raise Wrong(told + "η λ_min is below (1 − √β)²: along the floor it creeps.")
-    raise Wrong(told + f"each step multiplies the distance by √β = {beta**0.5:.3g} at best; a smaller β would do.")
+def _finite(rule: Rule, g: np.ndarray) -> bool:
+    try:
+        return bool(np.isfinite(take_step(rule, START.copy(), g, None, ETA)[0]).all())
+    except ZeroDivisionError:
+        return False
 
 
 EXERCISES = Exercises(
@@ -472,14 +297,7 @@ EXERCISES = Exercises(
         Criterion("weights", "w ← w − η g", 0.4, _judge_weights),
         Criterion("arguments", "New batches in each epoch, the caller's w untouched", 0.2, _judge_arguments),
     ),
-    _update_rule("sgd", "SGD"),
-    _update_rule("momentum", "Momentum"),
-    _update_rule("nesterov", "Nesterov"),
-    _update_rule("adam", "Adam"),
-    Exercise(
-        "heavy_ball",
-        Criterion("this-ravine", "In budget where κ = 50", 0.5, _in_budget(RAVINES[1])),
-        Criterion("every-ravine", "In budget where κ = 10, 200, 1,000", 0.5, _in_budget(*RAVINES[:1], *RAVINES[2:])),
-    ),
+    update_rule("momentum", "Momentum", _momentum_mistakes),
+    update_rule("adam", "Adam", _adam_mistakes, _judge_first_step),
 )
 check, points = EXERCISES.check, EXERCISES.points

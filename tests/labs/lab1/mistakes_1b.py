@@ -1,13 +1,13 @@
 """Mistakes in the exercises of notebook 1b, and other right answers."""
 
+import numpy as np
+
 SHUFFLE = "np.random.default_rng([seed, epoch]).permutation(examples)"
 BATCHES = "[order[i : i + batch_size] for i in range(0, examples, batch_size)]"
 GRADIENT = "gradient(w, x[batch], y[batch])"
 STEP = f"eta * {GRADIENT}"
 DRAW = "minibatches(len(x), batch_size, epoch, seed)"
-VELOCITY = "beta * (0.0 if state is None else state) - eta * g"
 MOVED = "w - eta * m_hat / (np.sqrt(v_hat) + epsilon)"
-AHEAD = "w + beta * v - eta * g"
 
 MISTAKES = {
     "minibatches": {
@@ -16,6 +16,9 @@ MISTAKES = {
         "the same order in each epoch": ({"[seed, epoch]": "seed"}, "reshuffle in every epoch"),
         "the same order for each seed": ({"[seed, epoch]": "epoch"}, "`seed` into"),
         "the sum of seed and epoch": ({"[seed, epoch]": "seed + epoch"}, "not with their sum"),
+        "ten epochs for each seed": ({"[seed, epoch]": "10 * seed + epoch"}, "epoch 10 of seed 0 is epoch 0 of seed 1"),
+        "a hundred seeds for each epoch": ({"[seed, epoch]": "seed + 100 * epoch"}, "made of both"),
+        "a product": ({"[seed, epoch]": "(1 + seed) * (1 + epoch)"}, "made of both"),
         "no seed": ({"[seed, epoch]": "None"}, "seed its random generator"),
         "stored order": ({SHUFFLE: "np.arange(examples)"}, "stored order"),
         "the small batch left out":
@@ -48,6 +51,12 @@ MISTAKES = {
         "one batch only": ({f"w = w - {STEP}": f"w = w - {STEP}\nreturn w"}, "11 examples in batches of 4"),
         "in place": ({f"w = w - {STEP}": f"w -= {STEP}"}, "in place"),
         "always the first epoch": ({DRAW: DRAW.replace("epoch", "0")}, "hand `epoch` on"),
+        "the small batch skipped":
+            ({f"w = w - {STEP}": f"if len(batch) == batch_size:\n    w = w - {STEP}"},
+             "an epoch uses each of the 11 once"),
+        "η shared among the batches": ({STEP: f"eta / len(list({DRAW})) * {GRADIENT}"}, "should be 0.01; it is 0.0033"),
+        "one epoch in each call of two": ({"return w": f"for batch in {DRAW}:\n    w = w - {STEP}\nreturn w"},
+                                          "uses each of the 11 once"),
         "the seed not handed on": ({DRAW: DRAW.replace(", seed", "")}, "hand `seed` on"),
     },
     "momentum": {
@@ -61,6 +70,11 @@ MISTAKES = {
              "that is PyTorch's form", 7),
         "Nesterov's rule": ({"return w + v, v": "return w + beta * v - eta * g, v"}, "Nesterov's rule"),
         "no state returned": ({"return w + v, v": "return w + v"}, "return two things"),
+        "kept in a global":
+            ({"v = 0.0 if state is None else state": "v = globals().get('kept', 0.0)",
+              "return w + v, v": "globals()['kept'] = v\nreturn w + v, v"},
+             "something is stored outside the state"),
+        "friction on the step too": ({"beta * v - eta * g": "beta * (v - eta * g)"}, "the change of w should be"),
         "one number": ({"return w + v, v": "return np.sum(w + v), v"}, "as the new weights it returns shape ()"),
         "twice the step": ({"return w + v, v": "return w + 2 * v, v"}, "the change of w should be"),
         "weights in place": ({"return w + v, v": "w += v\nreturn w, v"}, "in place"),
@@ -68,20 +82,6 @@ MISTAKES = {
             ({"0.0 if state is None else state": "np.zeros_like(w) if state is None else state",
               "v = beta * v - eta * g": "v *= beta\nv -= eta * g"},
              "state is changed in place"),
-    },
-    "nesterov": {
-        "a step of θ": ({AHEAD: "w + v"}, "that is how θ moves"),
-        "ahead twice": ({AHEAD: "w + v + beta * v"}, "take that away again"),
-        "ahead by the gradient": ({AHEAD: "w + v - eta * g"}, "look ahead by β u"),
-        "behind": ({AHEAD: "w + v - beta * (0.0 if state is None else state)"}, "the point behind"),
-        "ahead of θ": ({AHEAD: "w + beta * v"}, "θ itself moves, too, and"),
-        "ahead by the change":
-            ({AHEAD: "w + beta * (v - (0.0 if state is None else state))"}, "θ itself moves, too, by u"),
-        "the gradient added": ({AHEAD: "w + beta * v + eta * g"}, "η g is added"),
-        "no memory": ({"0.0 if state is None else state": "0.0"}, "starts anew in each step"),
-        "PyTorch's form":
-            ({VELOCITY: VELOCITY.replace("- eta * g", "+ g"), AHEAD: "w - eta * (beta * v + g)"},
-             "that is PyTorch's form"),
     },
     "adam": {
         "no bias correction": ({"m / (1 - beta1**t), v / (1 - beta2**t)": "m, v"}, "bias correction is missing"),
@@ -95,6 +95,7 @@ MISTAKES = {
         "multiplied, not divided":
             ({"m / (1 - beta1**t), v / (1 - beta2**t)": "m * (1 - beta1**t), v * (1 - beta2**t)"}, "divide"),
         "no memory": ({"state or (0.0, 0.0, 0)": "(0.0, 0.0, 0)"}, "start anew in each step"),
+        "without ε": ({"np.sqrt(v_hat) + epsilon": "np.sqrt(v_hat)"}, "0/0, no number: add ε", 2),
         "no square": ({"g**2": "g"}, "no number"),
         "absolute values": ({"g**2": "abs(g)"}, "not their squares"),
         "no root": ({"np.sqrt(v_hat)": "v_hat"}, "root is missing"),
@@ -108,25 +109,55 @@ MISTAKES = {
         "the gradient whole": ({"(1 - beta1) * g": "g"}, "enters m whole"),
         "uphill": ({MOVED: MOVED.replace("w -", "w +")}, "up the slope"),
     },
-    "heavy_ball": {
-        "β of .9": ({"root**2": "0.9"}, "a smaller β would do"),
-        "exchanged": ({"4 / (high + low) ** 2, root**2": "root**2, 4 / (high + low) ** 2"}, "η comes first"),
-        "no momentum": ({"root**2": "0.0"}, "gradient descent"),
-        "the root, not its square": ({"root**2": "root"}, "square it"),
-        "one β for all": ({"root**2": "0.5658"}, "λ from 1 to 10"),
-        "η of gradient descent": ({"4 / (high + low) ** 2": "1 / steepest"}, "along the floor it creeps"),
-        "η twice as large": ({"4 / (high + low) ** 2": "8 / (high + low) ** 2"}, "above 2 (1 + β)"),
-        "η below 0": ({"4 / (high + low) ** 2": "-1.0"}, "should be above 0"),
-        "one number": ({"4 / (high + low) ** 2, root**2": "root**2"}, "2 values are expected: η, β"),
-        "exchanged and upside down":
-            ({"4 / (high + low) ** 2, root**2": "root**2, 4 * (high + low) ** 2"}, "η comes first"),
-    },
 }  # fmt: skip
 
 RIGHT = {
+    "minibatches": {
+        "shuffled once more for each epoch": lambda *arguments: shuffled(*arguments),
+        "lists, in a legacy generator": {
+            SHUFFLE: "np.random.RandomState([seed, epoch]).permutation(examples).tolist()",
+        },
+        "cut by NumPy": {BATCHES: "np.split(order, range(batch_size, examples, batch_size))"},
+        "an iterator": {f"return {BATCHES}": f"return iter({BATCHES})"},
+    },
+    "sgd_epoch": {
+        "a function of two, folded": {
+            f"for batch in {DRAW}:\n    w = w - {STEP}": "import functools\nw = functools.reduce("
+            f"lambda w, batch: w - {STEP}, {DRAW}, w)",
+        },
+        "a copy, in place": {f"for batch in {DRAW}:\n    w = w - {STEP}":
+                             f"w = w.copy()\nfor batch in {DRAW}:\n    w -= {STEP}"},
+    },
+    "momentum": {
+        "the place before as the state": lambda w, g, state, eta, beta=0.9: (
+            w - eta * g + (0 if state is None else beta * (w - state)), w.copy()),
+        "the velocity uphill": {"beta * v - eta * g": "beta * v + eta * g", "return w + v, v": "return w - v, v"},
+    },
     "adam": {
         "ε where Keras has it": {
             "np.sqrt(v_hat) + epsilon": "np.sqrt(v_hat) + epsilon / np.sqrt(1 - beta2**t)",
         },
+        "sums and their weights": lambda *arguments: adam_of_sums(*arguments),
     },
-}
+}  # fmt: skip
+
+
+def shuffled(examples, size, epoch, seed):
+    """One generator for a run: it shuffles once for each epoch up to this one."""
+    random = np.random.default_rng(seed)
+    for _ in range(epoch + 1):
+        order = random.permutation(examples)
+    return [order[i : i + size] for i in range(0, examples, size)]
+
+
+def adam_of_sums(w, g, state, eta):
+    """Each mean is a sum over its weights, so nothing has to be corrected. The state is a dict."""
+    old = state or {"g": 0.0, "g in all": 0.0, "square": 0.0, "square in all": 0.0}
+    new = {
+        "g": 0.9 * old["g"] + g,
+        "g in all": 0.9 * old["g in all"] + 1,
+        "square": 0.999 * old["square"] + g * g,
+        "square in all": 0.999 * old["square in all"] + 1,
+    }
+    root = np.sqrt(new["square"] / new["square in all"])
+    return w - eta * new["g"] / new["g in all"] / (root + 1e-7), new

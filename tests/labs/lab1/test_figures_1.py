@@ -14,6 +14,7 @@ from labs.lab1_gradient_descent.lessons import (
     figures_1c,
     figures_1d,
     figures_1e,
+    figures_1f,
     figures_surfaces,
 )
 from tests.labs import figures
@@ -64,6 +65,9 @@ SLICES = pd.DataFrame(
 )  # fmt: skip
 IMAGES = np.arange(5 * 4 * 4, dtype=np.uint8).reshape(5, 4, 4, 1)
 PLACES = {"host": [1, 3, 4, 15], "wire": [2, 5], "device": list(range(6, 15))}
+TRIALS = pd.DataFrame(  # two equal searches
+    {"search": [0] * 3 + [1] * 3, "validation accuracy": [0.5, 0.9, 0.1] * 2, "fresh accuracy": [0.5, 0.6, 0.1] * 2}
+)
 RATES = pd.DataFrame(
     {"batch norm": [True, True, False], "rate": [0.1, 0.1, 1.0], "validation accuracy": [0.4, 0.6, 0.2]}
 )
@@ -137,10 +141,10 @@ FIGURES = {
         says=("m = 1", "m = 4")),
     "1b epochs": case(figures_1b.epochs, {1: [2, 1], 1024: [2, 1.5]}, eta=0.01, shows={0: [[2, 1], [2, 1.5]]},
         says=("the same η = 0.01 for all", "m = 1", "m = 1,024")),
-    "1b to target": case(figures_1b.to_target, TO_TARGET, title="To a loss of 1",
+    "1f to target": case(figures_1f.to_target, TO_TARGET, title="To a loss of 1",
         shows={0: [[8], [11]], 1: [[1], [85]], 2: [[8], [1.5]]},
         says=("steps to target · best m = 8", "examples to target · best m = 1")),  # rings around the winners
-    "1b roofline": case(figures_1b.roofline, ROOF, 230e9, 50e9, shows={0: [[1e3, 1e4]]},
+    "1f roofline": case(figures_1f.roofline, ROOF, 230e9, 50e9, shows={0: [[1e3, 1e4]]},
         says=("peak 230 GFLOP/s", "memory 50 GB/s")),
     "1c examples": case(figures_1c.examples, IMAGES, np.array([0, 1, 0, 0, 0]), ("shoe", "hat"), caption="c",
         shows={0: [IMAGES[0, ..., 0]], 1: [IMAGES[1, ..., 0]]}, says=("shoe", "hat")),
@@ -194,8 +198,9 @@ FIGURES = {
         says=("width 1: exponent 0.50",)),  # the law, and the measurement
     "1e starts": case(figures_1e.starts,
         pd.DataFrame({"training loss": [0.3, 0.4], "validation accuracy": [0.8, 0.81]}),
-        pd.DataFrame({"updates": [0, 10], "largest": [5.0, 20.0], "smallest": [-3.0, -0.5]}), shows={0: [[80, 81]]},
-        says=("largest", "smallest")),
+        pd.DataFrame({"updates": [0, 10], "largest": [5.0, 20.0], "smallest": [-3.0, -0.5],
+                      "largest, training": [6.0, 10.0], "smallest, training": [-4.0, -0.2]}),
+        limit=76.0, shows={0: [[80, 81]], 1: [[6, 10], [5, 20], [-4, -0.2]]}, says=("largest", "smallest", "limit")),
     "surface": case(figures_surfaces.turned, XS, YS, SURFACE, turn=25, tilt=50, names=("w", "b"), title="a bowl",
         says=("loss L",)),
     "contours": case(figures_surfaces.contours, XS, YS, {"low": SURFACE, "high": 30 * SURFACE}, limit=100,
@@ -213,9 +218,11 @@ NUMBERS = {
     "1b slope": (lambda: figures_1b.slope(SIZES, 3.0 / SIZES), -1),
     "1b another slope": (lambda: figures_1b.slope(SIZES, SIZES**0.5), 0.5),
     "1e power law": (lambda: figures_1e.fit(IMAGE_COUNTS, 3 * IMAGE_COUNTS**-0.25), (0.25, 3)),
-    "1e above the law": (lambda: figures_1e.above_the_law(LAW, fitted=400).loc[1.0], (50, 0)),
-    "1e all trials find the best": (lambda: set(figures_1e.found([0.1, 0.5, 0.9], 3)).pop(), 0.9),
-    "1e search of one": (lambda: figures_1e.search([0.1, 0.5, 0.9]).axes[0].lines[0].get_ydata()[-1], 90),
+    "1e chances": (lambda: figures_1e.chances(2, 4), [1 / 2, 1 / 3, 1 / 6, 0]),  # 3, 2 and 1 of 6 pairs
+    "1e all trials find the best on validation": (lambda: figures_1e.found(TRIALS[:3], 3), 0.6),
+    "1e one trial is any": (lambda: figures_1e.found(TRIALS[:3], 1), 0.4),
+    "1e gain": (lambda: figures_1e.gain(TRIALS, 1, 3), (20, 0)),
+    "1e search": (lambda: figures_1e.search(TRIALS).axes[0].lines[0].get_ydata(), [50, 76.67, 90]),
 }
 
 test_numbers_of_figures = numbers(NUMBERS, rtol=0.01)
