@@ -36,15 +36,15 @@ print("Horovod's controllers here:", *CONTROLLERS)
 # %% [markdown]
 # ## Run
 #
-# A launcher starts one process for each rank, on this host or over `ssh` on others, collects their output, and ends all
-# of them when one fails. There are two:
+# A launcher starts one process for each rank, collects their output, and ends all of them when one fails. There are
+# two:
 #
-# - **`horovodrun`** is part of Horovod. With `--gloo` it starts the ranks itself; with `--mpi` it calls `mpirun`. With
-#   neither, it uses MPI if Horovod was built with it.
+# - **`horovodrun`** is part of Horovod. With `--gloo` it starts the ranks itself (over `ssh` on other hosts); with
+#   `--mpi` it calls `mpirun`.
 # - **`mpirun`** is part of Open MPI. Clusters have it, and batch systems such as Slurm support it.
 #
-# [`small_network.py`](small_network.py) beside this notebook is a converted script as in 2b. It trains on random
-# images, so it needs no data and learns nothing. Its first run also writes a timeline, which you will read in *Watch*.
+# [`small_network.py`](small_network.py) beside this notebook is a converted script as in 2b. It trains on random images
+# and learns nothing. Its first run also writes a timeline for *Watch*.
 
 # %%
 terminal.run(
@@ -53,8 +53,8 @@ terminal.run(
 )
 
 # %% [markdown]
-# You would type the same command in a terminal; `terminal.run` only adds that interrupting the cell ends all processes.
-# `[1]<stdout>:` says which rank printed a line. Now the same with `mpirun`:
+# You would type the same command in a terminal. `[1]<stdout>:` says which rank printed a line. Now the same with
+# `mpirun`:
 
 # %%
 if "mpi" in CONTROLLERS:
@@ -94,10 +94,9 @@ else:
 # This needs three things: `ssh server2` works without a password; script, environment and data have the same paths on
 # all hosts; the hosts reach each other on any port. Rank 4 is the first one on `server2`, so its local rank is 0.
 #
-# You have one host here, so the next results are recorded on two *simulated* hosts: network namespaces of one machine,
-# each with an SSH server. The cable between them is first as fast as memory, then limited to 1 Gbit/s and to 100
-# Mbit/s. The converted script of 2b runs on two ranks. (`course reproduce two_hosts`, as root on Linux, records it
-# again.)
+# You have one host here, so the next results are recorded on two *simulated* hosts, network namespaces of one machine.
+# The cable between them is first as fast as memory, then limited to 1 Gbit/s and to 100 Mbit/s. The script is the
+# converted one of 2b (`course reproduce two_hosts`, as root).
 
 # %%
 recorded = pd.read_csv("recorded/two_hosts.csv", comment="#")
@@ -107,8 +106,8 @@ recorded[["command", "hosts", "ranks saw", "local ranks", "seconds per step", "v
 Image("recorded/two_hosts.png", width=plots.WIDTH)
 
 # %% [markdown]
-# - The last column is a hash of the trained weights, the same in all runs. That proves less than it seems to: two
-#   numbers have the same sum in either order. With four ranks the order may matter, as the next cell shows.
+# - The last column is a hash of the trained weights, the same in all runs. That proves little: two numbers have the
+#   same sum in either order. With four ranks the order may matter.
 # - Across two hosts both ranks have *local* rank 0: each would use the first GPU of its host.
 # - The gradients are 424 kB. At 100 Mbit/s they need 34 ms (dashed), and a step takes 2.5 to 4.2 times as long as
 #   without the limit. It became 29 ms longer with Gloo, 33 and 46 ms with MPI: single runs, whose steps scatter by more
@@ -117,7 +116,7 @@ Image("recorded/two_hosts.png", width=plots.WIDTH)
 # ### Predict
 #
 # Add four arrays of 100,000 random numbers (float32), once one after the other, ((a + b) + c) + d, and once in pairs,
-# (a + b) + (c + d). What percentage of the sums differs? Four ranks do this if they add in another order.
+# (a + b) + (c + d). What percentage of the sums differs?
 
 # %% editable=true
 predict("sums that depend on the order, in %", None)
@@ -139,8 +138,8 @@ measured(
 # %% [markdown]
 # ## Watch
 #
-# In the first run, rank 0 recorded what happened to each tensor, in `timeline.json`, the format of Chrome's tracer (you
-# can open it in Perfetto). The figure has a row for each gradient, with five activities:
+# In the first run, rank 0 recorded what happened to each tensor, in `timeline.json` (Perfetto opens it, too). The
+# figure has a row for each gradient, with five activities:
 #
 # | | in Horovod's file | what happens |
 # |---|---|---|
@@ -185,7 +184,7 @@ widgets.explore(
 #
 # ### Your own script
 #
-# If you have finished 2b, look at your own script too. It trains on 1,279 images here, to be quick.
+# If you have finished 2b, look at your own script, too.
 
 # %% editable=true
 my_script = None  # or "fashion_mnist.py"
@@ -241,9 +240,8 @@ predict("part of a step in which numbers move", None)
 # %% [markdown]
 # ### Exercise: the time that bars cover
 #
-# <details><summary>Hint</summary>Draw three bars on paper: two that overlap, one within another, two with a gap. In
-# which order should you process them? What must you remember of all earlier bars, to know what the next one
-# adds?</details>
+# <details><summary>Hint</summary>Draw bars on paper: two that overlap, one within another, two with a gap. In which
+# order should you process them? What must you remember of the earlier bars, to know what the next one adds?</details>
 
 
 # %% exercise="covered"
@@ -324,8 +322,7 @@ answer()
 #
 # ### A straggler
 #
-# Two more runs differ in one thing: in the second the last rank sleeps 100 ms before each step, as if its GPU were
-# hotter or its share of the work larger.
+# Two more runs differ in one thing: in the second the last rank sleeps 100 ms before each step.
 #
 # ### Predict
 #
@@ -381,8 +378,7 @@ compare()
 # Every rank is as slow as the slowest. Rank 0 is ready, and waits. **A long NEGOTIATE is not a sign of a slow network
 # but of a slow rank.**
 #
-# Which rank is it? With two you can guess. With 2,000 you need the marks in the trace: each says when a rank had a
-# gradient ready. Here are some.
+# Which rank is it? With 2,000 ranks you can't guess. Marks in the trace say when a rank had a gradient ready:
 
 # %%
 some = arrivals[(arrivals["step"] == 10) & arrivals["tensor"].isin(arrivals["tensor"].unique()[:2])]
@@ -504,8 +500,8 @@ def diagnose(profile):
 
     profile: table of milliseconds, a row for each part, a column for each rank. It stays as it is.
     rank: the rank that all others wait for.
-    part: the largest part of that rank's step, for which it is not waiting for other ranks.
-    change: "prefetch", "bfloat16", "fp16" or "callbacks": after it a step is shortest.
+    part: the largest part of that rank's step, apart from waiting.
+    change: the one of "prefetch", "bfloat16", "fp16" and "callbacks" that makes a step shortest.
     """
     ### BEGIN SOLUTION
     own, moving = profile.drop(["waiting", "moving"]), profile.loc["moving"].max()
@@ -540,9 +536,10 @@ print("a step before: {:.0f} ms; with prefetching, predicted: {:.0f} ms, measure
 pictures.parts({"before": slow_disk, "prefetch": ahead}, caption=plots.provenance("drawn images", RANKS))
 
 # %% [markdown]
-# Prefetching hides the shorter of two times behind the longer. Here the disk takes longer, so a `cache()` in memory
-# would help more. Where the input pipeline *computes* and a rank has one core, prefetching hides nothing. Profile your
-# own script in a terminal: `course run -np 2 --where fashion_mnist.py`.
+# Prefetching hides the shorter of two times behind the longer: if the disk takes longer, a `cache()` in memory helps
+# more. Where the input pipeline *computes* and a rank has one core, nothing is hidden. (`tf.data` also prefetches by
+# itself; this script turns that off.) Profile your own script in a terminal: `course run -np 2 --where
+# fashion_mnist.py`.
 
 # %% [markdown]
 # ## Hang
@@ -595,9 +592,9 @@ else:
     print("Horovod was built without Gloo here: the next cell has the other controller.")
 
 # %% [markdown]
-# Two ranks wait, and neither prints a word. The course ended the run because no rank made a step for 8 seconds. In
-# Horovod 0.28.1 with Gloo the inspector looks through an empty list of ranks: `GlooController` only *reserves* space
-# for it (`global_ranks_.reserve(size_)`, where `resize` is needed). With MPI the list is filled:
+# The course ended the run because no rank made a step for 8 seconds. In Horovod 0.28.1 with Gloo the inspector looks
+# through an empty list of ranks: `GlooController` only *reserves* space for it (`global_ranks_.reserve(size_)`, where
+# `resize` is needed). With MPI the list is filled:
 
 # %%
 if "mpi" in CONTROLLERS:
@@ -616,18 +613,16 @@ else:
 # - **with Gloo,** in this version: give your job a time limit;
 # - **when a rank is frozen** (swapping, a dead network): the inspector's thread waits for the silent rank, too;
 # - **at once:** gradients that were reduced before must leave the response cache first;
-# - **where the ranks call the same names by chance.** Without averaged metrics, rank 0's last step would be averaged
-#   with rank 1's first step of the *next epoch*: nothing hangs, until one rank reaches the end and the other fails with
-#   "Horovod has been shut down".
+# - **where the ranks call the same names by chance.** Without averaged metrics, rank 0's last step is averaged with
+#   rank 1's first step of the *next epoch*: nothing hangs until one rank reaches the end.
 #
 # ### Exercise: the same number for all
 #
 # The cure is to count first. The images are dealt like cards, as by `dataset.shard(ranks, rank)`: rank $r$ gets the
 # images $r$, $r + N$, $r + 2N$, … It cuts them into batches; the last one may be smaller.
 #
-# <details><summary>Hint</summary>Deal ten cards to three players: how many does each one have? The length of a
-# <code>range</code> counts them. <code>math.ceil</code> of a quotient, or a floor division with two minus signs, rounds
-# up.</details>
+# <details><summary>Hint</summary>Deal ten cards to three players: how many does each one have? A <code>range</code> has
+# a length. <code>math.ceil</code> rounds up.</details>
 
 
 # %% exercise="steps_per_epoch"
@@ -671,8 +666,8 @@ def dangerous():
 dangerous()
 
 # %% [markdown]
-# Of $N b$ successive sizes, $N - 1$ hang. That is fewer than one in 64, so a wrong script works on the data that you
-# tried, and hangs in production or on another number of ranks. The cure in the script is `take(steps)`:
+# Of $N b$ successive sizes, $N - 1$ hang: fewer than one in 64. So a wrong script works on the data that you tried, and
+# hangs on others. The cure in the script is `take(steps)`:
 
 
 # %%
@@ -690,9 +685,8 @@ cured()
 #
 # ### Predict
 #
-# Horovod has a cure of its own, `hvd.join()`: a rank that has no more data calls it, and the others go on without that
-# rank. Here rank 0 has four gradients of 8.0, and rank 1 has two. What is the last average that rank 0 gets, after rank
-# 1 has joined?
+# Horovod's own cure is `hvd.join()`: a rank that has no more data calls it, and the others go on. Here rank 0 has four
+# gradients of 8.0, and rank 1 has two. What is the last average that rank 0 gets?
 
 # %% editable=true
 predict("rank 0's last average, after rank 1 has joined", None)
@@ -719,8 +713,8 @@ measured(
 )
 
 # %% [markdown]
-# Nothing hangs, but a rank that has joined counts as a gradient of zero: a step with one rank of two is half a step.
-# `join` is meant for the last few batches; equal numbers are better.
+# A rank that has joined counts as a gradient of zero: a step with one rank of two is half a step. `join` is meant for
+# the last few batches; equal numbers are better.
 
 # %% [markdown]
 # ## Your guesses
@@ -733,10 +727,8 @@ predictions.table()
 #
 # - `horovodrun` and `mpirun` start the same ranks. What they set for Horovod are environment variables.
 # - A timeline shows how each tensor is negotiated, queued, copied and reduced. A long negotiation means a slow rank.
-# - The rank that waits least for the others limits the run. Its profile says what to change, and after the change
-#   another rank or part may be the limit.
-# - With unequal numbers of batches the ranks hang, often without a message. Count the steps first, the same for all
-#   ranks.
+# - The rank that waits least for the others limits the run. After a change another rank or part may be the limit.
+# - With unequal numbers of batches the ranks hang, often without a message. Count the steps first.
 #
 # Next: 2f makes a step shorter and measures how training scales. 2d loses a rank and goes on.
 #

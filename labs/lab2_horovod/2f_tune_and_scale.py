@@ -1,7 +1,7 @@
 # %% [markdown]
 # # 2f Tune and scale
 #
-# Make a step faster with Horovod's settings, and say honestly how much faster more ranks are.
+# Make a step shorter with Horovod's settings, and measure how much more ranks gain.
 #
 # **You will be able to** choose fusion threshold, cycle time and compression so that a step on a slow link takes half
 # the time; separate what a rank loses to the machine from what it loses to communication; draw a scaling curve that
@@ -186,9 +186,9 @@ for run, medians in (("here", here), ("recorded", recorded)):
     print(f"{run}: fp16 pays below {8e-6 * limit:,.0f} Mbit/s")
 
 # %% [markdown]
-# In the recorded run fp16 pays below 682 Mbit/s. Not all of these digits are true: the lost time is a small difference
-# of two times that scatter. Where *inf* is printed, it was smaller than the scatter. GPUs convert quickly: there fp16
-# pays on faster links.
+# In the recorded run fp16 pays below 682 Mbit/s. The digits are not all significant: the lost time is a small
+# difference of two times that scatter. Where *inf* is printed, it was smaller than the scatter. GPUs convert quickly:
+# there fp16 pays on faster links.
 #
 # ### Exercise: halve the step
 #
@@ -278,8 +278,10 @@ scaling.settings(contest, caption=plots.provenance(f"Wide ResNet, depth {DEPTH},
 
 # %% [markdown]
 # By the recorded table no setting halves the step on the slow link by itself. Fusion and a short cycle save the same
-# milliseconds on any link; next to the time of the bytes they are not enough. fp16 alone leaves the 41 messages. Begin
-# to tune with the question what a step consists of: messages, waiting or bytes. The timeline shows it.
+# milliseconds on any link; next to the time of the bytes they are not enough. fp16 alone leaves the 41 messages. A
+# cycle of 20 ms in the fp16 step of 20.8 ms might cost nothing, too, but that is not measured: a gradient that just
+# misses the end of a cycle waits for the end of the next one. Before you tune, ask what a step consists of: messages,
+# waiting or bytes. The timeline shows it.
 
 # %% [markdown]
 # ## Scale
@@ -287,7 +289,7 @@ scaling.settings(contest, caption=plots.provenance(f"Wide ResNet, depth {DEPTH},
 # - **Strong scaling:** the same work on more ranks. The batch stays, and each rank gets an N-th of it.
 # - **Weak scaling:** more work on more ranks. Each rank keeps its batch.
 #
-# The speed-up says how many times as many images a second N ranks train as one does. The efficiency is the speed-up
+# The speed-up is the ratio of the images that N ranks and one rank train in a second. The efficiency is the speed-up
 # divided by N.
 #
 # ### Exercise: efficiency
@@ -533,16 +535,16 @@ unmask()
 
 # %% [markdown]
 # The same points, the same lines. On log axes a loss of 44 in 100 is the distance from 56 to 100: less than one of the
-# seven steps of the axis. Doubling from 1 to 2 gets as much room as doubling from 64 to 128. So the eye takes the small
-# gap for a small loss.
+# seven steps of the axis. Doubling from 1 to 2 gets as much room as doubling from 64 to 128. So a large loss looks like
+# a small gap.
 #
 # A figure that does not flatter has linear axes, or shows the *efficiency*. It shows the ideal, names its baseline (the
 # best there is), and says whether scaling is strong or weak and whether start-up counts.
 #
 # **Do not trust the line.** It was fitted to a few ranks of one machine and extended to 128. The orange line rests on a
 # single point, and on a machine with two cores yours does, too: a law with one free number passes through any single
-# point. The exchange *grows* with the number of ranks (2a), and cores end. Lab 4 builds a model from causes, and tests
-# it on up to 2,048 GPUs.
+# point. And an exchange *grows* with the number of ranks (2a). Lab 4 builds a model from causes, and tests it on up to
+# 2,048 GPUs.
 
 # %% [markdown]
 # ## Your guesses

@@ -186,7 +186,7 @@ def _cycle(answer: Callable) -> None:
         if cycle < longest:
             raise Wrong(
                 f"{told}: all ranks talk more often than they need. {longest} ms are {longest * share:.2f} of the "
-                f"step, and the recorded step shows that {free:.2f} costs no time."
+                f"step, and a share of {free:.1f} (rounded) costs no time."
             )
         if cycle > longest:
             raise Wrong(

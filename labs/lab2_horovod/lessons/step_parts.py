@@ -10,7 +10,6 @@ import psutil
 
 from course_lib.ranks import step_shares
 from course_lib.ranks.step_shares import StepShares
-from course_lib.system.cores import available_cores
 
 # Short name → name in `step_shares`, and what it means if this part is the largest.
 PARTS = {
@@ -30,8 +29,9 @@ CHANGES = ("prefetch", "bfloat16", "fp16", "callbacks")
 
 def load(seconds: float = 1.0) -> str:
     """A sentence on what other programs compute now, measured for some seconds."""
-    busy = psutil.cpu_percent(seconds) / 100 * (psutil.cpu_count() or 1)
-    return f"Before this run, other programs used {busy:.1f} of {available_cores()} cores."
+    cores = psutil.cpu_count() or 1
+    busy = psutil.cpu_percent(seconds) / 100 * cores
+    return f"Before this run, other programs used {busy:.1f} of this machine's {cores} cores."
 
 
 def milliseconds(ranks: Sequence[StepShares]) -> pd.DataFrame:

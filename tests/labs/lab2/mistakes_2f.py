@@ -85,6 +85,7 @@ MISTAKES = {
             ({"share * 1000 * steps[compression][0]":
               "share * 1000 * (steps[compression][0] + steps[compression][1] * 8e-6 / megabits)"},
              "The cycle is too long"),
+        "an unrounded share": ({"share = 0.3": "share = 5 / 16.8"}, "a share of 0.3 (rounded)"),
         "seconds": ({"share * 1000": "share"}, "raised ValueError"),
         "true in place of a name": ({TUNED: TUNED.replace(": compression", ": compression == 'fp16'")},
                                     "'none' or 'fp16'"),

@@ -18,6 +18,7 @@ def test_tuning():
     assert f"a step takes {ms['threshold 0']:.0f} ms, by default {ms['default']:.0f}" in TEXT
     assert f"{kilobytes['threshold 0']:.0f} kB were sent without fusion, {kilobytes['default']:.0f} kB" in TEXT
     assert f"no time gained: {ms['fp16']:.0f} ms" in TEXT
+    assert f"in the fp16 step of {ms['fp16']:.1f} ms" in TEXT
     assert f"a quarter of the bytes, {ms['4 passes']:.0f} ms" in TEXT
     assert f"takes {ms['cycle 50 ms']:.0f}, and with one of 20 it takes {ms['cycle 20 ms']:.0f}:" in TEXT
     assert f"The recorded default step takes {ms['default']:.1f} ms" in TEXT
