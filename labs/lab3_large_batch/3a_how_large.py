@@ -597,8 +597,8 @@ against_best()
 # - **Accuracy and loss can disagree.** Against the small batch's 20 epochs the large batch is 0.7 ± 0.3 points behind
 #   in accuracy, but its test loss is *lower*, by 0.078 ± 0.042, in each of five seeds. Accuracy counts whether the most
 #   probable class is right; the loss also counts how sure the network is. The 20 epochs fit the training images more
-#   closely (training loss 0.08 against 0.16), which makes the network surer of its mistakes too. So "generalises worse"
-#   must name its measure. The 12 epochs are better by both.
+#   closely (training loss 0.08 against 0.16), and the network is surer of its mistakes too. So "generalises worse" must
+#   name its measure. The 12 epochs are better by both.
 # - **The comparison is not quite equal:** the small batch was given more lengths, the large one a tuned rate.
 #
 # 3f takes the best-known explanation of the gap and measures how much of it holds.

@@ -50,6 +50,7 @@ def test_the_gap_at_equal_training_loss():
     apart["points"] = 100 * apart["test accuracy"]
     found = dict(list(apart.groupby("epochs")))
     assert {epochs: len(rows) for epochs, rows in found.items()} == {20: 4, 80: 5} and (found[80]["points"] < 0).all()
+    assert (found[80]["test loss"] > 0).all()
     early, early_loss = (statistics.mean(found[20][name]) for name in ("points", "test loss"))
     late, late_loss = (statistics.mean(found[80][name]) for name in ("points", "test loss"))
     assert (
