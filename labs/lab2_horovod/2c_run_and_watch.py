@@ -80,8 +80,8 @@ else:
 # | choose the network card | `--network-interfaces eth0` | `-mca btl_tcp_if_include eth0` |
 # | timeline | `--timeline-filename t.json` | `-x HOROVOD_TIMELINE=t.json` |
 #
-# `horovodrun --mpi` adds the automatic flags to an `mpirun` command, which `--verbose` prints. `-bind-to none` matters:
-# by default Open MPI binds each of one or two ranks, with all of TensorFlow's threads, to a single core.
+# `-bind-to none` matters: by default Open MPI binds each of one or two ranks, with all of TensorFlow's threads, to a
+# single core. (`horovodrun --mpi --verbose` prints its `mpirun` command.)
 #
 # ### Several hosts
 #
@@ -92,7 +92,7 @@ else:
 #         -x PATH -x LD_LIBRARY_PATH -mca pml ob1 -mca btl ^openib python train.py
 #
 # This needs three things: `ssh server2` works without a password; script, environment and data have the same paths on
-# all hosts; the hosts reach each other on any port. Rank 4 is the first one on `server2`, so its local rank is 0.
+# all hosts; the hosts reach each other on any port. Rank 4 is the first on `server2`: its local rank is 0.
 #
 # You have one host here, so the next results are recorded on two *simulated* hosts, network namespaces of one machine.
 # The cable between them is first as fast as memory, then limited to 1 Gbit/s and to 100 Mbit/s. The script is the
@@ -108,7 +108,7 @@ Image("recorded/two_hosts.png", width=plots.WIDTH)
 # %% [markdown]
 # - The last column is a hash of the trained weights, the same in all runs. That proves little: two numbers have the
 #   same sum in either order. With four ranks the order may matter.
-# - Across two hosts both ranks have *local* rank 0: each would use the first GPU of its host.
+# - Across two hosts both ranks have *local* rank 0.
 # - The gradients are 424 kB. At 100 Mbit/s they need 34 ms (dashed), and a step takes 2.5 to 4.2 times as long as
 #   without the limit. It became 29 ms longer with Gloo, 33 and 46 ms with MPI: single runs, whose steps scatter by more
 #   than these differences.
@@ -132,8 +132,7 @@ measured(
 )
 
 # %% [markdown]
-# So on four ranks another algorithm, or another division of the gradients into messages, may change the last bits. All
-# *ranks* still get the same sum, and that is what counts.
+# So on four ranks another algorithm may change the last bits. All *ranks* still get the same sum, and that counts.
 
 # %% [markdown]
 # ## Watch
@@ -270,8 +269,8 @@ points(covered, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your function divides a step into three parts. *Moving:* some numbers are copied or exchanged. *Waiting:* none are,
-# but a gradient is ready on some rank. *The rest:* no gradient is on its way.
+# A step in three parts: *moving* (numbers are copied or exchanged), *waiting* (none are, but a gradient is ready on
+# some rank) and *the rest* (no gradient is on its way):
 
 
 # %%
@@ -432,8 +431,8 @@ show_lateness()
 # %% [markdown]
 # ## What do the ranks wait for?
 #
-# A timeline shows communication only. Does a rank wait for its input, for its computation or for communication? The
-# profile of `course run --where train.py` divides the step of each rank into parts:
+# A timeline shows communication only. Does a rank wait for input, for computing or for communication? The profile of
+# `course run --where train.py` divides a step into parts:
 #
 # | part | what the rank does |
 # |---|---|
@@ -544,9 +543,9 @@ pictures.parts({"before": slow_disk, "prefetch": ahead}, caption=plots.provenanc
 # %% [markdown]
 # ## Hang
 #
-# All ranks must call the same collectives. Most often, data that don't divide evenly break that rule: 2,561 images on
-# two ranks are 1,281 and 1,280, so with batches of 64 the ranks have 21 and 20 batches. Rank 0 asks for an average of
-# gradients that rank 1 will never have; rank 1 is at the end of its epoch and asks for an average of metrics.
+# All ranks must call the same collectives. Data that don't divide evenly break that rule: of 2,561 images two ranks
+# have 1,281 and 1,280, so 21 and 20 batches of 64. Rank 0 asks for an average of gradients that rank 1 will never have;
+# rank 1 is at the end of its epoch and asks for an average of metrics.
 #
 # ### Predict
 #
@@ -607,8 +606,8 @@ else:
     print('One or more rank (marked by "!") is stalled for longer than 4 seconds. Will shutdown.')
 
 # %% [markdown]
-# Rank 0 is missing for the *metric* (`HorovodAllreduce`), rank 1 (if it is listed) for the *gradients*: the ranks are
-# at different places of the program. The inspector does not help
+# Rank 0 is missing for the *metric* (`HorovodAllreduce`), rank 1 (if it is listed) for the *gradients*. The inspector
+# does not help
 #
 # - **with Gloo,** in this version: give your job a time limit;
 # - **when a rank is frozen** (swapping, a dead network): the inspector's thread waits for the silent rank, too;
@@ -681,7 +680,7 @@ def cured():
 cured()
 
 # %% [markdown]
-# If the images are shuffled before they are dealt, other images are left out in each epoch.
+# (Shuffle before dealing, and other images are left out in each epoch.)
 #
 # ### Predict
 #

@@ -118,7 +118,7 @@ def _mean_lateness(answer: Callable) -> None:
     by_rank = table.pivot(index=["tensor", "step"], columns="rank", values="start")
     mistakes = {
         "That is milliseconds; return seconds.": [1000 * seconds for seconds in expected],
-        "The sign is wrong: who comes later has the larger number.": [-seconds for seconds in expected],
+        "The sign is wrong: a rank that comes later has the larger number.": [-seconds for seconds in expected],
         "It counts from the very first arrival of all: group by tensor and step.": _after_first(table, []),
         "It counts from the step's first arrival of any tensor. Group by tensor too.": _after_first(table, ["step"]),
         "It counts from the tensor's first arrival in any step: group by step too.": _after_first(table, ["tensor"]),
@@ -144,7 +144,7 @@ def _keeps_table(answer: Callable) -> None:
     if not given.equals(table):
         raise Wrong("it changes the table that it is given: add no columns to it, work on a copy.")
     if min(got) < 0:
-        raise Wrong("nobody can come before the first: no lateness is below 0.")
+        raise Wrong("no rank comes before the first one: no lateness is below 0.")
 
 
 # diagnose
