@@ -82,8 +82,6 @@ class System:
             raise ValueError(f"backward is a share of the computation, between 0 and 1, not {self.backward}")
         if self.algorithm not in ALGORITHMS:
             raise ValueError(f"there is no all-reduce {self.algorithm!r}: choose one of {', '.join(ALGORITHMS)}")
-        if self.algorithm == "halving" and self.ranks_per_host & (self.ranks_per_host - 1):
-            raise ValueError(f"halving needs a power of two as ranks_per_host, not {self.ranks_per_host}")
 
     @property
     def ranks(self) -> int:
@@ -167,6 +165,8 @@ def _ring(system: System, ranks: int, nbytes: Numbers) -> Numbers:
 
 def _halving(system: System, ranks: int, nbytes: Numbers) -> Numbers:
     """Recursive halving and doubling, the nearest partner first; the ranks of a host share its link."""
+    if system.ranks_per_host & (system.ranks_per_host - 1):
+        raise ValueError(f"halving needs a power of two as ranks_per_host, not {system.ranks_per_host}")
     return allreduce.halving(ranks, nbytes, system.outer, system.ranks_per_host, system.inner)
 
 

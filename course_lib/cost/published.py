@@ -188,6 +188,25 @@ def runs() -> list[Run]:
     ]  # fmt: skip
 
 
+def by_device() -> dict[str, dict[str, tuple[int, float]]]:
+    """Published runs of one network on one kind of device, from tables 4 and 5 and `runs`.
+
+    "network, device" → team and devices → (devices, minutes), the fewest devices first.
+    """
+    return {
+        "ResNet-50, P100": {
+            "He et al.": (8, 29 * 60), "Goyal et al.": (256, 60), "Cho et al.": (256, 50), "Akiba et al.": (1024, 15),
+        },
+        "ResNet-50, Xeon Phi": {
+            "Codreanu et al., 768": (768, 40), "Codreanu et al., 1,024": (1024, 42),
+            "Codreanu et al., 1,536": (1536, 28), "You et al.": (2048, 20),
+        },
+        "ResNet-50, Xeon": {"You et al., 1,024": (1024, 48), "You et al., 1,600": (1600, 31)},
+        "ResNet-50, P40": {"Jia et al., 1,024": (1024, 8.7), "Jia et al., 2,048": (2048, 6.6)},
+        "AlexNet, P40": {"Jia et al., 512": (512, 5), "Jia et al., 1,024": (1024, 4)},
+    }  # fmt: skip
+
+
 def operations(network: list[Tensor]) -> float:
     """Floating-point operations of a training step for one image; the backward pass counts twice the forward pass."""
     return 3.0 * sum(tensor.flops for tensor in network)

@@ -1,10 +1,11 @@
-"""Checks of notebook 4c: a step with overlap, a fitted parameter, the network's ridge, the time of a run."""
+"""Checks of notebook 4c: a step with overlap, a fitted parameter, the ridge, doubtful runs, a fair score."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import partial
+
+import numpy as np
 
 from course_lib.notebook import answers
 from course_lib.notebook.exercises import Exercise, Exercises
@@ -127,35 +128,95 @@ def _ridge(ranks: int, itemsize: int, gigabits: float, answer: Callable) -> None
             )
 
 
-# training_seconds
+# suspects
+
+LOST = "communication can cost a large run so much: a loss is no contradiction."
+PERFECT = "perfect scaling is possible: twice the devices in half the time need the same device-minutes."
+RUNS = {  # name → (devices, minutes); the first has the fewest devices
+    "more than possible": {"A": (8, 64), "B": (16, 24), "C": (64, 6)},
+    "losses": {"A": (256, 60), "B": (512, 45), "C": (1024, 30), "D": (2048, 64)},
+    "perfect": {"A": (8, 64), "B": (32, 16), "C": (1024, 0.5)},
+    "with the first run's devices": {"A": (512, 40), "B": (512, 36), "C": (2048, 12), "D": (4096, 4)},
+}
 
 
-def _run(case: tuple[int, int, int, int, float], answer: Callable) -> None:
-    examples, epochs, ranks, images, step = case
-    used, batch = examples * epochs, ranks * images
-    seconds, epoch = step * math.ceil(used / batch), step * math.ceil(examples / batch)
-    per_gpu = "a step takes `images` on *each* GPU: the global batch is ranks · images."
-    with answers.case(
-        f"{examples:,} examples, {epochs} epochs, {ranks:,} GPUs with {images} images, {step:g} s a step"
-    ):
-        answers.compare(
-            answers.number(answer(*case)),
-            seconds,
-            "the number of seconds (how many steps of ranks · images do all epochs together need?)",
-            {
-                per_gpu: step * math.ceil(used / images),
-                f"{per_gpu} And round up.": step * used / images,
-                "a step takes `images` on each GPU, not one.": step * math.ceil(used / ranks),
-                "those are the steps; a step takes `step` seconds.": seconds / step,
-                "those are minutes.": seconds / 60,
-                "that is one epoch.": seconds / epochs,
-                "that is one epoch: multiply the examples by the epochs.": epoch,
-                "epochs follow one another without a gap: round up once, at the end of the run.": epochs * epoch,
-                "that drops the rest of every epoch; round up once, at the end.": step * epochs * (examples // batch),
-                "the last step is missing: round up, not down.": step * (used // batch),
-                "there is no part of a step: round up.": step * used / batch,
-            },
+def _suspects(name: str, answer: Callable) -> None:
+    runs = RUNS[name]
+    first = next(iter(runs.values()))
+    work = {run: devices * minutes for run, (devices, minutes) in runs.items()}
+    whole = first[0] * first[1]
+
+    def chosen(rule: Callable[[str], bool]) -> list[str]:
+        return [run for run in runs if rule(run)]
+
+    expected = chosen(lambda run: work[run] < whole)
+    with answers.case(", ".join(f"{run}: {devices} devices, {time:g} min" for run, (devices, time) in runs.items())):
+        names = answers.items(answer(dict(runs)), "a list of names is expected", most=20)
+        if strange := [one for one in names if not (isinstance(one, str) and one in runs)]:
+            raise Wrong(f"{answers.short(strange[0])} is no name of a run.")
+        found = [run for run in runs if run in names]
+        if found == expected:
+            return
+        inverse = chosen(lambda run: work[run] > whole)
+        if found and found == inverse and expected:
+            raise Wrong("that is the other way round: those runs lose, and the others do more than their devices can.")
+        if found and found == chosen(lambda run: runs[run][1] < first[1]):
+            raise Wrong("more devices should take fewer minutes. Compare the minutes of all devices together.")
+        if set(found) & set(inverse):
+            raise Wrong(LOST)
+        if set(found) > set(expected):
+            raise Wrong(PERFECT)
+        missing = next(run for run in expected if run not in found)
+        devices, time = runs[missing]
+        raise Wrong(
+            f"{missing} has {devices / first[0]:g} times the devices of {next(iter(runs))} and is "
+            f"{first[1] / time:.3g} times as fast: is that possible for the same work?"
         )
+
+
+# typical_error
+
+LINES = "lines that repeat one system change your score: count each system once, however many lines it has."
+
+
+def _score(answer: Callable, by_system: dict[str, list[float]]) -> float:
+    errors = np.array([error for errors in by_system.values() for error in errors])
+    systems = np.array([name for name, errors in by_system.items() for _ in errors])
+    with answers.unchanged(errors):
+        return answers.number(answer(errors, systems.copy()))
+
+
+def _size(answer: Callable) -> None:
+    with answers.case("two systems, every line 4 points off, some above and some below"):
+        found = _score(answer, {"A": [4.0, -4.0, 4.0, -4.0], "B": [-4.0, -4.0]})
+        if answers.same(found, 0.0, atol=1e-9) or abs(found) < 4 - 1e-6:
+            raise Wrong("errors of opposite sign cancel: 4 points too high and 4 too low are both 4 points off.")
+        answers.compare(found, 4.0, "the score", {"that is a square: take its root, to have points again.": 16.0})
+
+
+def _by_system(answer: Callable) -> None:
+    few = {"A": [1.0, -1.0, 2.0], "B": [-8.0], "C": [3.0, -5.0], "D": [6.0]}
+    once = _score(answer, few)
+    with answers.case("the lines of one system ten times"):
+        for name, errors in few.items():
+            if not answers.same(_score(answer, {**few, name: 10 * errors}), once):
+                raise Wrong(LINES)
+    with answers.case("the same lines in another order, under other names"):
+        if not answers.same(_score(answer, {f"{name}2": few[name][::-1] for name in reversed(few)}), once):
+            raise Wrong("the score changes with the order of the lines or the names of the systems.")
+
+
+def _typical(answer: Callable) -> None:
+    each = {"A": [1.0, -1.0], "B": [2.0], "C": [-3.0, 3.0, 3.0], "D": [4.0], "E": [-10.0]}
+    with answers.case("five systems that are off by 1, 2, 3, 4 and 10 points"):
+        found = _score(answer, each)
+        if answers.same(found, 10.0) or answers.same(found, 1.0):
+            raise Wrong("that is one system, the worst or the best. What is typical?")
+        if not 2 <= found <= 6:
+            raise Wrong(f"{found:.3g} points are not typical of them.")
+        double = {name: [2 * error for error in errors] for name, errors in each.items()}
+        if not answers.same(_score(answer, double), 2 * found):
+            raise Wrong("with errors twice as large, the score should be twice as large: it is in points.")
 
 
 EXERCISES = Exercises(
@@ -178,10 +239,17 @@ EXERCISES = Exercises(
         Criterion("few-gpus", "Few GPUs, a slow network", 0.3, partial(_ridge, 4, 4, 10.0)),
     ),
     Exercise(
-        "training_seconds",
-        Criterion("small", "A small run", 0.4, partial(_run, (1000, 3, 4, 5, 0.5))),
-        Criterion("imagenet", "ImageNet", 0.3, partial(_run, (1_281_167, 90, 1024, 64, 0.3))),
-        Criterion("uneven", "A batch that does not divide the examples", 0.3, partial(_run, (1000, 7, 8, 16, 2.0))),
+        "suspects",
+        Criterion("fast", "More than the devices can do", 0.4, partial(_suspects, "more than possible")),
+        Criterion("losses", "Losses are possible", 0.2, partial(_suspects, "losses")),
+        Criterion("perfect", "Perfect scaling is possible", 0.2, partial(_suspects, "perfect")),
+        Criterion("same", "As many devices", 0.2, partial(_suspects, "with the first run's devices")),
+    ),
+    Exercise(
+        "typical_error",
+        Criterion("size", "The size of an error, in points", 0.3, _size),
+        Criterion("systems", "Each system counts once", 0.4, _by_system),
+        Criterion("typical", "Neither the best nor the worst", 0.3, _typical),
     ),
 )
 check, points = EXERCISES.check, EXERCISES.points

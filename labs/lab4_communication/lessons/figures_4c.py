@@ -86,12 +86,8 @@ def efficiencies(
         figure, axes = subplots(height=390, columns=len(curves), caption=caption)
         for axis, (images, by_name) in zip(axes, curves.items()):
             for number, (name, values) in enumerate(by_name.items()):
-                # Hierarchical and hybrid lie on each other in ResNet-50: the second is dashed over the first.
-                look = {
-                    "linestyle": (0, (4, 3)) if number == len(by_name) - 1 else "-",
-                    "linewidth": 2.4 - 0.3 * number,
-                }
-                axis.plot(ranks, 100 * np.asarray(values), color=PALETTE[number], label=name, **look)
+                look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5}
+                axis.plot(ranks, 100 * np.asarray(values), label=name, **look)
             axis.plot([1024], [100 * published[images]], "*", color=INK, markersize=13, label="published", zorder=5)
             log_axis(axis, "x", [1, 4, 16, 64, 256, 1024])
             axis.set_ylim(0, 106)
@@ -100,6 +96,33 @@ def efficiencies(
         axes[0].set_ylabel("scaling efficiency, %")
         figure.subplots_adjust(left=68 / WIDTH)
         figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=len(by_name) + 1)
+    return figure
+
+
+def thresholds(
+    sizes: np.ndarray, curves: Mapping[str, np.ndarray], published: float, used: float, caption: str = ""
+) -> Figure:
+    """Efficiency over the fusion threshold, a line for each algorithm, with its best threshold marked.
+
+    Args:
+        sizes: thresholds in bytes, [n]; used: the one of the prediction.
+        curves: algorithm → efficiency, [n].
+        published: the published efficiency.
+    """
+    with style():
+        figure, (axis,) = subplots(height=380, caption=caption)
+        figure.subplots_adjust(left=68 / WIDTH)
+        for number, (name, values) in enumerate(curves.items()):
+            look = {"color": PALETTE[number], "marker": MARKERS[number], "markevery": [int(np.argmax(values))]}
+            axis.plot(sizes / 1e6, 100 * values, label=name, linewidth=2, markersize=9, zorder=3 + number, **look)
+        axis.axhline(100 * published, color=INK, linestyle="--", linewidth=1.1)
+        axis.text(0.011, 100 * published - 1.5, f"published: {100 * published:.1f} %", fontsize=9.5, va="top")
+        axis.axvline(used / 1e6, color=FAINT, linestyle=":", linewidth=1.4)
+        axis.text(used / 1.04e6, 3, "used above", fontsize=9.5, color=FAINT, ha="right")
+        log_axis(axis, "x", [0.01, 0.1, 1, 10, 100])
+        axis.set(xlim=(0.009, 110), ylim=(0, 106), ylabel="scaling efficiency, %")
+        axis.set_xlabel("fusion threshold, MB (log axis); marks: the best threshold of each")
+        figure.legend(loc="upper left", ncols=len(curves))
     return figure
 
 
@@ -224,7 +247,9 @@ def roofline(
                     axis.plot([at, at], [roof / 1e12, real / 1e12], color=PALETTE[number], linewidth=1)
                 hollow = {"markerfacecolor": PAPER, "zorder": 2.5} if place else {"zorder": 3}
                 axis.plot([at], [real / 1e12], **look, **hollow)
-            below = {"xytext": (0, -15), "textcoords": "offset points", "ha": "center", "va": "top", "fontsize": 9}
+            right = any(1 < at / other < 1.3 for _, other, _ in points)  # of a line that would cross the label
+            below = {"xytext": (-7 if right else 0, -15), "textcoords": "offset points", "va": "top", "fontsize": 9}
+            below["ha"] = "left" if right else "center"
             axis.annotate(name.replace(", ", "\n"), (at, min(reached.values()) / 1e12), color=PALETTE[number], **below)
         log_axis(axis, "x", [100, 200, 500, 1000, 2000, 5000, 10_000])
         log_axis(axis, "y", [0.5, 1, 2, 5, 10])
@@ -241,38 +266,6 @@ def roofline(
         faces = zip(roofs, (FAINT, PAPER))
         handles = [Line2D([], [], markerfacecolor=face, label=name, **mark) for name, face in faces]
         figure.legend(handles=handles, loc="upper left", ncols=4)
-    return figure
-
-
-def tables(rows: Sequence[tuple[str, float | None]], within: float, caption: str = "") -> Figure:
-    """Recomputed over published time of each line, with a band of ± `within`.
-
-    Args:
-        rows: (label, error of the recomputed time, None for a line that is the input).
-    """
-    with style():
-        figure, (axis,) = subplots(height=130 + 27 * len(rows), caption=caption)
-        figure.subplots_adjust(left=306 / WIDTH)
-        axis.axvspan(-100 * within, 100 * within, color=PALETTE[2], alpha=0.15, lw=0)
-        axis.axvline(0, color=INK, linewidth=1)
-        for place, (_, error) in enumerate(rows):
-            if error is None:
-                axis.text(1, place, "input", va="center", fontsize=9.5, color=FAINT)
-                continue
-            inside = abs(error) <= within
-            colour = PALETTE[2] if inside else PALETTE[1]
-            axis.plot([0, 100 * error], [place, place], color=colour, linewidth=2)
-            axis.plot([100 * error], [place], "o" if inside else "D", color=colour, markersize=7)
-            axis.text(
-                100 * error + (1 if error >= 0 else -1), place, f"{100 * error:+.1f} %".replace("-", "−"),
-                ha="left" if error >= 0 else "right", va="center", fontsize=9.5,
-            )  # fmt: skip
-        axis.set_yticks(range(len(rows)), [label for label, _ in rows])
-        axis.set_ylim(len(rows) - 0.4, -0.6)
-        axis.set_xlim(-44, 20)
-        axis.grid(axis="y", visible=False)
-        axis.set_xlabel("recomputed time against the published one, %")
-        axis.set_title(f"shaded: within {100 * within:.0f} %")
     return figure
 
 

@@ -16,7 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 
+from course_lib import statistics
 from course_lib.cost.allreduce import Link
 from course_lib.cost.cluster import MIB, System, predict
 from course_lib.cost.published import K80_RATE, PCIE, network
@@ -189,3 +191,18 @@ def best_spread(lines: Sequence[Measured], table: np.ndarray, without: str = "")
     names = sorted({line.cluster.name for line in lines} - {without})
     columns = [[place for place, line in enumerate(lines) if line.cluster.name == name] for name in names]
     return float(SPREADS[np.mean([squares[:, members].mean(1) for members in columns], axis=0).argmin()])
+
+
+def by_system(table: pd.DataFrame) -> pd.DataFrame:
+    """Median size of the errors of each system's lines, of the model and of one number for all: a row for each system.
+
+    Args:
+        table: columns system, error, error of the mean (in points), as in recorded/leave_one_out.csv.
+    """
+    return table[["error", "error of the mean"]].abs().groupby(table["system"], sort=False).median()
+
+
+def compared(table: pd.DataFrame) -> tuple[float, float]:
+    """By how many points the model is farther off than one number, and half of the 95 % interval, over systems."""
+    medians = by_system(table)
+    return statistics.paired(medians["error"], medians["error of the mean"])

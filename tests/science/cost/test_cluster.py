@@ -100,6 +100,15 @@ def test_the_quicker_of_two_for_each_message(hybrid):
     assert np.array_equal(by_name[hybrid], np.minimum(by_name["ring"], by_name[other]))
 
 
+def test_halving_shares_a_host_s_link():
+    alone, shared = replace(ORDINARY, ranks_per_host=1, hosts=512), replace(ORDINARY, inner=ORDINARY.outer)
+    seconds = [cluster.all_reduce(replace(one, algorithm="halving"), 512, 1e8) for one in (alone, shared)]
+    assert seconds[0] == pytest.approx(allreduce.halving(512, 1e8, ORDINARY.outer))
+    assert seconds[1] == pytest.approx(allreduce.halving(512, 1e8, ORDINARY.outer, 4)) and seconds[1] > seconds[0]
+    with pytest.raises(ValueError, match="power of two"):
+        cluster.all_reduce(replace(ORDINARY, ranks_per_host=6, algorithm="halving"), 512, 1e8)
+
+
 @pytest.mark.parametrize("network", ["ResNet-50", "VGG-16", "AlexNet"])
 @pytest.mark.parametrize("ranks", [2, 3, 5, 40, 512])
 def test_a_better_link_is_never_slower(network, ranks):
