@@ -1,16 +1,17 @@
 # %% [markdown]
-# # 2d Survive
+# # 2d Checkpoints and lost ranks
 #
-# Ranks that average in every step wait for each other in every step. When one dies, all stop. Of ten thousand, one
-# dies every few hours. So a training must be able to go on: from a file, or from what the other ranks still have.
+# Ranks that average gradients in every step wait for each other in every step. If one rank dies, all stop. Among ten
+# thousand ranks, one dies every few hours. So a training must be able to continue: from a file, or from the state of
+# the other ranks.
 #
 # **You will be able to** name everything that belongs in a checkpoint, and show that a resumed run equals the
-# uninterrupted one to the last bit; write checkpoints that no crash can spoil; say how often to write them; and keep a
-# run going that loses a rank.
+# uninterrupted one to the last bit; write checkpoints that no crash can damage; say how often to write them; and
+# continue a run that loses a rank.
 #
 # **Time:** 50 minutes; the runs take about 50 seconds on 2 CPU cores.
 #
-# **Needs:** 2a and 2b, a little Keras. Section *Go on without it* needs Horovod with Gloo.
+# **Needs:** 2a and 2b, a little Keras. Section *Continue without a lost rank* needs Horovod with Gloo.
 
 # %%
 import hashlib
@@ -48,31 +49,31 @@ y = fashion.y_train[:512]
 # %% [markdown]
 # ## A training
 #
-# The patient of this notebook: one hidden layer, Adam, noise on the images, and a learning rate that falls when the
-# loss does not. It is small, but has every kind of state that large trainings have. Read it, and note everything that
-# a step *changes*: you will need the list soon.
+# This notebook uses one small training: one hidden layer, Adam, noise on the images, and a learning rate that is
+# reduced when the loss stops falling. It has every kind of state that large trainings have. Read it, and note
+# everything that a step *changes*: you will soon need the list.
 
 # %%
 Code(inspect.getsource(checkpoint.Training), language="python")
 
 # %% [markdown]
-# ## Where are we in the data?
+# ## Position in the data
 #
-# Half-way through an epoch, half of the examples have been read. A run that starts the epoch again reads those twice
-# and others never. One could save the whole shuffled order. It is simpler to **calculate the examples from the number
-# of the step**: what can be calculated needn't be saved.
+# In the middle of an epoch, half of the examples have been read. A run that starts the epoch again reads those twice
+# and others never. You could save the whole shuffled order. It is simpler to **compute the examples from the number of
+# the step**: what can be computed need not be saved.
 #
 # ### Exercise: the examples of a step
 #
-# In 2b each rank got one part of the epoch, and read it from its beginning to its end. That is not good enough here: a
-# run that stops on four ranks may go on with two (in the last part of this notebook one loses a rank). If it is to
-# remain the same training, a step must read the same examples, **however many ranks share them**: four ranks with a
-# batch of 8 read together what two read with a batch of 16.
+# In 2b each rank got one part of the epoch, and read it from beginning to end. This is not enough here: a run that
+# stops on four ranks may continue on two (in the last part of this notebook a run loses one rank). To remain the same
+# training, a step must read the same examples **for any number of ranks**: four ranks with a batch of 8 together read
+# what two ranks read with a batch of 16.
 #
 # The shuffle of an epoch is given. Which part of it belongs to this rank in this step?
 #
 # <details><summary>Hint</summary>First find the part of the shuffle that all ranks read <em>together</em> in this step;
-# then cut it. <code>divmod</code> gives a quotient and a remainder at once.</details>
+# then divide it. <code>divmod</code> gives a quotient and a remainder.</details>
 
 
 # %% exercise="examples_at"
@@ -85,9 +86,9 @@ def examples_at(step, rank, size, batch, examples):
     """The numbers of the examples that `rank` reads in `step`.
 
     step: 0, 1, 2, … through all epochs; rank: 0 … size − 1; batch: examples of one rank in one step.
-    examples: how many there are. An epoch has examples // (size · batch) steps; what is left over is not read in it.
-    Returns integers [batch]. In an epoch no example is read twice, by any rank. What all ranks read together in a step
-    depends on size · batch alone.
+    examples: how many there are. An epoch has examples // (size · batch) steps; the remaining examples are not read.
+    Returns integers [batch]. In an epoch no example is read twice, by any rank. What all ranks together read in a step
+    depends only on size · batch.
     """
     ### BEGIN SOLUTION
     steps = examples // (size * batch)
@@ -106,8 +107,8 @@ points(examples_at, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What you should see: in each row (an epoch) squares of every colour (a rank), none of them black, and another pattern
-# in each epoch. Empty squares are images that are left over.
+# You should see, in each row (an epoch), squares of every colour (a rank) and no black ones, and a different pattern in
+# each epoch. Empty squares are images that are left over.
 
 
 # %%
@@ -123,23 +124,23 @@ partition({"your examples_at": part_of_an_epoch}, images=48, ranks=3, epochs=3)
 #
 # ### Exercise: the checkpoint
 #
-# Take a copy of everything that a step changes, and put it back into a training that was made anew in another process.
+# Copy everything that a step changes, and put it into a new training in another process.
 #
-# <details><summary>Where to look</summary>Don't trust your reading alone. Compare <code>vars(training)</code> before
-# and after a few calls of <code>advance</code>, and the same for the objects that it holds.</details>
+# <details><summary>Where to look</summary>Reading the code may not be enough. Compare <code>vars(training)</code>
+# before and after a few calls of <code>advance</code>, and the same for the objects in it.</details>
 # <details><summary>How to read and to set it</summary>A model has <code>get_weights()</code> and
-# <code>set_weights(…)</code>; a variable of Keras has <code>numpy()</code> and <code>assign(…)</code>; an optimizer
-# keeps a list <code>variables</code>, and not everything that it changes is in it; a NumPy generator has
-# <code>bit_generator.state</code>, to be read and to be set.</details>
+# <code>set_weights(…)</code>; a variable of Keras has <code>numpy()</code> and <code>assign(…)</code>; an optimizer has
+# a list <code>variables</code>, which does not hold everything that it changes; a NumPy generator has
+# <code>bit_generator.state</code>, which can be read and set.</details>
 
 
 # %% exercise="checkpoint"
 class Checkpoint:
-    """What a training needs to go on as if nothing had happened."""
+    """What a training needs to continue as if it had not stopped."""
 
     @staticmethod
     def take(training):
-        """A dict with copies of everything that a step of `training` changes: something that `pickle` can write."""
+        """A dict with copies of everything that a step of `training` changes. `pickle` must be able to write it."""
         ### BEGIN SOLUTION
         return {
             "weights": training.model.get_weights(),
@@ -154,7 +155,7 @@ class Checkpoint:
 
     @staticmethod
     def put_back(training, state):
-        """Bring `training` to where the other one was when `state` was taken from it."""
+        """Give `training` the state that the other training had when `state` was taken."""
         ### BEGIN SOLUTION
         training.model.set_weights(state["weights"])
         for variable, value in zip(training.optimizer.variables, state["optimizer"]):
@@ -176,26 +177,26 @@ points(Checkpoint, 5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The last part of the check is the goal: on one rank, the resumed run equals the uninterrupted one exactly. Before
-# two ranks do the same, the checkpoint must get to the disk.
+# The last part of the check is the goal: on one rank, the resumed run equals the uninterrupted one exactly. Before two
+# ranks do the same, the checkpoint must be written to the disk.
 #
-# ## A file that no crash can spoil
+# ## A file that no crash can damage
 #
-# The moment of writing is the most dangerous one: the old checkpoint is being overwritten, and the new one is not yet
-# whole. A process that is killed at that moment has lost both. Three things are wanted:
+# Writing is the most dangerous moment: the old checkpoint is being overwritten, and the new one is not yet complete. If
+# the process is killed at that moment, both are lost. Three requirements:
 #
-# 1. **At every moment** the name leads to a whole checkpoint, the old one or the new one. Within one file system the
-#    system can rename a file over another in a single step; everything else takes several.
-# 2. What has been written must be **on the disk**, not just in a buffer of Python or of the system, before it takes the
-#    place of the old one (`flush`, then `os.fsync`).
-# 3. Disks fill up and copies break off, so whoever reads must **notice the damage**: a digest of the content, stored
-#    with it, tells.
+# 1. **At every moment** the name refers to a complete checkpoint, the old one or the new one. Within one file system
+#    the operating system can rename a file over another in a single step; everything else takes several steps.
+# 2. The content must be **on the disk**, not only in a buffer of Python or of the system, before it replaces the old
+#    one (`flush`, then for example `os.fsync`).
+# 3. Disks can be full, and copies can be interrupted, so `load` must **detect damage**, by a digest that is stored with
+#    the content.
 #
 # ### Exercise: save and load
 #
-# <details><summary>Hint</summary><code>pickle.dumps</code> makes bytes of the state,
-# <code>hashlib.sha256(content).digest()</code> makes 32 bytes of those. <code>path.with_suffix(".draft")</code> is
-# another name in the same folder; <code>os.replace(a, b)</code> renames <code>a</code> to <code>b</code>, also where
+# <details><summary>Hint</summary><code>pickle.dumps</code> converts the state to bytes,
+# <code>hashlib.sha256(content).digest()</code> computes 32 bytes from them. <code>path.with_suffix(".draft")</code> is
+# another name in the same folder; <code>os.replace(a, b)</code> renames <code>a</code> to <code>b</code>, even if
 # <code>b</code> exists. (Unpickle only files that you wrote yourself: a pickle can run any program.)</details>
 
 
@@ -205,7 +206,7 @@ class Store:
 
     @staticmethod
     def save(path, state):
-        """Write `state` to `path` (a pathlib.Path). Whenever the process dies, the old or the new state is there."""
+        """Write `state` to `path` (a pathlib.Path). Whenever the process dies, the old or the new state remains."""
         ### BEGIN SOLUTION
         content = pickle.dumps(state)
         draft = path.with_suffix(".draft")
@@ -218,7 +219,7 @@ class Store:
 
     @staticmethod
     def load(path):
-        """The state in the file `path`. Where the file is damaged: ValueError, with a sentence that names the file."""
+        """The state in the file `path`. If the file is damaged: ValueError, with a sentence that names the file."""
         ### BEGIN SOLUTION
         whole = path.read_bytes()
         digest, content = whole[:32], whole[32:]
@@ -237,8 +238,8 @@ points(Store, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the crash. A process replaces the checkpoint of step 40 by that of step 80, and the system kills it when a part
-# has been written. What can be read afterwards, with your `save` and with the obvious one?
+# Now the crash. A process replaces the checkpoint of step 40 with that of step 80, and the system kills it when a part
+# is written. What can be read afterwards, with your `save` and with the obvious method?
 
 
 # %%
@@ -282,16 +283,16 @@ with pd.option_context("display.max_colwidth", None):
 # %% [markdown]
 # ## Stopped and resumed, on two ranks
 #
-# Three runs. The first takes 80 steps without a stop. The second saves after 40, and its rank 1 is killed at step 45.
-# The third consists of new processes with other first weights and other generators: rank 0 loads the file and
-# **broadcasts** what is in it, and then all ranks put it back.
+# There are three runs. The first takes 80 steps without a stop. The second saves after 40, and its rank 1 is killed at
+# step 45. The third consists of new processes with other first weights and other generators: rank 0 loads the file and
+# **broadcasts** its content, and then all ranks put it back.
 
 # %%
 FILE = Path("survive.ckpt").absolute()
 
 
 def join():
-    """This process as a rank. It says so: until then TensorFlow is being loaded."""
+    """This process as a rank, which prints its number once TensorFlow is loaded."""
     me = checkpoint.HorovodRank()
     print(f"process {os.getpid()} is rank {me.rank} of {me.size}", flush=True)
     return me
@@ -324,7 +325,7 @@ def killed():
 
 
 def rehearsal():
-    """One step, a checkpoint and back again, here on one rank: what is not written yet shows at once."""
+    """One step, a checkpoint and back again, here on one rank: an exercise that is not solved yet fails at once."""
     training = checkpoint.Training(checkpoint.Alone(), examples_at, x, y, seed=1)
     training.advance()
     Store.save(FILE, Checkpoint.take(training))
@@ -350,20 +351,20 @@ def first_two_runs():
 _ = first_two_runs()
 
 # %% [markdown]
-# The third run comes seven times: once with the whole checkpoint, and six times with one thing left out, which then
+# The third run is made seven times: once with the whole checkpoint, and six times with one thing left out, which then
 # starts as in a new training:
 #
 # - `"Adam's averages"`: the two that it keeps for each weight;
 # - `"number of updates"`: Adam's own count;
-# - `"learning rate"`, with what decides on it;
+# - `"learning rate"`, and what decides when it is reduced;
 # - `"position in the data"`: the step;
 # - `"random state"`: the generator of the noise;
-# - `"broadcast"`: rank 1 keeps what it started with.
+# - `"broadcast"`: rank 1 keeps its own first weights.
 #
 # ### Predict
 #
-# Which omission moves the weights farthest from the uninterrupted run by step 80, and which the least? And for how many
-# of the six is rank 0's loss more than a fifth too high ten steps after the restart, so that somebody might notice?
+# Which omission moves the weights farthest from the uninterrupted run by step 80, and which the least? For how many of
+# the six is rank 0's loss more than a fifth too high ten steps after the restart, so that someone might notice?
 
 # %% editable=true
 predict("omission that moves the weights farthest", None)
@@ -377,7 +378,7 @@ OMISSIONS += ("broadcast",)
 
 
 def forget(training, what):
-    """Set a part of the training back to what a new process begins with."""
+    """Reset a part of the training to the state of a new process."""
     variables = training.optimizer.variables
     if what == "Adam's averages":
         for variable in variables[1:]:
@@ -455,20 +456,20 @@ def table():
         "omission that moves the weights farthest",
         farthest := left_out["weights differ by"].idxmax(),
         {
-            "broadcast": "Equal gradients don't make unequal weights equal; see the column between the ranks.",
+            "broadcast": "Equal gradients do not make different weights equal; see the column between the ranks.",
             "Adam's averages": "New averages with an old count: the steps soon become too long; see the next table.",
         }.get(farthest, "See the column between the ranks, and what follows."),
     )
     measured(
         "omission that moves the weights least",
         left_out["weights differ by"].idxmin(),
-        "Little today: it depends on how much of it has changed since the start.",
+        "How much it matters depends on how much it has changed since the start.",
     )
     measured(
         "omissions that the loss gives away",
         int((left_out["loss 10 steps later"] > 1.2 * losses[K + 9]).sum()),
-        too_large="A good loss only says that this is some training, not that it is yours.",
-        too_small="Some of what is lost has to be learned again; look at the left panel.",
+        too_large="A good loss does not show that the run is the same run.",
+        too_small="Some of what is lost must be learned again; see the left panel.",
     )
     return rows.sort_values("weights differ by", ascending=False)
 
@@ -476,9 +477,9 @@ def table():
 table()
 
 # %% [markdown]
-# Two of the six make Adam's steps wrong, each in its own way. Adam's averages start at 0, and after $t$ updates it
-# corrects for that: in effect it multiplies η by $c(t) = \sqrt{1 - \beta_2^t} \, / \, (1 - \beta_1^t)$. By which
-# factor does each omission lengthen the steps, if the gradient stays the same?
+# Two of the six change the length of Adam's steps. Adam's averages start at 0, and after $t$ updates Adam corrects for
+# that: in effect it multiplies η by $c(t) = \sqrt{1 - \beta_2^t} \, / \, (1 - \beta_1^t)$. By which factor does each
+# omission lengthen the steps, if the gradient stays the same?
 
 
 # %%
@@ -496,30 +497,29 @@ pd.DataFrame(
 ).round(2).T
 
 # %% [markdown]
-# (What follows was seen on Fashion-MNIST.)
+# (The following holds for Fashion-MNIST.)
 #
-# - **Nothing left out:** exactly 0, on both ranks, after 40 steps of their own. One thread adds in one order, and the
-#   training sends all gradients in one message. Several threads, messages that are fused differently, and most GPU
-#   kernels change the order of sums, and with it the last bits. (On GPUs
-#   `tf.config.experimental.enable_op_determinism()` helps.)
-# - **Adam's averages:** the loss jumps. The count says that the averages are old, so nobody
-#   corrects for their start from 0. Soon the steps are half as long again as they should be, and their direction comes
-#   from a handful of gradients. It heals, somewhere else.
-# - **Number of updates:** the other way round. True averages are corrected as if they were new: the first step is half
-#   as long again as it should be, and from the third on all are too short, by up to a third. The loss hardly shows it.
-# - **Broadcast:** rank 1 goes on from weights of its own. The averaged gradient is right for neither rank, and this
-#   doesn't heal. It is the only omission after which the ranks disagree.
-# - **Position, random state:** the loss is as good as before, and yet it is another run. Nobody can repeat it, or tell
-#   by comparison whether the restart was right. And with long epochs and frequent restarts the examples late in the
+# - **Nothing left out:** exactly 0, on both ranks, after 40 more steps. One thread adds in one order, and the training
+#   sends all gradients in one message. Several threads, messages that are fused differently, and most GPU kernels
+#   change the order of sums, and thus the last bits. (On GPUs `tf.config.experimental.enable_op_determinism()` helps.)
+# - **Adam's averages:** the loss jumps. According to the count the averages are old, so the start from 0 is not
+#   corrected. Soon the steps are half as long again as they should be, and their direction comes from a few gradients.
+#   The loss recovers, but with other weights.
+# - **Number of updates:** old averages are corrected as if they were new. The first step is half as long again as it
+#   should be, and from the third on all are too short, by up to a third. The loss hardly shows it.
+# - **Broadcast:** rank 1 continues from its own weights. The averaged gradient is wrong for both ranks, and this does
+#   not recover. It is the only omission after which the ranks differ.
+# - **Position, random state:** the loss is as good as before, but it is a different run. It can't be repeated, and a
+#   comparison can't show whether the restart was right. With long epochs and frequent restarts, examples late in the
 #   epoch are hardly ever read.
-# - **Learning rate:** little, where the rate had hardly fallen by step 40. A schedule that warms up or decays would
+# - **Learning rate:** a small effect if the rate had hardly fallen by step 40. A schedule with warm-up or decay would
 #   start again from its beginning.
 #
 # So the loss shows one or two of the six. Only the comparison with an uninterrupted run shows all of them.
 #
 # ## How often?
 #
-# A checkpoint costs $\delta$ seconds. How many? Your `save`, on this machine's disk:
+# A checkpoint costs $\delta$ seconds. Measure it for your `save`, on this machine's disk:
 
 
 # %%
@@ -541,11 +541,11 @@ def write_times():
 write_times()
 
 # %% [markdown]
-# If you write often, much time goes into writing. If you write seldom, much work is lost with each failure.
+# If you write often, writing takes much time. If you write rarely, much work is lost with each failure.
 #
 # ### Predict
 #
-# Llama 3 was trained on 16,384 GPUs. In 54 days it was interrupted 419 times unexpectedly: every 3.1 hours, so each GPU
+# Llama 3 was trained on 16,384 GPUs. In 54 days it had 419 unexpected interruptions: one every 3.1 hours, so each GPU
 # (with its share of everything else) fails once in 5.8 years. If a checkpoint takes 30 s and a restart 5 minutes, how
 # often would you write one, and which share of the time is then lost? (0.1: a tenth.)
 
@@ -558,13 +558,13 @@ predict("share of the time that is lost", None)
 #
 # Derive it. Work goes on for $T$ seconds, then a checkpoint is written, which takes $\delta$ seconds, and so on. One
 # rank fails every $M$ seconds on average, at any moment with the same probability. In a bulk-synchronous training all
-# $N$ ranks then stop, go back to the last checkpoint, and work again $R$ seconds later. Which share of the time is not
-# spent on work that lasts?
+# $N$ ranks then stop, go back to the last checkpoint, and continue the work $R$ seconds later. Which share of the time
+# is not spent on lasting work?
 #
-# Let failures be rare: at most one in an interval, and none while a checkpoint is written.
+# Assume that failures are rare: at most one in an interval, and none while a checkpoint is written.
 #
-# <details><summary>Hint</summary>Two sums. Without any failure: of $T + \delta$ seconds, how many are work? And then:
-# how many failures come in a second, with $N$ ranks, and how many seconds does one cost on average?</details>
+# <details><summary>Hint</summary>Add two parts. Without any failure: of $T + \delta$ seconds, how many are work? With
+# failures: how many are there per second with $N$ ranks, and how many seconds does one cost on average?</details>
 
 
 # %% exercise="lost_share"
@@ -572,7 +572,7 @@ def lost_share(interval, write, restart, mtbf, ranks):
     """The share of the time that is lost to checkpoints and failures (0.1: a tenth).
 
     interval: T, seconds of work from one checkpoint to the next, a number or an array; write: δ, seconds to write one.
-    restart: R, seconds from a failure until work goes on; mtbf: M, mean seconds between failures of one rank.
+    restart: R, seconds from a failure until work continues; mtbf: M, mean seconds between failures of one rank.
     ranks: N, all of which stop when one fails.
     """
     ### BEGIN SOLUTION
@@ -603,12 +603,12 @@ measured(
     "seconds of work between two checkpoints",
     round(intervals[np.argmin(shares)]),
     too_large="One failure in three hours seems rare, but each one takes half an interval of all ranks' work.",
-    too_small="A write takes 30 s: written too often, it costs more than the failures.",
+    too_small="A write takes 30 s: if you write too often, it costs more than the failures.",
 )
 measured(
     "share of the time that is lost",
     float(np.min(shares)),
-    too_small="Writing and doing again cost the same at the best interval, and the restart comes on top.",
+    too_small="At the best interval writing costs as much as repeated work, and restarts add to both.",
     too_large="A failure in three hours costs half an interval and the restart: about twelve minutes.",
 )
 widgets.explore(
@@ -622,45 +622,44 @@ widgets.explore(
 )
 
 # %% [markdown]
-# - Every 13 or 14 minutes, and a tenth of the time: more than five of the 54 days. At Young's interval writing takes as
-#   long as doing the work again. The restart is what no interval cures.
-# - The curve is flat around its minimum: half the interval or twice as much costs little. So a rough guess of $M$ will
-#   do.
-# - The dots come from simulated failures. They leave the formula where a good part of the time is lost, since the
-#   formula counts on at most one failure in an interval.
+# - A checkpoint every 13 or 14 minutes, and a tenth of the time is lost: more than five of the 54 days. At Young's
+#   interval writing takes as long as repeating lost work. No interval reduces the cost of the restarts.
+# - The curve is flat around its minimum: half the interval or twice as much costs little. So a rough estimate of $M$ is
+#   enough.
+# - The dots come from simulated failures. They differ from the formula where a large part of the time is lost, because
+#   the formula assumes at most one failure in an interval.
 # - Move N to 100,000. Young's interval shrinks with $1 / \sqrt N$. The loss grows with $\sqrt N$, and its part from
-#   restarts even with $N$. So checkpoints must become faster (each rank writes a part, or writes into a neighbour's
-#   memory), and so must restarts. It is the old problem of bulk-synchronous training: a barrier waits for the slowest
-#   rank, and a dead one is infinitely slow. Asynchronous methods would merely lose a worker; what that costs them in
-#   accuracy is measured in 6a.
+#   restarts even with $N$. So checkpoints must become faster (each rank writes a part, or writes to a neighbour's
+#   memory), and so must restarts. This is a general problem of bulk-synchronous training: a barrier waits for the
+#   slowest rank, and a dead one never arrives. Asynchronous methods would only lose a worker; 6a measures what they
+#   lose in accuracy.
 #
-# ## Go on without it
+# ## Continue without a lost rank
 #
-# Why stop everything, when all the others are alive and hold the whole state in memory? That is Horovod's **elastic**
-# mode:
+# After a failure all other ranks are alive and hold the whole state in memory. Horovod's **elastic** mode uses this:
 #
-# - `state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0)` names what is to survive. `state.commit()`
-#   keeps a copy in the rank's own memory. (It copies `optimizer.variables`: a learning rate that you changed is not
-#   among them here either. Add it as you add `step`.)
+# - `state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0)` names the state to keep. `state.commit()` keeps
+#   a copy in the rank's own memory. (It copies `optimizer.variables`. A learning rate that you change is not among
+#   them, so register it as you register `step`.)
 # - `@hvd.elastic.run` calls your training function. If a collective fails in it because a rank has died, the decorator
-#   catches the error, puts the last commit back, numbers the survivors anew, broadcasts rank 0's state, and calls the
+#   catches the error, restores the last commit, renumbers the remaining ranks, broadcasts rank 0's state, and calls the
 #   function **again**.
 #
-# So the function must go on from wherever `state` says.
+# So the function must continue from any `state`.
 #
 # ### Exercise: a loop that can be called again
 #
-# <details><summary>Hint</summary>Put a failure anywhere into your loop: at the call of <code>advance</code>, before a
-# commit, after the last step. Which weights and which <code>state.step</code> does the next call find, and do they
-# belong together? Who is to deal with the error?</details>
+# <details><summary>Hint</summary>Imagine a failure at any place in your loop: in the call of <code>advance</code>,
+# before a commit, after the last step. Which weights and which <code>state.step</code> does the next call find, and do
+# they belong together? Which part of the program should handle the error?</details>
 
 
 # %% exercise="keep_going"
 def keep_going(state, advance, steps, every):
-    """Train until `steps` steps are done in all, from wherever `state` is.
+    """Train until `steps` steps are done in all, beginning at `state`.
 
     state: state.step is the number of steps that its weights have taken; you count it. state.commit() keeps a copy.
-    advance: takes one step when called as advance(state); doesn't count it. It raises an error when a rank is lost.
+    advance: advance(state) takes one step and does not count it. It raises an error when a rank is lost.
     every: commit after each `every` steps.
     """
     ### BEGIN SOLUTION
@@ -682,16 +681,15 @@ points(keep_going, 3)
 
 # %% [markdown]
 # Open [`elastic.py`](elastic.py): about 90 lines, with your loop inside `train`. Its gradients come from
-# `hvd.DistributedGradientTape`, which does for a training loop of one's own what 2b's `DistributedOptimizer` does for
-# `model.fit`: TensorFlow's tape records a step and hands out the gradients, and this one averages them over the ranks
-# first.
+# `hvd.DistributedGradientTape`, which does for your own training loop what 2b's `DistributedOptimizer` does for
+# `model.fit`: TensorFlow's tape records a step and computes the gradients, and this one averages them over the ranks.
 #
 # We start it on three ranks, of which at least two must remain, and send SIGKILL to rank 1 as soon as it reports that
-# step 35 is done. Commits come every 10 steps.
+# step 35 is done. There is a commit every 10 steps.
 #
 # ### Predict
 #
-# How many steps will have to be done twice, and after how many seconds will the run go on?
+# How many steps will have to be done twice, and after how many seconds will the run continue?
 
 # %% editable=true
 predict("steps done twice", None)
@@ -700,7 +698,7 @@ predict("seconds until the run goes on", None)
 
 # %%
 class Rehearsed:
-    """A state for one call of your loop without any ranks."""
+    """A state for one call of your loop without ranks."""
 
     step = 0
 
@@ -714,7 +712,7 @@ class Rehearsed:
 def lose_one():
     keep_going(Rehearsed(), Rehearsed.advance, 1, 1)
     with Ticker("three ranks, one of which will be killed") as ticker:
-        # The ranks pass for three hosts, so each would take the first GPU: on the CPU they can share.
+        # The ranks run as if on three hosts, so each would use the first GPU. They can share the CPU.
         story = elastic.lose_a_rank(
             "elastic.py", keep_going, ["--steps", 60, "--commit-every", 10], ranks=3, min_ranks=2, kill=1, at=35,
             env={"CUDA_VISIBLE_DEVICES": "-1"}, follow=ticker.follow,
@@ -725,36 +723,39 @@ def lose_one():
     measured(
         "steps done twice",
         story.lost,
-        too_small="The step that was being done during the failure counts, too.",
-        too_large="Only what was done since the last commit is lost, and that was at step 30.",
+        "The steps since the commit of step 30 are lost, and perhaps the step in progress.",
     )
     measured(
         "seconds until the run goes on",
         round(story.went_on, 1),
-        "It is under a second if each survivor notices by itself, and over five if one has to wait for a time-out.",
+        "More than 5 s: a remaining rank waited for another remaining rank until the time-out."
+        if story.went_on and story.went_on > 5
+        else "Less than 5 s: the remaining ranks noticed the closed connections and did not wait for the time-out.",
     )
     return survival.elastic(story, caption=plots.provenance(fashion.name, 3))
 
 
-lose_one() if "gloo" in launch.controllers() else print("Elastic runs need Gloo, and Horovod has none here: read on.")
+lose_one() if "gloo" in launch.controllers() else print(
+    "Elastic runs need Gloo, which Horovod does not have here. Continue with the recorded runs."
+)
 
 # %% [markdown]
-# The three lines are one until the kill: no rank is ever a step ahead. Then rank 1 is gone, and
+# The three lines coincide until the kill: no rank is ever a step ahead. Then
 #
-# 1. the system closes its connections: a survivor that is waiting for it notices **within a tenth of a second**;
-# 2. the state of step 30 is put back, and the steps since then are lost and done again: 31 to 36, six steps, if rank 1
-#    had already given its part to step 36 when it died, so that the others could finish it; else 31 to 35;
-# 3. Horovod's launcher sees the dead process, gives up *its whole host* with all ranks on it, and numbers the rest
-#    anew: ranks 0 and 2 become 0 and 1 of 2;
-# 4. rank 0's state goes to all, `train` is called again, and two ranks share what three did: the batch stays the same,
+# 1. the system closes the connections of rank 1: a rank that is waiting for it notices **within a tenth of a second**;
+# 2. the state of step 30 is restored, and the steps since then are lost and done again: 31 to 36, six steps, if rank 1
+#    had already sent its part of step 36 when it died, so that the others could finish it; otherwise 31 to 35;
+# 3. Horovod's launcher sees the dead process, removes *its whole host* with all ranks on it, and renumbers the rest:
+#    ranks 0 and 2 become 0 and 1 of 2;
+# 4. rank 0's state goes to all, `train` is called again, and two ranks do the work of three: the batch stays the same,
 #    and so does the result, up to rounding.
 #
-# In about half of the runs this takes longer: a survivor may be waiting for another *survivor* that has already left to
-# be numbered anew, and hears nothing from anybody. Only the silence tells it, here after 5 s
-# (`HOROVOD_GLOO_TIMEOUT_SECONDS`; Horovod's default is 30 s).
+# In about half of the runs this takes longer: a rank may be waiting for another *remaining* rank that has already left
+# to be renumbered. It notices this only by a time-out, here after 5 s (`HOROVOD_GLOO_TIMEOUT_SECONDS`; Horovod's
+# default is 30 s).
 #
-# Ten kills of a random rank at a random moment, recorded; `course reproduce elastic`, typed in a terminal, makes them
-# again in about 5 minutes.
+# Ten kills of a random rank at a random moment were recorded. `course reproduce elastic`, in a terminal, repeats them
+# in about 5 minutes.
 
 # %%
 Image("recorded/elastic.png", width=plots.WIDTH)
@@ -764,23 +765,23 @@ pd.read_csv("recorded/elastic.csv", comment="#")
 
 # %% [markdown]
 # - All ten reach step 60 with exit code 0.
-# - What is lost is what was done since the last commit, nearly half an interval on average if there are many kills
-#   (these ten lost 3.4 steps of 10): the $T / 2$ from above, where $\delta$ is now the time for a copy in memory, and
-#   $R$ is seconds instead of minutes. The step that was under way counts: the rank that was killed after step 29 cost
-#   nothing, since the others finished step 30 and committed it.
-# - The weights equal those of a run that lost nobody, up to rounding (about $10^{-7}$): the average was taken over two
+# - The steps since the last commit are lost, on average nearly half an interval if there are many kills (these ten lost
+#   3.4 steps of 10). This is the $T / 2$ from above, but $\delta$ is now the time for a copy in memory, and $R$ is
+#   seconds instead of minutes. The step in progress counts: the rank that was killed after step 29 cost nothing,
+#   because the others finished step 30 and committed it.
+# - The weights equal those of a run that lost no rank, up to rounding (about $10^{-7}$): the average was taken over two
 #   parts instead of three.
 #
-# Elastic mode doesn't replace the checkpoint: the commits are in the ranks' memory, and a power failure takes all of
+# Elastic mode does not replace the checkpoint: the commits are in the ranks' memory, and a power failure deletes all of
 # them.
 #
-# ## On your own terminal
+# ## In your own terminal
 #
 #     horovodrun -np 3 --min-np 2 -H alpha:1,beta:1,gamma:1 python train.py
 #     horovodrun -np 3 --min-np 2 --max-np 8 --host-discovery-script ./hosts.sh python train.py
 #
-# `--min-np` makes a run elastic. With the second line new ranks may join as well: Horovod asks the script every second
-# which hosts there are. Since a failure costs the whole host, the notebook gave this machine three names, each with
+# `--min-np` makes a run elastic. With the second line new ranks may also join: Horovod asks the script every second
+# which hosts there are. Since a failure removes the whole host, the notebook gave this machine three names, each with
 # room for one rank.
 #
 # ## Your guesses
@@ -791,15 +792,15 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - A checkpoint holds the weights, *all* of the optimizer, the learning rate and what decides on it, the position in
-#   the data, and the state of the random generators. What can be calculated from the step needn't be saved.
-# - Draft, `fsync`, rename, digest: then a crash leaves the old file or the new one.
+# - A checkpoint holds the weights, *all* of the optimizer, the learning rate and what decides when it changes, the
+#   position in the data, and the state of the random generators. What can be computed from the step need not be saved.
+# - Write a draft with a digest, sync it to the disk, rename it: then a crash leaves the old file or the new one.
 # - Rank 0 writes, rank 0 reads, and all get the broadcast. A measurement shows whether it works: the difference is
 #   exactly 0.
 # - One failure stops all, and N ranks fail N times as often: write every $\sqrt{2 \delta M / N}$ seconds.
-# - An elastic run goes on with the ranks that are left, and loses what was done since the last commit.
+# - An elastic run continues with the remaining ranks, and loses the steps since the last commit.
 #
-# Next: 2e says all of this once more, in PyTorch and in JAX; 3a asks how large a batch may be.
+# Next: 2e repeats all of this in PyTorch and in JAX; 3a asks how large a batch may be.
 #
 # - J. W. Young: *A first order approximation to the optimum checkpoint interval.* Comm. ACM 17(9), 1974
 # - A. Grattafiori et al.: *The Llama 3 Herd of Models.* arXiv:2407.21783

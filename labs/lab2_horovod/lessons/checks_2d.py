@@ -281,6 +281,17 @@ def _round_trip(answer: Any) -> None:
         for name in files:
             if name != path.name:
                 raise Wrong(f"`save` leaves {name} behind.")
+        _loads_what_another_process_saved(answer, path)
+
+
+def _loads_what_another_process_saved(answer: Any, path: Path) -> None:
+    try:
+        fault_injection.while_writing(answer.save, path, _example(3), limit=10**9)
+        same = _equal(answer.load(path), _example(3))
+    except (RuntimeError, ValueError):
+        same = False
+    if not same:
+        raise Wrong("`load` refuses a file that another process saved: `hash` differs between processes; use hashlib.")
 
 
 def _atomic(answer: Any) -> None:
@@ -335,25 +346,43 @@ def _whole_at_every_moment(answer: Any) -> None:
             )
 
 
+SYNCS = tuple(getattr(os, name) for name in ("fsync", "fdatasync", "sync") if hasattr(os, name))
+WRITES_THROUGH = os.O_SYNC | os.O_DSYNC  # flags of os.open
+
+
 def _on_the_disk(answer: Any) -> None:
-    synced = []  # whether the file had its name already, and how long it was
+    synced: list[tuple[str, bool, float]] = []  # call, whether the file had its name already, bytes given to the system
+    opened = os.open
+
     with _path() as path:
 
-        def fsync(file: Any) -> None:
-            synced.append((path.exists(), os.fstat(file.fileno() if hasattr(file, "fileno") else file).st_size))
+        def look(_frame: Any, event: str, called: Any) -> None:
+            if event == "c_call" and called in SYNCS:
+                lengths = [entry.stat().st_size for entry in path.parent.iterdir()]
+                synced.append((f"os.{called.__name__}", path.exists(), max(lengths, default=0)))
 
-        with mock.patch("os.fsync", fsync):
-            _save(answer, path, {"step": 1, "weights": [0.5] * 10})  # so short that it fits into Python's buffer
+        def open_file(name: Any, flags: int, *rest: Any, **named: Any) -> int:
+            if flags & WRITES_THROUGH:
+                synced.append(("os.open", path.exists(), math.inf))
+            return opened(name, flags, *rest, **named)
+
+        before = sys.getprofile()
+        with mock.patch("os.open", open_file):
+            sys.setprofile(look)
+            try:
+                _save(answer, path, {"step": 1, "weights": [0.5] * 10})  # so short that it fits into Python's buffer
+            finally:
+                sys.setprofile(before)
         size = path.stat().st_size
     if not synced:
         raise Wrong(
             "nobody asked the system to write: after a power failure the renamed file may be empty (`os.fsync`)."
         )
-    renamed, length = synced[0]
+    call, renamed, length = synced[0]
     if renamed:
-        raise Wrong("when `os.fsync` is called, the file has its name already: sync the draft, before it is renamed.")
+        raise Wrong(f"when `{call}` is called, the file has its name already: sync the draft, before it is renamed.")
     if length < size:
-        raise Wrong("when `os.fsync` is called a part is still in Python's buffer: flush first.")
+        raise Wrong(f"when `{call}` is called a part is still in Python's buffer: flush first.")
 
 
 def _refuses(answer: Any) -> None:
@@ -415,6 +444,8 @@ def _formula(answer: Callable) -> None:
             d / t + d + (t / 2 + r) * failures_a_second
         ),
         "brackets: `a / b / c` and `a / b * c` go from left to right.": writing + (t / 2 + r) / n * m,
+        "the failures are counted in an interval, and `write / (interval + write)` is a share of each second: take the "
+        "failures in a second.": writing + (t / 2 + r) * (t + d) * failures_a_second,
         "that is the share that is left for work: subtract it from 1.": 1 - writing - (t / 2 + r) * failures_a_second,
     }
     told = "for " + ", ".join(f"{name} = {value:,.0f}" for name, value in given.items()) + " the share"

@@ -54,6 +54,8 @@ MISTAKES = {
         "shares, not numbers": ({PART: f"{PART} / examples"}, "expected are integers"),
         "all ranks the same part": ({"within * size + rank": "within * size"}, "is read 3 times"),
         "windows that overlap": ({"within * size + rank": "within + rank"}, "others never"),
+        "an epoch that begins when all examples are read":
+            ({"divmod(step, steps)": "step * size * batch // examples, step % steps"}, "2 times and others never"),
         "no shuffle": ({f"{SEEDED}.permutation(examples)": "np.arange(examples)"}, "shuffle the examples"),
     },
     "Checkpoint": {
@@ -65,6 +67,9 @@ MISTAKES = {
         "the step forgotten": ({'training.step = state["step"]': "pass"}, "`step` is 0 in place of 11"),
         "the generator forgotten":
             ({'training.random.bit_generator.state = state["random"]': "pass"}, "the state of the generator"),
+        "the generator anew, with the same seed":
+            ({'training.random.bit_generator.state = state["random"]': "training.random = np.random.default_rng(1)"},
+             "the state of the generator"),
         "the best loss forgotten": ({'training.best = state["best"]': "pass"}, "`best`"),
         "the waiting forgotten": ({'training.waited = state["waited"]': "pass"}, "`waited`"),
         "no copy":
@@ -88,6 +93,9 @@ MISTAKES = {
             ({"os.fsync(file.fileno())": "os.replace(draft, path), os.fsync(file.fileno()), path.rename(draft)"},
              "has its name already"),
         "no digest": ({"hashlib.sha256(content).digest() != digest": "False"}, "raise ValueError"),
+        "Python's hash":
+            ({"hashlib.sha256(content).digest()": "hash(content).to_bytes(32, 'big', signed=True)"},
+             "`hash` differs between processes"),
         "only the length is checked":
             ({"hashlib.sha256(content).digest()": "len(content).to_bytes(32, 'big')"}, "one bit flipped"),
         "another kind of error": ({REFUSE: REFUSE.replace("ValueError", "KeyError")}, "raise ValueError"),
@@ -101,6 +109,7 @@ MISTAKES = {
         "fewer failures with more ranks": ({"ranks / mtbf": "1 / (ranks * mtbf)"}, "not less"),
         "no restart": ({"interval / 2 + restart": "interval / 2"}, "the restart is missing"),
         "nothing is done again": ({"interval / 2 + restart": "restart"}, "half an interval"),
+        "failures in an interval": ({REDONE: "redone * (interval + write) * failures_per_second"}, "in a second"),
         "no writing": ({f"{WRITING} + {REDONE}": REDONE}, "the writing is missing"),
         "writing as a share of the work": ({WRITING: "write / interval"}, "300 %"),
         "the restart outside the brackets":
@@ -118,10 +127,40 @@ MISTAKES = {
         "a commit after each step": ({"state.step % every == 0": "True"}, "after every step"),
         "errors caught":
             ({LOOP: LOOP.replace("advance(state)", "try: advance(state)\n    except Exception: pass")}, "let it pass"),
+        "a counter of its own":
+            ({LOOP: "step = state.step\n" + LOOP.replace("state.step % every == 0:", "step % every == 0:\n        "
+              "state.step = step").replace("state.step += 1", "step += 1").replace("while state.", "while ")},
+             "as the steps are taken"),
         "not counted": ({"state.step += 1": "pass"}, "doesn't end"),
     },
 }  # fmt: skip
 
+SYNC = "os.fsync(file.fileno())"
+
 RIGHT = {
-    "lost_share": {"half of the writing": {"interval / 2": "(interval + write) / 2"}},
-}
+    "examples_at": {
+        "every size-th of the step's examples":
+            {PART: "return shuffled(examples, epoch)[within * size * batch :][: size * batch][rank::size]"},
+    },
+    "Checkpoint": {
+        "the generator itself":
+            {'training.random.bit_generator.state = state["random"]': "training.random = pickle.loads(state['random'])",
+             "training.random.bit_generator.state": "pickle.dumps(training.random)"},
+    },
+    "Store": {
+        "fdatasync": {SYNC: "os.fdatasync(file.fileno())"},
+        "sync, for all files": {SYNC: "os.sync()"},
+        "a name imported for it": {SYNC: "from os import fsync as to_disk; to_disk(file)"},
+        "a draft that is written through":
+            {SYNC: "None", 'open(draft, "wb")':
+             "open(draft, 'wb', opener=lambda name, flags: os.open(name, flags | os.O_SYNC, 0o600))"},
+    },
+    "lost_share": {
+        "half of the writing": {"interval / 2": "(interval + write) / 2"},
+        "by cycles":
+            {f"{WRITING} + {REDONE}":
+             "(write + redone * (interval + write) * failures_per_second) / (interval + write)"},
+    },
+    "keep_going": {"a for loop from there": {LOOP: LOOP.replace("while state.step < steps",
+                                                                "for _ in range(state.step, steps)")}},
+}  # fmt: skip
