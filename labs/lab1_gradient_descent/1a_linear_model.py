@@ -1,13 +1,13 @@
 # %% [markdown]
 # # 1a Linear model
 #
-# What trains a network of a billion weights is already there in a straight line: a loss, its gradient,
-# a step downhill, a learning rate that is too small, right or too large, and a rule for when to stop. Here you
-# write all of it, and find the one number that decides which learning rates work.
+# A straight line is fitted by the same method as a network of a billion weights: a loss, its gradient, a step downhill,
+# a learning rate, and a rule for when to stop. Here you write all of it, and find the one number that decides which
+# learning rates work.
 #
-# **You will be able to** say why training takes many GPUs; write gradient descent and check its gradient; tell from
-# a loss curve whether the learning rate η crawls, converges, oscillates or diverges; compute the largest η that can
-# work, 2/λ_max, from the data; and say what standardising the data does to it.
+# **You will be able to** say why training takes many GPUs; write gradient descent and check its gradient; tell from a
+# loss curve whether the learning rate η crawls, converges, oscillates or diverges; compute the largest η that can work,
+# 2/λ_max, from the data; and say what standardising the data does to it.
 #
 # **Time:** 45 minutes; the runs take about 2 seconds on 2 CPU cores.
 #
@@ -29,9 +29,9 @@ from labs.lab1_gradient_descent.lessons.checks_1a import check, points
 # %% [markdown]
 # ## Why many GPUs?
 #
-# A *petaflop/s-day* is $10^{15}$ operations in every second of one day, the unit in which the largest training runs
-# are counted. NVIDIA's slides on this subject say: 1,000 petaflop/s-days are "O(100 years) on a dual-CPU server". Let
-# us check that, and calculate the same for *this* machine.
+# The largest training runs are counted in *petaflop/s-days*: $10^{15}$ operations in every second of one day. NVIDIA's
+# slides say that 1,000 petaflop/s-days take "O(100 years) on a dual-CPU server". Check that, and calculate the same for
+# *this* machine.
 #
 # ### Predict
 #
@@ -46,9 +46,9 @@ predict("years for 1,000 petaflop/s-days on this machine", None)
 # %% [markdown]
 # ### Exercise: years
 #
-# Write the calculation as a function, for any amount of work and any machine. Then run the cell with `check`, which
-# tells you what is right and what is not, as often as you like. (The cell after it, "Hidden test", is for grading. You
-# need not run it.)
+# Write the calculation as a function, for any amount of work and any machine. Then run the cell with `check`, as often
+# as you like. It tells you what is right and what is not. (The cell after it, "Hidden test", is for grading. You need
+# not run it.)
 #
 # <details><summary>Hint</summary>First the number of operations: petaflop/s-days times 10¹⁵ times the seconds of a
 # day. Divided by the operations in a second that gives seconds.</details>
@@ -77,8 +77,8 @@ points(years, 1)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# How fast is this machine? Training is mostly the product of matrices. That of two n × n matrices takes n³
-# multiplications and about as many additions, so it is easy to time.
+# How fast is this machine? Training mostly multiplies matrices. The product of two n × n matrices takes n³
+# multiplications and about as many additions.
 
 
 # %%
@@ -112,10 +112,10 @@ pd.DataFrame(
 ).style.format({"operations per second": "{:.2e}", "years": "{:,.1f}"})
 
 # %% [markdown]
-# Is the slide right? To be done in 100 years, a server must keep up 2.7 · 10¹³ operations per second. Two CPUs with
-# 28 cores, 2.5 GHz and two AVX-512 units (64 operations per cycle and core) reach a third of it if they never wait
-# for memory. So "O(100 years)" holds as an order of magnitude, in the best case. The first row is what this machine
-# reaches in its favourite kind of work. Even a whole supercomputer of 2009 would take more than a year.
+# Is the slide right? To finish in 100 years, a server must do 2.7 · 10¹³ operations per second. Two CPUs with 28 cores,
+# 2.5 GHz and two AVX-512 units (64 operations per cycle and core) reach a third of it if they never wait for memory. So
+# "O(100 years)" is the right order of magnitude, in the best case. Even a supercomputer of 2009 would take more than a
+# year.
 
 # %%
 descent.trends(
@@ -124,27 +124,25 @@ descent.trends(
 )
 
 # %% [markdown]
-# - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", and leave open which machines. Our
-#   reading: the first of the TOP500 list of that month, a hall full of cabinets; and one server of 2020 with eight
-#   GPUs. Mind the small print: the first is counted in 64 bits, the second in 16. And if the box is NVIDIA's DGX A100,
-#   5 petaflop/s count matrices in which two of every four numbers are zero and skipped; for full ones it is 2.5.
-# - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold.
-#   That is 18 doublings in 61 months: one in 3.4 (OpenAI's own fit over more runs says the same). The slides end there.
-#   Since then it went on: GPT-3 (2020) took 3,640 petaflop/s-days, Llama 3.1 (2024) some 440,000. From AlphaGo Zero on
-#   that is one doubling in 10 months. Chips got faster too, but not as fast. The rest is *more* chips: hence this
-#   course.
+# - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", and don't name the machines. They are
+#   probably the first of the TOP500 list of that month, a hall full of cabinets, and one server of 2020 with eight
+#   GPUs. But the first is counted in 64 bits, the second in 16. And if the server is NVIDIA's DGX A100, 5 petaflop/s
+#   hold for matrices in which two of every four numbers are zero; for full ones it is 2.5.
+# - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold: 18
+#   doublings in 61 months, one in 3.4 (as in OpenAI's own fit over more runs). Since then, GPT-3 (2020) took 3,640
+#   petaflop/s-days, Llama 3.1 (2024) some 440,000: one doubling in 10 months. Chips got faster, too, but not as fast.
+#   The rest is *more* chips.
 # - **Data.** The error falls with the size of the training set as a power law. Image classification halves its error
-#   with $2^{1/0.31} \approx 9$ times the data, word language models would need $2^{1/0.07} \approx 20{,}000$ times.
-#   (Dashed: the law $1/\sqrt{n}$ of simple statistics, which theory gives for many problems.) The network that makes
-#   best use of the data has to grow with them, though more slowly. The good news: requirements are predictable. The
-#   bad news: the numbers.
+#   with $2^{1/0.31} \approx 9$ times the data, word language models with $2^{1/0.07} \approx 20{,}000$ times. (Dashed:
+#   the law $1/\sqrt{n}$ of simple statistics.) The best network grows with the data, in this study more slowly. So the
+#   requirements are predictable, and large.
 #
-# And nobody trains once. Finding a good network is trial and error: if a trial takes a day, you make five a week; if
-# it takes ten minutes, fifty a day. *Iteration time* is what many GPUs buy.
+# Finding a good network is trial and error. If a trial takes a day, you make five a week; if it takes ten minutes,
+# fifty a day. Many GPUs shorten this *iteration time*.
 #
 # ## A line through points
 #
-# Now the smallest model that learns. 100 points, drawn around a line that we know, so that we can see whether we find
+# Now the smallest model that learns. The 100 points are drawn around a known line, so that you can see whether you find
 # it: $y = w x + b + \varepsilon$ with $w = 2$, $b = 1$ and noise $\varepsilon$ of standard deviation 0.5.
 
 # %%
@@ -156,8 +154,8 @@ DATA = "100 points drawn around y = 2 x + 1, noise 0.5, seed 1"
 print(f"the best line: w = {best[0]:.3f}, b = {best[1]:.3f}")
 
 # %% [markdown]
-# NumPy finds the best line by a formula. Because of the noise this line is not quite the true one. For a network there
-# is no such formula, so we pretend that there is none for the line either.
+# NumPy finds the best line by a formula. Because of the noise it is not quite the true line. For a network there is no
+# such formula, so you do without it.
 #
 # ### Exercise: loss
 #
@@ -190,8 +188,8 @@ points(loss, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Fit the line by hand. Each line on the left is a point on the right, where the curves join places of equal loss and
-# the cross marks the best line. How low do you get?
+# Fit the line by hand. Each line on the left is a point on the right. There the curves join places of equal loss, and
+# the cross marks the best line. How low a loss can you reach?
 
 
 # %%
@@ -209,7 +207,7 @@ widgets.explore(
 
 # %% [markdown]
 # The valley is long and narrow, and it runs diagonally: a steeper line (larger $w$) is almost as good if it starts
-# lower (smaller $b$). Remember this shape: it decides everything that follows.
+# lower (smaller $b$). This shape decides how fast the descent is.
 #
 # ### Exercise: gradient
 #
@@ -243,9 +241,9 @@ points(gradient, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# You can check any gradient without knowing its formula, by *finite differences*: move a little and see how much
-# the loss changes. One-sided, $(L(w + h) - L(w)) / h$, or central, $(L(w + h) - L(w - h)) / 2h$. Here is how far each
-# is from your gradient, for large and small $h$.
+# You can check any gradient by *finite differences*: move a little, and see how much the loss changes. They are
+# one-sided, $(L(w + h) - L(w)) / h$, or central, $(L(w + h) - L(w - h)) / 2h$. The figure shows how far each is from
+# your gradient, for large and small $h$.
 
 
 # %%
@@ -270,8 +268,8 @@ descent.differences(widths, distances(-0.5, 5.0, widths), DATA)
 
 # %% [markdown]
 # The one-sided difference improves with smaller $h$, until $L(w + h)$ and $L(w)$ agree in so many digits that their
-# difference is mostly rounding error. The central one has only this rounding error: for a parabola it is exact. If
-# your gradient were wrong, both curves would be flat and high.
+# difference is mostly rounding error. The central one has only this rounding error: for a parabola it is exact. If your
+# gradient were wrong, both curves would be flat and high.
 #
 # ### Exercise: update
 #
@@ -279,10 +277,10 @@ descent.differences(widths, distances(-0.5, 5.0, widths), DATA)
 #
 # $$w \leftarrow w - \eta \frac{\partial L}{\partial w}, \qquad b \leftarrow b - \eta \frac{\partial L}{\partial b}$$
 #
-# Your `update` gets the gradient as a function of $(w, b)$ and need not know about data. That pays off in 1b, where
-# the same update gets the gradient of a mini-batch.
+# Your `update` gets the gradient as a function of $(w, b)$, and needs no data. So it would work with the gradient of a
+# mini-batch, too (1b).
 #
-# <details><summary>Hint</summary>Both arrows start from the same place: ask for the gradient once, then move
+# <details><summary>Hint</summary>Both derivatives are taken at the same place: ask for the gradient once, then move
 # both.</details>
 
 
@@ -327,10 +325,10 @@ descent.side_by_side(two, DATA, lowest=loss(*best, x, y))
 # %% [markdown]
 # ### Exercise: when to stop
 #
-# A small loss is no reason to stop: with this noise it never gets below 0.24, and elsewhere 0.24 may be terrible. A
-# rising loss is none either: large steps overshoot and come back. What counts is that the loss no longer *changes*,
-# compared with its size, and not just once by chance but for several steps in a row. A descent that has got out of
-# hand must end, too: every comparison with `nan` is false, so it would never look settled.
+# A small loss is no reason to stop: with this noise it never falls below 0.24, and for other data 0.24 may be large. A
+# rising loss is no reason either: large steps overshoot and come back. A descent has settled if the loss no longer
+# *changes*, compared with its size, for several steps in a row. A descent that diverges must end, too. Every comparison
+# with `nan` is false, so it would never look settled.
 #
 # <details><summary>Hint</summary>Divergence first; <code>np.isfinite</code> is False for <code>nan</code> and
 # infinity. For the rest you need the last <code>patience + 1</code> losses; <code>np.diff</code> gives their changes.
@@ -400,8 +398,8 @@ descent.fit(x, y, found.w[-1], found.b[-1], found.losses[-1], ground(), DATA)
 predict("the learning rate at which the descent begins to diverge", None)
 
 # %% [markdown]
-# The experiment takes 400 of your steps, checks whether the loss still rises, and halves the interval between an η that
-# works and one that doesn't, forty times.
+# The experiment takes 400 of your steps and checks whether the loss still rises. Forty times, it halves the interval
+# between an η that works and one that doesn't.
 
 
 # %%
@@ -435,8 +433,7 @@ print(f"by experiment: {bound:.8f}")
 # %% [markdown]
 # ### Where the number comes from
 #
-# How does the loss curve away from its minimum? The second derivatives tell. For this loss they are the same
-# everywhere:
+# The second derivatives say how the loss curves. For this loss they are the same everywhere:
 #
 # $$H = \begin{pmatrix} \partial^2 L / \partial w^2 & \partial^2 L / \partial w\,\partial b \\
 # \partial^2 L / \partial b\,\partial w & \partial^2 L / \partial b^2 \end{pmatrix}
@@ -463,8 +460,8 @@ print(f"λ_min = {flattest:.4f}   λ_max = {steepest:.4f}   condition number κ 
 # $$1 - \eta \lambda .$$
 #
 # It shrinks while $|1 - \eta \lambda| < 1$, that is, for $0 < \eta < 2/\lambda$. The direction with the largest
-# curvature fails first: all goes well **as long as η < 2/λ_max**. With $\eta = 1/\lambda_{max}$ the steepest
-# direction is done in a single step. Beyond that the factor is negative, and the descent jumps from one side of the
+# curvature fails first, so the descent converges **as long as η < 2/λ_max**. With $\eta = 1/\lambda_{max}$ the steepest
+# direction needs a single step. With a larger η the factor is negative, and the descent jumps from one side of the
 # valley to the other.
 
 # %%
@@ -472,7 +469,7 @@ print(f"2/λ_max: {2 / steepest:.8f}   by experiment: {bound:.8f}")
 print(f"relative difference: {abs(bound * steepest / 2 - 1):.1e}")
 
 # %% [markdown]
-# The experiment knew no eigenvalues, and found the same number.
+# The experiment used no eigenvalues, and found the same number.
 #
 # ### Predict
 #
@@ -514,11 +511,11 @@ descent.side_by_side(
 )
 
 # %% [markdown]
-# 1. **Crawl.** Far below 1/λ_max: smooth, safe, and 300 steps are not enough. (Where crawling ends is a matter of
-#    patience. We draw the line at 0.1/λ_max.)
+# 1. **Crawl.** Far below 1/λ_max: smooth, but 300 steps are not enough. (The figures call it crawling below
+#    0.1/λ_max.)
 # 2. **Converge.** Up to 1/λ_max: straight down the wall, then along the valley floor.
-# 3. **Oscillate.** Between 1/λ_max and 2/λ_max: from wall to wall, and yet it arrives, and soonest: along the floor
-#    it takes the longest steps.
+# 3. **Oscillate.** Between 1/λ_max and 2/λ_max: from wall to wall. It arrives first, because along the floor it takes
+#    the longest steps.
 # 4. **Diverge.** Above 2/λ_max: each jump ends higher than it began.
 #
 # Move η yourself. When does the zigzag begin? How close to 2/λ_max can you go before the curve turns up?
@@ -542,27 +539,25 @@ descent.steps(
 )
 
 # %% [markdown]
-# Twice the learning rate, half the steps, almost up to the cliff. For the worst start the best η is just before it, at
-# $2 / (\lambda_{max} + \lambda_{min})$ (dotted), where both directions shrink equally fast, by the factor
-# $(\kappa - 1)/(\kappa + 1)$ in each step. From *this* start, and with your stopping test, another η near it may
-# save a few steps.
+# Twice the learning rate takes half the steps, almost up to the bound. For the worst start the best η is just below it,
+# at $2 / (\lambda_{max} + \lambda_{min})$ (dotted). There both directions shrink equally fast, by the factor
+# $(\kappa - 1)/(\kappa + 1)$ in each step. From *this* start another η near it may save a few steps.
 #
-# On this bowl the good rates lie near the edge, and a little too much ruins everything. In networks the first holds
-# more or less, the second does not. Their λ_max changes as they train: with an η somewhat above 2/λ_max the loss
-# rises for some steps, and the descent is thrown to a flatter place, where it goes on (a *catapult*: Lewkowycz et al.
-# 2020). And plain gradient descent often moves into ever steeper places until λ_max is about 2/η. There it hovers, and
-# the loss goes up and down but falls in the long run (the *edge of stability*: Cohen et al. 2021). 1f meets such rates.
+# Here the good rates lie just below the bound, and above it the descent fails. Networks fail less easily, because their
+# λ_max changes as they train. With an η somewhat above 2/λ_max the loss rises for some steps, and the descent reaches a
+# flatter place, where it goes on (a *catapult*: Lewkowycz et al. 2020). And gradient descent often moves into ever
+# steeper places until λ_max is about 2/η. There the loss goes up and down, but falls in the long run (the *edge of
+# stability*: Cohen et al. 2021; see 1e and 1f).
 #
-# One trap: at *exactly* 2/λ_max the descent jumps back and forth forever at a constant loss, and your stopping test
-# would call it converged. And with a tiny η the loss changes so little that it looks settled at once. A stopping test
-# sees losses, not the minimum.
+# Your stopping test can be wrong: at *exactly* 2/λ_max the descent jumps back and forth forever at a constant loss, and
+# with a tiny η the loss changes so little that it looks settled at once. A stopping test sees losses, not the minimum.
 #
 # ## The shape of the valley
 #
-# The curvature across the valley limits η, that along it sets the number of steps. Their ratio, the *condition number*
-# $\kappa = \lambda_{max} / \lambda_{min}$, is what makes a problem slow. It is a property of the data. The same points
-# can be given as $x + 4$ (measured from another zero), as $x$, or *standardised*,
-# $(x - \overline{x})/\mathrm{std}(x)$: the line is the same, its two numbers and the valley are not.
+# The curvature across the valley limits η, the curvature along it sets the number of steps. The larger their ratio, the
+# *condition number* $\kappa = \lambda_{max} / \lambda_{min}$, the slower the descent. It is a property of the data. The
+# same points can be given as $x + 4$ (measured from another zero), as $x$, or *standardised*,
+# $(x - \overline{x})/\mathrm{std}(x)$: the line is the same, but its two numbers and the valley are not.
 #
 # ### Predict
 #
@@ -603,15 +598,15 @@ display(table)
 descent.side_by_side(panels, f"{DATA}; η = 2/(λₘₐₓ + λₘᵢₙ) for each", equal=True)
 
 # %% [markdown]
-# On standardised data the contours are circles: the gradient points straight at the minimum, and with η = 1/λ_max =
-# 1/2 the very first step lands on it. (The other three are your stopping test making sure.) Shift x by 4, and the same
-# line takes thousands. That is why images are scaled and centred before training, and batch normalisation does it
-# again between the layers. In a network that does not make κ one, but it takes this part of the trouble away.
+# On standardised data the contours are circles: the gradient points straight at the minimum, and with η = 1/λ_max = 1/2
+# the first step reaches it. (Your stopping test waits for three more.) With x shifted by 4, the same line takes
+# thousands of steps. Therefore images are scaled and centred before training, and batch normalisation does it again
+# between the layers. In a network κ does not become 1, but this cause of a large κ is gone.
 #
 # ## The surface
 #
-# The contour is a map; this is the landscape. Turn it, and look along the valley, then across it. At a tilt of 90° you
-# look straight down and see the map again.
+# The contours are a map of this surface. Turn it, and look along the valley, then across it. At a tilt of 90° you look
+# straight down, as on the map.
 
 # %%
 bowl = descent.grid(lambda w, b: loss(w, b, x, y), (0, 4), (-3, 5), best)
@@ -624,8 +619,7 @@ widgets.explore(
 )
 
 # %% [markdown]
-# A single bowl: wherever you start, downhill leads to the one minimum. A network's surface is not so kind: 1c draws
-# one.
+# It is a single bowl: downhill always leads to the one minimum. A network's surface is more complicated: 1c draws one.
 #
 # ## Your guesses
 
@@ -638,12 +632,12 @@ predictions.table()
 # - Training compute grew far faster than chips: training means many of them.
 # - Gradient descent is four small functions: loss, gradient, update, stop. Finite differences check any gradient.
 # - A step multiplies the distance from the minimum by 1 − ηλ in each direction. Below 1/λ_max a descent is smooth, up
-#   to 2/λ_max it oscillates and arrives, above it diverges. The steepest direction sets the largest η, the flattest
-#   the number of steps: κ = λ_max/λ_min is the price. (Networks are more forgiving above 2/λ_max.)
-# - Standardising the data rounds the valley.
+#   to 2/λ_max it oscillates and arrives, above it diverges. The steepest direction sets the largest η, the flattest the
+#   number of steps, which grows with κ = λ_max/λ_min. (Networks fail less easily above 2/λ_max.)
+# - Standardising the data makes the valley round.
 #
-# Each of your steps used *all* examples. With a million of them, one step is a day's work. Notebook 1b takes a few at
-# random for each step, and asks what that costs and what it buys.
+# Each of your steps used *all* examples. With a million of them, a step takes long. Next, 1b takes a few at random for
+# each step, and asks what this costs and gains.
 #
 # - J. Hestness et al.: *Deep Learning Scaling is Predictable, Empirically.* arXiv:1712.00409
 # - D. Amodei, D. Hernandez: *AI and Compute.* OpenAI, 2018

@@ -38,7 +38,7 @@ print(f"{fashion.name} (from: {fashion.source}): {len(fashion.x_train):,} traini
 # $$L(w) = -\frac{1}{m}\sum_{i=1}^{m} \log p_{i, y_i} \qquad
 # \nabla L(w) = \frac{1}{m}\, x^\top (p - \text{one-hot}(y))$$
 #
-# This loss is convex: no run ends in a local minimum that is worse than another run's.
+# This loss is convex: it has no local minima besides the global one.
 
 
 # %%
@@ -345,7 +345,7 @@ rows = [
 measured(
     "m = 64, η = 1/64: squared distance, compared with the formula",
     small / (1 / 64 / 64),
-    "The formula takes batches for independent. Those of one epoch are not: together they are all examples.",
+    "The formula assumes independent batches. Those of one epoch are not: together they are all examples.",
 )
 stochastic.ball_sizes(pd.DataFrame(rows), line=1.0, caption="y = w x + b, 4,096 examples, 4,096 steps, one seed")
 

@@ -13,6 +13,8 @@
 # **Needs:** notebook 1b (mini-batches, momentum, Adam).
 
 # %%
+import os
+
 import numpy as np
 import pandas as pd
 from IPython.display import Image, display
@@ -140,7 +142,7 @@ points(heavy_ball, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your steps. With λ_min and λ_max at the two ends of the range, they are 16, 40, 85 and 204:
+# How many steps does your choice need? With λ_min and λ_max at the two ends of the range, they are 16, 40, 85 and 204:
 
 
 # %%
@@ -157,7 +159,7 @@ pd.DataFrame({"your steps": {name: steps_in_a_ravine(*ends) for name, ends in ra
 
 # %% [markdown]
 # Gradient descent needs steps in proportion to κ, momentum in proportion to $\sqrt\kappa$. The longer the ravine, the
-# longer the memory: β = 0.57 suits the one above, 0.9 suits κ = 1,400.
+# longer the memory: β = 0.57 suits κ = 50, 0.9 suits κ = 1,400.
 #
 # ## A rate for each weight
 #
@@ -360,7 +362,7 @@ middle = runs.groupby("batch_size").median()
 measured(
     "all images in place of 256: how many times fewer steps",
     middle["steps"][256] / middle["steps"][images],
-    "1 means a floor: with 256 images the noise no longer limits the descent, the curvature does.",
+    "1 means a floor: from 256 images on, less noise no longer saves steps.",
 )
 measured(
     "batch size with the fewest seconds",
@@ -413,6 +415,7 @@ recorded.groupby("batch_size")[["eta", "steps", "examples"]].median().rename(col
 # counts, because other work on the machine only slows them down.
 
 # %%
+print(f"before the measurement, {os.getloadavg()[0]:.1f} processes ran; on an idle machine, 0")
 peak, bandwidth = roofline.measure_peak(), roofline.measure_bandwidth()
 knee = roofline.ridge(peak, bandwidth)
 print(f"peak {peak / 1e9:.0f} GFLOP/s, bandwidth {bandwidth / 1e9:.0f} GB/s")
@@ -448,7 +451,7 @@ large = throughput[throughput["layer"] == "8,192 → 4,096"].set_index("batch_si
 measured(
     "8,192 → 4,096: images per second, batch of 256 over one",
     large[256] / large[1],
-    f"By this roofline one image reaches {0.5 / knee:.0%} of the peak. The batch reaches most of it.",
+    f"By this roofline one image reaches at most {0.5 / knee:.0%} of the peak, and a batch of 256 all of it.",
 )
 figures.roofline(throughput, peak, bandwidth, caption=plots.provenance("x @ w in float32, best of 3", ranks=1))
 
@@ -478,7 +481,7 @@ predictions.table()
 # ## Summary
 #
 # - Nesterov takes the gradient ahead. A framework keeps the point ahead as its weights.
-# - Momentum with η and β for the ravine's curvatures needs steps in proportion to √κ, gradient descent to κ.
+# - With η and β chosen for the curvatures, momentum needs steps in proportion to √κ; gradient descent, to κ.
 # - Rules that scale each weight depend on the axes. No ranking holds before β is tuned as well as η.
 # - Larger batches need fewer steps, down to a floor, and more examples. Seconds are lowest between, because a batch
 #   turns GEMV into GEMM: a weight that was fetched once is used m times.

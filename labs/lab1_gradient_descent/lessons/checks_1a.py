@@ -208,6 +208,11 @@ def _settled(stop: Callable) -> None:
          "a change of 0.0002 at a loss of 500: compare the change with tolerance × the loss before it"),
         ([1e-7, 1e-9, 1e-9, 1e-9], 1e-6, 2, "the last two steps changed nothing"),
         ([3.0, 3.0], 1e-6, 1, "the only step changed nothing"),
+        ([20.0, 10.0, 6.0], 0.45, 1,
+         "the change is 4, the limit 4.5: tolerance × the loss before the step, 10, not × the new loss, 6"),
+        ([4.0, 1.0, 0.0, 0.0, 0.0, 0.0], 1e-6, 3,
+         "at a loss of 0 the last three steps changed nothing: a change of 0 is at most tolerance × 0, but divided by "
+         "0 it is nan, and a comparison with nan is always False"),
     ):  # fmt: skip
         if (said := _said(stop, losses, tolerance, patience)) != "converged":
             settings = f"tolerance {tolerance:g} and patience {patience}"
@@ -243,6 +248,8 @@ def _diverged(stop: Callable) -> None:
     ):
         if (said := _said(stop, losses)) != "diverged":
             raise Wrong(f"{losses} has diverged ({why}), but the answer is {said!r}.")
+    if stop([2.0, 30.0, 2500.0, 400.0]) == "diverged":
+        raise Wrong("[2.0, 30.0, 2500.0, 400.0] should go on: only the newest loss counts, not the largest so far.")
     if stop([2.0, 30.0, 400.0, 1500.0]) == "diverged":
         raise Wrong("[2.0, 30.0, 400.0, 1500.0] is not over 1,000 times the first loss: it should go on.")
     if stop([5.0, 0.001, 3.0]) == "diverged":

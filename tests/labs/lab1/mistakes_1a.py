@@ -9,6 +9,19 @@ VERDICT = 'return "converged" if len(quiet) == patience and quiet.all() else ""'
 MISTAKES = {
     "stop": {
         "diverged from the smallest loss": ({"losses[0]": "min(losses)"}, "[5.0, 0.001, 3.0] ends below", 7),
+        "diverged by the largest loss": (
+            {"losses[-1] > 1000 * losses[0]": "max(losses) > 1000 * losses[0]"}, "only the newest loss counts", 7,
+        ),
+        "a change against the new loss":
+            ({"tolerance * np.abs(recent[:-1])": "tolerance * np.abs(recent[1:])"}, "not × the new loss", 6),
+        "a change divided by the loss":
+            ({"np.abs(np.diff(recent)) <= tolerance * np.abs(recent[:-1])":
+              "np.abs(np.diff(recent) / recent[:-1]) <= tolerance"},
+             "divided by 0 it is nan", 6),
+        "below the tolerance, not at most":
+            ({"np.abs(np.diff(recent)) <= tolerance * np.abs(recent[:-1])":
+              "np.abs(np.diff(recent)) < tolerance * np.abs(recent[:-1])"},
+             "at most tolerance × 0", 6),
         "nan never ends": (
             {"not np.isfinite(losses[-1]) or losses[-1] > 1000 * losses[0]": "losses[-1] > 1000 * losses[0]"}, "nan", 7,
         ),
@@ -97,5 +110,47 @@ MISTAKES = {
 }  # fmt: skip
 
 RIGHT = {
-    "years": {"a leap day": {"365": "365.25"}},
-}
+    "years": {"a leap day": {"365": "365.25"}, "hours first": {DAY: "seconds = work / rate * 24e15 * 3600"}},
+    "loss": {
+        "a product": {"np.mean(error**2)": "error @ error / len(x)"},
+        "by hand": {"np.mean(error**2)": "sum((w * a + b - c) ** 2 for a, c in zip(x, y)) / len(x)"},
+    },
+    "gradient": {
+        "a matrix": {
+            "dw, db": "dw, db",
+            "return dw, db": "return 2 / len(x) * np.stack([x, np.ones_like(x)]) @ error",
+        },
+        "by differences": lambda w, b, x, y: central(w, b, x, y),
+    },
+    "update": {"an array": {STEP: "return np.array([w, b]) - eta * np.array([dw, db])"}},
+    "stop": {
+        "step by step": lambda *arguments, **settings: step_by_step(*arguments, **settings),
+        "no more than 1,000 times the first, or diverged": {
+            "not np.isfinite(losses[-1]) or losses[-1] > 1000 * losses[0]": "not losses[-1] <= 1000 * losses[0]",
+        },
+        "against both losses": {
+            "np.abs(np.diff(recent)) <= tolerance * np.abs(recent[:-1])":
+                "(recent[1:] <= (1 + tolerance) * recent[:-1]) & (recent[1:] >= (1 - tolerance) * recent[:-1])",
+        },
+    },
+}  # fmt: skip
+
+
+def central(w, b, x, y, h=0.5):
+    """Central differences, which are exact for a parabola."""
+
+    def loss(w, b):
+        return ((w * x + b - y) ** 2).mean()
+
+    return (loss(w + h, b) - loss(w - h, b)) / (2 * h), (loss(w, b + h) - loss(w, b - h)) / (2 * h)
+
+
+def step_by_step(losses, tolerance=1e-6, patience=3):
+    """From the newest step back."""
+    *_, newest = losses
+    if newest != newest or newest in (float("inf"), float("-inf")) or newest > 1000 * losses[0]:
+        return "diverged"
+    for back in range(1, patience + 1):
+        if back >= len(losses) or abs(losses[-back] - losses[-back - 1]) > tolerance * abs(losses[-back - 1]):
+            return ""
+    return "converged"
