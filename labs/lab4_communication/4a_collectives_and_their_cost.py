@@ -1,15 +1,13 @@
 # %% [markdown]
 # # 4a Collectives and their cost
 #
-# In each step of training all ranks add up their gradients. There is more than one way to do it: a ring, halves of
-# halves, groups with leaders. Which one is fastest depends on the size of the gradient, on the number of ranks and on
-# the network. Here you find out by how much, first on paper, then message by message, then with a clock.
+# In each step of training all ranks add up their gradients. A ring, repeated halving or groups with leaders can do
+# this. Here you compare such algorithms on paper, message by message, and with a clock.
 #
-# **You will be able to** say what an all-reduce costs in the α–β model, and derive it; read an algorithm off its
-# messages; write the hierarchical all-reduce of Tencent's system and recursive halving; say which algorithm wins
-# where, on which machine, and why; measure α and β of a real system and say what is in them.
+# **You will be able to** derive what an all-reduce costs in the α–β model; write the hierarchical all-reduce and
+# recursive halving; say which algorithm is fastest where, and why; measure α and β of a real system.
 #
-# **Time:** 85 minutes; the runs take about 15 seconds on 2 CPU cores; on GPUs they are not yet measured.
+# **Time:** 80 minutes; the runs take about 15 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
 # **Needs:** the ring all-reduce of 2a. No GPU.
 
@@ -39,15 +37,15 @@ from labs.lab4_communication.lessons.checks_4a import check, points
 #
 # $$\alpha + \beta n$$
 #
-# seconds (Hockney 1994). **α** is the *latency*, what even an empty message takes. **β** is the time for a byte, one
-# over the *bandwidth*. Their ratio $\alpha/\beta$ is a size: a message so large takes as long for its bytes as for
-# its start. Smaller ones are bound by latency, larger ones by bandwidth.
+# seconds (Hockney 1994). **α** is the *latency*: the time of an empty message. **β** is the time for one byte, the
+# reciprocal of the *bandwidth*. A message of $\alpha/\beta$ bytes takes as long for its bytes as for its start. Latency
+# limits smaller messages, bandwidth limits larger ones.
 #
-# What we assume besides: messages between different pairs of ranks travel at the same time, and in one *round* a rank
-# sends and receives one message. So a round takes $\alpha + \beta \cdot$ its largest message, and an all-reduce the
-# sum of its rounds. (Adding the numbers up is not counted. It is quicker than sending them.)
+# Messages between different pairs of ranks travel at the same time, and in one *round* a rank sends and receives one
+# message. So a round takes $\alpha + \beta \cdot$ its largest message, and an all-reduce takes the sum of its rounds.
+# (Additions are not counted.)
 #
-# For all that follows, a network with α = 10 µs and 10 GB/s. So $\alpha/\beta$ is 100 kB.
+# The network below has α = 10 µs and 10 GB/s, so $\alpha/\beta$ is 100 kB.
 
 # %%
 LINK = Link(latency=10e-6, bandwidth=10e9)
@@ -56,9 +54,9 @@ print(f"α/β = {LINK.alpha / LINK.beta / 1e3:.0f} kB")
 # %% [markdown]
 # ## The ring
 #
-# The all-reduce of 2a: cut the tensor into $N$ chunks; $N-1$ rounds in which each rank passes a chunk to the right
-# and the next one adds it; $N-1$ rounds in which the finished chunks go round. Below are 8 ranks. Letters are chunks;
-# the table holds how many ranks' numbers are in a chunk so far, Σ is all. On the right is the bill.
+# The all-reduce of 2a cuts the tensor into $N$ chunks. In $N-1$ rounds each rank sends a chunk to its right neighbour,
+# which adds it. In $N-1$ more rounds the finished chunks go round. In the figure letters are chunks, and the table says
+# how many ranks' numbers a chunk contains so far (Σ: all). The cost is on the right.
 
 # %%
 ring_plan = list(collectives.ring(8, 8))
@@ -72,11 +70,10 @@ widgets.explore(
 # %% [markdown]
 # ### Predict
 #
-# 1,024 ranks on the network above. How many ms does a ring all-reduce of 1 kB take, how many one of 100 MB?
+# 1,024 ranks on the network above. How many times as long as a ring all-reduce of 1 kB does one of 100 MB take?
 
 # %% editable=true
-predict("ms of a ring all-reduce of 1 kB", None)
-predict("ms of a ring all-reduce of 100 MB", None)
+predict("100 MB in times of 1 kB, a ring of 1,024 ranks", None)
 
 # %% [markdown]
 # ### Exercise: what a ring costs
@@ -108,28 +105,25 @@ points(ring_seconds, 2)
 ### END HIDDEN TESTS
 
 # %%
-for size, name, reveals in (
-    (1e3, "1 kB", "Each of the 2 (N − 1) rounds has its latency, however little is in a message."),
-    (100e6, "100 MB", "Each rank sends about twice the tensor, however many ranks there are; the rounds come on top."),
-):
-    measured(f"ms of a ring all-reduce of {name}", 1e3 * ring_seconds(1024, size, LINK.alpha, LINK.beta), reveals)
+small, large = (1e3 * ring_seconds(1024, size, LINK.alpha, LINK.beta) for size in (1e3, 100e6))
+print(f"1 kB: {small:.2f} ms; 100 MB: {large:.2f} ms")
+measured("100 MB in times of 1 kB, a ring of 1,024 ranks", large / small)
 
 # %% [markdown]
-# A hundred thousand times the bytes for twice the time. Of the 20.5 ms for 1 kB, 0.2 µs are for bytes; the rest is
-# waiting, 2,046 times 10 µs. A neural network has many small tensors, so with many ranks a plain ring is a bad
-# choice.
+# A hundred thousand times the bytes take twice the time. Of the 20.5 ms for 1 kB, 0.2 µs are for bytes, and the rest is
+# the latency of 2,046 rounds. With many ranks, a plain ring is a bad choice for small tensors.
 #
 # ## Halving
 #
-# *Recursive halving and doubling* (Thakur, Rabenseifner, Gropp 2005). In the first round each rank has a partner half
-# the machine away; each of the two gives the other half of its tensor and adds what it gets to the half that it
-# keeps. Then the same with a partner a quarter away and half of the half. After $\log_2 N$ rounds each rank holds one
-# finished chunk, and the way back doubles it:
+# *Recursive halving and doubling* (Thakur, Rabenseifner, Gropp 2005): in the first round each rank has a partner half
+# the machine away. It sends one half of its tensor, and adds what it receives to the half that it keeps. Then the
+# partner is a quarter of the machine away, and they exchange half of the half. After $\log_2 N$ rounds each rank has
+# one finished chunk. The way back doubles it:
 #
 # $$T_\text{halving} = 2 \sum_{i=1}^{\log_2 N} \Big( \alpha + \beta \frac{n}{2^i} \Big)
 #   = 2 \log_2 N \cdot \alpha + 2 \frac{N-1}{N} \beta n$$
 #
-# since $\frac12 + \frac14 + \dots + \frac1N = 1 - \frac1N$. As many bytes as in the ring, and far fewer rounds.
+# since $\frac12 + \frac14 + \dots + \frac1N = 1 - \frac1N$. It sends as many bytes as the ring, in far fewer rounds.
 
 # %%
 halving_plan = list(collectives.halving(8, 8, far_first=True))
@@ -145,19 +139,17 @@ widgets.explore(
 )
 
 # %% [markdown]
-# Can it be done in fewer rounds? After one round a rank can know of two ranks' numbers, after two of four: at least
-# $\log_2 N$ rounds. *Recursive doubling* needs no more: partners exchange *all* they have, $n$ bytes in each round. And
-# no all-reduce sends less than $2\frac{N-1}{N} n$ bytes from a rank on average, unless the switches themselves add
-# (Patarasuk and Yuan 2009). Doubling is at the bound for rounds, ring and halving are at the bound for bytes, and
-# halving takes twice the least rounds. With more than two ranks no algorithm is at both.
+# After one round a rank can know the numbers of two ranks, after two rounds of four: at least $\log_2 N$ rounds are
+# needed. *Recursive doubling* needs no more: partners exchange *all* they have, $n$ bytes in each round. And a rank
+# must send $2\frac{N-1}{N} n$ bytes on average, unless the switches add (Patarasuk and Yuan 2009). Ring and halving
+# reach this bound. With more than two ranks no algorithm reaches both bounds.
 #
-# With $N$ not a power of two, halving has the ranks beyond the last power hand over all they have before, and give
-# them the sum afterwards. Two more rounds with the whole tensor: $+\,2(\alpha + \beta n)$, and about twice the bytes.
+# If $N$ is not a power of two, the ranks beyond the last power first send all they have to another rank, and receive
+# the sum at the end: $2(\alpha + \beta n)$ more, about as much as all other bytes.
 #
-# *Two trees* (Sanders, Speck, Träff 2009; NCCL takes them across hosts) work for any $N$. Each of two binary trees adds
-# up one half of the tensor at its root and gives it out again. A leaf of one tree is an inner node of the other, so no
-# link is idle. The halves are cut into segments that follow each other, as in a pipeline: while one goes up, the one
-# before it comes down. More segments mean smaller ones, and more rounds.
+# *Two trees* (Sanders, Speck, Träff 2009; NCCL uses them across hosts) work for any $N$. Each of two binary trees adds
+# up one half of the tensor at its root and distributes it. A leaf of one tree is an inner node of the other, so all
+# links are used. The halves are cut into segments that follow each other, as in a pipeline.
 
 
 # %%
@@ -190,8 +182,8 @@ pd.concat({f"{ranks} ranks": pd.DataFrame(any_number_of_ranks(ranks)).T for rank
 #
 # ### Exercise: the hierarchical all-reduce
 #
-# Write it for simulated ranks, the plain way: members send all they have to the leader, and the leader sends the
-# whole sum to each.
+# Write the plain form for simulated ranks: each member sends all its numbers to the leader, and the leader sends the
+# whole sum to each member.
 #
 # <details><summary>Hint</summary>The leader of rank r is the first rank of its group, r − r % group. Members have
 # only two things to do. <code>ring_among(me, array, ranks)</code> returns the sum over those ranks; only they may
@@ -231,10 +223,9 @@ points(hierarchical_all_reduce, 5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Within a group this sends the whole tensor $2(k-1)$ times, one after the other, through the leader. The paper's way
-# is better for large tensors: the members first make their sum as in a ring (reduce-scatter, $k-1$ rounds of $n/k$
-# bytes), then the leader collects the chunks ($k-1$ rounds more). The broadcast is the same backwards. In all
-# $4(k-1)$ rounds within groups and $2(N/k-1)$ rounds among the leaders:
+# Within a group this sends the whole tensor $2(k-1)$ times, one after the other. The paper's form is better for large
+# tensors. The members first add as in a ring (a reduce-scatter of $k-1$ rounds with $n/k$ bytes), then the leader
+# collects the chunks ($k-1$ rounds more). The broadcast is the same in reverse:
 #
 # $$T_\text{hier} = 4(k-1) \Big( \alpha + \beta \frac{n}{k} \Big)
 #   + 2 \Big(\frac{N}{k} - 1\Big) \Big( \alpha + \beta \frac{n k}{N} \Big)$$
@@ -250,10 +241,10 @@ widgets.explore(
 )  # fmt: skip
 
 # %% [markdown]
-# One rank of each group talks to the others, and $k-1$ wait for it. Horovod's hierarchical all-reduce
-# (`HOROVOD_HIERARCHICAL_ALLREDUCE`, 2018) lets nobody wait: a reduce-scatter in the group, after which each rank has
-# one $k$-th of the group's sum; then $k$ all-reduces at a time, each among the ranks that have the same place in their
-# groups; then an all-gather in the group. It is called *sharded* below:
+# While the leaders communicate, $k-1$ ranks of each group wait. In Horovod's hierarchical all-reduce
+# (`HOROVOD_HIERARCHICAL_ALLREDUCE`, 2018) no rank waits. A reduce-scatter in the group gives each rank one $k$-th of
+# the group's sum. Then $k$ all-reduces run at the same time, each among the ranks with the same place in their groups.
+# An all-gather in the group follows. Below it is called *sharded*:
 #
 # $$T_\text{sharded} = 2(k-1) \Big( \alpha + \beta \frac{n}{k} \Big)
 #   + 2 \Big(\frac{N}{k} - 1\Big) \Big( \alpha + \beta \frac{n}{N} \Big)$$
@@ -261,9 +252,8 @@ widgets.explore(
 # %% [markdown]
 # ## Formula against count
 #
-# A formula is a claim. `collectives.trace` lists every message of a plan. So count: the rounds, and the bytes of each
-# round's largest message. Your own program is in the table too, with its messages as they were sent; its formula is
-# $2(k-1)(\alpha + \beta n) + 2(N/k-1)(\alpha + \beta nk/N)$.
+# `collectives.trace` lists every message of a plan. The table counts the rounds, and the bytes of each round's largest
+# message, for your own program too. Its formula is $2(k-1)(\alpha + \beta n) + 2(N/k-1)(\alpha + \beta nk/N)$.
 
 
 # %%
@@ -317,27 +307,18 @@ pd.DataFrame([*count(16), *count(2048)]).set_index("algorithm")
 pd.DataFrame([count_mine()]).set_index("algorithm")
 
 # %% [markdown]
-# Where $N$ and $k$ divide the length, formula and count agree to the last digit, for 8 million messages too. Where
-# they don't, some chunks are one number longer, and a round is late by at most 4 β.
+# If $N$ and $k$ divide the length, formula and count agree to the last digit, even for 8 million messages.
 #
 # ## Which wins where?
 #
-# Both costs are straight lines in $n$: a hierarchical all-reduce has fewer rounds, a ring fewer bytes. So there is
-# one size where they are equal. Below it the hierarchical one is faster, above it the ring.
+# Both costs are straight lines in $n$. A hierarchical all-reduce has fewer rounds, a ring fewer bytes. So they are
+# equally fast at one size.
 #
-# ### Predict
-#
-# With 1,024 ranks and groups of 8 on the network above, up to which size does the hierarchical all-reduce win?
-
-# %% editable=true
-predict("MB up to which groups of 8 win, 1,024 ranks", None)
-
-# %% [markdown]
 # ### Exercise: the crossing
 #
 # <details><summary>Hint</summary>How many rounds more has the ring? How many bytes more go one after the other in the
-# hierarchical all-reduce, as a multiple of n? At the crossing, the α of the first are worth the β of the
-# second.</details>
+# hierarchical all-reduce, as a multiple of n? At the crossing, the α of these rounds cost as much as the β of these
+# bytes.</details>
 
 
 # %% exercise="crossing"
@@ -364,27 +345,24 @@ points(crossing, 3)
 ### END HIDDEN TESTS
 
 # %%
-measured(
-    "MB up to which groups of 8 win, 1,024 ranks",
-    crossing(1024, 8, LINK.alpha, LINK.beta) / 1e6,
-    "The ring has 1,764 rounds more, each worth 100 kB; in groups 3.5 n more go one after the other.",
-)
+print(f"1,024 ranks, groups of 8: {crossing(1024, 8, LINK.alpha, LINK.beta) / 1e6:.1f} MB")
 
 # %% [markdown]
-# In your fraction all but little cancels, and for many ranks
+# The ring has 1,764 rounds more, and each costs as much as 100 kB. In groups 3.5 n bytes more go one after the other.
+# For many ranks, with groups of any size,
 #
 # $$n^* \approx \frac{\alpha}{\beta} \cdot \frac{N}{2}$$
 #
-# whatever the size of the groups. A **hybrid** all-reduce knows this size: it takes the ring for larger tensors, the
-# hierarchical one for smaller.
+# A **hybrid** all-reduce uses the ring for larger tensors and the hierarchical one for smaller ones. Here the crossing
+# is at 50.6 MB. The largest convolution of a ResNet-50 has 9.4 MB, the first fully connected layer of AlexNet 151 MB.
+# Tencent also found the ring faster for fully connected layers.
 #
-# Now the map: colour is the cheapest algorithm, the line is where the formulas are equal. One column for each power
-# of two.
+# In the map, the colour is the cheapest algorithm.
 #
 # ### Predict
 #
-# When halving and doubling may take part, and there are 2ᵖ ranks, more than two: which of the four are the fastest
-# anywhere on the map?
+# Halving and doubling may now take part. With 2ᵖ ranks, more than two: which of the four are the fastest somewhere on
+# the map?
 
 # %% editable=true
 predict("of ring, hierarchical, halving, doubling: who wins somewhere", None)
@@ -422,21 +400,19 @@ widgets.explore(
 )
 
 # %% [markdown]
-# - **Ring and hierarchical:** 50.6 MB. The largest convolution of a ResNet-50 has 9.4 MB, far below it; the first
-#   fully connected layer of AlexNet has 151 MB, far above. Tencent found the same on its machines: for fully
-#   connected layers the ring still outperformed the hierarchical all-reduce. Hence the hybrid.
-# - **With powers of two** nothing is left of the ring. Halving has its bytes and fewer rounds (with two ranks the
-#   same). In this model it is never slower. Doubling wins below α/β or so, where bytes cost nothing, and with two ranks
-#   always: there its single round has no more bytes than the two of the others.
-# - **Between powers of two** the two extra rounds with the whole tensor leave the ring the large tensors.
+# - **With powers of two** the ring is never the fastest. Halving has as many bytes and fewer rounds (with two ranks as
+#   many). Doubling is the fastest below about α/β, where bytes cost little. With two ranks it always is: it sends $n$
+#   bytes in one round, the others send $n$ bytes in two rounds.
+# - **Between powers of two** halving needs two more rounds with the whole tensor. So the ring is the fastest for large
+#   tensors.
 #
-# So why did Tencent build groups, and why does NCCL still send large tensors round a ring?
+# Why, then, did Tencent build groups, and why does NCCL still send large tensors round a ring?
 #
 # ## What α–β leaves out
 #
-# The model gives every pair of ranks a cable of its own. Real machines have $k$ GPUs in a *host*, with fast links
-# inside, and *one* network card. Count what leaves a host of 8 in each algorithm, with 64 ranks. Halving is as in the
-# picture above:
+# In the model every pair of ranks has its own cable. Real machines have $k$ GPUs in a *host*, with fast links inside,
+# and *one* network card. How many bytes leave a host of 8 in each algorithm, with 64 ranks, and halving as in the
+# figure above?
 
 
 # %%
@@ -471,9 +447,9 @@ def leave(ranks=64, length=2**18, group=8):
 leave()
 
 # %% [markdown]
-# In the ring and among the leaders one message at a time leaves a host. In the first round of halving all eight ranks
-# have their partners outside, and the card carries four whole tensors at once. The map again, now with hosts: the $k$
-# ranks of a host share one link to the outside. Within a host links are faster, by a factor that you choose.
+# In the ring and among the leaders, one message at a time leaves a host. In the first round of halving all eight ranks
+# have partners on other hosts, and the card carries four whole tensors at once. In the next map, the $k$ ranks of a
+# host share one link to other hosts. Links within a host are faster, by a factor that you choose.
 
 
 # %%
@@ -496,14 +472,14 @@ SLIDERS = {
 widgets.explore(with_hosts, **SLIDERS)
 
 # %% [markdown]
-# Each of the three has its place, it seems: halving for small tensors, the hierarchical all-reduce in the middle, the
-# ring for the largest. A paper could end here. But one thing in this comparison was never chosen with care.
+# It seems that each of the three has its place: halving for small tensors, the hierarchical all-reduce in the middle,
+# the ring for the largest. But one choice in this comparison was not examined.
 #
 # ### Exercise: halving that knows the hosts
 #
-# Write the first half of halving, the reduce-scatter. It is up to you who is whose partner in which round. Rank 0 to 7
-# are in one host, 8 to 15 in the next, and so on. As little as possible shall leave a host; an eighth of what
-# the order of the picture sends is enough.
+# Write the first half of halving, the reduce-scatter. You choose which ranks are partners in which round. Ranks 0 to 7
+# are on one host, 8 to 15 on the next, and so on. Send as few bytes as possible to other hosts. An eighth of what the
+# order in the figure sends is enough.
 #
 # <details><summary>Hint</summary>For a distance that is a power of two, the partner of rank r is
 # <code>r ^ distance</code> (the bit is flipped). The distances may come in any order. Which messages are
@@ -547,8 +523,8 @@ points(halve, 4)
 # %% [markdown]
 # ### Predict
 #
-# The map once more, with the better order, and with the sharded all-reduce and doubling. Which of the five still have a
-# place?
+# The map again, with the better order, and with the sharded all-reduce and doubling. Which of the five are now the
+# fastest somewhere?
 
 # %% editable=true
 predict("of the five, on hosts, the nearest partner first: who wins somewhere", None)
@@ -568,16 +544,16 @@ widgets.explore(
 )
 
 # %% [markdown]
-# Halving wins but for the smallest tensors, where doubling does, and one corner. Near partners first, the large
-# messages stay within a host, and its eight ranks send an eighth of the tensor each, where the ring sends it whole, one
-# piece after the other: the card carries the same $2n$, in ten or twenty messages in place of thousands. MPICH has had
-# this order for long. In the corner, with the largest tensors on some hundred ranks, the ring is ahead by a few
-# percent: its links inside and outside work at the same time, those of halving in turns.
+# Halving is now the fastest, except for the smallest tensors (doubling) and in one corner (the ring). With near
+# partners first, the large messages stay within a host. Each of its eight ranks then sends an eighth of the tensor to
+# other hosts, where the ring sends it whole, one chunk after the other: the card carries the same $2n$ bytes, in ten or
+# twenty messages in place of thousands. In the corner, 128 to 512 ranks and more than
+# about 400 MB, the ring is up to 3 % faster: its links inside and outside a host work at the same time.
 #
-# That each of three algorithms had its place was an accident of the partners' order. **Before you compare algorithms,
+# Each of three algorithms had its place only because of the order of the partners. **Before you compare algorithms,
 # make each as good as it gets.**
 #
-# These maps are drawn with closed forms. Here they are against the messages of the plans, counted per host:
+# The maps use formulas. This cell compares them with the counted messages:
 
 
 # %%
@@ -603,16 +579,14 @@ print(f"largest relative difference of formula and count: {check_hosts():.0e}")
 # %% [markdown]
 # ## One level up
 #
-# The next level has the same problem. Hosts stand in *pods*; within a pod every host can send at full speed, but pods
-# share a *core*, and a network whose core carries a quarter of what all hosts can send is *oversubscribed* four times.
-# (Ordinary switches that are joined like this make a *fat tree*, Al-Fares et al. 2008.) 256 ranks in pods of 64, 100
-# MB, and links as above: what an all-reduce takes when ranks are numbered pod by pod, and when the scheduler handed out
-# places at random.
+# Hosts stand in *pods*, and the pods share a *core*. If it carries a quarter of what all hosts can send, it is
+# *oversubscribed* four times (a *fat tree*, Al-Fares et al. 2008). 256 ranks in pods of 64 reduce 100 MB. They are
+# numbered pod by pod, or placed at random.
 #
 # ### Predict
 #
-# At random and four times oversubscribed: is the ring faster than halving with the nearest partner first, or slower, or
-# is it the same (within a tenth)?
+# With random places and four times oversubscribed: is the ring faster than halving with the nearest partner first,
+# slower, or the same (within a tenth)?
 
 # %% editable=true
 predict("ring against halving, at random: faster, slower, the same", None)
@@ -648,27 +622,26 @@ measured(
 times
 
 # %% [markdown]
-# Pod by pod, the ring and halving with the nearest partner first hardly feel the core: the one sends a single message
-# at a time across, the other small ones. Farthest first pays for every halving of the core's bandwidth. At random all
-# three lose, and nearly alike: any all-reduce sends about two tensors from each rank, and three of four partners are
-# in another pod now. The ring does not get over it better. What helps is to number the ranks anew, so that neighbours
-# stand together; NCCL does that within a host, and a good scheduler across hosts.
+# Pod by pod, the core hardly slows down the ring and halving with the nearest partner first. At random all three are
+# slow, and about equally: any all-reduce sends about two tensors from each rank, and three of four partners are now in
+# another pod. Number the ranks again, so that neighbours are close to each other. NCCL does this within a host, a good
+# scheduler across hosts.
 #
-# So when do rings win? When the number of ranks is not a power of two and the tensor is large. And for reasons that
-# this model leaves out. In halving each round has another partner, with a connection and buffers for each, and a round
-# has to be over before the next can begin. A ring streams: a rank passes on the first bytes of a chunk while the last
-# ones still come. So NCCL measures, and chooses between rings, two trees, and switches that add.
+# When is a ring the best choice? For large tensors if $N$ is not a power of two, and for a reason that this model
+# leaves out: a ring streams. A rank passes on the first bytes of a chunk while the last ones still arrive. In halving a
+# round must end before the next one begins. Therefore NCCL measures, and chooses between rings, two trees, and switches
+# that add.
 #
 # ## α and β of this machine
 #
-# Now a clock. Two real ranks; Horovod all-reduces of 4 bytes to 16 MB, 40 times each, in turns, with nothing fused.
-# Beside them bare messages: bytes through a TCP connection between the same two ranks and back, halved. Both ranks
-# are on this machine, so no network card is involved.
+# Two real ranks do Horovod all-reduces of 4 bytes to 16 MB, each size 40 times, in turns, without fusion. For
+# comparison they send bare messages: bytes through a TCP connection and back, divided by two. Both ranks are on this
+# machine.
 #
 # ### Predict
 #
-# A bare message takes about 10 to 40 µs on most machines. With two ranks a ring's all-reduce is two rounds. How many µs
-# will an all-reduce of 4 bytes take?
+# A bare message takes about 10 to 40 µs on most machines. With two ranks a ring has two rounds. How many µs will an
+# all-reduce of 4 bytes take?
 
 # %% editable=true
 predict("µs of an all-reduce of 4 bytes, two real ranks", None)
@@ -691,13 +664,13 @@ timed, bare, _ = by_rank[0]
 measured(
     "µs of an all-reduce of 4 bytes, two real ranks",
     1e6 * np.median(timed[:, 0]),
-    too_small="The wire is the least of it: the ranks agree first on what is ready, and threads have to wake up.",
+    too_small="The wire is the smallest part: the ranks first agree on what is ready, and threads must wake up.",
 )
 print(f"a bare message of 16 bytes: {1e6 * np.median(bare[:, 1]):.0f} µs")
 
 # %% [markdown]
-# The line is fitted with the least squares of the *relative* errors, $\sum (\hat t / t - 1)^2$. In seconds, the largest
-# tensor would decide alone.
+# The line minimises the squares of the *relative* errors, $\sum (\hat t / t - 1)^2$. With errors in seconds, only the
+# largest tensor would count.
 
 
 # %%
@@ -717,18 +690,17 @@ def fitted():
 fitted()
 
 # %% [markdown]
-# On a quiet machine "latency plus bytes" is a good description of most all-reduces. But look at the α: ten bare
-# messages would fit into it. It is hardly a latency of the wire. A rank asks the coordinator, waits for the next cycle
-# (here 0.1 ms), all ranks agree on what is ready, TensorFlow starts an operation, threads wake up. (Set
-# `HOROVOD_CYCLE_TIME` to 100 ms, and 4 bytes take 100 ms.) All this happens once for each all-reduce, not once for each
-# round, so nobody should multiply this α by $2(N-1)$ for other $N$. **A measured α belongs to the system that it was
-# measured on.**
+# On a quiet machine, latency plus bytes describes most all-reduces well. But the α of an all-reduce is more than ten
+# times that of a bare message. A rank asks the coordinator and waits for the next cycle
+# (here 0.1 ms), all ranks agree on what is ready, threads wake up. (With a `HOROVOD_CYCLE_TIME` of 100 ms, 4 bytes take
+# 100 ms.) This happens once for each all-reduce, not once for each round, so do not multiply this α by $2(N-1)$ for
+# another $N$. **A measured α belongs to the system on which it was measured.**
 #
-# The β is no wire either. The bytes are copied into buffers and out of them, and added up, by the two cores that the
-# ranks compute with. And the bare messages show what the model can't: bytes that fit into a cache and into the
-# socket's buffer are cheaper than many. Their residuals are no noise but a curve.
+# β is not that of a wire either: the cores that run the ranks also copy and add the bytes. The residuals of the bare
+# messages are a curve, not noise: bytes that fit into a cache cost less.
 #
-# Recorded are three cycle times, and four ranks on two cores: `course reproduce all_reduce`, in about a minute.
+# The recorded figure has three cycle times, and four ranks on two cores (`course reproduce all_reduce`, about a
+# minute).
 
 # %%
 Image("recorded/all_reduce.png", width=plots.WIDTH)
@@ -736,31 +708,30 @@ Image("recorded/all_reduce.png", width=plots.WIDTH)
 # %% [markdown]
 # - Of the 48 medians of all-reduces 41 lie within 15 % of their line; three, all with a cycle of 1 ms, are 48 to 58 %
 #   above it.
-# - **A cycle of 1 ms** has the worst fit: an all-reduce is through in one cycle, in 0.81 ms, or in two. The bars show
-#   both. A straight line can't.
-# - **A cycle of 10 ms** adds 4.4 ms to α and not 10: with two rounds, α is half of what an all-reduce takes at least.
-# - **Four ranks** take 2.03 ms for 4 bytes, two take 0.63. In the ring's formula, with six rounds for two, that makes
-#   nearly the same α, 0.40 and 0.31 ms, as if it was a latency of the wire after all. It is chance: four ranks share
-#   two cores, so all the software takes longer.
-# - **The bare message** departs most from its line at both ends: by 44 % with 4 bytes, by 41 % with 16 MB.
+# - **A cycle of 1 ms** fits worst: an all-reduce takes one cycle, 0.81 ms, or two. A straight line cannot show both.
+# - **A cycle of 10 ms** adds 4.4 ms to α and not 10: α is half of what an all-reduce of two rounds takes at least.
+# - **Four ranks** take 2.03 ms for 4 bytes, two take 0.63. For one of their six and two rounds this is nearly the same,
+#   0.34 and 0.32 ms. It is chance: four ranks share two cores. The αs of the lines
+#   through all sizes differ by 30 %: 0.40 and 0.31 ms.
 #
-# What it means for training: what the smallest tensor costs would pay for the bytes of a megabyte. Small tensors
-# should travel together. That is tensor fusion, in 4b.
-#
+# In the time of the smallest all-reduce, the bytes of a megabyte could be sent. So small tensors should travel
+# together. 4b does this with tensor fusion.
+
+# %% [markdown] tags=["further"]
 # ## A coarser model: supersteps
-#
-# α–β gives each message a price. A step of training is simpler than that: all compute, all send, all wait. The BSP
-# model (bulk-synchronous parallel, Valiant 1990) calls this a *superstep* and prices it as a whole:
+
+# %% [markdown]
+# α–β gives each message a price. The BSP model (bulk-synchronous parallel, Valiant 1990) gives one price to a whole
+# *superstep*, in which all ranks compute, all send, and all wait:
 #
 # $$w + g h + l$$
 #
-# $w$ is the longest computation of any rank; $h$ the most bytes that a rank sends or receives, and $g$ the time for one
-# of them when all send at once; $l$ is what it takes to bring all to the same point. In how many messages the bytes
-# travel does not matter. With this model Rogers and Skillicorn (1998) chose how to divide the training of a network.
+# $w$ is the longest computation of any rank, $h$ the most bytes that a rank sends or receives, $g$ the time for one of
+# them when all send at once, and $l$ the time to bring all ranks to the same point. The number of messages does not
+# matter. Rogers and Skillicorn (1998) used it to divide the training of a network.
 #
-# In the run above, the two ranks also went through supersteps: they compute for a moment, exchange 16, 64 or 256 KiB,
-# and wait for each other. $g$ and $l$ are fitted on these three sizes, α and β on the bare messages. Then both predict
-# a fourth size, 128 KiB, in one write and in sixteen.
+# In the run above, the two ranks also did supersteps with 16, 64 and 256 KiB. $g$ and $l$ are fitted on these, α and β
+# on the bare messages. Then both models predict 128 KiB, in one write and in sixteen.
 #
 # ### Predict
 #
@@ -788,49 +759,50 @@ for row, writes in ((-2, "one write"), (-1, "sixteen writes")):
 steps.round(1)
 
 # %% [markdown]
-# **Sixteen writes:** BSP expects the same as with one, α–β 15 α more. On a quiet machine what they really cost tends
-# to lie between the two. The second write leaves while the first is on its way, so that the receiver waits only once.
+# On a quiet machine:
 #
-# **One write:** α–β is too low. It knows a message between two ranks of which one waits for the other. Here both
-# compute, send, receive, and have to be awake at the same time. $l$ was measured in just that situation, and holds all
-# of it. That is the strength of BSP and its limit: $g$ and $l$ hold for these ranks on this machine, and say nothing of
-# a ring or a tree. α–β compares algorithms; BSP predicts a program that keeps its own.
+# - **Sixteen writes:** BSP expects the same time as with one, α–β expects 15 α more. The measured time tends to lie
+#   between the two: the second write leaves while the first is on its way.
+# - **One write:** α–β is too low. In its message one of two ranks waits for the other. Here both compute, send, receive,
+#   and must be awake at the same time. $l$ contains all of this.
 #
-# On a machine with other work to do all five numbers wander, the longer ones most: run the cell of the clock again.
-#
+# $g$ and $l$ hold only for these ranks on this machine. α–β compares algorithms. BSP predicts a program that keeps its
+# own.
+
+# %% [markdown]
 # ## Summary
 #
 # | | rounds | bytes, one after the other |
 # |---|---|---|
 # | ring | $2(N-1)$ | $2\frac{N-1}{N}\,n$ |
 # | halving, $N = 2^p$ | $2 \log_2 N$ | $2\frac{N-1}{N}\,n$ |
-# | halving, else ($P < N$ the last power) | $2 \log_2 P + 2$ | $2\frac{P-1}{P}\,n + 2n$ |
 # | doubling, $N = 2^p$ | $\log_2 N$ | $\log_2 N\,n$ |
 # | hierarchical | $4(k-1) + 2(\frac Nk-1)$ | $4\frac{k-1}{k}\,n + 2\frac{N/k-1}{N/k}\,n$ |
 # | sharded | $2(k-1) + 2(\frac Nk-1)$ | $2\frac{N-1}{N}\,n$ |
 # | no all-reduce has less than | $\log_2 N$ | $2\frac{N-1}{N}\,n$ |
 #
-# - Each cost is a straight line in $n$; two lines cross once. Ring and hierarchical cross near
-#   $\frac{\alpha}{\beta} \frac N2$: smaller tensors in groups, larger ones in a ring. Hybrid takes both.
-# - By α–β alone nothing beats halving with $2^p$ ranks, and doubling for the smallest tensors. On hosts and in fat
-#   trees that stays so if near partners get the large messages; in the other order it is the worst choice.
-# - A measured α contains the whole software around the message.
+# - Each cost is a straight line in $n$. Ring and hierarchical cross near $\frac{\alpha}{\beta} \frac N2$: use groups
+#   for smaller tensors, a ring for larger ones.
+# - By α–β alone and with $2^p$ ranks, halving is never slower than the ring or the hierarchical all-reduce. Doubling is
+#   faster for the smallest tensors.
+# - On hosts the order of the partners decides. Nearest first, neither the ring nor the hierarchical all-reduce is
+#   faster than halving, except in one corner, where the ring leads by up to 3 %. Farthest first, it is the fastest of
+#   these three for small tensors (1 MB on 1,024 ranks: 1.7 ms; hierarchical 2.8, ring 20.7) and the slowest for large
+#   ones (100 MB: 159 ms; hierarchical 26, ring 40).
+# - In a fat tree with random places no order helps: number the ranks again.
+# - A measured α contains all the software around the message.
 
 # %%
 predictions.table()
 
 # %% [markdown]
-# Next: 4b puts small tensors together and hides what is left behind the backward pass.
+# Next: 4b packs small tensors together and hides communication behind the backward pass.
 #
-# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
-#   Minutes.* arXiv:1807.11205
-# - P. Sanders, J. Speck, J. L. Träff: *Two-tree algorithms for full bandwidth broadcast, reduction and scan.* Parallel
-#   Computing 35, 2009
-# - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* J. Parallel
-#   Distrib. Comput. 69, 2009
-# - R. Thakur, R. Rabenseifner, W. Gropp: *Optimization of collective communication operations in MPICH.* Int. J. High
-#   Perform. Comput. Appl. 19, 2005
-# - M. Al-Fares, A. Loukissas, A. Vahdat: *A scalable, commodity data center network architecture.* SIGCOMM 2008
-# - L. G. Valiant: *A bridging model for parallel computation.* CACM 33, 1990
-# - R. O. Rogers, D. B. Skillicorn: *Using the BSP cost model to optimise parallel neural network training.* IPPS 1998
-# - R. W. Hockney: *The communication challenge for MPP: Intel Paragon and Meiko CS-2.* Parallel Computing 20, 1994
+# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision.* arXiv:1807.11205
+# - P. Sanders, J. Speck, J. L. Träff: *Two-tree algorithms for full bandwidth broadcast, reduction and scan.* 2009
+# - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* 2009
+# - R. Thakur, R. Rabenseifner, W. Gropp: *Optimization of collective communication operations in MPICH.* 2005
+# - M. Al-Fares, A. Loukissas, A. Vahdat: *A scalable, commodity data center network architecture.* 2008
+# - L. G. Valiant: *A bridging model for parallel computation.* 1990
+# - R. O. Rogers, D. B. Skillicorn: *Using the BSP cost model to optimise parallel neural network training.* 1998
+# - R. W. Hockney: *The communication challenge for MPP: Intel Paragon and Meiko CS-2.* 1994

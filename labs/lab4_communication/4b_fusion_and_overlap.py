@@ -1,18 +1,18 @@
 # %% [markdown]
 # # 4b Fusion and overlap
 #
-# An all-reduce of a whole gradient would be simple: compute, then communicate, then compute. Real systems do better
-# in two ways. They send a gradient while the backward pass still works on the next, and they pack small gradients
-# into one message. The two pull in opposite directions: to pack is to wait. Here you write both, see a step as a
-# timeline, let your simulation predict real Horovod steps, and find the loss that neither can remove.
+# The simplest step computes first, then communicates. Real systems do better in two ways. They send a gradient while
+# the backward pass still works on the next, and they pack small gradients into one message. The two are in conflict,
+# because packing means waiting. Here you write both, see a step as a timeline, let your simulation predict real Horovod
+# steps, and find the loss that neither can remove.
 #
 # **You will be able to** say which gradients are ready when; write tensor fusion with a threshold and a cycle time
-# and choose both; tell hidden from exposed communication; predict a measured step; say what waiting for the slowest
-# of N ranks costs.
+# and choose both; distinguish hidden from exposed communication; predict a measured step; say what it costs to wait for
+# the slowest of N ranks.
 #
 # **Time:** 70 minutes; the runs take about 90 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
-# **Needs:** the α–β model from 4a. No GPU: a timer stands in for the ranks' accelerator.
+# **Needs:** the α–β model from 4a. No GPU: a timer replaces the ranks' accelerator.
 
 # %%
 import os
@@ -39,28 +39,29 @@ BYTES = {name: np.array([4.0 * tensor.elements for tensor in network]) for name,
 # %% [markdown]
 # ## What is to be sent, and when
 #
-# Two networks of Jia et al. (2018), computed layer by layer from their architectures. Every trainable array has a
+# Two networks of Jia et al. (2018) are computed layer by layer from their architectures. Every trainable array has a
 # gradient of the same size: weights, biases, the scale and shift of each batch norm.
 #
-# The backward pass goes from the last layer to the first and takes twice the operations of the forward pass: once for
-# the gradient of a layer's weights, once for that of its input. A gradient is ready when its layer is done, so the
+# The backward pass goes from the last layer to the first. It has twice the operations of the forward pass: once for the
+# gradient of a layer's weights, once for that of its input. A gradient is ready when its layer is done, so the
 # operations tell when.
 #
 # ### Predict
 #
-# ResNet-50 has 25.6 million weights in 161 arrays. How many of the arrays are smaller than 100 kB, and how many per
-# cent of the bytes are in them? And how many per cent of AlexNet's gradient are ready when a tenth of its backward pass
-# is over?
+# ResNet-50 has 25.6 million weights in 161 arrays. Which share of the arrays is smaller than 100 kB, and which share of
+# the bytes do they have (both in per cent)? Which share of AlexNet's gradient is ready after a tenth of its backward
+# pass?
 
 # %% editable=true
-predict("ResNet-50's arrays below 100 kB, of 161", None)
+predict("per cent of ResNet-50's arrays that are below 100 kB", None)
 predict("per cent of its bytes that are in them", None)
 predict("per cent of AlexNet's gradient that is ready after a tenth", None)
 
 # %%
 small = BYTES["ResNet-50"] < 0.1 * MB
 early = ready_times(FLOPS["AlexNet"], 1) <= 0.1
-measured("ResNet-50's arrays below 100 kB, of 161", small.sum(), "106 of them belong to batch norms.")
+measured("per cent of ResNet-50's arrays that are below 100 kB", 100 * small.mean())
+print(f"{small.sum()} of {len(small)}; 106 of them belong to batch norms")
 measured(
     "per cent of its bytes that are in them",
     100 * BYTES["ResNet-50"][small].sum() / BYTES["ResNet-50"].sum(),
@@ -91,48 +92,38 @@ overlap.gradients(
 )
 
 # %% [markdown]
-# - **ResNet-50** is many small arrays. Two thirds of them are batch norms and hold 0.2 % of the bytes. Each as a
-#   message of its own costs a full latency.
-# - **AlexNet** is three dense layers: 96 % of the bytes. They are at the end of the network, so their gradients are
-#   ready first, with nearly all of the backward pass still to come. Nothing could be better for hiding them. But
-#   there are 13 times as many bytes for each multiply-add, so there is much more to hide, and less to hide it behind.
+# - **ResNet-50** has many small arrays. Two thirds of all arrays belong to batch norms and have 0.2 % of the bytes. As
+#   a message of its own, each costs a full latency.
+# - **AlexNet** has 96 % of its bytes in three dense layers. They are at the end of the network, so their gradients are
+#   ready first, with nearly all of the backward pass still to come. This is the best case for hiding them. But there
+#   are 13 times as many bytes for each multiply-add: more to hide, and less to hide it behind.
 #
-# How bad is latency? A ring all-reduce of n bytes takes $2(N-1)\alpha + 2\frac{N-1}{N} n \beta$. We take a network
-# with 5 µs for a message and 12.5 GB/s (100 Gbit/s), and 256 ranks.
-#
-# ### Predict
-#
-# ResNet-50's gradient in 161 messages: how many times as long as in one?
-
-# %% editable=true
-predict("161 messages, in times of one message", None)
+# A ring all-reduce of n bytes takes $2(N-1)\alpha + 2\frac{N-1}{N} n \beta$. Take 256 ranks on a network with 5 µs for
+# a message and 12.5 GB/s (100 Gbit/s). How long does ResNet-50's gradient take as 161 messages, and as one?
 
 # %%
 LINK = Link(latency=5e-6, bandwidth=12.5e9)
 apart, together = ring(256, BYTES["ResNet-50"], LINK).sum(), ring(256, BYTES["ResNet-50"].sum(), LINK)
-print(f"161 messages {1e3 * apart:.0f} ms, one message {1e3 * together:.0f} ms")
-measured(
-    "161 messages, in times of one message", apart / together, "Each message has 510 latencies, whatever its size."
-)
+print(f"161 messages {1e3 * apart:.0f} ms, one message {1e3 * together:.0f} ms: {apart / together:.0f} times")
 
 # %% [markdown]
-# One message pays the latency once. But it can leave only when the *last* gradient is ready, after the backward pass;
-# nothing of it is hidden. Something in between is best.
+# Each of the 161 messages has 510 latencies. One message has them once. But it can leave only when the *last* gradient
+# is ready, after the backward pass, and then none of it is hidden. Something in between is best.
 #
 # ## Tensor fusion
 #
-# Horovod does it so. A background thread wakes up once in a **cycle**, takes all gradients that have become ready
-# since, and packs them, in the order in which they became ready, into messages of at most **threshold** bytes.
+# In Horovod a background thread wakes up once in a **cycle** and takes all gradients that have become ready since. It
+# packs them, in the order in which they became ready, into messages of at most **threshold** bytes.
 # `HOROVOD_CYCLE_TIME` (1 ms) and `HOROVOD_FUSION_THRESHOLD` (128 MiB) set the two.
 #
-# So a message closes for one of two reasons: the next gradient does not fit, or the cycle has nothing more to give. A
+# So a message ends for one of two reasons: the next gradient does not fit, or the cycle has no more gradients. A
 # gradient larger than the threshold travels alone.
 #
 # ### Exercise: fuse
 #
 # <details><summary>Hint</summary><code>np.argsort(ready, kind="stable")</code> lists the indices by time. The cycle
-# that catches a gradient begins at its time rounded <em>up</em> to a multiple of the cycle. Walk through the
-# gradients and ask of each: does it fit into the last message, and does that leave with the same cycle?</details>
+# that takes a gradient begins at its time rounded <em>up</em> to a multiple of the cycle. For each gradient in order:
+# does it fit into the last message, and does that message leave with the same cycle?</details>
 
 
 # %% exercise="fuse"
@@ -169,10 +160,9 @@ points(fuse, 5)
 # %% [markdown]
 # ### Exercise: send
 #
-# The messages share one network: the next starts when the one before has ended, and not before its own moment.
+# The messages share one network. A message starts when the one before it has ended, and not before its own moment.
 #
-# <details><summary>Hint</summary>Keep in mind, from one message to the next, when the network is free
-# again.</details>
+# <details><summary>Hint</summary>Remember, from one message to the next, when the network is free again.</details>
 
 
 # %% exercise="send"
@@ -204,22 +194,22 @@ points(send, 3)
 # %% [markdown]
 # ## A step over time
 #
-# How long the computation takes is published (Jia et al. 2018): a Tesla P40 trains ResNet-50 on 172 images a second
-# with batches of 64. That is a step of 372 ms, a third of it forward, two thirds backward. For AlexNet we assume the
-# same operations a second and 128 images.
+# The time of the computation is published (Jia et al. 2018): a Tesla P40 trains ResNet-50 with batches of 64 at 172
+# images a second. A step takes 372 ms, a third of it forward, two thirds backward. For AlexNet assume the same
+# operations a second and 128 images.
 #
-# Move one slider at a time, and find out
-# 1. with which threshold and cycle all but the last message is hidden on 64 ranks;
-# 2. what a cycle of 100 ms does to that, and why;
-# 3. what is in AlexNet's first message with a threshold of 64 MB, and from which bandwidth down it is too long to hide.
+# Move one slider at a time, and answer:
+# 1. With which threshold and cycle is all but the last message hidden on 64 ranks?
+# 2. What does a cycle of 100 ms change, and why?
+# 3. What is in AlexNet's first message with a threshold of 64 MB? Below which bandwidth are the next too long to hide?
 #
 # <details><summary>What you should have found</summary>
 #
-# 1. Many do, for example 64 MB and 5 ms: of 44 messages only the last sticks out, and the ranks wait 2.6 ms.
-# 2. Five messages are left, and the ranks wait 53 ms. Not for the wire: the last message takes less than a millisecond.
-#    The backward pass ends after 248 ms, and the next cycle begins at 300.
+# 1. Many do it, for example 64 MB and 5 ms: of 44 messages only the last is exposed, and the ranks wait 2.6 ms.
+# 2. Five messages are left, and the ranks wait 53 ms, but not for the wire: the last message takes less than a
+#    millisecond. The backward pass ends after 248 ms, and the next cycle begins at 300.
 # 3. The bias of the last layer, 4 kB, which is ready at once. The three dense layers follow within 7 ms. Below about
-#    7 GB/s the 235 MB of their weights don't pass before the backward pass ends, and then all that follows is late.
+#    7 GB/s the 235 MB of their weights need longer than the backward pass, and all that follows is late.
 #
 # </details>
 
@@ -260,8 +250,8 @@ widgets.explore(
 #
 # ### Predict
 #
-# ResNet-50 on 1,024 ranks of that network. At which cycle time, in ms, do the ranks wait least at the end of a step?
-# Nobody chooses when in a cycle the backward pass begins, so each point below is a mean over eight such moments.
+# ResNet-50 on 1,024 ranks of that network: at which cycle time, in ms, do the ranks wait least at the end of a step?
+# (The backward pass may begin at any moment of a cycle. Each point below is a mean over eight such moments.)
 
 # %% editable=true
 predict("ms of the cycle with the least waiting, ResNet-50, 128 MB", None)
@@ -298,17 +288,18 @@ def sweep():
 sweep()
 
 # %% [markdown]
-# - **Left of the best cycle** messages are small and many: their latencies queue up, and the queue is still there
-#   when the backward pass ends. On 1,024 ranks a message costs at least 10 ms, whatever is in it.
+# - **Left of the best cycle** messages are small and many. Their latencies queue up, and the queue is still there when
+#   the backward pass ends. On 1,024 ranks every message takes at least 10 ms.
 # - **Right of it** the last gradients wait for their cycle, on average half of one, and travel together.
-# - **The threshold** sets the least number of messages. Too small, and no cycle time helps. Very large does no harm
-#   *here*: the cycle ends a message long before. It does where memory for the buffer is short.
-# - The best cycle is about that in which a message is through. A longer one wastes waiting, a shorter one latency.
+# - **The threshold** limits the size of a message, and so sets the least number of messages. If it is too small, no
+#   cycle time helps. A very large one does no harm *here*, because the cycle ends a message long before. It does harm
+#   if memory for the buffer is short.
+# - The best cycle is about as long as one message. A longer cycle wastes time; a shorter one pays more latencies.
 #
 # ## What overlap hides, and what it can't
 #
-# Three ways: all gradients in one message after the backward pass; every gradient at once and alone; and fusion with
-# overlap, at the best of many thresholds and cycle times.
+# Compare three ways: all gradients in one message after the backward pass; every gradient at once and alone; and fusion
+# with overlap, at the best of many thresholds and cycle times.
 
 
 # %%
@@ -337,27 +328,25 @@ ways()
 # %% [markdown]
 # Three things can't be hidden:
 #
-# 1. **The last message.** The first layer's gradient is ready when the computation is over. However small it is, it
-#    takes a full latency, and a cycle to wait for.
-# 2. **More than there is.** Communication that is longer than the backward pass sticks out. AlexNet's 244 MB take 39
-#    ms on this network, and there are 88 ms to hide them behind. With a fifth of the bandwidth no cycle would help.
-# 3. **Latency times messages.** A ring's latency grows with N. Fusion cuts the number of messages; hierarchical
-#    all-reduce (4a) the rounds of each. Tencent needed both.
+# 1. **The last message.** The first layer's gradient is ready when the computation ends. Even if it is small, it waits
+#    for a cycle and takes a full latency.
+# 2. **More than fits.** Communication that is longer than the backward pass is exposed. AlexNet's 244 MB take 39 ms on
+#    this network, and there are 88 ms to hide them behind. With a fifth of the bandwidth no cycle would help.
+# 3. **Latency times messages.** A ring's latency grows with N. Fusion reduces the number of messages, a hierarchical
+#    all-reduce or halving (4a) the rounds of each.
 #
-# Overlap also has a price that the model leaves out: on a GPU the all-reduce takes some of the memory's bandwidth
-# from the computation, on a CPU whole cores.
+# The model leaves out a price of overlap: on a GPU the all-reduce takes some of the memory's bandwidth from the
+# computation, on a CPU it takes whole cores.
 #
-# ## Layer by layer, with a batch that stays
+# ## Layer by layer, with a fixed batch
 #
-# So far each rank kept its images, however many ranks there were. Where the batch has to stay as it is, the ranks
-# divide it among them. A slide of Pedram et al. (2018), after Lee et al. (2017), shows the parts of a step's time for
-# VGG with a mini-batch of 256. Here is such a split from your simulation: VGG-16, 256 images in all, each gradient sent
-# at once and alone.
+# So far each rank kept its number of images. If the whole batch is fixed, more ranks divide it. A slide of Pedram et
+# al. (2018), after Lee et al. (2017), shows the parts of a step's time for VGG with a mini-batch of 256. Here your
+# simulation computes them: VGG-16, 256 images in all, each gradient sent at once and alone.
 #
 # ### Predict
 #
-# From 8 to 256 ranks, on the network of above: with how many ranks is a step shortest? Which layer's all-reduce is the
-# longest?
+# On the same network, of 8 to 256 ranks: with how many is a step shortest? Which layer's all-reduce is the longest?
 
 # %% editable=true
 predict("ranks of the shortest step, 8 to 256", None)
@@ -400,33 +389,33 @@ def split(at=64, counts=(8, 16, 32, 64, 128, 256)):
 split()
 
 # %% [markdown]
-# Computing and sending lie in different layers. The convolutions have 99 % of the operations and 11 % of the bytes. The
-# first dense layer alone, fc6, has three quarters of the bytes. Its gradient is ready among the first, and the wire is
-# busy with it while the convolutions still compute.
+# Different layers compute and send. The convolutions have 99 % of the operations and 11 % of the bytes. The first dense
+# layer alone, fc6, has three quarters of the bytes. Its gradient is ready among the first, and is sent while the
+# convolutions still compute.
 #
-# More ranks divide the computation and leave the bytes as they are. Up to 32 ranks the backward pass is long enough to
+# More ranks divide the computation, but each sends as many bytes. Up to 32 ranks the backward pass is long enough to
 # hide the all-reduces, 96 ms. With 64 a step takes 137 ms, and 49 of them are waiting; with 256 ranks, one image each,
-# it takes as long as with 32. So a batch that stays ends the race. That is why data parallelism asks for the large
+# it takes as long as with 32. With a fixed batch, more ranks stop helping. That is why data parallelism needs the large
 # batches of lab 3.
 #
 # ## Horovod on this machine
 #
 # Does a real step follow such a model? Two real ranks reduce ResNet-50's 161 gradients, 102 MB, with Horovod. Their
-# *accelerator* is a timer: it hands over each gradient when it would be ready, and meanwhile the processor is free to
+# *accelerator* is a timer. It hands over each gradient when it would be ready, and until then the processor is free to
 # communicate, as it is beside a GPU. All else is real (`labs.lab4_communication.lessons.fused_steps`).
 #
-# One thing differs from your simulation. On a CPU, Horovod's thread carries out the all-reduces *itself*, and the
-# next cycle waits for them. What became ready in the meantime goes together. (With NCCL the GPU does it, and cycles
-# go on.) The machine has four parameters: α for a message, β for a byte, a copy for each byte that goes through the
-# fusion buffer, and the *negotiation*, in which the ranks agree, once in a cycle, on what is ready on all of them.
+# One thing differs from your simulation. On a CPU, Horovod's thread carries out the all-reduces *itself*, and the next
+# cycle waits for them. What becomes ready in the meantime is sent together. (With NCCL the GPU does the all-reduces,
+# and cycles continue.) The model has four parameters: α for a message, β for a byte, a copy for each byte that passes
+# the fusion buffer, and the *negotiation*: once in a cycle the ranks agree on what is ready on all of them.
 #
 # They are **fitted** on steps at two settings, with thresholds of 1 and 128 MiB, and on a single message of 40 MB
 # that is never copied. They are **tested** on two other settings.
 #
 # ### Predict
 #
-# With 128 MiB and a cycle of 1 ms, a step with 100 ms of backward pass takes a certain time. Will it be longer or
-# shorter with a cycle of 60 ms, or the same (within 3 %)? And without fusion?
+# The reference is a step with 128 MiB, a cycle of 1 ms and 100 ms of backward pass. Is a step longer, shorter or the
+# same (within 3 %) with a cycle of 60 ms? And without fusion?
 
 # %% editable=true
 predict("a cycle of 60 ms: longer, shorter, the same", None)
@@ -487,39 +476,30 @@ print("largest error:", ", ".join(f"{name} {error.abs().max():.0%}" for name, er
 overlap.predictions(table, plots.provenance("ResNet-50's gradients, a timer for an accelerator", 2))
 
 # %% [markdown]
-# On a quiet machine you see this:
+# If the line above says that the machine is steady:
 #
-# - **With a cycle of 60 ms** a step is longer by up to that: the last gradients wait for their cycle.
-# - **Without fusion** 161 messages go in place of 5 or so. They take about as long as the backward pass, which hides
-#   most of them.
-# - **With a backward pass of 300 ms** and a cycle of 1 ms all is hidden, and every model is right. Look at the short
-#   ones, and at the long cycle.
+# - **With a cycle of 60 ms** a step is longer by up to 60 ms, because the last gradients wait for their cycle.
+# - **Without fusion** there are 161 messages in place of 5 or so. They take about as long as the backward pass, which
+#   hides most of them.
+# - **With a backward pass of 300 ms** and a cycle of 1 ms everything is hidden, and every model is right. Look at the
+#   short passes, and at the long cycle.
 #
-# On a busy one the settings can change places, for they differ by less than what another program takes away. The cell
-# above measures each setting twice, some time apart, and says whether the two agree. If they don't, go by the recorded
-# figure below: it carries the same lesson.
+# The bars are the quartiles of the measured steps. On a busy machine the settings can change places, because they
+# differ by less than what another program takes away. Then use the recorded figure below.
 #
-# Bars are the quartiles of the measured steps. Without fusion they are long: for each message two ranks wake each
-# other up several times, on cores that they share with all else that runs here.
+# It was recorded on a quiet machine: nine settings, with backward passes of 50, 150 and 300 ms. Again only the first
+# two were fitted. Of the 21 predictions half are off by less than 4 %, the worst by 28 %.
 #
-# The next figure is recorded on a quiet machine: nine settings, with backward passes of 50, 150 and 300 ms in turns.
-# Again only the first two were fitted. Of the 21 predictions half are off by less than 4 %, the worst by 28 %. Three
-# things to see:
+# - **A little fusion is best.** With a backward pass of 50 ms a step takes 89 ms with 1 MiB, 103 ms with 128 MiB, 116
+#   ms without fusion. With a backward pass of 150 ms all are hidden.
+# - **Long cycles are where the model fails.** Its worst three are cycles of 60 and 200 ms: it does not know when in a
+#   cycle the step begins. (With 200 ms, a step with 50 ms of backward pass takes 291 ms.) Elsewhere it is up to 13 %
+#   off, mostly too quick.
+# - **Busy cores change the result.** In an earlier recording on a busy machine a step took 254 ms without fusion and
+#   180 ms with 128 MiB, where 116 and 103 stand now. 161 messages wake two ranks up 161 times, and on busy cores each
+#   time is a wait.
 #
-# - **A little fusion wins.** With a backward pass of 50 ms a step takes 89 ms with 1 MiB, 103 ms with 128 MiB, 116 ms
-#   without fusion. (8 MiB lies between the first two and takes 105 ms: the best is not simply in the middle.) With a
-#   backward pass of 150 ms all are hidden.
-# - **The phase counts.** With a cycle of 200 ms a step with 50 ms of backward pass takes 291 ms, for it must wait
-#   until the cycle is over that the step *before* began.
-# - **Long cycles are where the model fails.** Its worst three are cycles of 60 and 200 ms. When the first cycle after a
-#   step begins is what it gets wrong, and there it costs most. Elsewhere it is up to 13 % off, mostly too quick.
-#
-# An earlier recording, on a machine with other work to do, said something else: 254 ms without fusion, 180 ms with 128
-# MiB, where 116 and 103 stand now. 161 messages wake two ranks up 161 times; on busy cores each time is a wait. So the
-# same comparison measured the neighbours rather than fusion.
-#
-# `course reproduce fusion` makes the figure again in about 3 minutes; `recorded/fusion.csv` says where this one was
-# made.
+# `course reproduce fusion` makes the figure again in about 3 minutes.
 
 # %%
 Image("recorded/fusion.png", width=plots.WIDTH)
@@ -527,9 +507,9 @@ Image("recorded/fusion.png", width=plots.WIDTH)
 # %% [markdown]
 # ## The slowest of N ranks
 #
-# All this time every rank was as quick as the others. In *bulk-synchronous* training all ranks wait for the slowest,
-# in every step. Let a rank's time for a step be random: its disk, its network, its clock. With probability $F(t)$ it
-# is done by $t$, independently of the others. What is the mean time of a step?
+# So far every rank was equally fast. In *bulk-synchronous* training all ranks wait for the slowest in every step. Let a
+# rank's time for a step be random, because of its disk, its network, its clock. It is done by time $t$ with probability
+# $F(t)$, independently of the others. What is the mean time of a step?
 #
 # ### Predict
 #
@@ -543,11 +523,11 @@ predict("per cent of the time that 2,048 ranks compute, exponential", None)
 # %% [markdown]
 # ### Exercise: the slowest
 #
-# Two thoughts lead there: with which probability are *all* done by t? And how does one get the mean of a positive
+# Answer two questions first. With which probability are *all* done by t? And how do you get the mean of a positive
 # random time from the probability that it is still running at t?
 #
-# <details><summary>Hint</summary>The second: think of many steps, and add up for each moment the share of those that
-# still run. The trapezoidal rule integrates: between two neighbouring times, the width times the mean of the two
+# <details><summary>Hint</summary>The second: take many steps, and add up over all moments the share of steps that still
+# run. The trapezoidal rule integrates: between two neighbouring times, the width times the mean of the two
 # heights. <code>np.diff(x)</code> gives the widths; <code>x[1:]</code> and <code>x[:-1]</code> are the right and left
 # ends.</details>
 
@@ -575,12 +555,13 @@ points(slowest, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# All $N$ are done by $t$ with probability $F(t)^N$, and the mean is the integral of the probability that somebody still
-# works:
+# All $N$ are done by $t$ with probability $F(t)^N$, and the mean is the integral of the probability that at least one
+# still works:
 #
 # $$\mathrm{E}[\max] = \int_0^\infty \big(1 - F(t)^N\big)\, dt$$
 #
-# Your formula (lines) beside a simulation (marks: 40 steps of that many ranks), in units of the mean step.
+# The figure shows your formula (lines) and a simulation (marks: 40 steps of that many ranks), in units of the mean
+# step.
 
 # %%
 RANKS = [1, 2, 4, 16, 64, 256, 1024, 2048]
@@ -615,25 +596,25 @@ measured(
 )
 
 # %% [markdown]
-# - The loss begins at once, with two ranks, and never ends. For normal times the maximum grows like $\sqrt{2 \ln N}$:
-#   slowly. For exponential ones it is $1 + \frac12 + \dots + \frac1N \approx \ln N$: the tail decides, not the
-#   spread.
-# - **Faster ranks don't help, more even ones do.** No network comes into it either. With all communication hidden,
-#   2,048 ranks that are 5 % uneven still lose 15 to 26 %.
-# - A rank that is *always* slow is worse: then everyone is.
-# - What is done about it: one process for each GPU with nothing else on it, data read ahead, larger batches (causes
+# - The loss begins with two ranks and grows with every rank. For normal times the maximum grows like $\sqrt{2 \ln N}$:
+#   slowly. For exponential times it is $1 + \frac12 + \dots + \frac1N \approx \ln N$: the tail decides, not the spread.
+# - **Faster ranks don't help, more even ranks do.** The network plays no part. With all communication hidden, 2,048
+#   ranks that are 5 % uneven still lose 15 to 26 %.
+# - A rank that is *always* slow is worse: then all ranks are slow.
+# - These measures help: one process for each GPU with nothing else on it, data read ahead, larger batches (causes
 #   average out within a step), a few spare ranks whose gradients are not waited for (Chen et al. 2016), or no
 #   synchronisation at all (6a).
 #
 # ## Summary
 #
-# - Gradients become ready from the last layer to the first, early where a network has its bytes at its end.
-# - Fusion buys fewer latencies with waiting. The cycle time matters most; the best is about the time of one message.
-# - Overlap hides communication behind the backward pass. What stays: the last message, what is longer than the pass,
-#   and latency times messages.
+# - Gradients become ready from the last layer to the first. They are ready early if a network has its bytes at its end.
+# - Fusion means fewer latencies and more waiting. The cycle time matters most; the best is about the time of one
+#   message.
+# - Overlap hides communication behind the backward pass. The last message, what is longer than the pass, and latency
+#   times messages stay exposed.
 # - Four parameters, fitted at two settings and one large message, predict Horovod's fused steps at others: half of them
 #   within 4 %. Long cycles they don't predict well.
-# - The slowest of N ranks sets the pace, and the tail of the step times says how slow that is.
+# - The slowest of N ranks sets the pace, and the tail of the step times says how slow it is.
 
 # %%
 predictions.table()

@@ -196,6 +196,8 @@ def _crossing(cases: Iterable[tuple[int, int, float, float]], answer: Callable) 
                     "4(k−1) messages of n/k bytes pass within a group.": saved / half_lost,
                     "the leaders are N/k: their chunks have n·k/N bytes.": saved / small_lost,
                     "within a group the messages have n/k bytes.": saved / whole_lost,
+                    "the rings of the leaders and of all ranks differ in their bytes: 2(N/k−1) chunks of n·k/N bytes "
+                    "against 2(N−1) of n/N.": saved / (beta * 4 * (k - 1) / k),
                 },
             )
 

@@ -1,4 +1,8 @@
-"""Mistakes in the exercises of notebook 4a."""
+"""Mistakes in the exercises of notebook 4a, and other right answers."""
+
+import numpy as np
+
+from course_lib.collectives import simulated
 
 SUM = "rounds * (alpha + beta * message)"
 SIZE = "max(more_rounds, 0) * alpha / (more_bytes * beta)"
@@ -10,8 +14,60 @@ def with_an_if(ranks, nbytes, alpha, beta):
     return 2 * (ranks - 1) * (alpha + beta * nbytes / ranks)
 
 
+def one_chunk_after_the_other(ranks, nbytes, alpha, beta):
+    """What the last chunk costs on its way from rank to rank, there and back."""
+    return alpha * 2 * (ranks - 1) + beta * (nbytes - nbytes / ranks) * 2
+
+
+def leader_asks_in_turns(me, x, group):
+    """The group's sum goes from member to member, and back the same way."""
+    first, last = me.rank - me.rank % group, min(me.rank - me.rank % group + group, me.size) - 1
+    total = x if me.rank == last else x + me.receive(me.rank + 1)
+    if me.rank > first:
+        me.send(total, me.rank - 1)
+        total = me.receive(me.rank - 1)
+    else:
+        total = simulated.ring_among(me, total, range(0, me.size, group))
+    if me.rank < last:
+        me.send(total, me.rank + 1)
+    return total
+
+
+def by_two_lines(ranks, group, alpha, beta):
+    """From both lines' values at no bytes and at one."""
+
+    def lines(nbytes):
+        ring = 2 * (ranks - 1) * (alpha + beta * nbytes / ranks)
+        inside = 4 * (group - 1) * (alpha + beta * nbytes / group)
+        return ring - inside - 2 * (ranks / group - 1) * (alpha + beta * nbytes * group / ranks)
+
+    size = 4 * alpha / beta
+    start, end = lines(0.0), lines(size)
+    return size * start / (start - end) if start > 0 else 0.0
+
+
+def from_the_back(me, x):
+    """Halving with the bits of the rank in another order within the host, the nearest first; without slices."""
+    parts, kept = len(x) // me.size, np.arange(len(x))
+    sums, distance = x.copy(), 1
+    while distance < me.size:
+        partner, middle = me.rank ^ distance, len(kept) // 2
+        mine, other = (kept[middle:], kept[:middle]) if me.rank & distance else (kept[:middle], kept[middle:])
+        me.send(sums[other], partner)
+        sums[mine] += me.receive(partner)
+        kept, distance = mine, 2 * distance
+    return int(kept[0]), sums[kept[0] : kept[0] + parts]
+
+
 MISTAKES = {
     "halve": {
+        "the farthest in the host first, then the hosts":
+            ({"partner, middle = me.rank ^ distance, len(sums) // 2":
+               "order = [4, 2, 1, 8, 16, 32, 64]\n"
+               "partner = me.rank ^ order[distance.bit_length() - 1] if me.size >= 8 else me.rank ^ distance\n"
+               "middle = len(sums) // 2",
+              "first += middle": "first += middle + 1"},
+             "and says first ="),
         "one number": (lambda me, x: 3.0, "2 values are expected"),
         "halved without end": ({"distance *= 2": "pass"}, "does its loop come to an end?"),
         "the farthest partner first":
@@ -48,6 +104,8 @@ MISTAKES = {
         "no latency": ({SUM: "rounds * beta * message"}, "the latency α is missing"),
         "no bytes": ({SUM: "rounds * alpha + 0 * beta * message"}, "the time for the bytes is missing"),
         "the latency shared out": ({SUM: "rounds * (alpha + beta * nbytes) / ranks"}, "every round has a whole α"),
+        "the last chunk comes back":
+            ({"2 * (ranks - 1)": "2 * ranks - 1"}, "the number of seconds should be"),
         "three halves": ({SUM: "rounds * alpha + 3 / 2 * rounds * beta * message"}, "the number of seconds should be"),
     },
     "hierarchical_all_reduce": {
@@ -72,9 +130,17 @@ MISTAKES = {
             ({"total += me.receive(member)": "total += me.receive(member) * (2 if member == 5 else 1)"},
              "has the numbers of rank 5 2 times"),
         "the average": ({"return total": "return total / me.size"}, "has the average"),
+        "a leader counts itself twice":
+            ({"members = range(leader + 1, min(leader + group, me.size))":
+               "members = range(leader, min(leader + group, me.size))"},
+             "can't receive"),
         "another type": ({"np.array(x)": "np.array(x, np.float64)"}, "returns float64"),
     },
     "crossing": {
+        "both rings with the same bytes":
+            ({"4 * (group - 1) / group + 2 * (groups - 1) / groups - 2 * (ranks - 1) / ranks":
+               "4 * (group - 1) / group"},
+             "differ in their bytes"),
         "upside down":
             ({SIZE: "max(more_rounds, 0) * beta / (more_bytes * alpha)"},
              "exchanged"),
@@ -93,3 +159,10 @@ MISTAKES = {
         "bytes over rounds": ({SIZE: "alpha * more_bytes / (beta * more_rounds)"}, "rounds saved over bytes lost"),
     },
 }  # fmt: skip
+
+RIGHT = {
+    "ring_seconds": {"the bytes by what is left of the tensor": one_chunk_after_the_other},
+    "hierarchical_all_reduce": {"along the group": leader_asks_in_turns},
+    "crossing": {"from two points of each line": by_two_lines},
+    "halve": {"by the numbers of what is kept": from_the_back},
+}

@@ -8,6 +8,45 @@ def by_middles(cumulative, times, ranks):
     return np.diff(times) @ np.interp(middles, times, 1 - cumulative**ranks)
 
 
+def by_growth_of_the_probability(cumulative, times, ranks):
+    """The mean as the sum of times, each with the probability that the last rank is done just then."""
+    all_done = cumulative**ranks
+    return float(np.diff(all_done) @ (times[1:] + times[:-1]) / 2)
+
+
+def cycle_by_cycle(ready, nbytes, threshold, cycle):
+    """For each cycle with gradients a list of messages, as numbers of cycles are whole."""
+    by_cycle = {}
+    for tensor in sorted(range(len(ready)), key=lambda tensor: (ready[tensor], tensor)):
+        packs = by_cycle.setdefault(int(-(-ready[tensor] // cycle)), [[]])
+        if packs[-1] and sum(nbytes[packs[-1]]) + nbytes[tensor] > threshold:
+            packs.append([])
+        packs[-1].append(tensor)
+    return [(number * cycle, pack) for number, packs in by_cycle.items() for pack in packs]
+
+
+def fill_the_gaps(ready, nbytes, threshold, cycle):
+    """A gradient goes into the first message of its cycle that has room."""
+    messages = []
+    for tensor in np.argsort(ready, kind="stable"):
+        moment = np.ceil(ready[tensor] / cycle) * cycle
+        for other, tensors in messages:
+            if other == moment and sum(nbytes[tensors]) + nbytes[tensor] <= threshold:
+                tensors.append(tensor)
+                break
+        else:
+            messages.append((moment, [tensor]))
+    return messages
+
+
+def from_the_end_before(messages, nbytes, all_reduce):
+    times = []
+    for moment, tensors in messages:
+        start = max([moment, *(end for _, end in times)])
+        times.append((start, start + all_reduce(float(nbytes[list(tensors)].sum()))))
+    return tuple(times)
+
+
 MISTAKES = {
     "fuse": {
         "a number": (lambda *_: 3, "pairs (moment, list of indices)"),
@@ -32,6 +71,8 @@ MISTAKES = {
         "ready together, turned round":
             ({'np.argsort(ready, kind="stable")': "np.lexsort((-np.arange(len(ready)), ready))"},
              "at the same time keep the order"),
+        "gaps are filled": (fill_the_gaps, "an earlier message that has room left"),
+        "to the nearest cycle": ({"np.ceil": "np.rint"}, "before it is ready"),
         "sorted in place": ({"messages, held = [], 0": "messages, held = [], 0\nnbytes.sort()"}, "changed in place"),
     },
     "send": {
@@ -42,6 +83,8 @@ MISTAKES = {
             ({"all_reduce(sum(nbytes[tensor] for tensor in tensors))": "sum(all_reduce(nbytes[t]) for t in tensors)"},
              "each tensor pays its own latency"),
         "a duration for the end": ({"(start, free)": "(start, free - start)"}, "should be its end"),
+        "the sizes not added up":
+            ({"sum(nbytes[tensor] for tensor in tensors)": "nbytes[tensors]"}, "of the sum of its bytes"),
         "later and free added": ({"max(moment, free)": "moment + free"}, "the later of the two"),
     },
     "slowest": {
@@ -59,10 +102,18 @@ MISTAKES = {
             ({"np.diff(times) * (running[1:] + running[:-1]) / 2": "np.diff(times) * (running[1:] + running[:-1])"},
              "twice"),
         "the wrong probability": ({"1 - cumulative**ranks": "cumulative**ranks"}, "still running at t"),
+        "the mean height times the whole time":
+            ({"np.sum(np.diff(times) * (running[1:] + running[:-1]) / 2)": "np.mean(running) * times[-1]"},
+             "each step has its own width"),
         "one width for all": ({"np.diff(times)": "(times[1] - times[0])"}, "its own width"),
     },
 }  # fmt: skip
 
 RIGHT = {
-    "slowest": {"by the middles, exact on lines": by_middles},
+    "fuse": {"a list for each cycle": cycle_by_cycle},
+    "send": {"after all ends before it": from_the_end_before},
+    "slowest": {
+        "by the middles, exact on lines": by_middles,
+        "by the growth of the probability": by_growth_of_the_probability,
+    },
 }

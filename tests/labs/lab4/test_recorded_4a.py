@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from course_lib.cost import allreduce
+from course_lib.cost.allreduce import Link
 from tests.labs.notebooks import recorded, text
 
 TEXT = text("4a")
+LINK, HOST = Link(10e-6, 10e9), {"group": 8, "inner": Link(1e-6, 100e9)}
 
 
 @pytest.fixture(scope="module")
@@ -28,11 +32,13 @@ def test_what_four_bytes_take_and_the_alphas(table):
     rows = table[table["bytes"] == 4].set_index("what")
     four, two = (rows["median seconds"][f"{ranks} ranks, cycle 0.1 ms"] for ranks in (4, 2))
     assert f"take {1e3 * four:.2f} ms for 4 bytes, two take {1e3 * two:.2f}." in TEXT
+    assert f"nearly the same, {1e3 * four / 6:.2f} and {1e3 * two / 2:.2f} ms" in TEXT
     alphas = [1e3 * rows["alpha"][f"{ranks} ranks, cycle 0.1 ms"] for ranks in (4, 2)]
-    assert f"nearly the same α, {alphas[0]:.2f} and {alphas[1]:.2f} ms" in TEXT
+    differ = 100 * (alphas[0] / alphas[1] - 1)
+    assert f"all sizes differ by {differ:.0f} %: {alphas[0]:.2f} and {alphas[1]:.2f} ms" in TEXT
     added = 1e3 * rows["alpha"]["2 ranks, cycle 10 ms"] - alphas[1]
     assert f"adds {added:.1f} ms to α and not 10" in TEXT
-    assert f"in one cycle, in {1e3 * rows['median seconds']['2 ranks, cycle 1 ms']:.2f} ms, or in two" in TEXT
+    assert f"takes one cycle, {1e3 * rows['median seconds']['2 ranks, cycle 1 ms']:.2f} ms, or in two" in TEXT
     assert rows["alpha"]["2 ranks, cycle 0.1 ms"] / rows["alpha"]["bare TCP message"] > 10
 
 
@@ -40,3 +46,48 @@ def test_what_the_smallest_tensor_costs_would_pay_for_a_megabyte(table):
     rows = table[table["what"] == "2 ranks, cycle 0.1 ms"].iloc[0]
     # Two ranks: two rounds of n/2 bytes, so n β beside 2 α.
     assert 2 * rows["alpha"] / rows["beta"] == pytest.approx(1e6, rel=0.05)
+
+
+def on_hosts(ranks, nbytes):
+    """Milliseconds of the three, and of halving with the farthest partner first, on hosts of eight."""
+    seconds = {
+        "ring": allreduce.ring(ranks, nbytes, LINK, **HOST),
+        "hierarchical": allreduce.hierarchical(ranks, nbytes, LINK, **HOST),
+        "nearest": allreduce.halving(ranks, nbytes, LINK, **HOST),
+        "farthest": allreduce.halving(ranks, nbytes, LINK, **HOST, far_first=True),
+    }
+    return {name: 1e3 * value for name, value in seconds.items()}
+
+
+def test_with_the_farthest_partner_first_halving_is_the_fastest_for_small_tensors_and_the_slowest_for_large_ones():
+    small, large = on_hosts(1024, 1e6), on_hosts(1024, 100e6)
+    assert small["farthest"] < min(small["hierarchical"], small["ring"])
+    assert large["farthest"] > 3 * max(large["hierarchical"], large["ring"])
+    for ms, digits, size in ((small, 1, "1 MB on 1,024 ranks"), (large, 0, "100 MB")):
+        farthest, hierarchical, ring = (f"{ms[name]:.{digits}f}" for name in ("farthest", "hierarchical", "ring"))
+        assert f"({size}: {farthest} ms; hierarchical {hierarchical}, ring {ring})" in TEXT
+
+
+def test_with_the_nearest_partner_first_halving_loses_in_one_corner_only():
+    sizes, ranks = np.logspace(0, 9, 361), 2 ** np.arange(1, 17)[:, None]
+    ms = on_hosts(ranks, sizes)
+    assert (ms["nearest"] <= ms["hierarchical"] * (1 + 1e-9)).all()
+    behind = ms["ring"] < ms["nearest"] * (1 - 1e-9)
+    assert "128 to 512 ranks and more than about 400 MB" in TEXT
+    assert ranks[behind.any(1)].ravel().tolist() == [128, 256, 512]
+    assert sizes[behind.any(0)].min() == pytest.approx(400e6, rel=0.1)
+    lead = 100 * (1 - (ms["ring"] / ms["nearest"])[behind].min())
+    assert TEXT.count(f"up to {lead:.0f} %") == 2
+
+
+def test_of_ring_and_hierarchical_all_reduce_none_is_faster_than_halving_where_each_rank_has_its_link():
+    sizes, ranks = np.logspace(0, 9, 181), 2 ** np.arange(4, 17)[:, None]
+    halving = allreduce.halving(ranks, sizes, LINK) * (1 - 1e-9)
+    assert (halving <= allreduce.ring(ranks, sizes, LINK)).all()
+    for group in (2, 4, 8, 16):
+        assert (halving <= allreduce.hierarchical(ranks, sizes, LINK, group)).all()
+    size = allreduce.crossing(
+        lambda n, nbytes: allreduce.ring(n, nbytes, LINK),
+        lambda n, nbytes: allreduce.hierarchical(n, nbytes, LINK, 8), 1024
+    )  # fmt: skip
+    assert f"Here the crossing is at {size / 1e6:.1f} MB" in TEXT
