@@ -49,6 +49,11 @@ def _normalises(
         x_ = x.reshape(groups, -1, *shape[1:])
         return (x_ - x_.mean(axes, keepdims=True)) / np.sqrt(x_.var(axes, keepdims=True) + EPSILON)
 
+    windows = np.stack([x[number : number + ghost] for number in range(batches)])
+    at_windows = (windows - windows.mean((1, *pixels), keepdims=True)) / np.sqrt(
+        windows.var((1, *pixels), keepdims=True) + EPSILON
+    )
+
     mistakes = {
         "the statistics are those of the whole batch, not of each ghost.": over((0, 1, *pixels)),
         "`ghost` is the number of examples in a ghost batch, not the number of ghost batches.": over(
@@ -57,6 +62,7 @@ def _normalises(
         "a ghost batch is made of consecutive examples: the first `ghost`, the next `ghost`, …": over(
             (0, *pixels), groups=ghost
         ),
+        "the ghost batches overlap: the next one starts `ghost` examples further on.": at_windows,
         "the channels are mixed: each channel, the last axis, has its own mean and variance.": over(
             (1, *pixels, len(shape))
         ),
@@ -123,6 +129,9 @@ def _mean(synchronised_statistics: Callable) -> None:
                 "the mean is that of a rank's own share: all-reduce it.": shares[rank].mean(0),
                 "the mean is N times too large: all_reduce adds up; divide by the number of ranks.": ranks
                 * rows.mean(0),
+                "the sum over pixels needs its divisor, too: a rank has b · H · W values.": rows.mean(0)
+                * len(rows)
+                / shape[0],
             }
             compare(mean, rows.mean(0), f"on rank {rank} of {ranks} the mean", mistakes, **ROUNDING)
 
@@ -133,11 +142,13 @@ def _variance(synchronised_statistics: Callable) -> None:
         variance, square, squared_mean = rows.var(0), (rows**2).mean(0), rows.mean(0) ** 2
         within = np.mean([share.var(0) for share in shares], axis=0)
         squared_means = np.mean([share.mean(0) ** 2 for share in shares], axis=0)
+        between = np.var([share.mean(0) for share in shares], axis=0)
         about_all = [((share - rows.mean(0)) ** 2).mean(0) for share in shares]
         for rank, (_, got) in enumerate(results):
             mistakes = {
                 "that is the mean of the ranks' variances. It leaves out how far apart their means are. A variance is "
                 "the mean of squared deviations: from which mean?": within,
+                "that is the variance of the ranks' means; the variance within each rank is missing.": between,
                 "the variance is that of a rank's own share: all-reduce.": shares[rank].var(0),
                 "that is the mean square; the square of the mean is still to be subtracted.": square,
                 "that is the standard deviation; asked for is its square.": np.sqrt(variance),
@@ -224,7 +235,7 @@ def _all_but_kernels(decayed_gradients: Callable) -> None:
 # --- noise_weights
 
 BATCH, BASE = 32, 8
-NUMBERS = 200_000  # at least so many are drawn
+NUMBERS = 100_000  # at least so many are drawn
 NORMAL = 3.0  # the kurtosis E[(z − 1)⁴] / σ⁴ of a normal distribution
 
 
@@ -232,7 +243,13 @@ def _draws(answer: Callable, batch: int = BATCH, base: int = BASE) -> np.ndarray
     """Many draws [draws, batch]."""
     random = np.random.default_rng(11)
     with np.errstate(all="ignore"):
-        return np.stack([array(answer(batch, base, random), (batch,)) for _ in range(NUMBERS // batch)])
+        z = np.stack([array(answer(batch, base, random), (batch,)) for _ in range(NUMBERS // batch)])
+    if not np.isfinite(z).all():
+        raise Wrong(
+            f"for M = {batch} and m = {base} the weights are {z.flat[0]:.3g}: a root of a negative number? M is the "
+            "larger one, and σ² grows with it."
+        )
+    return z
 
 
 def _mean_one(noise_weights: Callable) -> None:

@@ -27,6 +27,40 @@ def each_alone(x, ghost, gamma, beta, epsilon=1e-3):
     return gamma * (x - mean) / np.sqrt(variance + epsilon) + beta
 
 
+def overlapping(x, ghost, gamma, beta, epsilon=1e-3):
+    result, axes = np.empty_like(x), tuple(range(x.ndim - 1))
+    for number in range(len(x) // ghost):
+        part = x[number : number + ghost]
+        normal = (part - part.mean(axes)) / np.sqrt(part.var(axes) + epsilon)
+        result[number * ghost : (number + 1) * ghost] = gamma * normal + beta
+    return result
+
+
+def one_after_the_other(x, ghost, gamma, beta, epsilon=1e-3):
+    axes = tuple(range(x.ndim - 1))
+    parts = [(part - part.mean(axes)) / (part.var(axes) + epsilon) ** 0.5 for part in np.split(x, len(x) // ghost)]
+    return np.concatenate([gamma * part + beta for part in parts])
+
+
+def by_rows(me, x):
+    axes, values = tuple(range(x.ndim - 1)), len(x) * me.size
+    mean = me.all_reduce(x.sum(axes)) / values
+    return mean, me.all_reduce(((x - mean) ** 2).sum(axes)) / values
+
+
+def sums_and_counts(me, x):
+    rows = x.reshape(-1, x.shape[-1])
+    values = me.all_reduce(np.array([len(rows)]))[0]
+    mean = me.all_reduce(rows.sum(0)) / values
+    return mean, me.all_reduce(((rows - mean) ** 2).sum(0)) / values
+
+
+def as_horovod_does(me, x):
+    axes = tuple(range(x.ndim - 1))
+    mean, square = me.all_reduce(np.stack([x.mean(axes), x.var(axes) + x.mean(axes) ** 2])) / me.size
+    return mean, square - mean**2
+
+
 def one_pass(me, x):
     axes = tuple(range(x.ndim - 1))
     mean, square = (me.all_reduce(part.mean(axes)) / me.size for part in (x, x**2))
@@ -41,6 +75,27 @@ def within_and_between(me, x):
     axes = tuple(range(x.ndim - 1))
     mean = me.all_reduce(x.mean(axes)) / me.size
     return mean, me.all_reduce(x.var(axes) + (x.mean(axes) - mean) ** 2) / me.size
+
+
+def in_place(names, weights, gradients, decay):
+    for name, w, g in zip(names, weights, gradients):
+        if name.endswith("kernel:0"):
+            g += decay * w
+    return gradients
+
+
+def kernels_only(names, weights, gradients, decay):
+    return [g + decay * w for name, w, g in zip(names, weights, gradients) if name.endswith("kernel:0")]
+
+
+def by_the_last_part(names, weights, gradients, decay):
+    kinds = [name.rpartition("/")[2].partition(":")[0] for name in names]
+    return [g + (kind == "kernel") * decay * w for kind, w, g in zip(kinds, weights, gradients)]
+
+
+def adding_up(batch, base, rng):
+    z = rng.normal(1.0, np.sqrt(batch / base - 1), batch)
+    return z / z.mean()
 
 
 def two_values(batch, base, rng):
@@ -74,10 +129,14 @@ MISTAKES = {
         "½ λ w": ({"g + decay * w": "g + 0.5 * decay * w"}, "½ λ w:"),
         "the wrong sign": ({"g + decay * w": "g - decay * w"}, "added to the gradient"),
         "λ forgotten": ({"g + decay * w": "g + w"}, "λ is missing"),
+        "in place": (in_place, "in place"),
+        "kernels only are returned": (kernels_only, "5 values are expected"),
+        "g for w": ({"g + decay * w": "g + decay * g"}, "something else"),
         "λ alone": ({"g + decay * w": "g + decay"}, "something else"),
     },
     "ghost_batch_norm": {
         "interleaved": (interleaved, "consecutive examples"),
+        "overlapping": (overlapping, "starts `ghost` examples further on"),
         "each example by itself": (each_alone, "normalised by itself"),
         "the whole batch": ({GHOSTS: "x.reshape(-1, len(x), *x.shape[1:])"}, "whole batch"),
         "a number of ghosts": ({GHOSTS: "x.reshape(ghost, -1, *x.shape[1:])"}, "not the number of ghost batches"),
@@ -105,7 +164,12 @@ MISTAKES = {
         "the mean square": ({"(x - mean) ** 2": "x**2"}, "still to be subtracted"),
         "a standard deviation": ({SPREAD: f"np.sqrt({SPREAD})"}, "standard deviation"),
         "a sum of variances": ({SPREAD: SPREAD.replace(" / me.size", "")}, "divide by the number of ranks"),
+        "rows counted, not values": (by_rows, "needs its divisor"),
+        "the variance of the means": (
+            {"((x - mean) ** 2).mean(axes)": "(x.mean(axes) - mean) ** 2"}, "within each rank is missing",
+        ),
         "in one pass": (one_pass, "cancellation", 7.0),
+        "as Horovod does": (as_horovod_does, "cancellation", 7.0),
         "one array": ({f"mean, {SPREAD}": "mean"}, "2 values are expected: the mean, the variance"),
     },
     "noise_weights": {
@@ -116,6 +180,9 @@ MISTAKES = {
         "m / M": ({"batch / base - 1": "1 - base / batch"}, "M / m, or m / M"),
         "σ = 1": ({SIGMA: "float(batch > base)"}, "grow with M"),
         "a whole number of times": ({"batch / base": "batch // base"}, "with /, not with //"),
+        "the ratio upside down": ({"batch / base - 1": "base / batch - 1"}, "M is the larger one"),
+        "adding up to M": (adding_up, "draw them independently"),
+        "NumPy's own generator": ({"rng.normal": "np.random.normal"}, "to repeat a run"),
         "two values": (two_values, "not normally distributed"),
         "uniform": (uniform, "not normally distributed"),
         "never negative": ({DRAW: f"np.maximum({DRAW}, 0)"}, "Leave them negative"),
@@ -129,6 +196,12 @@ MISTAKES = {
 }  # fmt: skip
 
 RIGHT = {
-    "synchronised_statistics": {"within and between": within_and_between, "in double precision": in_double_precision},
+    "decayed_gradients": {"by the last part of the name": by_the_last_part},
+    "ghost_batch_norm": {"one after the other": one_after_the_other},
+    "synchronised_statistics": {
+        "within and between": within_and_between,
+        "in double precision": in_double_precision,
+        "sums and counts": sums_and_counts,
+    },
     "noise_weights": {"the lesson's": multiplicative, "of a standard normal": standard},
 }
