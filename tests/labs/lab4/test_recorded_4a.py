@@ -38,7 +38,7 @@ def test_what_four_bytes_take_and_the_alphas(table):
     assert f"all sizes differ by {differ:.0f} %: {alphas[0]:.2f} and {alphas[1]:.2f} ms" in TEXT
     added = 1e3 * rows["alpha"]["2 ranks, cycle 10 ms"] - alphas[1]
     assert f"adds {added:.1f} ms to α and not 10" in TEXT
-    assert f"takes one cycle, {1e3 * rows['median seconds']['2 ranks, cycle 1 ms']:.2f} ms, or in two" in TEXT
+    assert f"takes one cycle, {1e3 * rows['median seconds']['2 ranks, cycle 1 ms']:.2f} ms, or two" in TEXT
     assert rows["alpha"]["2 ranks, cycle 0.1 ms"] / rows["alpha"]["bare TCP message"] > 10
 
 
