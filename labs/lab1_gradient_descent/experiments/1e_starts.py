@@ -1,7 +1,8 @@
 """Twenty starts of one network: how far their losses and accuracies lie apart, and how the loss bends on the way.
 
 All runs see the same 6,400 images; seed 1 to 20 draws the first weights and the order. On the way of seed 1 the
-largest and the smallest eigenvalue of the Hessian of the loss of 500 training images are measured, in inference mode.
+largest and the smallest eigenvalue of the Hessian of the loss of 500 training images are measured: in inference mode,
+and as training sees this loss, with batch norm by the statistics of the 500.
 """
 
 from __future__ import annotations
@@ -18,20 +19,37 @@ from course_lib.notebook import experiments
 from labs.lab1_gradient_descent.lessons import figures_1e
 
 if TYPE_CHECKING:
+    import tensorflow as tf
+    from tensorflow import keras
+
     from labs.lab1_gradient_descent.lessons.short_training import Trainer
 
 STARTS = tuple(range(1, 21))
 IMAGES, VALIDATION, UPDATES, RATE = 6_400, 2_000, 300, 0.05
 BENT = 500  # images of the Hessian
+LIMIT = 2 * (1 + 0.9) / RATE  # above this eigenvalue momentum diverges on a quadratic
 LOOKS = (0, 10, 30, 100, 300)  # updates after which the Hessian is looked at
 
 
+class InTraining:
+    """A model that normalises by its batch, whatever it is asked for."""
+
+    def __init__(self, model: keras.Model) -> None:
+        self.model, self.trainable_variables = model, model.trainable_variables
+
+    def __call__(self, x: tf.Tensor, training: bool) -> tf.Tensor:
+        return self.model(x, training=True)
+
+
 def eigenvalues(trainer: Trainer, x: np.ndarray, y: np.ndarray) -> dict[str, float]:
-    """The largest and the smallest eigenvalue of the Hessian where the network stands."""
-    product = landscape.hessian_product(trainer.model, x, y)
+    """The smallest and the largest eigenvalue of the Hessian where the network stands, in inference and in training."""
     size = sum(int(np.prod(v.shape)) for v in trainer.model.trainable_variables)
-    ends = lanczos(product, size, np.random.default_rng(0))
-    return {name: float(f"{value:.4g}") for name, value in zip(("smallest", "largest"), ends)}
+    before, found = trainer.model.get_weights(), {}
+    for model, mode in ((trainer.model, ""), (InTraining(trainer.model), ", training")):
+        ends = lanczos(landscape.hessian_product(model, x, y), size, np.random.default_rng(0))
+        found.update({name + mode: float(f"{value:.4g}") for name, value in zip(("smallest", "largest"), ends)})
+    trainer.model.set_weights(before)  # training mode has moved batch norm's averages
+    return found
 
 
 def lanczos(
@@ -90,7 +108,7 @@ def main() -> experiments.Recording:
     caption = f"{fashion.name}, {IMAGES:,} images · {UPDATES:,} updates of 64, η = {RATE}, momentum 0.9"
     return experiments.Recording(
         {"starts": pd.DataFrame(rows), "starts_curvature": pd.DataFrame(bends)},
-        figures_1e.starts(pd.DataFrame(rows), pd.DataFrame(bends), caption=caption),
+        figures_1e.starts(pd.DataFrame(rows), pd.DataFrame(bends), limit=LIMIT, caption=caption),
         data=f"{fashion.name}, first {IMAGES:,} training images, validation on the last {VALIDATION:,}",
         seeds=f"{STARTS[0]} to {STARTS[-1]}",
         settings=f"{UPDATES:,} updates of 64, rate {RATE}, momentum 0.9, cosine decay; Hessian of {BENT:,} images",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import comb
 
 import numpy as np
 import pandas as pd
@@ -55,29 +56,38 @@ def percentiles(seen: Mapping[str, Sequence[Sequence[float]]], updates: Sequence
     return figure
 
 
-def starts(runs: pd.DataFrame, bends: pd.DataFrame, *, caption: str = "") -> Figure:
-    """Where twenty starts end, and the largest and smallest curvature on the way of one.
+def starts(runs: pd.DataFrame, bends: pd.DataFrame, *, limit: float, caption: str = "") -> Figure:
+    """Where twenty starts end, and the largest and smallest curvature during the training of one.
 
     Args:
         runs: one row for each start: training loss, validation accuracy.
-        bends: one row for each look: updates, largest, smallest.
+        bends: one row for each look: updates; largest and smallest, each also in training mode ("largest, training").
+        limit: above this eigenvalue momentum diverges on a quadratic.
     """
     with style():
         figure, (left, right) = subplots(height=350, columns=2, caption=caption)
         left.plot(runs["training loss"], 100 * runs["validation accuracy"], "o", color=PALETTE[0], alpha=0.7)
-        left.set(xlabel="training loss at the end", xlim=(0, 1.25 * runs["training loss"].max()), ylim=(75, 90))
+        left.margins(0.12)
+        left.set_xlabel("training loss at the end")
         left.set_title(f"{len(runs)} starts: validation accuracy, %")
         right.axhline(0, color=INK, linewidth=0.8)
-        right.plot(bends["updates"], bends["largest"], "o-", color=PALETTE[0], label="largest")
-        right.plot(bends["updates"], bends["smallest"], "s-", color=PALETTE[1], label="smallest")
+        for number, end in enumerate(("largest", "smallest")):
+            look = {"color": PALETTE[number], "marker": MARKERS[number]}
+            right.plot(bends["updates"], bends[f"{end}, training"], "-", label=end, **look)
+            right.plot(bends["updates"], bends[end], "--", alpha=0.5, **look)
+        right.plot([], [], "--", color=FAINT, label="inference")
+        right.axhline(limit, color=FAINT, linestyle=":", linewidth=1.2)
+        right.text(bends["updates"].iloc[-1], 1.08 * limit, "momentum's limit", color=FAINT, fontsize=9, ha="right")
         right.set_xscale("symlog", linthresh=10)
         right.set_yscale("symlog", linthresh=1)
         right.set_xticks(bends["updates"], [f"{update:,}" for update in bends["updates"]])
-        right.set_yticks([-10, -1, 0, 1, 10, 100], ["−10", "−1", "0", "1", "10", "100"])
+        right.set_yticks([-100, -10, -1, 0, 1, 10, 100], ["−100", "−10", "−1", "0", "1", "10", "100"])
         right.minorticks_off()
         right.set_xlabel("updates")
         right.set_title("eigenvalues of the Hessian, one start")
-        right.legend(loc="center right", bbox_to_anchor=(1, 0.62))
+        right.set_ylim(-300, 700)
+        right.set_xlim(-12, 400)
+        right.legend(loc="lower left", fontsize=9)
         figure.subplots_adjust(wspace=0.2)
     return figure
 
@@ -128,41 +138,35 @@ def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Figure:
     return figure
 
 
-def above_the_law(runs: pd.DataFrame, *, fitted: int) -> pd.DataFrame:
-    """By how much the largest size's error is above what the law says, in per cent: mean and 95 % half-width by width.
-
-    Each seed has a law of its own, fitted to its runs with up to `fitted` images.
-    """
-    rows = {}
-    for width, own in runs.groupby("width"):
-        off = []
-        for _, seed in own.sort_values("images").groupby("seed"):
-            small, largest = seed[seed["images"] <= fitted], seed.iloc[-1]
-            exponent, factor = fit(small["images"], small["error"])
-            off.append(100 * (largest["error"] / (factor * largest["images"] ** -exponent) - 1))
-        rows[width] = statistics.mean(off)
-    return pd.DataFrame(rows, index=["above the law, %", "95 % interval, ±"]).T.rename_axis("width")
+def chances(trials: int, of: int) -> np.ndarray:
+    """The chance that a search of `trials` of so many trials finds the best, the second best, … of all."""
+    return np.array([comb(of - rank, trials - 1) for rank in range(1, of + 1)]) / comb(of, trials)
 
 
-def found(accuracies: Sequence[float], trials: int, searches: int = 2_000, seed: int = 0) -> np.ndarray:
-    """The best accuracies of so many searches, each of so many of the recorded trials."""
-    rng = np.random.default_rng(seed)
-    return np.array([rng.choice(accuracies, trials, replace=False).max() for _ in range(searches)])
+def found(accuracies: Sequence[float], trials: int) -> float:
+    """The best accuracy of a search of so many of these trials: the mean of all such searches."""
+    return float(chances(trials, len(accuracies)) @ np.sort(accuracies)[::-1])
 
 
-def search(accuracies: Sequence[float], *, caption: str = "") -> Figure:
-    """What a random search finds by its number of trials: the mean of many searches, and where 80 % of them lie."""
+def gain(accuracies: Sequence[float], few: int, many: int, draws: int = 2_000) -> tuple[float, float, float]:
+    """How much more a search of `many` trials finds than one of `few`, and the 95 % interval of the bootstrap."""
+    rng = np.random.default_rng(0)
+    drawn = [rng.choice(accuracies, len(accuracies)) for _ in range(draws)]
+    gains = [found(sample, many) - found(sample, few) for sample in drawn]
+    low, high = np.percentile(gains, (2.5, 97.5))
+    return found(accuracies, many) - found(accuracies, few), float(low), float(high)
+
+
+def search(runs: pd.DataFrame, *, caption: str = "") -> Figure:
+    """What a random search finds by its number of trials: the mean of all searches of so many of these trials."""
+    accuracies = runs["validation accuracy"].to_numpy()
     counts = np.arange(1, len(accuracies) + 1)
-    best = [100 * found(accuracies, count, 400) for count in counts]
     with style():
         figure, (axis,) = subplots(height=340, caption=caption)
-        low, high = np.transpose([np.percentile(one, (10, 90)) for one in best])
-        axis.fill_between(counts, low, high, color=PALETTE[0], alpha=0.15, linewidth=0, label="80 % of the searches")
-        axis.plot(counts, [one.mean() for one in best], color=PALETTE[0], label="mean")
+        axis.plot(counts, [100 * found(accuracies, count) for count in counts], color=PALETTE[0])
         axis.set(xscale="log", xlabel="trials", ylabel="best accuracy found, %")
         ticks = [count for count in (1, 2, 5, 10, 20, 40) if count <= len(accuracies)]
         axis.set_xticks(ticks, map(str, ticks))
         axis.minorticks_off()
-        axis.legend(loc="lower right")
         figure.subplots_adjust(left=66 / WIDTH)
     return figure
