@@ -46,7 +46,7 @@ from labs.lab2_horovod.lessons.checks_2e import check
 # hvd.broadcast_optimizer_state(optimizer, root_rank=0)
 # ```
 #
-# (The course's Horovod is built for TensorFlow only. You can only read this.) The last release of Horovod is from 2023.
+# (This is for reading: the course's Horovod is built for TensorFlow only.) The last release of Horovod is from 2023.
 # PyTorch and JAX now contain the same functions, and new projects use those.
 #
 # ## A phrase book
@@ -68,7 +68,7 @@ from labs.lab2_horovod.lessons.checks_2e import check
 # | transport | NCCL, MPI, Gloo | NCCL, Gloo; MPI if built so | NCCL, Gloo; its own on TPUs |
 # | launcher | `horovodrun`, `mpirun`, `srun` | `torchrun`, `srun` | `srun`, or one process a host |
 #
-# Three differences matter:
+# Three points matter:
 #
 # - **DDP wraps the model, Horovod wraps the optimizer.** DDP registers hooks on the gradients. When all gradients of a
 #   bucket are ready, its all-reduce begins, during the backward pass. Only calls of the *wrapped* model are averaged.
@@ -112,8 +112,8 @@ for step, sizes in messages.items():
 # %% [markdown]
 # With its default arguments DDP makes *one* bucket at first. It sends the whole gradient at the end of the first
 # backward pass, notes the order in which gradients became ready, and builds the buckets anew. (With
-# `find_unused_parameters=True` it keeps the buckets that it made when it wrapped the model. Their order is the reverse
-# of that in `model.parameters()`.) So do not judge a run by its first step.
+# `find_unused_parameters=True` it keeps the buckets that it made when it wrapped the model, in the reverse order of
+# `model.parameters()`.) So do not judge a run by its first step.
 #
 # Why not a message for each array? Each message takes time to start; 4b measures how much. Why not one bucket in every
 # step? It could not be sent before the backward pass has ended. DDP does not cut arrays, so a bucket may exceed its
@@ -300,7 +300,7 @@ traffic
 #
 # In JAX every array has a sharding. In `same_jax.py`, replace `weights = copied` by `weights = split`: each of the two
 # devices then has two of the four weights, and the compiler inserts what it needs to gather them. (The number of
-# devices must divide the length of the axis that is split: with three weights JAX raises a `ValueError`.)
+# devices must divide the length of the axis that is split: three weights on two devices are an error.)
 #
 # In `same_jax.py` the compiler chooses the shardings of intermediate results. With **explicit sharding** they are part
 # of the type, and `jax.set_mesh` sets the mesh for all that follows:

@@ -201,7 +201,8 @@ points(send, 3)
 # Move one slider at a time, and answer:
 # 1. With which threshold and cycle is all but the last message hidden on 64 ranks?
 # 2. What does a cycle of 100 ms change, and why?
-# 3. What is in AlexNet's first message with a threshold of 64 MB? Below which bandwidth are the next too long to hide?
+# 3. What is in AlexNet's first message with a threshold of 64 MB? Below which bandwidth are the next messages too long
+#    to hide?
 #
 # <details><summary>What you should have found</summary>
 #
@@ -491,7 +492,8 @@ overlap.predictions(table, plots.provenance("ResNet-50's gradients, a timer for 
 # two were fitted. Of the 21 predictions half are off by less than 4 %, the worst by 28 %.
 #
 # - **A little fusion is best.** With a backward pass of 50 ms a step takes 89 ms with 1 MiB, 103 ms with 128 MiB, 116
-#   ms without fusion. With a backward pass of 150 ms all are hidden.
+#   ms without fusion. (8 MiB takes 105 ms: the best is not simply in the middle.) With a backward pass of 150 ms all
+#   are hidden.
 # - **Long cycles are where the model fails.** Its worst three are cycles of 60 and 200 ms: it does not know when in a
 #   cycle the step begins. (With 200 ms, a step with 50 ms of backward pass takes 291 ms.) Elsewhere it is up to 13 %
 #   off, mostly too quick.

@@ -33,6 +33,7 @@ def test_the_steps_it_cites():
     assert f"where {none:.0f} and {much:.0f} stand now" in TEXT
     assert f"50 ms of backward pass takes {1e3 * short['128 MiB, 200 ms']:.0f} ms" in TEXT
     longer = TABLE[(TABLE["backward"] > 0.14) & (TABLE["backward"] < 0.16)].set_index("setting")["measured"]
+    assert f"(8 MiB takes {1e3 * short['8 MiB, 1 ms']:.0f} ms: the best is not simply in the middle.)" in TEXT
     assert "With a backward pass of 150 ms all are hidden" in TEXT
     assert (longer[["1 MiB, 1 ms", "8 MiB, 1 ms", "128 MiB, 1 ms", "no fusion, 1 ms"]] < 0.155).all()
 
