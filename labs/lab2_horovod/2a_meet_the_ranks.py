@@ -1,17 +1,16 @@
 # %% [markdown]
 # # 2a Meet the ranks
 #
-# Many GPUs train one network as many *processes*, called ranks. Each runs the same program with its own memory. All
-# that joins them is messages. Here you start some, ask them who they are, let them exchange numbers in every way that
-# training uses, and write the two pieces at the heart of data-parallel training yourself: the averaged step, and the
-# ring all-reduce.
+# Many GPUs train one network as many *processes*, called ranks. Each runs the same program with its own memory. They
+# are connected only by messages. Here you start some ranks, let them exchange numbers in every way that training uses,
+# and write the two central parts of data-parallel training yourself: the averaged step, and the ring all-reduce.
 #
-# **Horovod** (Sergeev and Del Balso 2018) is the library that they talk with. Your framework computes the gradients;
-# Horovod takes them, averages them over all ranks, and hands them back. Its notions (rank, size, local rank) are those
-# of MPI, the message-passing standard of supercomputers. Underneath, NCCL carries the numbers between GPUs, and MPI or
-# Gloo between processors. It serves TensorFlow, Keras and PyTorch alike; 2e compares it with what PyTorch and JAX have.
+# **Horovod** (Sergeev and Del Balso 2018) is the library for their communication. Your framework computes the
+# gradients; Horovod averages them over all ranks and returns the averages. Its terms (rank, size, local rank) are those
+# of MPI, the message-passing standard of supercomputers. NCCL transfers the numbers between GPUs, and MPI or Gloo
+# between processors. Horovod supports TensorFlow, Keras and PyTorch; 2e compares it with the tools of PyTorch and JAX.
 #
-# **You will be able to** say what rank, size and local rank are for; choose the collective that a job needs; show
+# **You will be able to** say what rank, size and local rank are used for; choose the collective for a task; show
 # with numbers when N ranks with batch b are the same as one rank with batch N·b, and when they are not; write a ring
 # all-reduce and say what it costs.
 #
@@ -37,15 +36,16 @@ RANKS = 4
 # %% [markdown]
 # ## Who is there?
 #
-# A function, an instruction to run it on four ranks, four results. `launch.call` is Horovod's own `horovod.run`; it
-# also ends all processes when you interrupt the cell. Four processes that each load TensorFlow take ten seconds or
-# more to start; a line below the cell shows that they are under way.
+# `launch.call` runs a function on four ranks and returns four results. It uses Horovod's own `horovod.run`; it also
+# ends all processes when you interrupt the cell. Four processes that each load TensorFlow take ten seconds or more to
+# start; a line below the cell shows the progress.
 #
-# To make this machine pass for two, it gets two names: `localhost` and `127.0.0.1`, with room for two ranks each.
+# This machine gets two names, `localhost` and `127.0.0.1`, with room for two ranks each. So Horovod treats it as two
+# hosts.
 #
 # ### Predict
 #
-# The function adds 1 to a counter that stands in this notebook at 0. All four ranks do. What does each return, and
+# A counter in this notebook is 0. On each of the four ranks, the function adds 1 to it. What does each rank return, and
 # what is the counter here afterwards?
 
 # %% editable=true
@@ -79,51 +79,50 @@ with Ticker("four ranks start, and answer"):
 measured(
     "the counter that each rank returns",
     max(answer["counter"] for answer in answers),
-    "Four would need a counter that all ranks share. Each has its own memory, and adds 1 to its own 0.",
+    "Each rank has its own memory, and adds 1 to its own 0.",
 )
 measured(
     "the counter here, afterwards",
     counter,
-    "This notebook is a fifth process. What ranks do to their copies never comes back, unless they return it.",
+    "This notebook is a fifth process. Ranks change only their copies; you get only what they return.",
 )
 pd.DataFrame(answers)
 
 # %% [markdown]
-# Four processes, each with a copy of the function and of everything it refers to. Nothing is shared unless it is sent.
-# Each rank knows three numbers:
+# There are four processes, each with a copy of the function and of everything it refers to. Nothing is shared unless it
+# is sent. Each rank knows three numbers:
 #
 # | | what it is | what it is for |
 # |---|---|---|
-# | **rank** | 0 … size − 1, one for each process | which examples are mine; rank 0 prints and saves |
-# | **size** | how many there are | divide the sum of the gradients, share out the data, scale the learning rate |
-# | **local rank** | 0 … local size − 1 *on its host* | which GPU is mine. On the second host rank 2 takes GPU 0 |
+# | **rank** | 0 … size − 1, one for each process | choose its examples; rank 0 prints and saves |
+# | **size** | the number of ranks | divide the sum of the gradients, share out the data, scale the learning rate |
+# | **local rank** | 0 … local size − 1 *on its host* | choose its GPU. On the second host rank 2 takes GPU 0 |
 #
 # ## The collectives
 #
-# Programs for many ranks seldom send single messages. They call *collectives*: operations that all ranks enter
-# together.
+# Programs for many ranks seldom send single messages. They call *collectives*: operations that all ranks call together.
 #
-# | collective | what is where afterwards |
+# | collective | the result |
 # |---|---|
-# | **broadcast** | everybody has what one rank, the root, had |
-# | **gather** | the root has the pieces of all, side by side |
-# | **reduce** | the root has the sum of all |
-# | **all-gather** | everybody has the pieces of all |
-# | **all-reduce** | everybody has the sum of all |
-# | **reduce-scatter** | everybody has one part of the sum, each another part |
-# | **all-to-all** | everybody has one piece from each: rank r the r-th pieces |
+# | **broadcast** | all ranks have the data of one rank, the root |
+# | **gather** | the root has the data of all ranks, side by side |
+# | **reduce** | the root has the sum over all ranks |
+# | **all-gather** | all ranks have the data of all ranks |
+# | **all-reduce** | all ranks have the sum over all ranks |
+# | **reduce-scatter** | each rank has a different part of the sum |
+# | **all-to-all** | each rank has one part from each rank: rank r has the r-th parts |
 #
 # ### Predict
 #
-# An all-reduce can be put together from two others. With *reduce*, then *broadcast*, everything passes through the
-# root. Which two, one after the other, do it without a root?
+# Two collectives, one after the other, can do the work of an all-reduce. With *reduce*, then *broadcast*, all data
+# passes through the root. Which two do it without a root?
 
 # %% editable=true
 predict("two collectives that make an all-reduce without a root", [])  # ["first", "second"]
 
 # %% [markdown]
-# The next cell runs all seven on four real ranks, and draws what each holds before and after. A colour stands for a
-# rank, a letter for an element; stripes of several colours are the sum of these ranks' elements.
+# The next cell runs all seven on four real ranks, and draws what each rank holds before and after. A colour stands for
+# a rank, a letter for an element; stripes of several colours are the sum of these ranks' elements.
 
 
 # %%
@@ -139,7 +138,7 @@ def all_collectives():
     blocks, _ = hvd.alltoall(full, splits=np.ones(size, np.int32))
     return {
         "broadcast": (full if rank == 0 else nothing, hvd.broadcast(full, root_rank=0).numpy()),
-        # Horovod has no gather and no reduce: the others throw away what they got.
+        # Horovod has no gather and no reduce: the other ranks discard the result.
         "gather": (one, together if rank == 0 else nothing[:1]),
         "reduce": (full, total if rank == 0 else nothing),
         "all-gather": (one, together),
@@ -157,29 +156,33 @@ collectives.holdings(
 )
 
 # %% [markdown]
-# - **Broadcast:** the start. Rank 0's first weights, or a checkpoint, go to all.
-# - **All-reduce:** every step. The sum of the gradients, on every rank. It is what data-parallel training *is*.
-# - **Gather** and **reduce:** to one rank, for results and logs. Horovod has neither: it all-gathers, all-reduces, and
-#   the others throw away what they got.
-# - **All-to-all:** a transposition. Networks whose embedding tables, or *experts* (parts of a layer, of which an
-#   example needs one or two), are spread over the ranks send each example to the rank that has its part. Data
-#   parallelism doesn't need it.
+# - **Broadcast:** at the start. Rank 0's first weights, or a checkpoint, go to all ranks.
+# - **All-reduce:** in every step. The sum of the gradients, on every rank: the core of data-parallel training.
+# - **Gather** and **reduce:** to one rank, for results and logs. Horovod has neither: it all-gathers or all-reduces,
+#   and the other ranks discard the result.
+# - **All-to-all:** a transposition. Some networks distribute embedding tables or *experts* (parts of a layer, of which
+#   an example uses one or two) over the ranks. They send each example to the rank with the needed part. Data
+#   parallelism does not need it.
 # - **Reduce-scatter**, then **all-gather:** compare the pictures.
 #
-# All ranks must call the same collectives in the same order. If one does not come, the others wait for ever.
+# All ranks must call the same collectives in the same order. If one rank does not call, the others wait for ever.
 
 # %%
+# What an all-gather makes of the results of the reduce-scatter, and what the all-reduce gave every rank
+gathered = np.concatenate([result["reduce-scatter"][1] for result in by_rank])
 measured(
     "two collectives that make an all-reduce without a root",
-    ["reduce-scatter", "all-gather"],
-    "The first leaves each part of the sum whole on one rank, the second hands every part to everybody.",
+    ["reduce-scatter", "all-gather"]
+    if all(np.array_equal(gathered, result["all-reduce"][1]) for result in by_rank)
+    else "not these",
+    "After a reduce-scatter each part of the sum is complete on one rank; an all-gather sends every part to all.",
 )
 
 # %% [markdown]
 # ## One step on N ranks
 #
-# Now the claim on which the whole course rests: **N ranks with batch b take the same step as one rank with batch
-# N·b.** The mean over all examples is the mean of the ranks' means:
+# The basis of data-parallel training: **N ranks with batch b take the same step as one rank with batch N·b.** The mean
+# over all examples is the mean of the ranks' means:
 #
 # $$\nabla L = \frac{1}{N b} \sum_{i=1}^{N b} \nabla \ell_i
 #   = \frac{1}{N} \sum_{r=0}^{N-1} \Big( \frac{1}{b} \sum_{i \in \text{rank } r} \nabla \ell_i \Big)$$
@@ -207,7 +210,7 @@ def parallel_step(me, gradient, w, x, y, eta):
 
 
 # %% [markdown]
-# The check runs it on *simulated* ranks: threads in this process, there at once.
+# The check runs it on *simulated* ranks: threads in this process, which start at once.
 
 # %%
 check(parallel_step)
@@ -218,26 +221,24 @@ points(parallel_step, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# To average the ranks' new *weights* would pass too: all start from the same $w$, and the step is linear in the
+# An average of the ranks' new *weights* would also pass: all start from the same $w$, and the step is linear in the
 # gradient. A step of Adam is not, so average the gradients.
 #
-# Now real ranks, 20 steps, beside one rank with the whole batch. The claim supposes something; here are three ways to
-# break it:
+# Now compare 20 steps on real ranks with one rank that has the whole batch. The statement above has conditions; these
+# three cases break them:
 #
 # 1. **Uneven shares.** A batch of 26 on four ranks is 7, 7, 6 and 6.
 # 2. **Batch norm.** Each rank normalises with the mean and variance of its own share.
-# 3. **Different seeds.** The ranks draw their first weights for themselves, and nobody broadcasts.
+# 3. **Different seeds.** The ranks draw different first weights, without a broadcast.
 #
 # ### Predict
 #
-# In which of the cases do the four *ranks* end with different weights? And by how much do the weights of rank 0 differ
-# from those of a single rank, at most, in twenty steps? Only the power of ten: −2 stands for 0.01.
+# In which cases do the four *ranks* end with different weights? In which cases does rank 0 differ from a single rank
+# with the same start by more than rounding?
 
 # %% editable=true
 predict("cases in which the ranks disagree", [])  # of "plain", "uneven shares", "batch norm", "different seeds"
-predict("power of ten: plain", None)
-predict("power of ten: uneven shares", None)
-predict("power of ten: batch norm", None)
+predict("cases in which rank 0 differs from one rank", [])  # of "plain", "uneven shares", "batch norm"
 
 # %%
 rng = np.random.default_rng(0)
@@ -248,12 +249,12 @@ ETA, STEPS = 0.02, 20
 
 
 def gradient(w, x, y):
-    """Of the mean squared error of x w."""
+    """The gradient of the mean squared error of x w."""
     return 2 * x.T @ (x @ w - y) / len(x)
 
 
 def normalised(w, x, y):
-    """The same with a batch norm in front: examples are normalised with the batch that they come in."""
+    """The same after a batch norm: examples are normalised with the mean and deviation of their batch."""
     return gradient(w, (x - x.mean(0)) / x.std(0), y)
 
 
@@ -279,7 +280,7 @@ cases = {
 
 
 class HorovodRank:
-    """A real rank that your function can use as it uses a simulated one."""
+    """A real rank with the methods of a simulated one."""
 
     def __init__(self):
         import horovod.tensorflow as hvd
@@ -296,15 +297,8 @@ def all_cases():
     return {name: case(me) for name, case in cases.items()}
 
 
-REVEALS = {
-    "plain": "Nothing but rounding: by algebra the steps are equal, and only the order of the sum differs.",
-    "uneven shares": "In a mean of means an example of a share of 6 counts 7/6 times as much as one of a share of 7.",
-    "batch norm": "Statistics of 8 examples are not those of 32: the ranks differentiate another function.",
-}
-
-
 def compare():
-    """For each case, after each step: how far rank 0 is from a single rank; at the end: how far the ranks are apart."""
+    """By case: the difference of rank 0 from a single rank after each step, and between the ranks at the end."""
     alone = {name: simulated.run(lambda me, _, case=case: case(me), [None]).results[0] for name, case in cases.items()}
     with Ticker("four ranks start, and take 20 steps in each case"):
         parallel = launch.call(all_cases, RANKS)
@@ -315,16 +309,20 @@ def compare():
 
 def show():
     largest, apart = compare()
-    disagree = [name for name, value in apart.items() if value > 1e-6]
+    more_than_rounding = 1e-6
     measured(
         "cases in which the ranks disagree",
-        disagree,
-        "Ranks that start together and apply the same average stay together, whether or not it is the right average.",
+        [name for name, value in apart.items() if value > more_than_rounding] or "none",
+        "Ranks with the same start that apply the same average stay equal, even if it is not the right average.",
     )
-    for name, sentence in REVEALS.items():
-        measured(f"power of ten: {name}", round(np.log10(max(largest[name].max(), 1e-17))), sentence, exponent=True)
+    measured(
+        "cases in which rank 0 differs from one rank",
+        [name for name in list(cases)[:3] if largest[name].max() > more_than_rounding] or "none",
+        "In a mean of means, an example in a share of 6 has 7/6 times the weight of one in a share of 7. And the mean "
+        "and variance of 8 examples are not those of 32.",
+    )
     table = pd.DataFrame(
-        {"rank 0 to one rank alone, at most": pd.Series(largest).map(np.max), "between the ranks": apart}
+        {"rank 0 to a single rank, at most": pd.Series(largest).map(np.max), "between the ranks": apart}
     )
     print(table.map("{:.1e}".format).to_string())
     return collectives.differences(largest, plots.provenance("a linear model, 32 drawn examples", RANKS))
@@ -333,43 +331,43 @@ def show():
 show()
 
 # %% [markdown]
-# - **Plain:** equal to within $10^{-15}$. That is rounding. It shrinks, because all walk to the same minimum. (An
-#   exact 0 is drawn at $10^{-17}$.)
-# - **Uneven shares:** a few hundredths, far more than rounding. The cure: equal shares (notebook 2b), or weight each
-#   rank's gradient with its number of examples. (If your function does so already, you see rounding here too.)
-# - **Batch norm:** another function is differentiated, for each example is normalised with 7 others in place of 31.
-#   Not a mistake but another training, with noisier statistics. Lab 3 makes use of it (ghost batch norm); Horovod's
-#   `SyncBatchNormalization` undoes it.
-# - **Different seeds:** all ranks take the same steps, from different places. Among themselves they stay exactly as far
-#   apart as they began. None of them gets to the minimum, and neither does their mean: the average is of gradients at
-#   four different places. The cure is one broadcast.
+# - **Plain:** equal to within $10^{-15}$. This is rounding. It becomes smaller, because all ranks approach the same
+#   minimum. (An exact 0 is drawn at $10^{-17}$.)
+# - **Uneven shares:** a few hundredths, far more than rounding. To avoid it, use equal shares (notebook 2b), or weight
+#   each rank's gradient by its number of examples. (If your function already does so, you see rounding here, too.)
+# - **Batch norm:** the function is a different one, because each example is normalised with 7 others instead of 31.
+#   This is not a mistake but a different training, with noisier statistics. Lab 3 uses it (ghost batch norm); Horovod's
+#   `SyncBatchNormalization` avoids it.
+# - **Different seeds:** all ranks take the same steps, but from different starts. The differences between them stay
+#   exactly as large as at the start. No rank reaches the minimum, nor does their mean, because the gradients come from
+#   four different places. One broadcast is enough to avoid it.
 #
-# Who would notice? With different seeds the ranks disagree: compare their weights. With uneven shares and with batch
-# norm they agree perfectly, on something else than the single rank. Only a comparison with the serial twin shows it.
+# How can you detect these cases? With different seeds the ranks disagree: compare their weights. With uneven shares and
+# with batch norm they agree perfectly, but on other weights than the single rank. Only a comparison with a serial run
+# shows it.
 #
 # ## How does an all-reduce work?
 #
-# The simplest: everybody sends everything to everybody. A rank then sends $(N-1) L$ numbers for a gradient of length
-# $L$. With 1,000 ranks and 100 MB that is 100 GB, in every step, from every rank.
+# The simplest method: each rank sends everything to all others. A rank then sends $(N-1) L$ numbers for a gradient of
+# length $L$. With 1,000 ranks and 100 MB that is 100 GB, in every step, from every rank.
 #
-# The **ring** (Patarasuk and Yuan 2009) needs $2 \frac{N-1}{N} L$: never more than twice the gradient, however many
-# ranks there are. As long as the ranks do all the adding, no all-reduce sends less, on average over the ranks.
-# (Switches that add on the way can halve it.) Cut the array into $N$ chunks, and let everybody talk to the neighbour on
-# the right only:
+# The **ring** (Patarasuk and Yuan 2009) needs $2 \frac{N-1}{N} L$: never more than twice the gradient, for any number
+# of ranks. If only the ranks add, no all-reduce sends less, on average over the ranks. (Switches that add can halve
+# it.) Divide the array into $N$ chunks, and let each rank send only to the neighbour on its right:
 #
-# 1. *Reduce-scatter,* $N-1$ rounds: each rank sends a chunk right, gets another from the left, and **adds** it to
-#    its own. Every chunk travels round the ring and collects a part at each rank.
-# 2. *All-gather,* $N-1$ rounds: each rank now has one chunk that is whole. The whole ones go round in the same way,
-#    and are **put in place** of what is there.
+# 1. *Reduce-scatter,* $N-1$ rounds: each rank sends a chunk to the right, receives another from the left, and **adds**
+#    it to its own. Every chunk travels round the ring and collects a part at each rank.
+# 2. *All-gather,* $N-1$ rounds: each rank now has one complete chunk. The complete chunks travel round in the same way,
+#    and **replace** what is there.
 #
-# Which chunk does rank $r$ send in round $s$? And which one does it have whole after the first half? Draw four ranks on
+# Which chunk does rank $r$ send in round $s$? Which one is complete on it after the first half? Draw four ranks on
 # paper and follow one chunk.
 #
 # ### Exercise: the ring
 #
-# <details><summary>Hint</summary><code>np.array_split(x, n)</code> cuts into n chunks whose lengths differ by one at
-# most; <code>np.concatenate</code> joins them. Let rank r send chunk r in round 0. What it gets in a round is what it
-# sends on in the next. All numbers of chunks and ranks count modulo N. Send before you receive.</details>
+# <details><summary>Hint</summary><code>np.array_split(x, n)</code> divides x into n chunks whose lengths differ by at
+# most one; <code>np.concatenate</code> joins them. Let rank r send chunk r in round 0. In the next round it sends what
+# it received. All numbers of chunks and ranks count modulo N. Send before you receive.</details>
 
 
 # %% exercise="ring_all_reduce"
@@ -402,8 +400,8 @@ points(ring_all_reduce, 6)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Your messages, round by round: press play. On the right, a cell fills as the ranks' parts of a chunk arrive. After the
-# first half each rank has one full cell, each another; after the second half all are full.
+# Here are your messages, round by round: press play. On the right, a cell fills as the ranks' parts of a chunk arrive.
+# After the first half each rank has one full cell, each a different one; after the second half all are full.
 
 # %%
 outcome = simulated.run(ring_all_reduce, [simulated.marked(rank, 5) for rank in range(5)])
@@ -414,7 +412,7 @@ widgets.explore(
 
 
 # %% [markdown]
-# What does a rank send in all? Counted from the messages, for a gradient of 10,000 numbers:
+# How much does a rank send in total? Counted from the messages, for a gradient of 10,000 numbers:
 
 
 # %%
@@ -425,7 +423,7 @@ def sent_by_a_rank(program, ranks, length=10_000):
 
 
 def cost():
-    programs = {"your ring": ring_all_reduce, "everybody to everybody": lambda me, x: me.all_reduce(x)}
+    programs = {"your ring": ring_all_reduce, "all to all others": lambda me, x: me.all_reduce(x)}
     sizes = [2, 3, 4, 6, 8, 12, 16, 24, 32]
     counted = {name: [sent_by_a_rank(program, ranks) for ranks in sizes] for name, program in programs.items()}
     return collectives.sent(sizes, counted, length=10_000, caption="messages counted on simulated ranks; float32")
@@ -434,17 +432,17 @@ def cost():
 cost()
 
 # %% [markdown]
-# The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$), the other's grows with the
-# number of ranks. But look right: the ring takes $2(N-1)$ *rounds*, one after the other. (Everybody to everybody takes
-# $N-1$: a rank sends one message at a time, and receives one.) Each has a latency, so with very many ranks and small
-# gradients a ring is slow. Lab 4 puts numbers to that, and writes the algorithms that need fewer rounds. Horovod leaves
-# the choice to what carries its messages: Gloo has a ring, MPI and NCCL choose by size and network. And it makes
-# gradients larger by fusing them: you see it in notebook 2f.
+# The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$); that of the simple method
+# grows with the number of ranks. But the ring takes $2(N-1)$ *rounds*, one after the other (right). (The simple method
+# takes $N-1$: a rank sends one message at a time, and receives one.) Each round has a latency, so with many ranks and
+# small gradients a ring is slow. Lab 4 measures this, and you write algorithms with fewer rounds there. Horovod leaves
+# the choice to the layer below: Gloo has a ring, MPI and NCCL choose by size and network. Horovod also fuses gradients
+# into larger messages: see notebook 2f.
 #
 # ## Summary
 #
-# - Ranks are processes with memories of their own. `rank` says who I am, `size` how many we are, `local_rank` which
-#   GPU is mine.
+# - Ranks are processes with their own memory. `rank` is the number of a process, `size` the number of processes, and
+#   `local_rank` chooses the GPU.
 # - Training needs two collectives: broadcast once, all-reduce in every step.
 # - Averaging the gradients of N equal shares *is* the step with the whole batch, to rounding. Uneven shares, batch
 #   norm and different first weights break it, each in its own way.

@@ -1,4 +1,6 @@
-"""Mistakes in the exercises of notebook 2a."""
+"""Mistakes in the exercises of notebook 2a, and other right answers."""
+
+import numpy as np
 
 STEP = "me.all_reduce(gradient(w, x[mine], y[mine]))"
 MINE = "slice(me.rank, None, me.size)"
@@ -37,6 +39,8 @@ MISTAKES = {
         "the whole batch everywhere": ({MINE: "slice(None)"}, "all 24"),
         "blocks in place of every N-th": ({MINE: BLOCK}, "should take the examples"),
         "the sum of means over all examples": ({"eta * total / me.size": "eta * total / len(x)"}, "a mean already"),
+        "the rows of rank 0 everywhere":
+            ({MINE: "slice(0, None, me.size)"}, "should take the examples"),
         "the weights added up":
             ({STEP: f"me.all_reduce(w - eta * {STEP[14:-1]})", "return w - eta * total / me.size": "return total"},
              "weights are added up"),
@@ -64,6 +68,31 @@ MISTAKES = {
         "the chunks not modulo": ({"(me.rank + 1 - step) % me.size": "me.rank + 1 - step"}, "no such chunk"),
         "half of the ring with the wrong chunk":
             ({"parts[(me.rank + 1 - step) % me.size]": "parts[(me.rank + 2 - step) % me.size]"}, "chunk"),
+        "the first half twice":
+            ({f"me.send(parts[(me.rank + 1 - step) % me.size], right)\n{PUT}": FIRST_HALF}, "which chunk is whole"),
         "one round too few": ({"me.size - 1": "me.size - 2"}, "lacks the part"),
     },
 }  # fmt: skip
+
+
+def weighted(me, gradient, w, x, y, eta):
+    """Each rank's gradient has the weight of its share: right for uneven shares, too."""
+    mine = np.arange(me.rank, len(x), me.size)
+    return w - eta * me.all_reduce(gradient(w, x[mine], y[mine]) * len(mine)) / len(x)
+
+
+def leftwards_numbered(me, x):
+    """A ring that begins with another chunk: rank r sends chunk r + 1 first, and ends with chunk r + 2 complete."""
+    size, parts = me.size, [part.copy() for part in np.array_split(np.asarray(x), me.size)]
+    for step in range(2 * (size - 1)):
+        outgoing, incoming = (me.rank + 1 - step) % size, (me.rank - step) % size
+        me.send(parts[outgoing].copy(), (me.rank + 1) % size)
+        came = me.receive((me.rank - 1) % size)
+        parts[incoming] = parts[incoming] + came if step < size - 1 else came
+    return np.concatenate(parts)
+
+
+RIGHT = {
+    "parallel_step": {"weighted by the shares": weighted},
+    "ring_all_reduce": {"one loop, from another chunk on": leftwards_numbered},
+}
