@@ -69,7 +69,7 @@ def _run(answer: Callable, values: Sequence[np.ndarray], group: int) -> Outcome:
     try:
         return simulated.run(program, values)
     except DeadlockError as error:
-        sentence = "Whoever receives needs a sender: follow one member and its leader through all steps."
+        sentence = "A rank that receives needs a sender: follow one member and its leader through all steps."
         raise Wrong(f"{error} {sentence}") from None
 
 
