@@ -313,7 +313,7 @@ prediction.thresholds(
 )
 
 # %% [markdown]
-# - **The ring** reaches 87.9 %, exactly as much as the published system, with 46 MB: three messages.
+# - **The ring** reaches 87.9 %, as much as the published system, with 46 MB: three messages.
 # - **Hierarchical** reaches 98.7 %, with 3 MB.
 # - **Halving** reaches 99.9 % without fusion, and never less than 90 %.
 #
@@ -576,7 +576,8 @@ print(f"ResNet-50, 8 images: {100 * efficiency(resnet, 1024, 8):.0f} % with the 
 def suspects(runs):
     """The runs that can't be the same work as the first run, done by the same program.
 
-    runs: name → (devices, minutes), the same network on the same kind of device. The first run has the fewest devices.
+    runs: name → (devices, minutes), the same network on the same kind of device. No run has fewer devices
+    than the first.
     Returns a list of names.
     """
     ### BEGIN SOLUTION
@@ -794,12 +795,11 @@ predict("Piz Daint: slowest, latency, servers", None)
 
 # %%
 latency = 50 * 2 * 127 * 14e-6
-measured(
-    "Piz Daint: slowest, latency, servers",
-    "servers",
-    "From 64 to 128 GPUs the loss grows fourfold. The slowest of N grows with log N: that is what is predicted. "
-    f"Even with 128 GPUs the latency of 50 rings is {1e3 * latency:.0f} ms, which the backward pass hides. The traffic "
-    "at servers grows with N, and is exposed once it takes longer than the backward pass.",
+measured("Piz Daint: slowest, latency, servers", "servers")
+print(
+    "From 64 to 128 GPUs the loss grows fourfold. The slowest of N grows with log N: that is what is predicted.\n"
+    f"Even with 128 GPUs the latency of 50 rings is {1e3 * latency:.0f} ms, which the backward pass hides.\n"
+    "The traffic at servers grows with N, and is exposed once it takes longer than the backward pass."
 )
 
 # %% [markdown]
@@ -879,8 +879,8 @@ widgets.explore(
 # %%
 for name in ("hybrid", "halving"):
     enough = next(ranks for ranks in range(1024, 65537, 64) if run(ranks, 64, name)[0] <= 60)
-    steps_left = math.ceil(90 * published.IMAGES / 64 / enough)
-    measured(f"P40s for one minute, {name}", enough, f"The batch is {64 * enough:,}, the whole run {steps_left} steps.")
+    measured(f"P40s for one minute, {name}", enough)
+    print(f"    The batch is {64 * enough:,}, the whole run {math.ceil(90 * published.IMAGES / 64 / enough)} steps.")
 
 ALPHA = system.outer.latency
 CASES = {

@@ -254,7 +254,7 @@ def roofline(
         log_axis(axis, "x", [100, 200, 500, 1000, 2000, 5000, 10_000])
         log_axis(axis, "y", [0.5, 1, 2, 5, 10])
         axis.set_xlim(low, high)
-        axis.set_ylim(0.4, 16)
+        axis.set_ylim(0.35, 16)
         (x_0, y_0), (x_1, y_1) = axis.transData.transform([(100, 1), (1000, 10)])
         axis.text(
             low * 1.4, low * 1.4 * bandwidth / 1e12 * 1.14, f"wire: {bandwidth / 1e9:.1f} GB/s",
