@@ -561,7 +561,7 @@ normalisation.both_sides(recorded, "decay")
 # on that. Choose rates with several seeds, compare at each other's rates as well, and trust what both ways agree on.
 #
 # Is the published result wrong? Nothing here says so. Tencent's networks have 25 and 62 million weights and train for
-# 90 or 95 epochs of ImageNet. Ours has 24,282 weights and makes 80 or 100 updates, with a λ that is large enough to do
+# 90 or 95 epochs of ImageNet. Ours has 24,058 weights and makes 80 or 100 updates, with a λ that is large enough to do
 # something in that time. Leaving bias, γ and β out is common practice, not a law. It is one line to try both.
 #
 # ## Noise in the gradient
@@ -612,7 +612,7 @@ points(noise_weights, 3)
 # ### Is the covariance kept?
 #
 # Now test it with real gradients of the network after a few updates. The cell computes each example's own gradient,
-# 24,282 numbers, and then 300 batches of each size from them.
+# 24,058 numbers, and then 300 batches of each size from them.
 #
 # ### Predict
 #

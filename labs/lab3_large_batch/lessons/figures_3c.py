@@ -252,7 +252,7 @@ def decays(table: pd.DataFrame, caption: str = "") -> Figure:
         x="λ",
         y="test accuracy",
         hue="decayed",
-        note="each with its best of six rates; dashed: mean without decay",
+        note="each at the rate chosen for it, out of six; dashed: mean without decay",
         caption=caption,
     )
     for axis in figure.axes:

@@ -7,7 +7,7 @@ import inspect
 import numpy as np
 import pytest
 
-from course_lib import statistics
+from course_lib import models, statistics
 from tests.labs.notebooks import plus_minus, recorded, text
 
 TEXT = text("3c")
@@ -118,3 +118,9 @@ def test_what_the_difference_of_squares_gives():
     x = np.float32(100 + 0.01 * np.random.default_rng(0).normal(size=1000))
     assert np.spacing(np.float32(10_000)) == pytest.approx(0.001, rel=0.03)  # ".001 apart"
     assert abs((x**2).mean() - x.mean() ** 2 - 1e-4) > 2e-4  # "only rounding error"
+
+
+def test_how_many_numbers_a_gradient_has():
+    model = models.quick_cnn((28, 28, 1), 10)
+    count = f"{sum(v.shape.num_elements() for v in model.trainable_variables):,}"
+    assert f"Ours has {count} weights" in TEXT and f"own gradient, {count} numbers" in TEXT
