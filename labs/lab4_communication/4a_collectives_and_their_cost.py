@@ -388,7 +388,6 @@ def which_wins(alpha, bandwidth, group, exponent, candidates):
 measured(
     "of ring, hierarchical, halving, doubling: who wins somewhere",
     communication.cheapest(LINK, 8, among=ALL),
-    "Halving has the ring's bytes in fewer rounds.",
 )
 widgets.explore(
     which_wins,
@@ -535,7 +534,6 @@ ORDERS = {"the nearest partner first": False, "the farthest first": True}
 measured(
     "of the five, on hosts, the nearest partner first: who wins somewhere",
     communication.cheapest(LINK, 8, Link(LINK.latency / 10, 10 * LINK.bandwidth), among=FIVE, hosts=True),
-    "What leaves a host counts, and how many messages it is in.",
 )
 widgets.explore(
     lambda far_first, **sliders: with_hosts(**sliders, far_first=far_first, among=FIVE),
@@ -617,7 +615,6 @@ ratio = times["at random", "4 times"]["ring"] / times["at random", "4 times"]["h
 measured(
     "ring against halving, at random: faster, slower, the same",
     "the same" if 0.9 < ratio < 1.1 else "faster" if ratio < 1 else "slower",
-    "At random three of four partners are in another pod, for the ring as for halving.",
 )
 times
 
@@ -664,7 +661,6 @@ timed, bare, _ = by_rank[0]
 measured(
     "µs of an all-reduce of 4 bytes, two real ranks",
     1e6 * np.median(timed[:, 0]),
-    too_small="The wire is the smallest part: the ranks first agree on what is ready, and threads must wake up.",
 )
 print(f"a bare message of 16 bytes: {1e6 * np.median(bare[:, 1]):.0f} µs")
 
@@ -763,8 +759,8 @@ steps.round(1)
 #
 # - **Sixteen writes:** BSP expects the same time as with one, α–β expects 15 α more. The measured time tends to lie
 #   between the two: the second write leaves while the first is on its way.
-# - **One write:** α–β is too low. In its message one of two ranks waits for the other. Here both compute, send, receive,
-#   and must be awake at the same time. $l$ contains all of this.
+# - **One write:** α–β is too low. In its message one of two ranks waits for the other. Here both compute, send,
+#   receive, and must be awake at the same time. $l$ contains all of this.
 #
 # $g$ and $l$ hold only for these ranks on this machine. α–β compares algorithms. BSP predicts a program that keeps its
 # own.

@@ -65,12 +65,10 @@ print(f"{small.sum()} of {len(small)}; 106 of them belong to batch norms")
 measured(
     "per cent of its bytes that are in them",
     100 * BYTES["ResNet-50"][small].sum() / BYTES["ResNet-50"].sum(),
-    "Most arrays are small, most bytes are in the large ones.",
 )
 measured(
     "per cent of AlexNet's gradient that is ready after a tenth",
     100 * BYTES["AlexNet"][early].sum() / BYTES["AlexNet"].sum(),
-    "The backward pass begins with the dense layers: nearly all bytes, hardly any operations.",
 )
 display(
     pd.DataFrame(
@@ -278,8 +276,6 @@ def sweep():
     measured(
         "ms of the cycle with the least waiting, ResNet-50, 128 MB",
         1e3 * best,
-        too_small="With 1,024 ranks a message takes 10 ms at least, so many small ones queue up.",
-        too_large="The last gradients wait for the end of their cycle.",
     )
     caption = "simulated with your fuse and send · ring of 1,024 ranks, 5 µs a message, 12.5 GB/s · a P40's speed"
     ticks = [0.1, 1, 10, 100]
@@ -338,9 +334,11 @@ ways()
 #
 # The model leaves out a price of overlap: on a GPU the all-reduce takes some of the memory's bandwidth from the
 # computation, on a CPU it takes whole cores.
-#
+
+# %% [markdown] tags=["further"]
 # ## Layer by layer, with a fixed batch
-#
+
+# %% [markdown]
 # So far each rank kept its number of images. If the whole batch is fixed, more ranks divide it. A slide of Pedram et
 # al. (2018), after Lee et al. (2017), shows the parts of a step's time for VGG with a mini-batch of 256. Here your
 # simulation computes them: VGG-16, 256 images in all, each gradient sent at once and alone.
@@ -376,12 +374,10 @@ def split(at=64, counts=(8, 16, 32, 64, 128, 256)):
     measured(
         "ranks of the shortest step, 8 to 256",
         steps.sum(axis=1).idxmin(),
-        "More ranks compute less each, and send as much as before: soon there is nothing to hide it behind.",
     )
     measured(
         "VGG-16's layer with the longest all-reduce: conv1_1 … conv5_3, fc6, fc7, fc8",
         layers["all-reduce"].idxmax(),
-        "It connects 25,088 numbers with 4,096.",
     )
     caption = "simulated with your fuse and send · 256 images in all · ring, 5 µs a message, 12.5 GB/s · a P40's speed"
     return overlap.breakdown(layers, steps, f"layers of VGG-16 on {at} ranks (ms)", caption)
@@ -391,14 +387,15 @@ split()
 
 # %% [markdown]
 # Different layers compute and send. The convolutions have 99 % of the operations and 11 % of the bytes. The first dense
-# layer alone, fc6, has three quarters of the bytes. Its gradient is ready among the first, and is sent while the
-# convolutions still compute.
+# layer, fc6, connects 25,088 numbers with 4,096: it has three quarters of the bytes. Its gradient is ready among the
+# first, and is sent while the convolutions still compute.
 #
 # More ranks divide the computation, but each sends as many bytes. Up to 32 ranks the backward pass is long enough to
 # hide the all-reduces, 96 ms. With 64 a step takes 137 ms, and 49 of them are waiting; with 256 ranks, one image each,
 # it takes as long as with 32. With a fixed batch, more ranks stop helping. That is why data parallelism needs the large
 # batches of lab 3.
-#
+
+# %% [markdown]
 # ## Horovod on this machine
 #
 # Does a real step follow such a model? Two real ranks reduce ResNet-50's 161 gradients, 102 MB, with Horovod. Their
@@ -589,17 +586,16 @@ at_2048 = [slowest(step(0.05).cumulative(TIMES), TIMES, 2048) for step in (strag
 measured(
     "per cent of the time that 2,048 ranks compute, normal",
     100 / at_2048[0],
-    "The slowest of 2,048 lies about 3.4 standard deviations above the mean.",
 )
 measured(
     "per cent of the time that 2,048 ranks compute, exponential",
     100 / at_2048[1],
-    "The same spread with a longer tail: the slowest comes 7 standard deviations late.",
 )
 
 # %% [markdown]
-# - The loss begins with two ranks and grows with every rank. For normal times the maximum grows like $\sqrt{2 \ln N}$:
-#   slowly. For exponential times it is $1 + \frac12 + \dots + \frac1N \approx \ln N$: the tail decides, not the spread.
+# - The loss begins with two ranks and grows with every rank. For normal times the maximum grows slowly, like $\sqrt{2
+#   \ln N}$: the slowest of 2,048 lies 3.4 standard deviations above the mean. For exponential times it lies 7.2 above:
+#   the maximum is $1 + \frac12 + \dots + \frac1N \approx \ln N$: the tail decides, not the spread.
 # - **Faster ranks don't help, more even ranks do.** The network plays no part. With all communication hidden, 2,048
 #   ranks that are 5 % uneven still lose 15 to 26 %.
 # - A rank that is *always* slow is worse: then all ranks are slow.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from course_lib.cost import networks, overlap
+from course_lib.cost import networks, overlap, stragglers
 from course_lib.cost.allreduce import Link, ring
 from tests.labs.notebooks import recorded, text
 
@@ -57,3 +57,19 @@ def test_what_is_said_of_vgg_16_with_a_batch_of_256():
     convolutions = np.array([tensor.name.startswith("conv") for tensor in network])
     shares = [100 * part[convolutions].sum() / part.sum() for part in (flops, nbytes)]
     assert "have {:.0f} % of the operations and {:.0f} % of the bytes".format(*shares) in TEXT
+
+
+def test_how_far_the_slowest_of_2_048_lies_above_the_mean(answer):
+    times = np.concatenate([np.linspace(0, 4, 2001), np.geomspace(4, 100, 200)[1:]])
+    late = {
+        step.name: answer("4b", "slowest")(step.cumulative(times), times, 2048)
+        for step in (stragglers.normal(0.05), stragglers.exponential(0.05))
+    }
+    deviations = [f"{(mean - 1) / 0.05:.1f}" for mean in late.values()]
+    assert (
+        "the slowest of 2,048 lies {} standard deviations above the mean. For exponential times it lies {}".format(
+            *deviations
+        )
+        in TEXT
+    )
+    assert "lose {:.0f} to {:.0f} %".format(*(100 * (1 - 1 / mean) for mean in late.values())) in TEXT
