@@ -229,9 +229,9 @@ normalisation.by_setting(
 
 # %% [markdown]
 # One or two seeds prove little. The recorded experiment has five for each setting. One other seed chose each learning
-# rate on validation data, out of six; none chose the smallest or the largest. A large batch can fail in two ways, so
-# there are two regimes: too *few updates*, and *overfitting* of a small training set. B = 64 is the goal: what a small
-# batch reaches in the same number of epochs.
+# rate on validation data, out of six (lower ones for B = 64); none chose the smallest or the largest. A large batch can
+# fail in two ways, so there are two regimes: too *few updates*, and *overfitting* of a small training set. B = 64 is
+# the goal: what a small batch reaches in the same number of epochs.
 
 # %%
 normalisation.ghosts(recorded, "Fashion-MNIST · 2 cores · 5 seeds · recorded: course reproduce normalisation")

@@ -62,7 +62,7 @@ def spread(ghosts: Sequence[int], measured: Sequence[float], *, caption: str = "
         _plain_ticks(axis)
         axis.set_xlabel("examples in a ghost batch")
         axis.set_ylabel("standard deviation")
-        axis.set_title("The same example in 200 batches: how much does what comes out vary?")
+        axis.set_title("How much the normalised values of one example vary over 200 batches")
         figure.legend(loc="upper left", ncols=2)
         figure.subplots_adjust(left=72 / WIDTH)
     return figure
