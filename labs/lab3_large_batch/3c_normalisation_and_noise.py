@@ -655,7 +655,8 @@ def measure(weigh):
 
 
 table, spectra = measure(noise_weights)
-weights = noise_weights(100_000, 100_000 * BASE // SIZES[-1], np.random.default_rng(0))
+random = np.random.default_rng(0)
+weights = np.array([noise_weights(SIZES[-1], BASE, random) for _ in range(100)])
 measured(
     "negative weights in %, M = 1,024 and m = 16",
     round(100 * float(np.mean(weights < 0)), 1),
