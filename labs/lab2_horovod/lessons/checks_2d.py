@@ -304,7 +304,7 @@ def _atomic(answer: Any) -> None:
             except RuntimeError as error:
                 raise Wrong(f"`save` fails: {error}") from error
             if not path.exists():
-                raise Wrong("it leaves none at all: the old one goes only when the new one is whole.")
+                raise Wrong("it leaves none at all: keep the old one until the new one is whole.")
             if path.stat().st_size <= limit:
                 raise Wrong("it leaves a torn file and the old one is gone: write another file, then rename it.")
             if not _equal(function(answer, "load")(path), _example(1)):
@@ -337,7 +337,7 @@ def _whole_at_every_moment(answer: Any) -> None:
         if content is None:
             raise Wrong(
                 f"after its `{call}` there is no {path.name} at all, neither the old one nor the new one: a crash at "
-                "that moment loses both. `os.replace` needs nothing deleted first."
+                "that moment loses both. Do not delete the old file before `os.replace`."
             )
         if content not in (old, new):
             raise Wrong(
@@ -376,7 +376,7 @@ def _on_the_disk(answer: Any) -> None:
         size = path.stat().st_size
     if not synced:
         raise Wrong(
-            "nobody asked the system to write: after a power failure the renamed file may be empty (`os.fsync`)."
+            "the system was not asked to write to the disk: after a power failure the file may be empty (`os.fsync`)."
         )
     call, renamed, length = synced[0]
     if renamed:

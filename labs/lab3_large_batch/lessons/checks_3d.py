@@ -65,15 +65,15 @@ def _rates(layer: Layer) -> tuple[float, dict[str, float]]:
         "the denominator is the larger of ‖∇L‖ and b ‖w‖. If both pull in one direction, how long is their sum?": (
             tau * of_w / max(of_g, b * of_w)
         ),
-        "the ratio is upside down: the norm of the weights stands above.": tau * (of_g + b * of_w) / of_w,
+        "the ratio is upside down: the norm of the weights belongs in the numerator.": tau * (of_g + b * of_w) / of_w,
         "the norms are squared: take the root of the sum of the squares.": rate(lambda x: np.sum(x**2)),
-        "the norms add up absolute values; wanted is the Euclidean norm, the root of the sum of the squares.": (
+        "the norms add up absolute values; use the Euclidean norm, the root of the sum of the squares.": (
             rate(lambda x: np.abs(x).sum())
         ),
-        "it is the largest absolute value that is taken for the norm; wanted is the root of the sum of the squares.": (
+        "it takes the largest absolute value as the norm; use the root of the sum of the squares.": (
             rate(lambda x: np.abs(x).max())
         ),
-        "for a matrix it takes the spectral norm (`ord=2`); wanted is the root of the sum of all squares.": (
+        "for a matrix it takes the spectral norm (`ord=2`); use the root of the sum of all squares.": (
             rate(lambda x: np.linalg.norm(x, 2 if x.ndim == 2 else None))
         ),
     }
@@ -154,7 +154,7 @@ def _momentum_changes(
         "λ is calculated without the decay: its denominator is ‖∇L‖ + b ‖w‖. Hand b to `local_rate`.": (
             move(rate(tau * of_w, of_g) * decayed)
         ),
-        "the decay is not multiplied with λ: λ stands before the whole of ∇L + b w.": move(right_rate * g + b * w),
+        "the decay is not multiplied by λ: λ multiplies the whole of ∇L + b w.": move(right_rate * g + b * w),
         "the velocity starts anew in each step: keep it in the state, and return it.": move(step, beta=0),
         "the gradient enters the velocity with the factor 1 − β; here it enters whole.": (1 - beta) * move(step),
     }
@@ -257,7 +257,7 @@ def _lamb_changes(
         "the ratio has LARS's trust coefficient 0.001 in it; LAMB has none, so hand `local_rate` the value 1.": (
             0.001 * right
         ),
-        "the ratio is upside down: ‖w‖ stands above.": -eta * ratio(_norms(u), _norms(w)) * u,
+        "the ratio is upside down: ‖w‖ belongs in the numerator.": -eta * ratio(_norms(u), _norms(w)) * u,
         "the ratio counts the decay twice: u already includes b w, so `local_rate` gets no b.": (
             -eta * ratio(_norms(w), _norms(u) + b * _norms(w)) * u
         ),

@@ -67,13 +67,13 @@ def _mean_over_seeds(choose: Callable) -> None:
     }
     _chooses_0_2(choose, THREE_SEEDS, mistakes)
     _chooses_0_2(choose, MORE_SEEDS_AT_0_4, {"0.4 has more seeds, and lower scores: take the mean, not the sum.": 0.4})
-    _chooses_0_2(choose, TIED, {"0.2 and 0.4 are equally good: of equals the smallest.": 0.4})
+    _chooses_0_2(choose, TIED, {"0.2 and 0.4 are equally good: of equals the smallest is asked for.": 0.4})
 
 
 def _counts_diverged(choose: Callable) -> None:
     mistakes = {
         "one of the two runs with 0.4 diverged. It counts as 0, and may not be left out of the mean.": 0.4,
-        "0.8 diverged with every seed, and is chosen nevertheless: a missing score counts as 0.": 0.8,
+        "it chooses 0.8, which diverged with every seed: a missing score counts as 0.": 0.8,
     }
     _chooses_0_2(choose, SOME_DIVERGED, mistakes)
 
@@ -139,7 +139,7 @@ def _best(expected_best: Callable, scores: Sequence[float], budget: int) -> floa
 
 def _one_draw(expected_best: Callable) -> None:
     mistakes = {
-        "who can try one setting gets the mean of all, not the best of them.": max(SCORES),
+        "with one draw the expected score is the mean of all, not the best of them.": max(SCORES),
         "the probabilities come out as 0: i / N, for i from 0 to N, are N + 1 numbers.": 0,
         "the power is one too high: for a budget of n it is n.": tuning_budget.expected_best(SCORES, 2),
     }

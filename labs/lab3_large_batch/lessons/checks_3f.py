@@ -124,7 +124,7 @@ def _value(power_iteration: Callable) -> None:
         "it is ‖H v‖ of the first v: in each step v is replaced by H v, at length 1.": np.linalg.norm(matrix @ unit),
         "it is 1, the length of v; the eigenvalue is vᵀ H v.": 1,
         "it is 9.5, the sum of all eigenvalues.": 9.5,
-        "it is the smallest eigenvalue, 0.5; wanted is the largest.": 0.5,
+        "it is the smallest eigenvalue, 0.5; return the largest.": 0.5,
     }
     name_mistake(value, 5, mistakes, rtol=1e-3)
     if abs(value) > 1e6:
@@ -241,10 +241,10 @@ def _steepest_in_a_box(fool: Callable) -> None:
         "only the pixel with the largest slope uses the whole of ε; what keeps the others from it?": epsilon
         * SLOPES
         / np.abs(SLOPES).max(axis=(1, 2, 3), keepdims=True),
-        "pixels whose loss rises as they get darker move the wrong way: which sign has their slope?": epsilon
+        "pixels whose loss rises as they get darker move the wrong way: which sign does their slope have?": epsilon
         * np.ones_like(SLOPES),
         "ε is in the units of the pixels already.": 255 * epsilon * np.sign(SLOPES),
-        "it is the step alone; asked for are the moved images.": epsilon * np.sign(SLOPES) - IMAGES,
+        "it returns the step alone; return the moved images.": epsilon * np.sign(SLOPES) - IMAGES,
     }
     mistakes = {why: np.clip(IMAGES + step, 0, 255) for why, step in steps.items()}
     mistakes |= {why: IMAGES + step for why, step in list(steps.items())[-1:]}
@@ -257,7 +257,7 @@ def _stays_an_image(fool: Callable) -> None:
     mistakes = {
         "no pixel may leave 0 to 255.": moved,
         "pixels beyond 255 or below 0 come back at the other end: whole numbers of 8 bits wrap around. Clip before you "
-        "make them such.": moved % 256,
+        "convert to 8 bits.": moved % 256,
         "these images go from 0 to 255, not to 1.": np.clip(moved, 0, 1),
     }
     compare(_fooled(fool, 16), np.clip(moved, 0, 255), "two images moved by at most 16", mistakes, atol=1e-4)
