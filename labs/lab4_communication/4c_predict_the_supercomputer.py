@@ -322,9 +322,10 @@ prediction.thresholds(
 # fast as their ring. The talk does not say why Tencent did not take it. NCCL had only rings then (Horovod, issue 131),
 # and the model ignores what 4a names: connections to more partners, and messages that cross the core of the network.
 #
-# The figure also speaks against our fit. By the model, 3 MB would have given the team 11 points more. They will have
+# The figure also speaks against our fit. By the model, 3 MB would have given the team 11 points more. They probably
 # tried it. So the model lacks something that slows down large messages, or α is different: halving with α = 109 µs
-# explains the 87.9 % too, and gives 99.2 % for 64 images. **A number that fits does not tell you which algorithm ran.**
+# explains the 87.9 % too, and gives 99.2 % for 64 images. (But "11 times" would be 122, if NCCL had this α.) **A number
+# that fits does not tell you which algorithm ran.**
 #
 # ## Does it hold?
 #
@@ -639,8 +640,8 @@ pd.DataFrame(
 # published lines agree. On 1,024 CPUs the result is 14 % short: communication was ignored, though the gradient is twice
 # as large and there is a sixth of the work to hide it.
 #
-# Time alone is no result. Against the 75.3 % of He et al., Cho et al. end 0.3 points lower and Akiba et al. 0.4; Jia et
-# al. end 0.9 points higher on 1,024 GPUs and 0.5 on 2,048:
+# Against the 75.3 % of He et al., Cho et al. end 0.3 points lower and Akiba et al. 0.4; Jia et al. end 0.9 points
+# higher on 1,024 GPUs and 0.5 on 2,048:
 
 # %%
 prediction.accuracy_and_time(
@@ -756,7 +757,7 @@ Image("recorded/leave_one_out.png", width=plots.WIDTH)
 
 # %% [markdown]
 # By lines the model looks better, most of all on those added later: 1.45 points against 5.15. But 14 of these 16 are
-# from one report. By system there is no difference: −0.1 ± 2.2 points over all, −2.2 ± 4.7 over those added later, and
+# from one report. By system no difference shows: −0.1 ± 2.2 points over all, −2.2 ± 4.7 over those added later, and
 # +1.3 ± 2.4 from 64 GPUs on, where the model is nearer in 6 of 20 lines. **On a new system this model predicts no
 # better than one number.** Where messages are hidden, it sees only the number of ranks. What differs is the programs:
 #
@@ -949,7 +950,7 @@ prediction.honest(RANKS, curve, ideal, "ResNet-50, 32 images per GPU, the model 
 #   fewer rounds. Compare algorithms when each is as good as it gets.
 # - Fit on one number, test on others, and ask what else would have fitted.
 # - Test a model on systems that it has not seen, beside one number for all. Count systems, not lines.
-# - Communication can only add device-minutes. A run that needs fewer did other work.
+# - Communication can only add device-minutes. A run that needs fewer did other work or had a faster program.
 
 # %%
 predictions.table()
@@ -959,5 +960,4 @@ predictions.table()
 # - P. Goyal et al.: *Accurate, Large Minibatch SGD.* arXiv:1706.02677
 # - The other lines of the tables: arXiv:1512.03385 (He et al.), 1708.02188 (Cho et al.), 1711.04291 (Codreanu et al.),
 #   1709.05011 (You et al.), 1711.04325 and 1710.11351 (Akiba et al.)
-# - S. Williams et al.: *Roofline.* CACM 52, 2009
 # - A. Pedram, W. Lynch, G. Lauterbach: slides of a tutorial, 2018

@@ -93,6 +93,9 @@ def test_halving_with_another_latency_explains_both_efficiencies():
     alpha = scaling.fit(halving, 0.879, 0, 1e-3)
     assert f"α = {1e6 * alpha:.0f} µs explains the 87.9 % too" in TEXT
     assert f"gives {100 * halving(alpha, 64):.1f} % for 64 images" in TEXT
+    naive = replace(published.rings(alpha), algorithm="ring", fusion_bytes=0)
+    times = halving(alpha, 64) / predict(RESNET, naive, 1024, 64).efficiency
+    assert f'(But "11 times" would be {times:.0f}, if NCCL had this α.)' in TEXT
 
 
 def test_other_published_numbers():
