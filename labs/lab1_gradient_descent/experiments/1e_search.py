@@ -45,10 +45,7 @@ def main() -> experiments.Recording:
     caption = f"{TRIALS} trials, {source}, {IMAGES:,} images"
     return experiments.Recording(
         pd.DataFrame(rows),
-        figures_1e.search(
-            pd.DataFrame(rows)["validation accuracy"].to_numpy(),
-            caption=caption,
-        ),
+        figures_1e.search(pd.DataFrame(rows), caption=caption),
         data=f"{source}, first {IMAGES:,} training images, accuracy on {VALIDATION:,}",
         settings=f"{EPOCHS} epochs, momentum 0.9, cosine decay to 0; rate 10^-3.5 to 10^0.5, widths {WIDTHS}, "
         f"dropout {DROPOUTS}, batch sizes {BATCHES}",
