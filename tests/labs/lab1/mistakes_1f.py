@@ -16,6 +16,9 @@ MISTAKES = {
             ({AHEAD: "w + beta * (v - (0.0 if state is None else state))"}, "θ itself moves, too, by u"),
         "the gradient added": ({AHEAD: "w + beta * v + eta * g"}, "η g is added"),
         "no memory": ({"0.0 if state is None else state": "0.0"}, "starts anew in each step"),
+        "the whole step as the velocity":
+            ({"v = " + VELOCITY: "v = " + VELOCITY + "\nstep = beta * v - eta * g",
+              f"return {AHEAD}, v": "return w + step, step"}, "step 2 from w"),
         "PyTorch's form":
             ({VELOCITY: VELOCITY.replace("- eta * g", "+ g"), AHEAD: "w - eta * (beta * v + g)"},
              "that is PyTorch's form"),
