@@ -4,13 +4,13 @@ The learner's cell (`# %% editable=true`) has the questions, each with a place f
 
     predict("steps with the best η, x standardised", None)  # a number
 
-The cell with the measurement has the answer, and a sentence on what a wrong guess reveals:
+The cell with the measurement has the answer, and a sentence that explains it:
 
-    measured("steps with the best η, x standardised", 4, "Far more? Then κ is still thought of as that of x.")
+    measured("steps with the best η, x standardised", 4, "The number of steps follows κ of the standardised x.")
 
 The notebook's last cell is `predictions.table()`. A guess is a number, a word, or a list of words; "b, A" is the list
-["a", "b"], True is "yes". Without a guess (None), the measurement and its sentence are still shown. Guesses can't be
-changed after the measurement.
+["a", "b"], True is "yes". The measurement and its sentence are shown whether the guess is right, wrong or missing.
+Guesses can't be changed after the measurement.
 """
 
 from __future__ import annotations
@@ -69,14 +69,14 @@ class Predictions:
         print(f"{question}: {guessed}")
 
     def measured(
-        self, question: str, value: Any, reveals: str = "", *, too_large: str = "", too_small: str = "",
+        self, question: str, value: Any, reason: str = "", *, too_large: str = "", too_small: str = "",
         exponent: bool = False,
     ) -> None:  # fmt: skip
-        """Print the guess for `question` and the measured value; after a wrong guess, also what it reveals.
+        """Print the guess for `question`, the measured value, and its reason.
 
         Args:
-            reveals: one sentence on what a wrong guess reveals.
-            too_large, too_small: a sentence for a number that is too large or too small, printed before `reveals`.
+            reason: a sentence that explains the measurement.
+            too_large, too_small: a sentence for a guess that is too large or too small, printed before `reason`.
             exponent: the number is the exponent of a power of ten: only the exact one is right, and the error is a
                 difference.
         """
@@ -85,12 +85,10 @@ class Predictions:
         guess = f"guessed {_shown(prediction.guess)}, " if prediction.guessed else ""
         off = prediction.off_by
         print(f"{question}: {guess}measured {_shown(value)}{off and f': {off}'}.")
-        if off.startswith("right"):
-            return
         side = ""
-        if prediction.guessed and _is_number(prediction.guess) and _is_number(value):
+        if off and not off.startswith("right") and _is_number(prediction.guess) and _is_number(value):
             side = too_large if float(prediction.guess) > float(value) else too_small
-        if sentences := " ".join(filter(None, [side, reveals])):
+        if sentences := " ".join(filter(None, [side, reason])):
             print(textwrap.indent(textwrap.fill(sentences, 100), "    "))
 
     def off(self) -> dict[str, str]:

@@ -21,10 +21,11 @@ def test_a_guess_is_echoed_beside_the_measurement(capsys):
         "    Half? Count both rounds.",
     ]
     predict("first", " Adam")
-    measured("first", "adam", "The others wait.")  # right: no sentence
+    measured("first", "adam", "The others wait.", too_small="Too small.")
     measured("never asked", 0.25)
     assert capsys.readouterr().out.splitlines()[1:] == [
         "first: guessed  Adam, measured adam: right.",
+        "    The others wait.",
         "never asked: measured 0.25.",
     ]
 
