@@ -77,7 +77,7 @@ LAB3 = {
     "longer": {"IMAGES": 960, "SETTINGS": ((320, 4), (160, 2)), "RATES": (0.03,), **TWO},
     "curvature": {
         "IMAGES": 960, "BATCH": 160, "EPOCHS": 2, "MEASURED": (0, 1, 4), "HESSIAN_IMAGES": 60, "WARM_UPS": (0, 2),
-        "SEEDS": (1,), "OTHER_BATCHES": (80,), "LEGW_WARM_UP": 2,
+        "SEEDS": (1,), "OTHER_BATCHES": (80,),
     },
     "tricks": {"IMAGES": 960, "EPOCHS": 2, "SMALL": 64, "LARGE": 320, "RATES": (0.1,), "SEEDS": (1,)},
 }  # fmt: skip

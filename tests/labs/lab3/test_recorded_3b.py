@@ -10,35 +10,39 @@ TEXT = text("3b")
 SCALING = recorded("rate_scaling")
 
 
-def test_the_rules_beside_the_best_rate():
-    results = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
-    apart = figures_3b.differences(results).groupby(["rule", "batch"])["points"]
+def points(results, rule, batch, best="tuned"):
+    """By how many points the rule is ahead of the best rate: mean, and half the width of its 95 % interval."""
+    apart = figures_3b.differences(results, best).groupby(["rule", "batch"])["points"]
+    return statistics.mean(apart.get_group((rule, batch)))
 
+
+RESULTS = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
+
+
+def test_the_rules_beside_the_best_rate_without_warm_up():
+    lost = [plus_minus(points(RESULTS, *of)).lstrip("−") for of in (("linear", 256), ("√", 1024))]
+    assert "At 256 linear scaling loses {} points, at 1,024 √ loses {}.".format(*lost) in TEXT
+    guessing = RESULTS[(RESULTS["rule"] == "linear") & (RESULTS["batch"] == 4096)]["test"]
+    assert 0.05 < guessing.mean() < 0.15
+    ahead = [plus_minus(points(RESULTS, "tuned, warm-up", batch)) for batch in (256, 1024, 4096)]
+    assert "They are {}, {} and {} points ahead of the best without.".format(*ahead) in TEXT
+    assert all(mean > half for mean, half in (points(RESULTS, "tuned, warm-up", b) for b in (256, 1024, 4096)))
+
+
+def test_the_rules_beside_the_best_rate_with_warm_up():
     def of(rule, batch):
-        return plus_minus(statistics.mean(apart.get_group((rule, batch))))
+        return plus_minus(points(RESULTS, rule, batch, "tuned, warm-up"))
 
-    unscaled, linear = (of(rule, 256).lstrip("−") for rule in ("the same rate", "linear"))
-    assert f"At 256 not scaling loses {unscaled} points, linear scaling {linear}." in TEXT
-    for rule in ("the same rate", "linear"):  # no rule can be told from another
-        mean, half = statistics.mean(apart.get_group((rule, 64)))
-        assert abs(mean) < half
-    assert f"the linear rule with warm-up is {of('linear, warm-up', 256)} points ahead" in TEXT
-    assert f"*without*, √ with warm-up {of('√, warm-up', 256)} points." in TEXT
-    assert f"LEGW is ahead by {of('LEGW', 1024)}, √ with warm-up by {of('√, warm-up', 1024)}." in TEXT
-    assert f"rates *with* warm-up is {of('tuned, warm-up', 4096)} points ahead of it:" in TEXT
-    ahead = apart.agg(lambda points: statistics.mean(points)[0] - statistics.mean(points)[1])
-    rules = [rule for rule, batch in ahead.index if batch == 4096 and not rule.startswith("tuned")]
-    assert all(ahead[rule, 4096] <= 0 for rule in rules)
-
-
-def test_legw_and_the_longer_warm_up():
-    results = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
-    runs = 100 * results.pivot_table(index=["batch", "seed"], columns="rule", values="test")
-    found = {
-        batch: statistics.paired(rows["LEGW"], rows["√, warm-up"]) for batch, rows in runs.loc[256:].groupby("batch")
-    }
-    assert f"rate: {plus_minus(found[256])} points at 256, {plus_minus(found[1024])} at 1,024" in TEXT
-    assert "and {:.0f} ± {:.0f} at 4,096.".format(*found[4096]) in TEXT
+    root, legw, linear = ([of(rule, b) for b in (256, 1024)] for rule in ("√, warm-up", "LEGW", "linear, warm-up"))
+    assert "√ has {} points at 256 and {} at 1,024, LEGW".format(*root) in TEXT
+    assert "LEGW {} and {}. The linear rule".format(*legw) in TEXT
+    assert "The linear rule has {} at 256, but {} at 1,024.".format(*linear) in TEXT
+    behind = [points(RESULTS, rule, 4096, "tuned, warm-up") for rule in ("√, warm-up", "LEGW")]
+    found = [f"{-mean:.0f} ± {half:.0f}" for mean, half in behind]
+    assert "is {} points behind the best rate with warm-up, LEGW with four epochs {}.".format(*found) in TEXT
+    for rule in ("√", "√, warm-up", "linear", "linear, warm-up", "LEGW"):  # none is ahead of not scaling
+        assert points(RESULTS, rule, 4096)[0] < 0
+    assert (RESULTS.query("rule == 'tuned' and batch == 4096")["eta"] == 0.03125).all()  # which is not scaling
 
 
 def test_the_base_cannot_tell_its_warm_up():
@@ -52,17 +56,28 @@ def test_the_base_cannot_tell_its_warm_up():
 
 
 def test_the_best_rates():
-    tuned = SCALING[(SCALING["use"] == "result") & (SCALING["rule"] == "tuned") & (SCALING["epochs"] == 8)]
-    best = tuned.groupby("batch")["eta"].first()
-    assert best.round(3).to_dict() == {16: 0.031, 64: 0.062, 256: 0.125, 1024: 0.062, 4096: 0.031}
-    runs = SCALING[(SCALING["use"] == "result") & (SCALING["epochs"] == 8)]
-    for batch in (64, 256):  # what √ gives and what was chosen are the same runs
-        rule, chosen = (runs[(runs["batch"] == batch) & (runs["rule"] == name)]["test"] for name in ("√", "tuned"))
-        assert rule.tolist() == chosen.tolist()
-    large = SCALING[(SCALING["use"] == "tuning") & (SCALING["rule"] == "tuned") & (SCALING["batch"] == 4096)]
-    assert large.nlargest(2, "validation")["eta"].tolist() == [0.03125, 0.0625]
-    base = SCALING[(SCALING["use"] == "tuning") & (SCALING["batch"] == 16) & (SCALING["eta"] <= 0.125)]["validation"]
+    best = RESULTS[RESULTS["rule"].str.startswith("tuned")].groupby(["rule", "batch"])["eta"].first()
+    cold = {16: 0.031, 64: 0.062, 256: 0.062, 1024: 0.062, 4096: 0.031}
+    assert best["tuned"].round(3).to_dict() == cold
+    assert best["tuned, warm-up"].to_dict() == {256: 1, 1024: 0.125, 4096: 0.125}
+    tuning = SCALING[SCALING["use"] == "tuning"]
+    for (_, batch), rows in tuning.groupby(["rule", "batch"]):
+        assert rows["seed"].nunique() == (1 if batch == 16 else 3)
+        assert rows["eta"].nunique() == 10
+        means = rows.groupby("eta")["validation"].mean()
+        assert means.index[0] < means.idxmax() < means.index[-1]  # inside the grid
+    warm = tuning.query("rule == 'tuned, warm-up' and batch == 256").groupby("eta")["validation"].mean()
+    assert 100 * (warm.max() - warm[0.25]) < 0.2  # nearly as good
+    base = tuning[(tuning["batch"] == 16) & (tuning["eta"] <= 0.125)]["validation"]
     assert len(base) == 6 and 100 * (base.max() - base.min()) < 1
+
+
+def test_four_times_the_epochs():
+    tuned = SCALING[(SCALING["use"] == "result") & (SCALING["rule"] == "tuned")]
+    test = 100 * tuned.pivot_table(index="seed", columns=["batch", "epochs"], values="test")
+    short, long, other = test[4096, 8], test[4096, 32], test[1024, 8]
+    assert f"improves from {short.median():.1f} to {long.median():.1f} %. B = 1,024 has {other.median():.1f} %" in TEXT
+    assert f"Seed by seed it is {plus_minus(statistics.paired(other, long))} points." in TEXT
 
 
 def test_longer_training():
