@@ -272,7 +272,7 @@ rates.optimum(best, edge=edge, caption="the noisy quadratic of the figure above,
 
 # %% [markdown]
 # At first the best η grows by nearly four: the **linear** rule, as long as noise limits the rate. Then the curve bends,
-# and for a while √ fits. At the end it hardly grows: the limit is no longer noise but the **edge of stability**
+# and for a while √ fits. At the end it stops: the limit is no longer noise but the **edge of stability**
 # $2/\lambda_{max}$, and there a larger batch gains nothing. Momentum m moves the edge to $2(1+m)/\lambda_{max}$, but
 # does not remove it. In a quadratic, training diverges beyond it. In a network, λ_max can fall while the loss jumps,
 # and training may continue (1a): there the edge is a warning.
