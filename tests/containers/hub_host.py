@@ -31,7 +31,7 @@ PATIENCE = 600  # seconds for a build, or for what a busy machine takes its time
 NETWORK_NAMESPACE = 0x40000000
 LAB = "lab2_horovod"
 DOMAIN = "hub.test"
-LEARNERS = ("ada", "ben", "carl", "dan", "erin", "finn", "hana", "ines")
+LEARNERS = ("ada", "ben", "carl", "dan", "erin", "finn", "hana", "ida")
 LAB_IMAGE = """\
 FROM localhost/empty-debian
 RUN apt-get update -qq && apt-get install -qq -y --no-install-recommends python3-venv tini && apt-get clean

@@ -378,15 +378,15 @@ class TestHubDies:
         hub.end()
         hub.settings["hours"] = 0.001
         hub.start()
-        ines = User(hub, "ines").enter()
-        hub.inside("ines", "echo kept > own")
-        running = ("ps", "--quiet", "--filter", "name=course-lab-ines")
+        ida = User(hub, "ida").enter()
+        hub.inside("ida", "echo kept > own")
+        running = ("ps", "--quiet", "--filter", "name=course-lab-ida")
         until(lambda: not hub.podman(*running), "an idle lab goes on")  # it looks once a minute
         hub.end()
         hub.settings["hours"] = 1
         hub.start()
-        ines.start_lab()
-        assert hub.inside("ines", "cat own") == "kept\n"
+        ida.start_lab()
+        assert hub.inside("ida", "cat own") == "kept\n"
 
     @pytest.mark.browser
     def test_with_a_domain_each_lab_has_a_host_name_of_its_own(self, hub, page):
