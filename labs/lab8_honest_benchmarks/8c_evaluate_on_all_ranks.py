@@ -412,7 +412,7 @@ pd.DataFrame(pairs, index=["points", "±"]).T.round(1)
 # Batch norm by each core alone sees 64 images. Over all cores it sees 65,536, and each batch norm waits for an
 # all-reduce, forward and backward: B5 has 116 such layers, and none of these all-reduces can be hidden. In between are
 # groups of cores; EfficientNet's program makes them of an eighth of the cores, at least 8: here of 128. (For accuracy,
-# 3c's three seeds could not tell 4 images on each of two ranks from all 8 together.) 4c's model, with the inputs of the
+# 3c's five seeds could not tell 4 images on each of two ranks from all 8 together.) 4c's model, with the inputs of the
 # last part below and 1 µs for a message, says what each costs:
 
 # %%

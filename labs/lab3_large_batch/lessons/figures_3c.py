@@ -117,22 +117,20 @@ def by_setting(
         marks = "dots: seeds; " + ("bars: mean, 95 % (Student's t)" if seeds >= MIN_SEEDS else "large: their mean")
         caption = " · ".join(part for part in (note, marks, caption) if part)
         figure, axes = subplots(height=380, columns=len(panels), caption=caption)
-        labels: dict[str, None] = {}
+        kinds = list(dict.fromkeys(kind for table in panels.values() for kind in table[hue])) if hue else [""]
         for axis, (title, table) in zip(axes, panels.items()):
-            kinds = list(dict.fromkeys(table[hue])) if hue else [""]
             settings = list(dict.fromkeys(table[x]))
             for number, kind in enumerate(kinds):
                 rows = table[table[hue] == kind] if hue else table
                 shift = 0.24 * (number - (len(kinds) - 1) / 2)
                 _draw_seeds(axis, rows, x, y, settings, shift, number, kind)
-                labels[kind] = None
             axis.set_xticks(range(len(settings)), settings)
             axis.set_xlim(-0.6, len(settings) - 0.4)
             axis.grid(False, axis="x")
             axis.set_title(title)
         axes[0].set_ylabel(f"{y}, %")
         if hue:
-            figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=len(labels))
+            figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=len(kinds))
         figure.subplots_adjust(left=84 / WIDTH, wspace=0.2, top=1 - (62 if hue else 36) / 380)
     return figure
 
@@ -238,7 +236,7 @@ def _compared(settings: pd.Index, part: str) -> Iterator[tuple[tuple[str, str], 
 
 def decays(table: pd.DataFrame, caption: str = "") -> Figure:
     """The recorded experiment `normalisation`: decay of all variables and of the kernels only."""
-    rows = table.query("part == 'decay' and use == 'result'")
+    rows = table.query("part == 'decay' and use == 'result'").sort_values(["decayed", "decay", "seed"])
     words = {"all": "½ λ Σ w² over all variables", "kernels": "over the kernels only: not bias, γ, β"}
     plain = table.query("part == 'ghost' and use == 'result' and ghost == 0")
     plain = plain[plain["batch"] == plain.groupby("regime")["batch"].transform("max")].groupby("regime")[

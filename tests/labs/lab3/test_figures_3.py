@@ -255,6 +255,13 @@ NUMBERS = {
 test_numbers_of_figures = numbers(NUMBERS, rtol=0.01, atol=0.1)
 
 
+def test_a_kind_has_its_colour_in_every_panel():
+    table = pd.DataFrame({"x": ["1", "1"], "kind": ["a", "b"], "accuracy": [0.5, 0.7]})
+    figure = figures_3c.by_setting({"one": table, "other": table[::-1]}, x="x", y="accuracy", hue="kind")
+    colours = [{line.get_ydata()[0]: line.get_color() for line in axis.get_lines()} for axis in figure.axes]
+    assert colours[0] == colours[1] and len(set(colours[0].values())) == 2
+
+
 def test_two_settings_are_compared_at_equal_tuning_and_at_each_others_rate():
     table = figures_3c.both_sides(NORMALISED, "decay")
     row = table.loc[("overfitting", "λ = 0.01: kernels only, less all")]
