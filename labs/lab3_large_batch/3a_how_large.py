@@ -53,7 +53,7 @@ def new_run(batch, rate, seed):
 
 
 # %% [markdown]
-# The network is `quick_cnn`: three convolutions with batch norm, 24,282 weights. `run.train(updates, batch)` makes that
+# The network is `quick_cnn`: three convolutions with batch norm, 24,058 weights. `run.train(updates, batch)` makes that
 # many updates. Lab 3 counts updates, because that is what a large batch saves.
 #
 # ## In images a second

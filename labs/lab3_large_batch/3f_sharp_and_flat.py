@@ -62,7 +62,7 @@ print(f"{fewer.name}, {len(fewer.train.labels):,} images; small: B = 64, large: 
 # and the largest eigenvalue $\lambda_{max}$ of the Hessian $H$ is the curvature along the steepest direction. It also
 # limited η in 1a: $2/\lambda_{max}$. (Our runs end only close to a minimum.)
 #
-# The quick network has 24,282 weights, so $H$ has 590 million numbers. But products $H v$ with vectors are enough, and
+# The quick network has 24,058 weights, so $H$ has 579 million numbers. But products $H v$ with vectors are enough, and
 # such a product is the change of the gradient along $v$:
 #
 # $$H v = \lim_{\varepsilon \to 0} \frac{\nabla L(w + \varepsilon v) - \nabla L(w - \varepsilon v)}{2 \varepsilon}$$
