@@ -3,15 +3,15 @@
 #
 # A network's loss is no bowl, and yet gradient descent works. This notebook asks what batch norm contributes, how much
 # the starting point matters, how much more data bring and whether that can be predicted, and what faster trials are
-# worth. Each question has a recorded experiment of dozens of short trainings.
+# worth. For each question many short trainings were recorded.
 #
 # **You will be able to** say which learning rates train with and without batch norm, and why equal updates are not
 # equal time; say how far twenty starts end apart, and whether they end at minima; test a power law before you trust
 # it; and judge the winner of a search fairly.
 #
-# **Time:** 50 minutes; the only run takes about 5 seconds on 2 CPU cores. The recorded experiments take minutes each:
-# `course reproduce batch_norm` (or `starts`, `data_size`, `search`), typed in a terminal of the whole course (a
-# learner's container has no experiments), repeats one.
+# **Time:** 50 minutes; the only run takes about 5 seconds on 2 CPU cores. The recorded experiments took 5 to 27 minutes
+# each: `course reproduce batch_norm` (or `starts`, `data_size`, `search`), typed in a terminal of the whole course,
+# repeats one.
 #
 # **Needs:** 1a to 1c.
 #
@@ -44,9 +44,9 @@ def recorded(name):
 # ## Batch norm on and off
 #
 # Batch norm (Ioffe, Szegedy 2015) subtracts from each channel its mean over the batch, divides by its standard
-# deviation, and then applies a learned scale and shift. Its inventors promised larger learning rates, faster training
-# and less need for dropout. The recorded runs train the same network with and without it, for 150 updates, at seven
-# learning rates from 0.003 to 3.
+# deviation, and then applies a learned scale and shift. The paper promised larger learning rates, faster training and
+# less need for dropout. The recorded runs train the same network with and without it, for 150 updates, with three
+# seeds for each rate.
 #
 # ### Predict
 #
@@ -65,21 +65,21 @@ for normalised, title in ((False, "without"), (True, "with")):
     measured(
         f"largest rate that trains, {title} batch norm",
         float(trains.index.max()),
-        "Batch norm divides a filter's length out again, so a step that is too long does less harm.",
+        "With batch norm a filter's length has no effect on the output, so a step that is too long does less harm.",
     )
 Image("recorded/batch_norm.png", width=plots.WIDTH)
 
 # %% [markdown]
-# The first promise holds: with batch norm the network trains at rates from 0.003 to 0.3, without it from 0.01 to 0.1.
+# The first promise holds in these runs: with batch norm the network trains at rates from 0.003 to 0.3, without it from
+# 0.01 to 0.1.
 #
-# *Faster* can mean fewer updates or less time. With equal updates, batch norm is ahead: at the best rate of each, 0.03,
-# the network gets 82.0 % right with it and 78.5 % without. (Three seeds; seed by seed the difference is 3.4 ± 3.3
-# points, a 95 % interval; the rates were chosen on these very runs.) But a step takes about 1.33 times as long with
-# batch norm (8b measures it): in the time of 150 updates the network without it makes 200. No run here makes 200
-# updates, so these runs don't show which of the two is better after equal *time*.
+# *Faster* can mean fewer updates or less time. After equal updates, batch norm is ahead: at 0.03, the best rate of
+# both, by 3.4 ± 3.3 points (95 % interval, seed by seed; the rate was chosen on these runs). But a step takes about
+# 1.33 times as long with batch norm (8b measures it): in the time of 150 updates the network without it makes 200. No
+# run here makes 200 updates, so equal *time* was not compared.
 #
-# And dropout? It can help only if the network overfits. So here are 500 images, 300 updates and five seeds, with
-# dropout of 0.3 before the last layer and without.
+# Dropout is meant against overfitting. So here are 500 images, 300 updates and five seeds, with dropout of 0.3 before
+# the last layer and without.
 
 # %%
 dropout = runs[runs["use"] == "dropout"].groupby(["batch norm", "dropout"])["validation accuracy"]
@@ -87,16 +87,16 @@ half = statistics.student(5) * dropout.std() / np.sqrt(dropout.size())  # Studen
 pd.DataFrame({"validation accuracy": dropout.mean(), "95 % interval, ±": half}).round(3)
 
 # %% [markdown]
-# Seed by seed, dropout changes −0.6 ± 0.7 points with batch norm, 0.2 ± 0.6 without; the difference of the two is
-# −0.8 ± 1.2. So these runs neither confirm nor refute the third promise.
+# Seed by seed, dropout changes the accuracy by −0.6 ± 0.7 points with batch norm and by 0.2 ± 0.6 without. Even without
+# batch norm no gain is seen, so these runs don't test the third promise.
 #
 # The paper's first figure shows the input of one sigmoid during training: its median and its 15th and 85th percentile.
 # The next figure shows the same for the input of a ReLU, for one channel.
 #
 # ### Predict
 #
-# How wide will the band between the outer percentiles be after 60 updates, relative to its width after the first one:
-# with batch norm, and without?
+# How wide will the band between the outer percentiles be after 60 updates, relative to its width after the first
+# update: with batch norm, and without?
 
 # %% editable=true
 predict("width of the band at the end, with batch norm (start: 1)", None)
@@ -131,19 +131,19 @@ for title, looks in seen.items():
     measured(
         f"width of the band at the end, {title} (start: 1)",
         (looks[-1][2] - looks[-1][0]) / (looks[0][2] - looks[0][0]),
-        "With batch norm, the layer's own scale sets the width; without it, the weights of every earlier layer do.",
+        "With batch norm, its learned scale sets the width; without it, the weights of this and all earlier layers do.",
     )
 figures.percentiles(seen, at, caption=plots.provenance("one channel of the last convolution, 200 images, η = 0.03"))
 
 # %% [markdown]
 # Is this stability the reason why batch norm works? The paper says so (less "internal covariate shift"). Santurkar et
-# al. (2018) added noise after batch norm, which removes the stability, and the network trained as well. The reason is
-# still debated; the wider range of rates is not.
+# al. (2018) added noise after batch norm, which removes the stability, and the network trained almost as well. So the
+# reason is debated; that batch norm allows larger rates is not.
 #
 # ## Where twenty starts end
 #
 # Does it matter where the descent starts? The recorded experiment trains one network twenty times on the same 6,400
-# images, for 300 updates each. Only the first weights and the order of the images differ.
+# images, for 300 updates. Only the first weights and the order of the images differ.
 #
 # ### Predict
 #
@@ -161,40 +161,35 @@ spread = 100 * (ends["validation accuracy"].max() - ends["validation accuracy"].
 measured(
     "percentage points between the best and the worst of twenty starts",
     spread,
-    "All starts end with similar accuracies: here the luck of the start is worth far less than a good learning rate.",
+    "All starts end with similar accuracies. In the figure above, a learning rate of 1 instead of 0.03 costs far more.",
 )
 measured(
     "smallest eigenvalue at the end",
     "negative" if bends["smallest"].iloc[-1] < 0 else "not",
-    "Training ended because the learning rate reached 0, not because it had found a minimum.",
+    "Training ends when the learning rate reaches 0, whether or not there is a minimum.",
 )
 display(bends.round(2))
 Image("recorded/starts.png", width=plots.WIDTH)
 
 # %% [markdown]
 # - **The ends are similar.** All twenty end with a training loss of 0.31 to 0.36 and an accuracy of 83.1 to 85.2 %.
-# - **Part of the difference is real.** All starts are scored on the same 2,000 images, so the choice of images does not
-#   explain it. And starts with a lower training loss have a higher validation accuracy: the correlation is −0.70 (95 %
-#   interval −0.87 to −0.37). Within 300 updates some starts got further than others.
-# - **None of this shows minima.** The learning rate fell to 0 while the loss could still fall. In the run with measured
-#   eigenvalues some directions bend *down* at all five looks, as at a saddle. For simpler random surfaces, theory says
-#   that points of zero slope with a high loss almost always have such directions, so bad minima are rare (Dauphin et
-#   al. 2014; Choromanska et al. 2015). Nothing shows that these runs end at a point of zero slope: they agree with the
-#   theory, but don't test it.
+# - **Part of the difference is real.** Equally good networks would also differ a little, because each is wrong on
+#   other images. But starts with a lower training loss have a higher validation accuracy: the correlation is −0.70
+#   (95 % interval −0.87 to −0.37). Within 300 updates some starts got further than others.
+# - **None of this shows minima.** In the run with measured eigenvalues some directions bend *down* to the end. For
+#   simpler random surfaces, theory says that points of zero slope with a high loss almost always have such directions,
+#   so bad minima are rare (Dauphin et al. 2014; Choromanska et al. 2015). These runs don't test the theory: nothing
+#   shows that they end at a point of zero slope.
 # - **Which loss does training see?** On a quadratic, momentum diverges where an eigenvalue exceeds $2(1+\beta)/\eta$,
 #   which is 76 at the largest rate. After ten updates the largest is 156.9, and yet the loss falls. But that is the
-#   loss in inference mode, where batch norm uses moving averages, which lag behind in the first updates. In training
-#   mode batch norm uses the statistics of the batch, and the largest eigenvalue (the columns `training`) stays below
-#   the limit: 60.4 at the start, 19.5 after ten updates. (Full-batch descent often rises to the limit and stays there,
-#   the *edge of stability* of 1a.)
-#
-# Not every network ends equally well from every start: the deep one without skip connections in 1c ends at a higher
-# loss. Many more weights than the task needs are thought to help.
+#   loss in inference mode, where batch norm uses moving averages. Training uses the statistics of each batch. With
+#   those of the 500 images (the columns `training`), the largest eigenvalue is below the limit at each look: 60.4 at
+#   the start, 19.5 after ten updates. (With full batches it often rises to the limit: the *edge of stability* of 1a.)
 #
 # ## More data, wider networks
 #
 # 1a showed published power laws: the error falls with the size of the data set as $n^{-\alpha}$. If that holds, small
-# experiments predict large ones. Here are the errors of one network with 125 to 1,000 images, the mean of five seeds:
+# experiments predict large ones. Here are the errors of one network, the mean of five seeds:
 
 # %%
 runs = recorded("data_size").query("use == 'result'")
@@ -267,7 +262,7 @@ def above_the_law(table, largest, factor):
 measured(
     "error with 8,000 images",
     float(tables[1.0][LARGE].mean()),
-    "Half the error with eight times the images would be an exponent of −1/3. Here it is closer to 0.",
+    "With α = 1/3, eight times the images would halve the error. Here α is only about half of that.",
 )
 display(Image("recorded/data_size.png", width=plots.WIDTH))
 pd.DataFrame(
@@ -283,24 +278,24 @@ pd.DataFrame(
 
 # %% [markdown]
 # - **The test gives a warning.** At 1,000 images the measured error is above the law by 4 ± 15 % (width 0.25), 7 ± 4 %
-#   (0.5) and 11 ± 9 % (1): for two of three widths the law is too hopeful already. (Five seeds on the same images, 95 %
-#   intervals.) So it is at 2,000 images, by 6 ± 4 %, 6 ± 8 % and 6 ± 2 %. A test over a factor of 8 needs larger
-#   experiments: from 125 to 1,000 images, the law would have a single point to be fitted to.
-# - **At 8,000 images** the error is above the law by 21 ± 6 %, 10 ± 8 % and 10 ± 7 %. So seconds of training predict
-#   roughly what more data bring, a little too well.
-# - **Why?** Published laws hold where network and training grow with the data. Here a narrow network reaches its own
-#   limit (right: from width 0.25 to 0.5 the error falls at each size drawn); 8,000 images are passed over 6 times, 125
-#   over 200 times; and the learning rate was chosen once, at 2,000 images, with one seed. Also, no law goes below the
-#   share of images that are mislabelled or ambiguous.
+#   (0.5) and 11 ± 9 % (1; five seeds on the same images, 95 % intervals): for two of three widths the law is already
+#   too optimistic. At 2,000 images the error is above it by 6 ± 4 %, 6 ± 8 % and 6 ± 2 %: again for two of three. A
+#   test over a factor of 8 needs larger experiments: from 125 to 1,000 images, the law would be fitted to one point.
+# - **At 8,000 images** the error is above the law by 21 ± 6 %, 10 ± 8 % and 10 ± 7 %. So small experiments predict only
+#   roughly what more data bring.
+# - **Possible reasons.** Published laws hold where network and training grow with the data. Here the network does not
+#   grow, and wider ones do better (right); 8,000 images are passed over 6 times, 125 over 200 times; and the learning
+#   rate was chosen once, at 2,000 images, with one seed. Also, mislabelled and ambiguous images leave an error that no
+#   amount of data removes.
 # - **How large should the network be?** Hestness et al. (2017) found that the best size grows more slowly than the
 #   data. For language models and a fixed amount of computing, Hoffmann et al. (2022, "Chinchilla") found that both
 #   should grow equally.
 #
 # ## What a faster trial is worth
 #
-# Nobody knows the best settings beforehand. A *random search* draws learning rate, width, dropout and batch size for
-# each trial, and keeps the trial with the best validation accuracy. Forty trials are recorded. A search of ten finds
-# the best of ten such draws; twice the computing power means the best of twenty in the same time.
+# A *random search* (Bergstra, Bengio 2012) draws learning rate, width, dropout and batch size for each trial, and keeps
+# the trial with the best validation accuracy. Forty trials are recorded. With twice the computing power, a search has
+# twenty trials instead of ten in the same time.
 #
 # ### Predict
 #
@@ -327,14 +322,13 @@ figures.search(trials, caption="forty recorded trials, 3,200 images, two epochs;
 
 # %% [markdown]
 # The first few trials bring most; after that each doubling brings less: from ten to twenty trials 1.3 points (95 %
-# interval 0.5 to 1.9, by the bootstrap). And even that is too hopeful, because the winner is
-# chosen and scored on the same 2,000 images. Chance alone moves one accuracy by a standard deviation of 0.9 points, and
-# the best of twenty is partly the luckiest of twenty. On fresh images the winner will do less well; these trials were
-# not scored on any. So in your own search keep images that neither train nor choose, and report the winner's accuracy
-# on them.
+# interval 0.5 to 1.9, by the bootstrap). And even that is too optimistic, because the winner is chosen and scored on
+# the same 2,000 images. With so few images, one accuracy has a standard deviation of 0.9 points, and the best of twenty
+# is partly the luckiest of twenty. On fresh images the winner does less well on average; these trials were not scored
+# on any. So in your own search keep images that neither train nor choose, and report the winner's accuracy on them.
 #
-# With two processors ten trials take half the *hours*. Trials are independent: a search can start one on each GPU, and
-# needs no Horovod. The rest of this course is about the other case, one trial that takes too long on one GPU.
+# Trials are independent: a search can start one on each GPU, and needs no Horovod. The rest of this course is about the
+# other case, one trial that takes too long on one GPU.
 #
 # ## Your guesses
 
@@ -344,13 +338,13 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - Batch norm widens the range of learning rates that train. After equal updates it was ahead; equal time
-#   was not tested.
+# - Batch norm widens the range of learning rates that train. After equal updates it was ahead; equal time was not
+#   tested.
 # - Twenty starts end with similar losses and accuracies. That does not show that they end at minima: where eigenvalues
 #   were measured, in one run and for 500 images, some were negative to the end.
 # - Test a law on a measurement that it has not seen, as far beyond its points as you want to use it. Fitted to little
-#   data, the law here was too hopeful: by 6 % with twice the data, by 10 to 21 % with eight times.
-# - The number of trials decides what a search finds, at first. Score the winner on fresh data.
+#   data, the law here was too optimistic: by 6 % with twice the data, by 10 to 21 % with eight times.
+# - The first trials of a search bring most. Score the winner on fresh data.
 #
 # - S. Ioffe, C. Szegedy: *Batch Normalization: Accelerating Deep Network Training by Reducing Internal Covariate
 #   Shift.* arXiv:1502.03167
