@@ -8,7 +8,7 @@
 # tell underfitting from overfitting, draw a slice of a loss surface fairly, and say what skip connections do to it.
 #
 # **Time:** 70 minutes. The runs take about 150 seconds on 2 CPU cores; the first one estimates how long they will take
-# on this machine. Where a result depends on the machine or on chance, a recorded one stands beside it.
+# on this machine.
 #
 # **Needs:** Python, a little Keras (`compile`, `fit`), 1a and 1b (gradient, mini-batch, learning rate).
 
@@ -38,9 +38,9 @@ x_val, y_val = fashion.x_train[-held_back:], fashion.y_train[-held_back:]
 print(f"{fashion.name} (from: {fashion.source}): {len(x):,} images to train on, {len(x_val):,} for validation")
 
 # %% [markdown]
-# An epoch over all 60,000 images takes ten seconds or more on two cores. We train on the first 6,400. The last 2,000
-# training images are held back for **validation**: batch size, learning rate and the moment to stop are chosen on them.
-# The test images are not used: if you choose on them, you no longer have an independent test.
+# To save time, we train on 6,400 of the 60,000 images. The last 2,000 training images are held back for **validation**:
+# batch size, learning rate and the moment to stop are chosen on them. The test images are not used: after a choice on
+# them, the test is no longer independent.
 
 # %%
 training.examples(x, y, fashion.classes, caption=f"{fashion.name}, the first three training images of each class")
@@ -82,8 +82,7 @@ rows = {
 pd.DataFrame(rows).T.map("{:,}".format)
 
 # %% [markdown]
-# The two Wide ResNets have the same weights and nearly the same cost; one lacks only the additions. The last section
-# compares their loss surfaces. Most other runs use `small_cnn`.
+# The two Wide ResNets have the same weights; one lacks only the additions. Most other runs use `small_cnn`.
 #
 # ## Three instruments
 #
@@ -96,16 +95,15 @@ pd.DataFrame(rows).T.map("{:,}".format)
 #         on_epoch_end                                      after the validation
 #     on_train_end
 #
-# You write three callbacks. For time, use `time.perf_counter()`, a clock that only goes forward. (`time.time()` jumps
-# when the system's clock is set.) The difference of two readings is a duration.
+# You write three callbacks. For time, use `time.perf_counter()`: the difference of two readings is a duration.
 #
 # ### EpochTimer
 #
 # How long does an epoch take, and how much of that is validation? `on_train_begin` is given.
 #
-# <details><summary>Hint</summary>Keep readings of the clock in attributes of <code>self</code>, under names that
-# you choose. An epoch without validation calls neither <code>on_test_begin</code> nor <code>on_test_end</code>:
-# let every epoch begin with 0 seconds of validation, and append to both lists only at its end.</details>
+# <details><summary>Hint</summary>Keep readings of the clock in attributes of <code>self</code>. An epoch without
+# validation calls neither <code>on_test_begin</code> nor <code>on_test_end</code>: let every epoch begin with 0 seconds
+# of validation, and append to both lists only at its end.</details>
 
 
 # %% exercise="epoch_timer"
@@ -143,9 +141,6 @@ class EpochTimer(keras.callbacks.Callback):
         ### END SOLUTION
 
 
-# %% [markdown]
-# The check calls your methods as `fit` would, with a clock of its own, and then uses your callback in a real `fit`.
-
 # %%
 check(EpochTimer)
 
@@ -160,8 +155,7 @@ points(EpochTimer, 2)
 #
 # Your timer measures four epochs of the small CNN. How many times as long as the last epoch does the first one take?
 #
-# (`fitting.batches` shuffles the images in each epoch and cuts them into batches. `fit` does the same with arrays, but
-# then TensorFlow 2.15 sometimes waits some seconds at the end of a run.)
+# (`fitting.batches` shuffles the images in each epoch and cuts them into batches, as `fit` does with arrays.)
 
 # %% editable=true
 predict("first epoch, compared with the last", None)
@@ -198,9 +192,6 @@ def time_epochs(epochs=4):
 time_epochs()
 
 # %% [markdown]
-# In the first epoch TensorFlow traces your model into a graph and plans its execution; the first validation does the
-# same for the forward pass. The next callback leaves this out.
-#
 # ### Throughput
 #
 # Measure images a second without start-up and validation: in each epoch, start the clock when the *first* batch is
@@ -297,7 +288,7 @@ points(TimeToTarget, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# (A noisy epoch can reach the target by chance. A stricter rule asks for two epochs in a row.)
+# (A noisy epoch can reach the target by chance; a stricter rule asks for two in a row.)
 #
 # ## How fast is a step? Throughput by batch size
 #
@@ -343,11 +334,11 @@ def compare_throughput():
 compare_throughput()
 
 # %% [markdown]
-# *What you should see* on a quiet machine: left, images a second grow quickly at first, then hardly any more. Right,
-# the same numbers as milliseconds for one step; on the dashed line the time is in proportion to the batch. A step has
-# a part that doesn't depend on the batch: Python, starting each operation, updating 48,000 weights. With 8 images it
-# is most of the step; with 100 it is small compared with the arithmetic. Doubling the batch then doubles the time. (If
-# the curve falls or jumps, another program was using the processor: run the cell again.)
+# *What you should see*: left, images a second grow quickly at first, then hardly any more. Right are the same numbers
+# as milliseconds for one step; on the dashed line the time is in proportion to the batch. A step has a part that
+# doesn't depend on the batch: Python, starting each operation, updating 48,000 weights. With 8 images it is most of the
+# step; with 100 it is small compared with the arithmetic. (If the curve falls or jumps, another program was using the
+# processor: run the cell again.)
 #
 # A GPU has thousands of cores, so its curve flattens at much larger batches. That is why many GPUs need large batches.
 #
@@ -432,8 +423,7 @@ run_race()
 
 # %% [markdown]
 # One run each shows little: an epoch more or less decides. Here is the same experiment with seven batch sizes and five
-# seeds, recorded on a quiet machine. `course reproduce batch_size`, typed in a terminal (*File*, *New*, *Terminal*),
-# repeats it.
+# seeds, recorded on a quiet machine (`course reproduce batch_size`).
 
 # %%
 Image("recorded/batch_size.png", width=plots.WIDTH)
@@ -456,10 +446,9 @@ pd.DataFrame(
 # - *Epochs* (left): small batches need three or four passes over the images. Large batches need more, because a pass
 #   has fewer updates.
 # - *Steps* (middle): on the dashed line, twice the batch needs half the steps. Up to 128 the medians stay near it; from
-#   512 to 1,024 the steps only fall from 78 to 63. A less noisy gradient then helps little, because something else
-#   limits the step, such as the curvature (1b). These counts don't show what it is. Shallue et al. (2018) found the
-#   same three ranges, perfect scaling, diminishing returns and a floor, for every network and data set that they tried.
-#   Lab 3 continues here.
+#   512 to 1,024 the steps only fall from 78 to 63. A less noisy gradient then helps little. Shallue et al. (2018) found
+#   the same three ranges, perfect scaling, diminishing returns and a floor, for every network and data set that they
+#   tried.
 # - *Seconds* (right): steps times the seconds for a step. The median is lowest at 128, with 3.9 s, but the minimum is
 #   flat and the seeds overlap. The median of 1,024, 10.7 s, is well above the others; yet even there the fastest run
 #   (8.7 s) beat the slowest with 16 (11.0 s) and with 32 (9.6 s). So chance helped to decide which came first in *your*
@@ -467,9 +456,6 @@ pd.DataFrame(
 #
 # More processors shorten the step of a large batch. They move the minimum to the right, up to where the steps stop
 # falling. That is the limit of data parallelism, and the subject of this course.
-#
-# With batches of 16 the chosen rate needed two epochs in the run that chose it, but three in the median of the others:
-# the best of five is partly the luckiest of five. That is why the results have seeds of their own.
 
 # %% [markdown] tags=["further"]
 # ## Underfitting and overfitting
@@ -481,8 +467,8 @@ pd.DataFrame(
 #   and close to each other. More images don't help; a larger network or longer training does.
 # - **Overfitting:** the network knows the training images by heart, and does less well on new ones. A gap opens between
 #   the curves, and the validation *loss* rises again: the network becomes more and more certain, even where it is
-#   wrong. More images help. A smaller network may help, but not reliably: far beyond the size at which a network can
-#   learn all images by heart, a *larger* one often does better (*double descent*: Nakkiran et al. 2019).
+#   wrong. More images help. A smaller network may help, but a much *larger* one often does better (*double descent*:
+#   Nakkiran et al. 2019).
 #
 # In the next cell `linear` underfits with 25,600 images and `small_cnn` overfits with 250. Two remedies for overfitting
 # follow: *weight decay*, which shrinks all weights a little in each step,
@@ -569,8 +555,7 @@ pd.DataFrame(
 # images by heart (training accuracy 1), while its validation loss turns at the black triangle and rises. To stop there
 # is another remedy: *early stopping*. Weight decay keeps the loss from rising; in accuracy it gains a point or two,
 # hardly more than chance with 2,000 validation images. With 6,400 images the CNN does much better: more images are the
-# best remedy. Growing data sets are one reason why training needs many GPUs. (The blue line is an average over an epoch
-# in which the weights change, so it can begin below the validation.)
+# best remedy.
 #
 # Try `weight_decay` 0.001 and 1. The first changes hardly anything; with the second the network underfits.
 
@@ -582,7 +567,7 @@ pd.DataFrame(
 # loss surface look like, and how do skip connections change it?
 #
 # We train it at depth 40, with 18 blocks, once as it is and once without the additions, for three epochs. Everything
-# else is the same: the first weights, the images and their order, the learning rates.
+# else is the same.
 #
 # ### Predict
 #
@@ -633,7 +618,7 @@ plain_table
 
 # %% [markdown]
 # *What you should see.* On Fashion-MNIST about 0.86 with skip connections, and more than ten points less without: 0.74
-# when this was written. The only difference between the two networks are 18 additions for each image.
+# when this was written.
 #
 # ### A slice through half a million dimensions
 #
@@ -644,13 +629,12 @@ plain_table
 #
 # over the two steps $a$ and $b$. There is one trap. In front of a batch norm, a filter $f$ and its double $2f$ compute
 # the same, because the batch norm divides by the standard deviation. But the same step $d$ changes $2f$ half as much,
-# relative to its length, so the surface around $2f$ looks flatter. (In the network with skip connections this holds for
-# the first convolution of each block; the output of the second is added to the block's input before a batch norm.)
+# relative to its length, so the surface around $2f$ looks flatter. (With skip connections this holds for the first
+# convolution of each block only.)
 #
 # ### Exercise: a fair direction
 #
-# Rescale a random direction so that the picture is the same for a filter and for any multiple of it: two networks that
-# compute the same should look the same.
+# Rescale a random direction so that the picture is the same for a filter and for any multiple of it.
 #
 # <details><summary>Hint</summary>If a filter is c times as large, the direction must move it c times as far. So which
 # property of the filter should set the length of the direction's filter? <code>np.sum(…, axis=(0, 1, 2))</code> sums
@@ -686,8 +670,7 @@ points(filter_normalised, 3)
 # %% [markdown]
 # This is **filter normalisation** (Li et al. 2018): a step of 1 changes every filter by its own length.
 #
-# `landscape.along` gives the loss of 500 training images as a function of the steps, and restores the weights
-# afterwards.
+# `landscape.along` gives the loss of 500 training images as a function of the steps.
 #
 # ### Predict
 #
@@ -760,7 +743,7 @@ widgets.explore(
 #
 # The recorded slices have 41 × 41 points, after five epochs. Each network is trained with the same four learning rates;
 # the one with the best validation accuracy is drawn. The control is depth 16, where a network trains well without skip
-# connections, too. `course reproduce landscape` repeats it, in about eleven minutes.
+# connections, too. (`course reproduce landscape`, eleven minutes.)
 
 # %%
 Image("recorded/landscape.png", width=plots.WIDTH)
@@ -787,17 +770,15 @@ training.slices_by_rate(
 # %% [markdown]
 # ### What differs
 #
-# - **At depth 16, hardly anything.** Both networks train, and both surfaces are bowls. The one drawn without skip
-#   connections is even a little wider.
+# - **At depth 16, hardly anything.** Both networks train, and both surfaces are bowls.
 # - **At depth 40, much.** Without skip connections the same number of updates ends at a higher loss (0.45 instead of
 #   0.16), and the surface around it is steep: in the corners the loss is in the millions, with skip connections it is
 #   26 at most.
-# - **The learning rate explains part of that.** Read the table downwards, for depth 40. With skip connections, larger
-#   rates end in wider valleys, and 0.03 gives a better accuracy than 0.01 (the further steps, half a point each, are no
-#   more than chance). Without skip connections, training fails to progress at larger rates, and the valley is narrower.
-#   At the smallest rate, the same for both, the valleys are about equally wide (0.168 and 0.158 of the square), though
-#   the highest losses differ by a factor of over a hundred. So the main effect of skip connections here is that large
-#   learning rates work.
+# - **The learning rate explains part of that.** With skip connections, larger rates end in wider valleys, and 0.03
+#   gives a better accuracy than 0.01 (the further steps, half a point each, are no more than chance). Without them,
+#   larger rates end in narrower valleys and at lower accuracies. At the smallest rate the valleys of both are about
+#   equally wide (0.168 and 0.158 of the square), though the highest losses differ by a factor of over a hundred. So the
+#   main effect of skip connections here is that large learning rates work.
 #
 # ### Why
 #
@@ -823,19 +804,16 @@ for title, network in resnets.items():
     print(f"{title}: {growth(network, walks[title][0]):,.0f} times")
 
 # %% [markdown]
-# When this was written it was 3 to 40 times with skip connections and 240 to 1,800 times without. (A random direction
-# is almost orthogonal to a filter, so a step of 1 makes each filter about $\sqrt 2$ times longer. A factor of
-# $\sqrt 2$ for each of 37 layers would be 370,000; it is neither a prediction nor a bound.) Gradients pass through the
-# same layers in the other direction.
+# When this was written it was 3 to 40 times with skip connections and 240 to 1,800 times without. Gradients pass
+# through the same layers in the other direction.
 #
 # ### What such slices can't show
 #
 # - They are two directions out of half a million. Other random pairs give similar pictures (share below guessing at
 #   depth 40: 0.52 to 0.61 with, 0.08 to 0.16 without skip connections), but random directions almost surely miss the
-#   few in which the surface is steepest. A slice that looks convex proves nothing about other directions.
-# - They show the loss in inference mode, with batch norm's averages from training. In training mode batch norm divides
-#   by the statistics of the changed network, and the steep parts mostly disappear: in one unrecorded run, a step of 1
-#   led to losses between 1 and 5 in both networks.
+#   few in which the surface is steepest.
+# - They show the loss in inference mode. In training mode, with the statistics of each batch, the surface is another
+#   one.
 # - They have one seed and five epochs. Li et al. found many hills and hollows around networks of depth 56 and 110
 #   without skip connections, trained on CIFAR-10 for 300 epochs; ours are narrow bowls.
 
@@ -848,11 +826,9 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - A network is trained by the same update as a line, but its loss surface is no bowl, and a step costs millions of
-#   multiply-adds for each image.
 # - To measure training, leave out the start-up, keep the validation apart, and stop the clock at a target.
-# - Images a second grow with the batch until the processors are busy; the steps to the target fall with the batch, ever
-#   more slowly. Time to target is steps times seconds for a step, and is lowest in between.
+# - With the batch, images a second grow until the processors are busy, and the steps to the target fall ever more
+#   slowly. Time to target is steps times seconds for a step, and is lowest in between.
 # - Against underfitting use a larger network, against overfitting more images; weight decay and early stopping help a
 #   little.
 # - Slices of two loss surfaces can be compared only if a step means the same for networks that compute the same.

@@ -3,7 +3,7 @@
 #
 # A network's loss is no bowl, and yet gradient descent works. This notebook asks what batch norm contributes, how much
 # the starting point matters, how much more data bring and whether that can be predicted, and what faster trials are
-# worth. For each question many short trainings were recorded.
+# worth.
 #
 # **You will be able to** say which learning rates train with and without batch norm, and why equal updates are not
 # equal time; say how far twenty starts end apart, and whether they end at minima; test a power law before you trust
@@ -248,8 +248,8 @@ points(backtest, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The first column is the test that the small experiments allow: fitted to 125 to 500 images, asked about 1,000. The
-# others show what happens to the law that is fitted up to 1,000 images, at twice and at eight times as many.
+# The first column is the test that the small experiments allow. The others test the law that is fitted up to 1,000
+# images, at twice and at eight times as many.
 
 
 # %%
