@@ -35,8 +35,8 @@ from labs.lab1_gradient_descent.lessons.checks_1a import check, points
 #
 # ### Predict
 #
-# Before you measure something, write down what you expect: a number or a word in place of `None`. The notebook keeps
-# your guess, shows it beside the measurement, and lists all guesses at the end. They carry no points.
+# Before you measure something, write down what you expect: a number or a word in place of `None`. The notebook shows
+# your guess beside the measurement. Guesses carry no points.
 #
 # How many years would the machine that runs this notebook take for 1,000 petaflop/s-days?
 
@@ -47,8 +47,7 @@ predict("years for 1,000 petaflop/s-days on this machine", None)
 # ### Exercise: years
 #
 # Write the calculation as a function, for any amount of work and any machine. Then run the cell with `check`, as often
-# as you like. It tells you what is right and what is not. (The cell after it, "Hidden test", is for grading. You need
-# not run it.)
+# as you like. (The cell after it, "Hidden test", is for grading.)
 #
 # <details><summary>Hint</summary>First the number of operations: petaflop/s-days times 10¹⁵ times the seconds of a
 # day. Divided by the operations in a second that gives seconds.</details>
@@ -114,8 +113,7 @@ pd.DataFrame(
 # %% [markdown]
 # Is the slide right? To finish in 100 years, a server must do 2.7 · 10¹³ operations per second. Two CPUs with 28 cores,
 # 2.5 GHz and two AVX-512 units (64 operations per cycle and core) reach a third of it if they never wait for memory. So
-# "O(100 years)" is the right order of magnitude, in the best case. Even a supercomputer of 2009 would take more than a
-# year.
+# "O(100 years)" is the right order of magnitude, in the best case.
 
 # %%
 descent.trends(
@@ -124,18 +122,17 @@ descent.trends(
 )
 
 # %% [markdown]
-# - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", and don't name the machines. They are
-#   probably the first of the TOP500 list of that month, a hall full of cabinets, and one server of 2020 with eight
-#   GPUs. But the first is counted in 64 bits, the second in 16. And if the server is NVIDIA's DGX A100, 5 petaflop/s
-#   hold for matrices in which two of every four numbers are zero; for full ones it is 2.5.
+# - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", without names. The first is probably the
+#   fastest machine of that month's TOP500 list, counted in 64 bits. The second is probably NVIDIA's DGX A100, one
+#   server with eight GPUs, counted in 16 bits and for matrices in which two of every four numbers are zero; for full
+#   ones it is 2.5.
 # - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold: 18
-#   doublings in 61 months, one in 3.4 (as in OpenAI's own fit over more runs). Since then, GPT-3 (2020) took 3,640
-#   petaflop/s-days, Llama 3.1 (2024) some 440,000: one doubling in 10 months. Chips got faster, too, but not as fast.
-#   The rest is *more* chips.
+#   doublings in 61 months, one in 3.4. Since then, GPT-3 (2020) took 3,640 petaflop/s-days, Llama 3.1 (2024) some
+#   440,000: one doubling in 10 months. Chips got faster, too, but not as fast. The rest is *more* chips and longer
+#   runs.
 # - **Data.** The error falls with the size of the training set as a power law. Image classification halves its error
 #   with $2^{1/0.31} \approx 9$ times the data, word language models with $2^{1/0.07} \approx 20{,}000$ times. (Dashed:
-#   the law $1/\sqrt{n}$ of simple statistics.) The best network grows with the data, in this study more slowly. So the
-#   requirements are predictable, and large.
+#   the law $1/\sqrt{n}$ of simple statistics.) So the requirements are predictable, and large.
 #
 # Finding a good network is trial and error. If a trial takes a day, you make five a week; if it takes ten minutes,
 # fifty a day. Many GPUs shorten this *iteration time*.
@@ -154,8 +151,8 @@ DATA = "100 points drawn around y = 2 x + 1, noise 0.5, seed 1"
 print(f"the best line: w = {best[0]:.3f}, b = {best[1]:.3f}")
 
 # %% [markdown]
-# NumPy finds the best line by a formula. Because of the noise it is not quite the true line. For a network there is no
-# such formula, so you do without it.
+# Because of the noise the best line is not quite the true one. NumPy finds it by a formula. For a network there is
+# none, so you do without it.
 #
 # ### Exercise: loss
 #
@@ -277,8 +274,7 @@ descent.differences(widths, distances(-0.5, 5.0, widths), DATA)
 #
 # $$w \leftarrow w - \eta \frac{\partial L}{\partial w}, \qquad b \leftarrow b - \eta \frac{\partial L}{\partial b}$$
 #
-# Your `update` gets the gradient as a function of $(w, b)$, and needs no data. So it would work with the gradient of a
-# mini-batch, too (1b).
+# Your `update` gets the gradient as a function of $(w, b)$, and needs no data.
 #
 # <details><summary>Hint</summary>Both derivatives are taken at the same place: ask for the gradient once, then move
 # both.</details>
@@ -325,10 +321,9 @@ descent.side_by_side(two, DATA, lowest=loss(*best, x, y))
 # %% [markdown]
 # ### Exercise: when to stop
 #
-# A small loss is no reason to stop: with this noise it never falls below 0.24, and for other data 0.24 may be large. A
-# rising loss is no reason either: large steps overshoot and come back. A descent has settled if the loss no longer
-# *changes*, compared with its size, for several steps in a row. A descent that diverges must end, too. Every comparison
-# with `nan` is false, so it would never look settled.
+# A small loss is no reason to stop: with this noise it never falls below 0.24. A rising loss is no reason either: large
+# steps overshoot and come back. A descent has settled if the loss no longer *changes*, compared with its size, for
+# several steps in a row. A descent that diverges must end, too.
 #
 # <details><summary>Hint</summary>Divergence first; <code>np.isfinite</code> is False for <code>nan</code> and
 # infinity. For the rest you need the last <code>patience + 1</code> losses; <code>np.diff</code> gives their changes.
@@ -469,8 +464,6 @@ print(f"2/λ_max: {2 / steepest:.8f}   by experiment: {bound:.8f}")
 print(f"relative difference: {abs(bound * steepest / 2 - 1):.1e}")
 
 # %% [markdown]
-# The experiment used no eigenvalues, and found the same number.
-#
 # ### Predict
 #
 # - Give $x$ in other units, so that every $x$ is twice as large. How many times smaller does the bound on η become?
@@ -511,8 +504,7 @@ descent.side_by_side(
 )
 
 # %% [markdown]
-# 1. **Crawl.** Far below 1/λ_max: smooth, but 300 steps are not enough. (The figures call it crawling below
-#    0.1/λ_max.)
+# 1. **Crawl.** Far below 1/λ_max: smooth, but 300 steps are not enough.
 # 2. **Converge.** Up to 1/λ_max: straight down the wall, then along the valley floor.
 # 3. **Oscillate.** Between 1/λ_max and 2/λ_max: from wall to wall. It arrives first, because along the floor it takes
 #    the longest steps.
@@ -540,17 +532,15 @@ descent.steps(
 
 # %% [markdown]
 # Twice the learning rate takes half the steps, almost up to the bound. For the worst start the best η is just below it,
-# at $2 / (\lambda_{max} + \lambda_{min})$ (dotted). There both directions shrink equally fast, by the factor
-# $(\kappa - 1)/(\kappa + 1)$ in each step. From *this* start another η near it may save a few steps.
+# at $2 / (\lambda_{max} + \lambda_{min})$ (dotted). There both directions shrink equally fast, in each step by the
+# factor $(\kappa - 1)/(\kappa + 1)$.
 #
-# Here the good rates lie just below the bound, and above it the descent fails. Networks fail less easily, because their
-# λ_max changes as they train. With an η somewhat above 2/λ_max the loss rises for some steps, and the descent reaches a
-# flatter place, where it goes on (a *catapult*: Lewkowycz et al. 2020). And gradient descent often moves into ever
-# steeper places until λ_max is about 2/η. There the loss goes up and down, but falls in the long run (the *edge of
-# stability*: Cohen et al. 2021; see 1e and 1f).
+# Networks fail less easily above the bound, because their λ_max changes as they train. With an η somewhat above 2/λ_max
+# the loss rises for some steps, until the descent reaches a flatter place (a *catapult*: Lewkowycz et al. 2020). And
+# gradient descent often moves into ever steeper places until λ_max is about 2/η. There the loss goes up and down, but
+# falls in the long run (the *edge of stability*: Cohen et al. 2021; see 1e and 1f).
 #
-# Your stopping test can be wrong: at *exactly* 2/λ_max the descent jumps back and forth forever at a constant loss, and
-# with a tiny η the loss changes so little that it looks settled at once. A stopping test sees losses, not the minimum.
+# Your stopping test can be wrong: with a tiny η the loss changes so little that it looks settled at once.
 #
 # ## The shape of the valley
 #
@@ -599,14 +589,12 @@ descent.side_by_side(panels, f"{DATA}; η = 2/(λₘₐₓ + λₘᵢₙ) for ea
 
 # %% [markdown]
 # On standardised data the contours are circles: the gradient points straight at the minimum, and with η = 1/λ_max = 1/2
-# the first step reaches it. (Your stopping test waits for three more.) With x shifted by 4, the same line takes
-# thousands of steps. Therefore images are scaled and centred before training, and batch normalisation does it again
-# between the layers. In a network κ does not become 1, but this cause of a large κ is gone.
+# the first step reaches it. With x shifted by 4, the same line takes thousands of steps. Therefore images are scaled
+# and centred before training, and batch normalisation does it again between the layers.
 #
 # ## The surface
 #
-# The contours are a map of this surface. Turn it, and look along the valley, then across it. At a tilt of 90° you look
-# straight down, as on the map.
+# The contours are a map of this surface. Turn it, and look along the valley, then across it.
 
 # %%
 bowl = descent.grid(lambda w, b: loss(w, b, x, y), (0, 4), (-3, 5), best)
@@ -631,13 +619,11 @@ predictions.table()
 #
 # - Training compute grew far faster than chips: training means many of them.
 # - Gradient descent is four small functions: loss, gradient, update, stop. Finite differences check any gradient.
-# - A step multiplies the distance from the minimum by 1 − ηλ in each direction. Below 1/λ_max a descent is smooth, up
-#   to 2/λ_max it oscillates and arrives, above it diverges. The steepest direction sets the largest η, the flattest the
-#   number of steps, which grows with κ = λ_max/λ_min. (Networks fail less easily above 2/λ_max.)
+# - A step multiplies the distance from the minimum by 1 − ηλ in each direction. The steepest direction sets the largest
+#   η, 2/λ_max; the flattest sets the number of steps, which grows with κ = λ_max/λ_min.
 # - Standardising the data makes the valley round.
 #
-# Each of your steps used *all* examples. With a million of them, a step takes long. Next, 1b takes a few at random for
-# each step, and asks what this costs and gains.
+# Each of your steps used *all* examples. Next, 1b takes a few at random for each step.
 #
 # - J. Hestness et al.: *Deep Learning Scaling is Predictable, Empirically.* arXiv:1712.00409
 # - D. Amodei, D. Hernandez: *AI and Compute.* OpenAI, 2018
