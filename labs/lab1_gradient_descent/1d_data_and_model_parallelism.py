@@ -55,8 +55,8 @@ from labs.lab1_gradient_descent.lessons.quiz_1d import DATA_AND_MODEL_PARALLELIS
 # Does each step happen on the **host** or on the **device**, or is it a transfer over a **wire** (a cable or a bus)?
 # The weights of all layers are in the device's memory.
 #
-# <details><summary>Hint</summary>Two of the fifteen are transfers. Whatever is in the device's memory stays there
-# until the step is over. <code>list(range(2, 5))</code> is <code>[2, 3, 4]</code>.</details>
+# <details><summary>Hint</summary>Two of the fifteen are transfers. Whatever is in the device's memory stays there until
+# the step is over.</details>
 
 
 # %% exercise="place"
@@ -135,9 +135,6 @@ points(backward, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The check uses no formula for the gradient. It changes each weight a little and measures how much the loss changes:
-# the finite differences of 1a.
-#
 # ### Predict
 #
 # How many times as long as the forward pass does the backward pass take?
@@ -169,10 +166,9 @@ measured(
 print(f"forward {1000 * there:.1f} ms, backward {1000 * back:.1f} ms: {back / (there + back):.0%} of both together")
 
 # %% [markdown]
-# Each layer has three products of equal size: one forward, two backward. So the forward pass is about a third of a
-# step's computing and the backward pass two thirds; lab 4 uses these shares. (The first layer needs no gradient by its
-# input. With many layers that saves little.) This matters for communication: when the gradient of the *last* of three
-# equal layers is ready, two thirds of the backward pass are still to come, and its exchange can begin.
+# With two products for one, the backward pass is about two thirds of a step's computing, and the forward pass one
+# third. Lab 4 uses these shares. This matters for communication: when the gradient of the *last* of three equal layers
+# is ready, two thirds of the backward pass are still to come, and its exchange can begin.
 #
 # ### Now on N devices
 #
@@ -213,25 +209,22 @@ parallelism.shares(*data_parallel(), misjudged(*data_parallel()))
 
 # %% [markdown]
 # Left of the bar, N devices do N times the work of one device in the same time. Right of it, all devices compute the
-# same small update. In practice the two overlap: Horovod begins to average the gradients of the last layers while those
-# of the first layers are still being computed (lab 2).
+# same small update.
 #
 # With **model parallelism** the network is cut. In its simplest form, which this notebook uses, each device gets whole
 # layers. Suppose device 0 has layer one, and device 1 the other two. Then the activations cross between steps 6 and 7,
 # their gradients come back between steps 11 and 12, and each device updates its own layers: no weight gradient is
-# exchanged. (One can also cut each layer, so that every device has some of its columns: *tensor parallelism*. And with
-# data parallelism each device can keep only a share of the optimizer's state: *sharding*.)
+# exchanged. (In *tensor parallelism* each layer is cut, and every device has some of its columns: 7a.)
 
 # %% [markdown]
 # ## What crosses the wires
 #
 # ### Data parallelism
 #
-# The best known all-reduce is a **ring** of $N$ devices (Patarasuk and Yuan, 2009). Each device cuts its gradients into
-# $N$ pieces. In a first round the pieces travel along the ring and are added up on the way: each device sends $N - 1$
-# pieces, and then has the complete sum of one piece. In a second round the sums travel on until every device has all
-# of them: another $N - 1$ pieces. As long as only devices add, no all-reduce sends fewer bytes. (With switches that
-# add, one can.) You will write one in lab 2. Numbers are in single precision: 4 bytes.
+# The best known all-reduce is a **ring** of $N$ devices (Patarasuk, Yuan 2009; you will write one in lab 2). Each
+# device cuts its gradients into $N$ pieces. In a first round the pieces travel along the ring and are added up on the
+# way: each device sends $N - 1$ of them. In a second round the sums travel on: another $N - 1$. As long as only devices
+# add, no all-reduce sends fewer bytes. Numbers are in single precision: 4 bytes.
 
 
 # %%
@@ -312,12 +305,11 @@ pd.DataFrame(
 
 # %% [markdown]
 # At the three cuts of ResNet-50, 401,408, 200,704 and 200,704 numbers cross for each image. At those of AlexNet, behind
-# its first three convolutions, there are 69,984, 43,264 and 64,896: a quarter to a fifth of that, for more than twice
-# the weights. So at this batch, ResNet-50's gradients are the smaller load, and AlexNet's activations.
+# its first three convolutions, there are 69,984, 43,264 and 64,896: in all less than a quarter of that, for more than
+# twice the weights. So at this batch, ResNet-50's gradients are the smaller load, and AlexNet's activations.
 #
-# (Published counts differ. AlexNet has 61.0 million weights as in its paper, with two groups of channels in some
-# layers, and 62.4 million without groups. ResNet-50 has 3.86 billion multiply-adds as in its paper, and 4.1 billion in
-# most frameworks, which halve the image one convolution later in a block.)
+# (Published counts differ. AlexNet without its groups of channels has 62.4 million weights. ResNet-50 has 4.1 billion
+# multiply-adds in most frameworks, which halve the image one convolution later in a block.)
 #
 # ### Exercise: the crossover
 #
@@ -357,8 +349,7 @@ pd.DataFrame(
 
 # %% [markdown]
 # There are $N - 1$ cuts. So the crossover is the number of weights divided by the mean number of activations at a cut;
-# it hardly depends on the number of devices. It is about a hundred images for ResNet-50, and more than a thousand for
-# AlexNet.
+# it hardly depends on the number of devices.
 #
 # ## Memory
 #
@@ -435,17 +426,16 @@ widgets.explore(
 #
 # - In model parallelism the devices have about equal work, not equal memory. Which device needs the most, and why?
 # - In data parallelism, what happens to the memory of a device when you double the devices? Which part stays the same?
-# - What happens with the small CNN on eight devices?
 #
 # <details><summary>Answers</summary>In ResNet-50 and WRN-28-10 the first device needs the most: the early layers have
 # the large images, which must be kept. In AlexNet with few images it is the last device, with the weights of the dense
 # layers. In data parallelism, twice as many devices halve the activations of each; weights, gradients and state stay
-# the same. The small CNN has four layers: four of the eight devices get none.</details>
+# the same.</details>
 #
 # Bytes are not time. In model parallelism as drawn here, one device computes while the others wait. Small pieces of the
-# batch, sent one after the other, keep them busy (a *pipeline*: you write one in 7b, and 7a cuts single layers). In
-# data parallelism all devices compute at the same time. That, and the crossover, is why this course is mostly about
-# data parallelism. Networks too large for one device need model parallelism as well.
+# batch, sent one after the other, keep them busy (a *pipeline*: 7b). In data parallelism all devices compute at the
+# same time. That, and the crossover, is why this course is mostly about data parallelism. Networks too large for one
+# device need model parallelism as well.
 #
 # ### What fits?
 
@@ -462,9 +452,9 @@ widgets.explore(
 # %% [markdown]
 # With momentum, the activations take more memory than all the rest from a batch of 2 (small CNN), 4 (ResNet-50), 24
 # (WRN-28-10) and 130 (AlexNet) on. Rhu et al. (2016) therefore move them to the host's memory until they are needed.
-# One can also discard most of them, and compute them again in the backward pass: an example by Graphcore (slides of
-# S. Knowles, 2018) keeps only the input of each residual block; it takes 25 percent more computing and 80 percent less
-# memory. (5c tries that. Numbers of 16 bits would halve the activations: 5a.)
+# One can also discard most of them, and compute them again in the backward pass: an example by Graphcore (slides by
+# Simon Knowles, 2018) keeps only the input of each residual block; it takes 25 percent more computing and 80 percent
+# less memory. (5c tries that.)
 #
 # ## Count and measurement
 #
@@ -475,12 +465,11 @@ layers = pd.DataFrame(walk(models.small_cnn((28, 28, 1), 10)))
 layers
 
 # %% [markdown]
-# (47,818 weights are trained. The 48,106 of 1c include 288 moving averages of batch norm, which are not.)
+# (1c's 48,106 parameters include 288 moving averages of batch norm, which are not trained.)
 #
 # `outputs` counts the numbers in a layer's output. `kept` marks the outputs that the backward pass needs again. The
 # gradient of a convolution needs the convolution's input; that of a batch norm needs *its* input, which is the
 # convolution's output; that of a ReLU needs only where its output is 0. So the output of a batch norm is not kept.
-# Flattening copies nothing: it is the same memory with another shape.
 #
 # ### Predict
 #
@@ -526,16 +515,13 @@ parallelism.measured(
 # %% [markdown]
 # What you should see:
 #
-# - The peak grows along a straight line, as predicted: activations are the part that grows with the batch.
+# - The peak grows along a straight line: activations are the part that grows with the batch.
 # - The line is steeper than the count of what the backward pass needs. During the backward pass there are also the
-#   *gradients of activations*, one layer's at a time, and work space of the library that computes convolutions. When
-#   this was written, the difference was 130 to 190 kB an image, between one and two arrays of the size of the first
-#   layer's output (25,088 numbers, 100 kB); it differs from run to run. So the count is a lower bound: leave room, or
-#   measure.
-# - "All outputs" may come closer, but only by chance. It counts outputs of batch norm, which are not kept. In this
-#   network they happen to take about as much memory as the gradients and the work space, which it leaves out.
-# - With one image the peak is already hundreds of MB. That is TensorFlow itself. The weights with their gradients take
-#   0.4 MB.
+#   *gradients of activations*, one layer's at a time, and work space of the library that computes convolutions. So the
+#   count is a lower bound: leave room, or measure.
+# - "All outputs" may come closer, but only by chance: it counts outputs of batch norm, which are not kept, and leaves
+#   out the gradients and the work space.
+# - With one image the peak is already hundreds of MB: that is TensorFlow itself.
 
 # %% [markdown]
 # ## Quiz
