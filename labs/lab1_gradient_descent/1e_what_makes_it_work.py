@@ -173,9 +173,9 @@ Image("recorded/starts.png", width=plots.WIDTH)
 
 # %% [markdown]
 # - **The ends are similar.** All twenty end with a training loss of 0.31 to 0.36 and an accuracy of 83.1 to 85.2 %.
-# - **Part of the difference is real.** Equally good networks would also differ a little, because each is wrong on
-#   other images. But starts with a lower training loss have a higher validation accuracy: the correlation is −0.70
-#   (95 % interval −0.87 to −0.37). Within 300 updates some starts got further than others.
+# - **Part of the difference is real.** Equally good networks would also differ a little, because each gets different
+#   images wrong. But starts with a lower training loss have a higher validation accuracy: the correlation is −0.70 (95
+#   % interval −0.87 to −0.37). Within 300 updates some starts got further than others.
 # - **None of this shows minima.** In the run with measured eigenvalues some directions bend *down* to the end. For
 #   simpler random surfaces, theory says that points of zero slope with a high loss almost always have such directions,
 #   so bad minima are rare (Dauphin et al. 2014; Choromanska et al. 2015). These runs don't test the theory: nothing
@@ -323,9 +323,10 @@ figures.search(trials, caption="forty recorded trials, 3,200 images, two epochs;
 # %% [markdown]
 # The first few trials bring most; after that each doubling brings less: from ten to twenty trials 1.3 points (95 %
 # interval 0.5 to 1.9, by the bootstrap). And even that is too optimistic, because the winner is chosen and scored on
-# the same 2,000 images. With so few images, one accuracy has a standard deviation of 0.9 points, and the best of twenty
-# is partly the luckiest of twenty. On fresh images the winner does less well on average; these trials were not scored
-# on any. So in your own search keep images that neither train nor choose, and report the winner's accuracy on them.
+# the same 2,000 images. With so few images, chance gives one accuracy a standard deviation of 0.9 points, and the best
+# of twenty is partly the luckiest of twenty. On fresh images the winner does less well on average; these trials were
+# not scored on any. So in your own search keep images that neither train nor choose, and report the winner's accuracy
+# on them.
 #
 # Trials are independent: a search can start one on each GPU, and needs no Horovod. The rest of this course is about the
 # other case, one trial that takes too long on one GPU.

@@ -102,8 +102,8 @@ def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Figure:
     """Error by the number of training images, with the laws fitted on the small ones; and by width.
 
     Args:
-        runs: one row for each run: width, weights, images, error. Of each width and size at least two seeds; bars are
-            95 % intervals of their mean.
+        runs: one row for each run: width, weights (parameters, as Keras counts them), images, error. Of each width and
+            size at least two seeds; bars are 95 % intervals of their mean.
         fitted: the largest number of images on which the law is fitted.
     """
     errors = runs.groupby(["width", "images"])["error"]
@@ -123,7 +123,7 @@ def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Figure:
             own = (values.xs(size, level="images") for values in (mean, half))
             right.errorbar(weights, *own, capsize=2.5, marker=MARKERS[number], color=PALETTE[number],
                            label=f"{size:,} images")  # fmt: skip
-        for axis, title in ((left, "error by training images"), (right, "error by weights")):
+        for axis, title in ((left, "error by training images"), (right, "error by parameters")):
             axis.set(xscale="log", yscale="log", ylim=(0.09, 0.45))
             axis.set_yticks([0.1, 0.2, 0.4], ["0.1", "0.2", "0.4"])
             axis.minorticks_off()
@@ -133,7 +133,7 @@ def data_size(runs: pd.DataFrame, *, fitted: int, caption: str = "") -> Figure:
         left.set_xticks(sizes[::2], [f"{size:,}" for size in sizes[::2]])
         right.set_xticks(weights, [f"{count:,}" for count in weights])
         left.set_xlabel("training images")
-        right.set_xlabel("weights")
+        right.set_xlabel("parameters, with the averages of batch norm")
         figure.subplots_adjust(wspace=0.2)
     return figure
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from course_lib import statistics
 from course_lib.cost.memory import NETWORKS, cuts
+from course_lib.notebook import experiments
 from labs.lab1_gradient_descent.lessons import figures_1e
 from tests.labs.notebooks import plus_minus, recorded, solved, text
 
@@ -88,6 +89,12 @@ def test_the_law_is_too_hopeful_and_a_test_shows_it():
     assert (mean[0.25] > mean[0.5]).all() and (mean[0.5] > mean[1.0]).all()  # wider networks do better
     alpha = -np.polyfit(np.log(mean[1.0].index[-4:]), np.log(mean[1.0].iloc[-4:]), 1)[0]  # from 1,000 images on
     assert 0.4 < alpha / (1 / 3) < 0.6 and "Here α is only about half of that." in text("1e")
+
+
+def test_the_minutes_of_1e_are_those_of_the_recordings():
+    names = ("batch_norm", "starts", "data_size", "search")
+    minutes = [int(experiments.provenance(experiments.find()[name])["seconds"].split()[0]) / 60 for name in names]
+    assert f"took {min(minutes):.0f} to {max(minutes):.0f} minutes" in text("1e")
 
 
 def test_searches_gain_less_with_each_doubling():
