@@ -1,9 +1,9 @@
 # %% [markdown]
 # # 3b Learning rates for large batches
 #
-# A batch k times as large makes one update in place of k. Which learning rate does it need? There are several rules,
-# and each has an argument for what should stay the same. You derive the rules, test them, find where each one ends, and
-# try what goes beyond them: warm-up, LEGW, a batch that grows instead of a rate that decays, and more epochs.
+# A batch k times as large makes one update in place of k. Which learning rate does it need? Each rule has an argument
+# for what should stay the same. You derive the rules, test them and find where each one ends. Then you try warm-up,
+# LEGW, a batch that grows instead of a rate that decays, and more epochs.
 #
 # **You will be able to** derive a scaling rule from what it should keep, and say when it fails; read the edge of
 # stability from the curvature; write a warm-up, LEGW and a schedule of growing batches; choose a rate for a batch size
@@ -91,9 +91,9 @@ points(scaled_rate, 3)
 # | one large, η′ = √k η | $-\sqrt{k}\,\eta\, G$ | $\eta^2\, C / B$ |
 # | one large, η′ = k η | $-k\,\eta\, G$ | $k\, \eta^2\, C / B$ |
 #
-# The **linear** rule keeps both moments of the same examples. **√** keeps the covariance of one update, but neither
-# entry of the first row. Krizhevsky (2014) wrote that theory suggests √k, but that k worked best, and he could not
-# explain it. The table explains it: a comparison of single updates compares different numbers of examples.
+# The **linear** rule keeps both moments of the same examples. **√** keeps only the covariance of one update. Krizhevsky
+# (2014) wrote that theory suggests √k, but that k worked best, and he could not explain it. A likely reason: single
+# updates with B and with k·B read different numbers of examples.
 #
 # But there is a condition: $G$ must hardly change over a step of length kη. Along a direction of curvature λ it changes
 # by a fraction kηλ, which must stay well below 1.
@@ -101,8 +101,7 @@ points(scaled_rate, 3)
 # ### Predict
 #
 # Now test it on the linear model of 1b: one large update by the linear rule beside the k small updates that it
-# replaces, up to k = 64. According to the table their means are equal. If they differ, is the large update too short or
-# too long? And is its covariance too small or too large?
+# replaces, up to k = 64. According to the table, both moments are equal. Are they?
 
 # %% editable=true
 predict("mean of the large update at k = 64: smaller, equal or larger", None)
@@ -179,11 +178,10 @@ show_steps()
 
 # %% [markdown]
 # On the left, dots are measured and lines are $\eta^2\, \text{tr}\, C / B$: √ is level, as derived. The other two
-# panels show the large update divided by the k small ones. The linear rule starts at 1 in both. √ falls below it as
-# $1/\sqrt{k}$ in the mean and as $1/k$ in the covariance; "the same rate" falls faster still.
+# panels show the large update divided by the k small ones.
 #
-# As k grows, the linear rule leaves 1, because the condition fails. The small updates change direction on the way and
-# correct noise from earlier updates. The large one knows only the slope at its start, and goes too far.
+# As k grows, the linear rule leaves 1: the condition fails. The large update knows only the slope at its start, and
+# goes too far.
 #
 # ## The edge of stability
 #
@@ -195,9 +193,9 @@ show_steps()
 #
 # $$\mathbf{E}\, w_i^2 \;\to\; (1 - \eta \lambda_i)^2\, \mathbf{E}\, w_i^2 + \eta^2 \lambda_i\, c / B .$$
 #
-# The first term is gradient descent: it shrinks if $\eta < 2/\lambda_i$, for any batch size. The second is noise. The
-# next figure uses 4,096 examples: at B = 1,024 these are four updates. On the left is one run, on the right the
-# expected final loss over η, with a line for each B.
+# The first term shrinks if $\eta < 2/\lambda_i$, for any batch size. The second is noise. The next figure uses 4,096
+# examples: at B = 1,024 these are four updates. On the left is one run, on the right the expected final loss over η for
+# each B.
 #
 # ### Predict
 #
@@ -271,22 +269,21 @@ for (small, large), factor in zip([SIZES[:2], SIZES[-2:]], [factors[0], factors[
 rates.optimum(best, edge=edge, caption="the noisy quadratic of the figure above, best of 300 rates")
 
 # %% [markdown]
-# At first the best η grows by nearly four: the **linear** rule, as long as noise limits the rate. Then the curve bends,
-# and for a while √ fits. At the end it stops: the limit is no longer noise but the **edge of stability**
-# $2/\lambda_{max}$, and there a larger batch gains nothing. Momentum m moves the edge to $2(1+m)/\lambda_{max}$, but
-# does not remove it. In a quadratic, training diverges beyond it. In a network, λ_max can fall while the loss jumps,
-# and training may continue (1a): there the edge is a warning.
+# At first the best η grows by nearly four: the **linear** rule, as long as noise limits the rate. From 64 to 256 √
+# fits. Then it stops: the limit is no longer noise but the **edge of stability** $2/\lambda_{max}$. Momentum m moves
+# the edge to $2(1+m)/\lambda_{max}$. In a quadratic, training diverges beyond it. In a network, λ_max can fall while
+# the loss jumps, and training may continue (1a).
 #
 # So *which rule is right depends on the base*, and *every rule ends*.
 #
 # ## Warm-up
 #
 # In a network the curvature changes. The authors of LEGW (You et al. 2019) explain warm-up by it: along the gradient
-# the curvature is highest early in training, for about the same number of *updates* with each batch size, so a rate
-# that is fine later is too large there. Below you test this on our network with $\lambda_{max}$, the largest curvature
-# of any direction. Goyal et al. (2017) start from a small rate and add a constant amount at each update until it
-# reaches the full rate; then the usual schedule begins. In `fit`, Horovod's `LearningRateWarmupCallback` does this;
-# with Keras's SGD and a momentum it needs `momentum_correction=False`, else it raises an AttributeError.
+# the curvature is highest early in training, for about the same number of *updates* with each batch size. A rate that
+# is fine later is too large there. Recorded runs below test this with $\lambda_{max}$, the largest curvature of any
+# direction. Goyal et al. (2017) start from a small rate and add a constant amount at each update until it reaches the
+# full rate; then the usual schedule begins. In `fit`, Horovod's `LearningRateWarmupCallback` does this; with Keras's
+# SGD and a momentum it needs `momentum_correction=False`.
 #
 # ### Exercise: gradual warm-up
 #
@@ -318,9 +315,8 @@ points(warm_up, 3)
 
 # %% [markdown]
 # How long? Goyal et al. take 5 of 90 epochs for every batch size. You et al. (2019) tune rate and warm-up once, for a
-# small batch, and transfer both to the large one. The curvature should need the same number of *updates* to fall, for
-# any batch size, and a single update should stay as noisy as it was. This is LEGW, *linear-epoch gradual warm-up*. At
-# the large batch there is nothing left to tune.
+# small batch, and transfer both to the large one: the warm-up keeps its number of *updates*, and a single update stays
+# as noisy as it was. This is LEGW, *linear-epoch gradual warm-up*. At the large batch there is nothing left to tune.
 #
 # ### Exercise: LEGW
 #
@@ -348,8 +344,8 @@ points(legw, 2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# What you should see: your rules over a run of eight epochs, from a base of 16, each followed by a decay to 0 along a
-# cosine. A dot is an update.
+# What you should see: your rules over eight epochs, from a base of 16, each followed by a cosine down to 0. A dot is an
+# update.
 
 # %%
 BASE = int(results["batch"].min())
@@ -393,13 +389,12 @@ widgets.explore(
 # %% [markdown]
 # ## Which rule fits a network?
 #
-# The quick network of 3a, with batches as large as the data allow: 24 updates in eight epochs. The base rate is the
-# best of ten at B = 16, in one seed. All rules start from it.
+# The quick network of 3a, with batches as large as the data allow: 24 updates in eight epochs. All rules start from the
+# best of ten rates at B = 16, in one seed.
 #
-# LEGW needs a warm-up that is tuned at the base, too. `course reproduce base_warm_up` tried 0, 12, 96 and 768 updates
-# at B = 16 with three seeds: 88.6, 88.6, 88.5 and 88.6 %. Compared with no warm-up, seed by seed, that is −0.0 ± 1.0,
-# −0.1 ± 1.3 and −0.0 ± 1.1 points. The base cannot tell, so the choice is arbitrary. Here it is 12 updates, 1/64 of an
-# epoch.
+# LEGW needs a warm-up that is tuned at the base, too. `course reproduce base_warm_up` tried 12, 96 and 768 updates at B
+# = 16 with three seeds. Compared with no warm-up, that is −0.0 ± 1.0, −0.1 ± 1.3 and −0.0 ± 1.1 points. So the choice
+# is arbitrary: 12 updates, 1/64 of an epoch.
 #
 # ### Predict
 #
@@ -452,10 +447,9 @@ def try_rules():
 try_rules()
 
 # %% [markdown]
-# This is one seed and one batch size. `course reproduce rate_scaling` has recorded five batch sizes with five seeds
-# each, and beside the rules the *best* of ten rates at each batch size, without warm-up and, from 256 on, with two
-# epochs of it. These were chosen on validation data with three other seeds. The figure shows each rule minus the best
-# rate without warm-up, seed by seed; the table also shows the rules with warm-up minus the best rate with it.
+# `course reproduce rate_scaling` has recorded five batch sizes with five seeds each. Beside the rules it has the *best*
+# of ten rates at each batch size, without warm-up and, from 256 on, with two epochs of it. From 64 on, three other
+# seeds chose them on validation data. The figure shows each rule minus the best rate without warm-up, seed by seed.
 
 # %%
 Image("recorded/rate_scaling.png", width=plots.WIDTH)
@@ -476,10 +470,10 @@ tables = {"minus the best without warm-up": without, "minus the best with warm-u
 pd.concat(tables).sort_index(axis=1).fillna("")
 
 # %% [markdown]
-# (Means of five seeds with Student's t, ± 2.8 standard errors.)
+# (± is the 95 % interval of five seeds.)
 #
 # - **The base's rate is uncertain.** At B = 16 all six rates from 0.004 to 0.125 are within one point of each other, in
-#   one seed. Every rule multiplies the chosen one.
+#   one seed.
 # - **Without warm-up the best rate hardly grows with the batch:** from 0.031 at 16 to 0.0625 at 64, 256 and 1,024, and
 #   back to 0.031 at 4,096. At 256 linear scaling loses 2.7 ± 1.0 points, at 1,024 √ loses 3.2 ± 2.1. At 4,096 linear
 #   scaling is no better than guessing.
@@ -493,13 +487,14 @@ pd.concat(tables).sort_index(axis=1).fillna("")
 #
 # LEGW's authors scaled LSTMs by 64 "without losing accuracy". Here LEGW at 64 times the base has 85.9 %, the base 88.0,
 # with 96 updates instead of 6,144. So with warm-up each rule is a good *first guess* for the batch: linear up to a
-# factor of 16 here, √ and LEGW up to 64. Beyond that, tune.
+# factor of 16 here, √ and LEGW up to 64. Beyond that, tune. (In 3e √ fails at a factor of 20: its base rate lies near
+# the upper end of a wide range.)
 #
 # ### Why does the best rate not grow?
 #
-# Without warm-up the best rate is the same from 64 to 1,024, and half of it at 4,096. In the quadratic it grows up to
-# the edge. `course reproduce curvature` measured λ_max in the first 60 updates at B = 1,024, for the peak rates of √
-# and of the linear rule, beside the edge of each update's rate; and at a small rate for three batch sizes.
+# In the quadratic the best rate grows up to the edge. `course reproduce curvature` measured λ_max in the first 60
+# updates at B = 1,024, for the peak rates of √ and of the linear rule, beside the edge of each update's rate; and at a
+# small rate for three batch sizes.
 #
 # ### Predict
 #
@@ -530,23 +525,20 @@ Image("recorded/curvature.png", width=plots.WIDTH)
 #
 # - **The curvature is large at the start and falls by itself,** from 61 to 25 with a rate far below any edge. At this
 #   rate it falls after the same number of *updates* with each batch size (right panel): after 24 updates it is at 24,
-#   27 and 27 with 64, 1,024 and 4,096 examples each, after 60 at 23, 25 and 24. This is LEGW's premise, but at the same
-#   rate for all: the same number of updates is then also the same distance (η times updates).
-# - **The rate matters too.** After three updates λ_max is 40 at the small rate and 12 at √'s peak without warm-up.
-#   After 24 it is 27 at the small rate and 14 with √'s warm-up of 24. So the number of updates alone does not decide,
-#   and LEGW's batches, each at its own rate, were not compared here.
+#   27 and 27 with 64, 1,024 and 4,096 examples each. This is LEGW's premise, but at the same rate for all.
+# - **The rate matters too.** After three updates λ_max is 40 at the small rate and 12 at √'s peak without warm-up. So
+#   the number of updates alone does not decide. LEGW's batches, each at its own rate, were not compared here.
 # - **Without warm-up √ begins at 4.0 times the edge,** the linear rule at 32 times. Within three updates the weights
-#   move to where λ_max is below the edge, and training continues. A warm-up of 24 updates keeps √ below it, at 0.9 of
-#   it at most; with 12 it goes up to 1.3 times the edge. The linear rule crosses it with any of the three.
+#   move to where λ_max is below the edge. A warm-up of 24 updates keeps √ below it, at 0.9 of it at most; with 12 it
+#   goes up to 1.3 times the edge. The linear rule crosses it even with 24.
 # - **Why the best rate does not grow:** the rate whose edge is the λ_max of the start is 3.8/61 = 0.06, the best rate
 #   without warm-up from 64 to 1,024. A start beyond the edge costs some updates, and with 24 updates in all (4,096)
 #   that matters most. (This explanation fits the data; it is not a test.)
 #
 # ## Growing the batch in place of decaying the rate
 #
-# Near the end of training the rate is lowered to reduce the noise. The noise depends on η/B (1b: the ball around the
-# minimum has the size η/B), so B may grow instead, and each epoch after that needs fewer updates (Smith et al. 2017). A
-# batch four times as large on four times the GPUs takes as long as before, so fewer updates save time.
+# Near the end of training the rate is lowered to reduce the noise. The noise depends on η/B (1b), so B may grow
+# instead, and each epoch after that needs fewer updates and, on more GPUs, less time (Smith et al. 2017).
 #
 # Late in training a large batch should do the least harm: the gradient is small then, and noise dominates.
 #
@@ -661,8 +653,8 @@ def compare_growth(seeds=(0, 1)):
 compare_growth()
 
 # %% [markdown]
-# Recorded with five seeds for each of five methods, each with its own best of eight rates (`course reproduce
-# batch_growth`):
+# Recorded with five seeds for each of five methods, each with its own best of eight rates, chosen with one other seed
+# (`course reproduce batch_growth`):
 
 # %%
 Image("recorded/batch_growth.png", width=plots.WIDTH)
@@ -687,18 +679,17 @@ summary.rename(columns={"eta": "η at B = 64", "test": "test accuracy, %"}).roun
 
 # %% [markdown]
 # - **Growth is as good as decay.** Seed by seed they differ by 0.03 ± 0.11 points. Growth needs 756 updates, decay
-#   1,728: 56 % are saved.
+#   1,728.
 # - **The noise must be reduced, one way or the other.** With no change at all 1.2 ± 0.7 points are lost.
 # - **A limit on the batch costs updates, not accuracy:** stopping at 256 and decaying then takes 864 updates, and
 #   differs by −0.02 ± 0.36 points.
-# - **Starting large is different.** From 256 with four times its rate (0.0625, twice the rate with which growth
-#   starts), 189 updates remain, and 1.4 ± 0.4 points are lost. Growth costs nothing because it comes late.
+# - **Starting larger is different.** Growing from 256 to 4,096 takes 189 updates and loses 1.4 ± 0.4 points.
 #
 # ## Training longer
 #
-# In the same epochs a large batch makes fewer updates. Hoffer et al. (2017) gave it more epochs, and so as many
-# updates. On many GPUs that costs the time that they were meant to save, but a part of it may be enough. Your largest
-# batch trains with four times the epochs; the recorded runs follow, each with the best rate of its batch size.
+# Hoffer et al. (2017) gave the large batch more epochs, and so as many updates (3a). That costs the time that many GPUs
+# were meant to save. Your largest batch trains with four times the epochs; the recorded runs follow, each with the best
+# rate of its batch size for eight.
 
 # %% editable=true
 predict("points of accuracy from four times the epochs", None)
@@ -733,24 +724,23 @@ table.assign(test=100 * table["test"]).rename(columns={"test": "test accuracy, %
 
 # %% [markdown]
 # With four times the epochs the largest batch makes 96 updates, and improves from 72.2 to 82.6 %. B = 1,024 has 83.5 %
-# with as many updates. Is the difference something that updates cannot give? Seed by seed it is 0.8 ± 0.6 points. But
-# the rate of the 32 epochs was the best for 8, which was unfair to the larger batch. `course reproduce longer` has
-# tuned both with the same four rates, with three seeds:
+# with as many updates, seed by seed 0.8 ± 0.6 points more. But the rate of the 32 epochs was the best for 8, which was
+# unfair to the larger batch. `course reproduce longer` has tuned both with the same four rates and one seed; three
+# other seeds give the results:
 
 # %%
 Image("recorded/longer.png", width=plots.WIDTH)
 
 # %% [markdown]
 # With its own rate, 0.0625 instead of 0.031, the large batch has 83.9 %: 0.05 ± 0.96 points more than B = 1,024 with as
-# many updates. So here only the number of updates matters, to within a point. (The interval above covers the chance of
-# the seeds, not an unfair comparison.) 3a asks the same about small batches.
+# many updates. So here only the number of updates matters, to within a point.
 #
 # ## Summary
 #
-# - √k keeps the covariance of *one update*; k keeps mean and covariance of *the same examples*. Linear scaling is right
-#   as long as noise limits the rate and kηλ stays well below 1.
-# - On a quadratic the best rate grows with the batch at first and stops at the edge of stability, $2/\lambda_{max}$. On
-#   the network, without warm-up, it hardly grows at all. Every rule ends.
+# - √k keeps the covariance of *one update*; k keeps mean and covariance of *the same examples*. This holds while kηλ
+#   stays well below 1.
+# - On a quadratic the best rate grows with the batch while noise limits it, and stops at the edge of stability,
+#   $2/\lambda_{max}$. On the network, without warm-up, it hardly grows at all. Every rule ends.
 # - Warm-up starts below the edge. LEGW keeps its number of updates.
 # - A growing batch reduces the noise as a decaying rate does, with fewer updates.
 # %%
@@ -762,9 +752,6 @@ predictions.table()
 # - A. Krizhevsky: *One weird trick for parallelizing convolutional neural networks.* arXiv:1404.5997
 # - P. Goyal et al.: *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour.* arXiv:1706.02677
 # - E. Hoffer, I. Hubara, D. Soudry: *Train longer, generalize better.* arXiv:1705.08741
-# - S. Smith, P.-J. Kindermans, C. Ying, Q. Le: *Don't Decay the Learning Rate, Increase the Batch Size.*
-#   arXiv:1711.00489
+# - S. Smith et al.: *Don't Decay the Learning Rate, Increase the Batch Size.* arXiv:1711.00489
 # - Y. You et al.: *Large-Batch Training for LSTM and Beyond* (LEGW). arXiv:1901.08256
-# - G. Zhang et al.: *Which Algorithmic Choices Matter at Which Batch Sizes? Insights From a Noisy Quadratic Model.*
-#   arXiv:1907.04164
-# - C. Shallue et al.: *Measuring the Effects of Data Parallelism on Neural Network Training.* arXiv:1811.03600
+# - G. Zhang et al.: *Which Algorithmic Choices Matter at Which Batch Sizes?* arXiv:1907.04164

@@ -49,7 +49,6 @@ def test_the_base_cannot_tell_its_warm_up():
     table = recorded("base_warm_up")
     accuracy = 100 * table.pivot(index="seed", columns="warm_up", values="validation")
     assert list(accuracy) == [0, 12, 96, 768] and len(accuracy) == 3
-    assert "{:.1f}, {:.1f}, {:.1f} and {:.1f} %".format(*accuracy.mean()) in TEXT
     apart = [statistics.paired(accuracy[length], accuracy[0]) for length in (12, 96, 768)]
     assert all(abs(mean) < half for mean, half in apart)
     assert "that is {}, {} and {} points".format(*map(plus_minus, apart)) in TEXT
@@ -77,7 +76,7 @@ def test_four_times_the_epochs():
     test = 100 * tuned.pivot_table(index="seed", columns=["batch", "epochs"], values="test")
     short, long, other = test[4096, 8], test[4096, 32], test[1024, 8]
     assert f"improves from {short.median():.1f} to {long.median():.1f} %. B = 1,024 has {other.median():.1f} %" in TEXT
-    assert f"Seed by seed it is {plus_minus(statistics.paired(other, long))} points." in TEXT
+    assert f"seed by seed {plus_minus(statistics.paired(other, long))} points more." in TEXT
 
 
 def test_longer_training():
@@ -96,7 +95,9 @@ def test_growth():
     assert f"differ by {plus_minus(found['growth'], 2)} points" in TEXT
     assert f"no change at all {plus_minus(found['no change']).lstrip('−')} points are lost" in TEXT
     assert f"differs by {plus_minus(found['growth to 256, then decay'], 2)} points" in TEXT
-    assert f"{plus_minus(found['growth from 256']).lstrip('−')} points are lost. Growth costs nothing" in TEXT
+    made = table.loc[table["method"] == "growth from 256", "updates"].mean()
+    lost = plus_minus(found["growth from 256"]).lstrip("−")
+    assert f"Growing from 256 to 4,096 takes {made:.0f} updates and loses {lost} points." in TEXT
 
 
 def test_legw_against_its_base():
@@ -111,7 +112,7 @@ def test_curvature():
     table["ratio"] = table["sharpness"] * table["eta"] / 3.8
     by_batch = table[table["rule"] == "small"].groupby(["after", "batch"])["sharpness"].median()
     words = "at {:.0f}, {:.0f} and {:.0f} with 64, 1,024 and 4,096 examples each".format(*by_batch[24])
-    assert words in TEXT and "after 60 at {:.0f}, {:.0f} and {:.0f}".format(*by_batch[60]) in TEXT
+    assert words in TEXT and by_batch[60].between(0.9 * by_batch[60].max(), by_batch[60].max()).all()
     table = table[table["batch"] == 1_024]
     middle = table.groupby(["rule", "warm_up", "after"])[["sharpness", "ratio"]].median()
     calm = middle["sharpness"]["small", 0]
@@ -123,7 +124,7 @@ def test_curvature():
     assert f"at {ratio['√', 24].max():.1f} of it at most" in TEXT
     sharp = middle["sharpness"]
     assert f"After three updates λ_max is {calm[3]:.0f} at the small rate and {sharp['√', 0, 3]:.0f} at" in TEXT
-    assert f"After 24 it is {calm[24]:.0f} at the small rate and {sharp['√', 24, 24]:.0f} with" in TEXT
+    assert 1.5 * sharp["√", 24, 24] < calm[24]  # the rate decides, too, after as many updates
     eta = table.groupby(["rule", "warm_up", "after"])["eta"].median()
     assert f"the edge $2(1+m)/\\eta$ is {3.8 / eta['√', 12, 12]:.0f}. λ_max is {calm[0]:.0f} at the start." in TEXT
     assert f"with 12 it goes up to {ratio['√', 12].max():.1f} times the edge" in TEXT
