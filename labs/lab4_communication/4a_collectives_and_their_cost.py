@@ -1,11 +1,11 @@
 # %% [markdown]
 # # 4a Collectives and their cost
 #
-# In each step of training all ranks add up their gradients. A ring, repeated halving or groups with leaders can do
-# this. Here you compare such algorithms on paper, message by message, and with a clock.
+# In each step of training all ranks add up their gradients with an all-reduce. Here you compare algorithms on
+# paper, message by message, and with a clock.
 #
 # **You will be able to** derive what an all-reduce costs in the α–β model; write the hierarchical all-reduce and
-# recursive halving; say which algorithm is fastest where, and why; measure α and β of a real system.
+# recursive halving; say which algorithm is fastest where; measure α and β.
 #
 # **Time:** 80 minutes; the runs take about 15 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -38,14 +38,13 @@ from labs.lab4_communication.lessons.checks_4a import check, points
 # $$\alpha + \beta n$$
 #
 # seconds (Hockney 1994). **α** is the *latency*: the time of an empty message. **β** is the time for one byte, the
-# reciprocal of the *bandwidth*. A message of $\alpha/\beta$ bytes takes as long for its bytes as for its start. Latency
-# limits smaller messages, bandwidth limits larger ones.
+# reciprocal of the *bandwidth*. Latency limits messages smaller than $\alpha/\beta$ bytes, bandwidth limits larger
+# ones.
 #
 # Messages between different pairs of ranks travel at the same time, and in one *round* a rank sends and receives one
 # message. So a round takes $\alpha + \beta \cdot$ its largest message, and an all-reduce takes the sum of its rounds.
-# (Additions are not counted.)
 #
-# The network below has α = 10 µs and 10 GB/s, so $\alpha/\beta$ is 100 kB.
+# The network below has α = 10 µs and 10 GB/s.
 
 # %%
 LINK = Link(latency=10e-6, bandwidth=10e9)
@@ -55,8 +54,8 @@ print(f"α/β = {LINK.alpha / LINK.beta / 1e3:.0f} kB")
 # ## The ring
 #
 # The all-reduce of 2a cuts the tensor into $N$ chunks. In $N-1$ rounds each rank sends a chunk to its right neighbour,
-# which adds it. In $N-1$ more rounds the finished chunks go round. In the figure letters are chunks, and the table says
-# how many ranks' numbers a chunk contains so far (Σ: all). The cost is on the right.
+# which adds it. In $N-1$ more rounds the finished chunks go round. In the figure letters are chunks; the table says how
+# many ranks' numbers a chunk contains (Σ: all).
 
 # %%
 ring_plan = list(collectives.ring(8, 8))
@@ -70,7 +69,8 @@ widgets.explore(
 # %% [markdown]
 # ### Predict
 #
-# 1,024 ranks on the network above. How many times as long as a ring all-reduce of 1 kB does one of 100 MB take?
+# On the network above, 1,024 ranks do a ring all-reduce of 1 kB and one of 100 MB. How many times as long does the
+# second take?
 
 # %% editable=true
 predict("100 MB in times of 1 kB, a ring of 1,024 ranks", None)
@@ -110,8 +110,7 @@ print(f"1 kB: {small:.2f} ms; 100 MB: {large:.2f} ms")
 measured("100 MB in times of 1 kB, a ring of 1,024 ranks", large / small)
 
 # %% [markdown]
-# A hundred thousand times the bytes take twice the time. Of the 20.5 ms for 1 kB, 0.2 µs are for bytes, and the rest is
-# the latency of 2,046 rounds. With many ranks, a plain ring is a bad choice for small tensors.
+# Of the 20.5 ms for 1 kB, 0.2 µs are for bytes. The rest is the latency of 2,046 rounds.
 #
 # ## Halving
 #
@@ -145,11 +144,11 @@ widgets.explore(
 # reach this bound. With more than two ranks no algorithm reaches both bounds.
 #
 # If $N$ is not a power of two, the ranks beyond the last power first send all they have to another rank, and receive
-# the sum at the end: $2(\alpha + \beta n)$ more, about as much as all other bytes.
+# the sum at the end. This takes $2(\alpha + \beta n)$ more.
 #
 # *Two trees* (Sanders, Speck, Träff 2009; NCCL uses them across hosts) work for any $N$. Each of two binary trees adds
 # up one half of the tensor at its root and distributes it. A leaf of one tree is an inner node of the other, so all
-# links are used. The halves are cut into segments that follow each other, as in a pipeline.
+# links are used. The halves are cut into segments, which follow each other through the tree as in a pipeline.
 
 
 # %%
@@ -182,12 +181,11 @@ pd.concat({f"{ranks} ranks": pd.DataFrame(any_number_of_ranks(ranks)).T for rank
 #
 # ### Exercise: the hierarchical all-reduce
 #
-# Write the plain form for simulated ranks: each member sends all its numbers to the leader, and the leader sends the
-# whole sum to each member.
+# Write the plain form for simulated ranks: members send all their numbers to the leader, and the leader sends them the
+# whole sum.
 #
-# <details><summary>Hint</summary>The leader of rank r is the first rank of its group, r − r % group. Members have
-# only two things to do. <code>ring_among(me, array, ranks)</code> returns the sum over those ranks; only they may
-# call it.</details>
+# <details><summary>Hint</summary>The leader of rank r is the first rank of its group, r − r % group.
+# <code>ring_among(me, array, ranks)</code> returns the sum over those ranks; only they may call it.</details>
 
 
 # %% exercise="hierarchical_all_reduce"
@@ -224,8 +222,8 @@ points(hierarchical_all_reduce, 5)
 
 # %% [markdown]
 # Within a group this sends the whole tensor $2(k-1)$ times, one after the other. The paper's form is better for large
-# tensors. The members first add as in a ring (a reduce-scatter of $k-1$ rounds with $n/k$ bytes), then the leader
-# collects the chunks ($k-1$ rounds more). The broadcast is the same in reverse:
+# tensors. The members first do a reduce-scatter ($k-1$ rounds with $n/k$ bytes), then the leader collects the chunks
+# ($k-1$ rounds more). The broadcast is the same in reverse:
 #
 # $$T_\text{hier} = 4(k-1) \Big( \alpha + \beta \frac{n}{k} \Big)
 #   + 2 \Big(\frac{N}{k} - 1\Big) \Big( \alpha + \beta \frac{n k}{N} \Big)$$
@@ -241,7 +239,7 @@ widgets.explore(
 )  # fmt: skip
 
 # %% [markdown]
-# While the leaders communicate, $k-1$ ranks of each group wait. In Horovod's hierarchical all-reduce
+# While the leaders communicate, the other ranks wait. In Horovod's hierarchical all-reduce
 # (`HOROVOD_HIERARCHICAL_ALLREDUCE`, 2018) no rank waits. A reduce-scatter in the group gives each rank one $k$-th of
 # the group's sum. Then $k$ all-reduces run at the same time, each among the ranks with the same place in their groups.
 # An all-gather in the group follows. Below it is called *sharded*:
@@ -253,7 +251,8 @@ widgets.explore(
 # ## Formula against count
 #
 # `collectives.trace` lists every message of a plan. The table counts the rounds, and the bytes of each round's largest
-# message, for your own program too. Its formula is $2(k-1)(\alpha + \beta n) + 2(N/k-1)(\alpha + \beta nk/N)$.
+# message. The second table does this for your own program. Its formula is $2(k-1)(\alpha + \beta n) + 2(N/k-1)(\alpha +
+# \beta nk/N)$.
 
 
 # %%
@@ -307,8 +306,6 @@ pd.DataFrame([*count(16), *count(2048)]).set_index("algorithm")
 pd.DataFrame([count_mine()]).set_index("algorithm")
 
 # %% [markdown]
-# If $N$ and $k$ divide the length, formula and count agree to the last digit, even for 8 million messages.
-#
 # ## Which wins where?
 #
 # Both costs are straight lines in $n$. A hierarchical all-reduce has fewer rounds, a ring fewer bytes. So they are
@@ -316,8 +313,8 @@ pd.DataFrame([count_mine()]).set_index("algorithm")
 #
 # ### Exercise: the crossing
 #
-# <details><summary>Hint</summary>How many rounds more has the ring? How many bytes more go one after the other in the
-# hierarchical all-reduce, as a multiple of n? At the crossing, the α of these rounds cost as much as the β of these
+# <details><summary>Hint</summary>How many more rounds does the ring have? How many more bytes go one after the other in
+# the hierarchical all-reduce, as a multiple of n? At the crossing, the α of these rounds cost as much as the β of these
 # bytes.</details>
 
 
@@ -348,16 +345,13 @@ points(crossing, 3)
 print(f"1,024 ranks, groups of 8: {crossing(1024, 8, LINK.alpha, LINK.beta) / 1e6:.1f} MB")
 
 # %% [markdown]
-# The ring has 1,764 rounds more, and each costs as much as 100 kB. In groups 3.5 n bytes more go one after the other.
-# For many ranks, with groups of any size,
+# For many ranks, whatever the size of the groups,
 #
 # $$n^* \approx \frac{\alpha}{\beta} \cdot \frac{N}{2}$$
 #
 # A **hybrid** all-reduce uses the ring for larger tensors and the hierarchical one for smaller ones. Here the crossing
 # is at 50.6 MB. The largest convolution of a ResNet-50 has 9.4 MB, the first fully connected layer of AlexNet 151 MB.
 # Tencent also found the ring faster for fully connected layers.
-#
-# In the map, the colour is the cheapest algorithm.
 #
 # ### Predict
 #
@@ -399,19 +393,17 @@ widgets.explore(
 )
 
 # %% [markdown]
-# - **With powers of two** the ring is never the fastest. Halving has as many bytes and fewer rounds (with two ranks as
-#   many). Doubling is the fastest below about α/β, where bytes cost little. With two ranks it always is: it sends $n$
-#   bytes in one round, the others send $n$ bytes in two rounds.
+# - **With powers of two** the ring is never the fastest. Halving has as many bytes and fewer rounds. Doubling is the
+#   fastest below about α/β, where bytes cost little.
 # - **Between powers of two** halving needs two more rounds with the whole tensor. So the ring is the fastest for large
 #   tensors.
 #
-# Why, then, did Tencent build groups, and why does NCCL still send large tensors round a ring?
+# Why, then, did Tencent build groups?
 #
 # ## What α–β leaves out
 #
 # In the model every pair of ranks has its own cable. Real machines have $k$ GPUs in a *host*, with fast links inside,
-# and *one* network card. How many bytes leave a host of 8 in each algorithm, with 64 ranks, and halving as in the
-# figure above?
+# and *one* network card. How many bytes leave a host of 8, with 64 ranks, and halving as in the figure above?
 
 
 # %%
@@ -448,7 +440,7 @@ leave()
 # %% [markdown]
 # In the ring and among the leaders, one message at a time leaves a host. In the first round of halving all eight ranks
 # have partners on other hosts, and the card carries four whole tensors at once. In the next map, the $k$ ranks of a
-# host share one link to other hosts. Links within a host are faster, by a factor that you choose.
+# host share one link to other hosts.
 
 
 # %%
@@ -471,14 +463,12 @@ SLIDERS = {
 widgets.explore(with_hosts, **SLIDERS)
 
 # %% [markdown]
-# It seems that each of the three has its place: halving for small tensors, the hierarchical all-reduce in the middle,
-# the ring for the largest. But one choice in this comparison was not examined.
+# Each of the three has its place on this map. But one choice in this comparison was not examined.
 #
 # ### Exercise: halving that knows the hosts
 #
-# Write the first half of halving, the reduce-scatter. You choose which ranks are partners in which round. Ranks 0 to 7
-# are on one host, 8 to 15 on the next, and so on. Send as few bytes as possible to other hosts. An eighth of what the
-# order in the figure sends is enough.
+# Write the first half of halving, the reduce-scatter. You choose which ranks are partners in which round. Send as few
+# bytes as possible to other hosts: an eighth of what the order in the figure sends is enough.
 #
 # <details><summary>Hint</summary>For a distance that is a power of two, the partner of rank r is
 # <code>r ^ distance</code> (the bit is flipped). The distances may come in any order. Which messages are
@@ -542,16 +532,15 @@ widgets.explore(
 )
 
 # %% [markdown]
-# Halving is now the fastest, except for the smallest tensors (doubling) and in one corner (the ring). With near
-# partners first, the large messages stay within a host. Each of its eight ranks then sends an eighth of the tensor to
-# other hosts, where the ring sends it whole, one chunk after the other: the card carries the same $2n$ bytes, in ten or
-# twenty messages in place of thousands. In the corner, 128 to 512 ranks and more than
-# about 400 MB, the ring is up to 3 % faster: its links inside and outside a host work at the same time.
+# Halving is now the fastest, except for the smallest tensors (doubling) and in one corner (the ring). With the nearest
+# partners first, the large messages stay within a host. The card carries about $2n$ bytes, as many as in the ring, but
+# in ten or twenty rounds instead of thousands. In the corner, 128 to 512 ranks and more than about 400 MB, the ring is
+# up to 3 % faster: its links inside and outside a host work at the same time.
 #
-# Each of three algorithms had its place only because of the order of the partners. **Before you compare algorithms,
-# make each as good as it gets.**
+# The ring and the hierarchical all-reduce had their places only because halving used the worse order. **Before you
+# compare algorithms, make each as good as it gets.**
 #
-# The maps use formulas. This cell compares them with the counted messages:
+# The formulas of the maps against the counted messages:
 
 
 # %%
@@ -577,9 +566,9 @@ print(f"largest relative difference of formula and count: {check_hosts():.0e}")
 # %% [markdown]
 # ## One level up
 #
-# Hosts stand in *pods*, and the pods share a *core*. If it carries a quarter of what all hosts can send, it is
-# *oversubscribed* four times (a *fat tree*, Al-Fares et al. 2008). 256 ranks in pods of 64 reduce 100 MB. They are
-# numbered pod by pod, or placed at random.
+# Hosts stand in *pods*, and the pods share a *core* (a *fat tree*, Al-Fares et al. 2008). If it carries a quarter of
+# what all hosts can send, it is *oversubscribed* four times. 256 ranks in pods of 64 reduce 100 MB. They are numbered
+# pod by pod, or placed at random.
 #
 # ### Predict
 #
@@ -619,21 +608,19 @@ measured(
 times
 
 # %% [markdown]
-# Pod by pod, the core hardly slows down the ring and halving with the nearest partner first. At random all three are
-# slow, and about equally: any all-reduce sends about two tensors from each rank, and three of four partners are now in
-# another pod. Number the ranks again, so that neighbours are close to each other. NCCL does this within a host, a good
-# scheduler across hosts.
+# Pod by pod, a core that is oversubscribed four times hardly slows down the ring and halving with the nearest partner
+# first. At random all three are slow, and about equally: each rank sends about two tensors, and three of four partners
+# are now in another pod. Number the ranks again, so that neighbours are close to each other. NCCL does this within a
+# host, a good scheduler across hosts.
 #
-# When is a ring the best choice? For large tensors if $N$ is not a power of two, and for a reason that this model
-# leaves out: a ring streams. A rank passes on the first bytes of a chunk while the last ones still arrive. In halving a
-# round must end before the next one begins. Therefore NCCL measures, and chooses between rings, two trees, and switches
-# that add.
+# A ring is still the best choice for large tensors if $N$ is not a power of two. It has another advantage, which this
+# model leaves out: a rank passes on the first bytes of a chunk while the last ones still arrive. NCCL estimates the
+# times of rings, of two trees and of switches that add, as you do here, and takes the fastest.
 #
 # ## α and β of this machine
 #
-# Two real ranks do Horovod all-reduces of 4 bytes to 16 MB, each size 40 times, in turns, without fusion. For
-# comparison they send bare messages: bytes through a TCP connection and back, divided by two. Both ranks are on this
-# machine.
+# Two real ranks on this machine do Horovod all-reduces of 4 bytes to 16 MB, each size 40 times, without fusion. For
+# comparison they send bare messages: bytes through a TCP connection and back, divided by two.
 #
 # ### Predict
 #
@@ -665,8 +652,7 @@ measured(
 print(f"a bare message of 16 bytes: {1e6 * np.median(bare[:, 1]):.0f} µs")
 
 # %% [markdown]
-# The line minimises the squares of the *relative* errors, $\sum (\hat t / t - 1)^2$. With errors in seconds, only the
-# largest tensor would count.
+# The line minimises the squares of the *relative* errors. With errors in seconds, only the largest tensors would count.
 
 
 # %%
@@ -687,13 +673,11 @@ fitted()
 
 # %% [markdown]
 # On a quiet machine, latency plus bytes describes most all-reduces well. But the α of an all-reduce is more than ten
-# times that of a bare message. A rank asks the coordinator and waits for the next cycle
-# (here 0.1 ms), all ranks agree on what is ready, threads wake up. (With a `HOROVOD_CYCLE_TIME` of 100 ms, 4 bytes take
-# 100 ms.) This happens once for each all-reduce, not once for each round, so do not multiply this α by $2(N-1)$ for
-# another $N$. **A measured α belongs to the system on which it was measured.**
+# times that of a bare message. A rank asks the coordinator and waits for the next cycle (here 0.1 ms), all ranks agree
+# on what is ready, threads wake up. This happens once for each all-reduce, not once for each round, so do not multiply
+# this α by $2(N-1)$ for another $N$. **A measured α belongs to the system on which it was measured.**
 #
-# β is not that of a wire either: the cores that run the ranks also copy and add the bytes. The residuals of the bare
-# messages are a curve, not noise: bytes that fit into a cache cost less.
+# β is not that of a wire either: the cores that run the ranks also copy and add the bytes.
 #
 # The recorded figure has three cycle times, and four ranks on two cores (`course reproduce all_reduce`, about a
 # minute).
@@ -704,14 +688,13 @@ Image("recorded/all_reduce.png", width=plots.WIDTH)
 # %% [markdown]
 # - Of the 48 medians of all-reduces 41 lie within 15 % of their line; three, all with a cycle of 1 ms, are 48 to 58 %
 #   above it.
-# - **A cycle of 1 ms** fits worst: an all-reduce takes one cycle, 0.81 ms, or two. A straight line cannot show both.
-# - **A cycle of 10 ms** adds 4.4 ms to α and not 10: α is half of what an all-reduce of two rounds takes at least.
-# - **Four ranks** take 2.03 ms for 4 bytes, two take 0.63. For one of their six and two rounds this is nearly the same,
-#   0.34 and 0.32 ms. It is chance: four ranks share two cores. The αs of the lines
-#   through all sizes differ by 30 %: 0.40 and 0.31 ms.
+# - **With a cycle of 1 ms** an all-reduce takes one cycle, 0.81 ms, or two: no straight line shows both.
+# - **A cycle of 10 ms** adds 4.4 ms to α and not 10: an all-reduce of two ranks has two rounds, so its line counts α
+#   twice.
+# - **Four ranks** take 2.03 ms for 4 bytes, two take 0.63. The αs of their lines differ by 30 %, 0.40 and 0.31 ms: four
+#   ranks share two cores.
 #
-# In the time of the smallest all-reduce, the bytes of a megabyte could be sent. So small tensors should travel
-# together. 4b does this with tensor fusion.
+# In the time of the smallest all-reduce, the bytes of a megabyte could be sent: small tensors should travel together.
 
 # %% [markdown] tags=["further"]
 # ## A coarser model: supersteps
@@ -726,8 +709,8 @@ Image("recorded/all_reduce.png", width=plots.WIDTH)
 # them when all send at once, and $l$ the time to bring all ranks to the same point. The number of messages does not
 # matter. Rogers and Skillicorn (1998) used it to divide the training of a network.
 #
-# In the run above, the two ranks also did supersteps with 16, 64 and 256 KiB. $g$ and $l$ are fitted on these, α and β
-# on the bare messages. Then both models predict 128 KiB, in one write and in sixteen.
+# In the run above, the two ranks also did supersteps. $g$ and $l$ are fitted on those of 16, 64 and 256 KiB, α and β on
+# the bare messages. Both models predict 128 KiB, in one write and in sixteen.
 #
 # ### Predict
 #
@@ -755,15 +738,9 @@ for row, writes in ((-2, "one write"), (-1, "sixteen writes")):
 steps.round(1)
 
 # %% [markdown]
-# On a quiet machine:
-#
-# - **Sixteen writes:** BSP expects the same time as with one, α–β expects 15 α more. The measured time tends to lie
-#   between the two: the second write leaves while the first is on its way.
-# - **One write:** α–β is too low. In its message one of two ranks waits for the other. Here both compute, send,
-#   receive, and must be awake at the same time. $l$ contains all of this.
-#
-# $g$ and $l$ hold only for these ranks on this machine. α–β compares algorithms. BSP predicts a program that keeps its
-# own.
+# On a quiet machine, sixteen writes tend to take longer than BSP expects, but not the 15 α more that α–β expects: the
+# second write leaves while the first is on its way. With one write, α–β is too low: both ranks compute, send and
+# receive at the same time. $l$ contains what this costs.
 
 # %% [markdown]
 # ## Summary
@@ -777,22 +754,20 @@ steps.round(1)
 # | sharded | $2(k-1) + 2(\frac Nk-1)$ | $2\frac{N-1}{N}\,n$ |
 # | no all-reduce has less than | $\log_2 N$ | $2\frac{N-1}{N}\,n$ |
 #
-# - Each cost is a straight line in $n$. Ring and hierarchical cross near $\frac{\alpha}{\beta} \frac N2$: use groups
-#   for smaller tensors, a ring for larger ones.
-# - By α–β alone and with $2^p$ ranks, halving is never slower than the ring or the hierarchical all-reduce. Doubling is
-#   faster for the smallest tensors.
-# - On hosts the order of the partners decides. Nearest first, neither the ring nor the hierarchical all-reduce is
-#   faster than halving, except in one corner, where the ring leads by up to 3 %. Farthest first, it is the fastest of
-#   these three for small tensors (1 MB on 1,024 ranks: 1.7 ms; hierarchical 2.8, ring 20.7) and the slowest for large
-#   ones (100 MB: 159 ms; hierarchical 26, ring 40).
-# - In a fat tree with random places no order helps: number the ranks again.
+# - Ring and hierarchical cross near $\frac{\alpha}{\beta} \frac N2$: use groups for smaller tensors, a ring for larger
+#   ones.
+# - By α–β alone and with $2^p$ ranks, halving is never slower than these two. Doubling is faster for the smallest
+#   tensors.
+# - On hosts the order of the partners decides. Nearest first, halving loses to these two in one corner only, where the
+#   ring leads by up to 3 %. Farthest first, it is the fastest of the three for small tensors and the slowest for large
+#   ones.
 # - A measured α contains all the software around the message.
 
 # %%
 predictions.table()
 
 # %% [markdown]
-# Next: 4b packs small tensors together and hides communication behind the backward pass.
+# Next: 4b packs small tensors together, and sends them during the backward pass.
 #
 # - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision.* arXiv:1807.11205
 # - P. Sanders, J. Speck, J. L. Träff: *Two-tree algorithms for full bandwidth broadcast, reduction and scan.* 2009

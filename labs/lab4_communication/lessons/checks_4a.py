@@ -29,10 +29,10 @@ def _ring_costs(cases: Iterable[tuple[int, float, float, float]], answer: Callab
                 {
                     "that is the reduce-scatter alone: the all-gather takes as long again.": rounds * chunk,
                     "the messages are chunks: a round carries n/N bytes.": 2 * rounds * whole,
-                    "two halves, and the messages are chunks of n/N bytes.": rounds * whole,
+                    "an all-reduce has two halves, and the messages are chunks of n/N bytes.": rounds * whole,
                     "a chunk needs one round fewer than there are ranks, in each half.": 2 * n * chunk,
                     "the ranks send at the same time: count rounds, not messages.": 2 * n * rounds * chunk,
-                    "the ranks send at the same time: count rounds, not messages. And both halves.": n * rounds * chunk,
+                    "the ranks send at the same time: count rounds, not messages, in both halves.": n * rounds * chunk,
                     "each round has its own α.": alpha + 2 * rounds * beta * nbytes / n,
                     "over all rounds it is 2(N−1) chunks of n/N bytes that pass.": 2 * rounds * alpha + beta * nbytes,
                     "the latency α is missing.": 2 * rounds * beta * nbytes / n,
@@ -182,7 +182,7 @@ def _crossing(cases: Iterable[tuple[int, int, float, float]], answer: Callable) 
                     "that is a time: divide by β.": nbytes * beta,
                     "α/β is missing.": nbytes * beta / alpha,
                     "the sign is wrong: the ring has more rounds, the hierarchical one more bytes.": -nbytes,
-                    "upside down: rounds saved over bytes lost.": (alpha / beta) ** 2 / nbytes,
+                    "the fraction is upside down: it is rounds saved over bytes lost.": (alpha / beta) ** 2 / nbytes,
                     "within a group there are a reduction and a broadcast, of 2(k−1) rounds each.": (
                         half_saved / half_lost
                     ),
