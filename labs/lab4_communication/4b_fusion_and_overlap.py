@@ -3,12 +3,10 @@
 #
 # The simplest step computes first, then communicates. Real systems do better in two ways. They send a gradient while
 # the backward pass still works on the next, and they pack small gradients into one message. The two are in conflict,
-# because packing means waiting. Here you write both, see a step as a timeline, let your simulation predict real Horovod
-# steps, and find the loss that neither can remove.
+# because packing means waiting. Here you write both, and compare your simulation with real Horovod steps.
 #
-# **You will be able to** say which gradients are ready when; write tensor fusion with a threshold and a cycle time
-# and choose both; distinguish hidden from exposed communication; predict a measured step; say what it costs to wait for
-# the slowest of N ranks.
+# **You will be able to** say which gradients are ready when; write tensor fusion with a threshold and a cycle time, and
+# choose both; distinguish hidden from exposed communication; say what it costs to wait for the slowest of N ranks.
 #
 # **Time:** 70 minutes; the runs take about 90 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -43,13 +41,12 @@ BYTES = {name: np.array([4.0 * tensor.elements for tensor in network]) for name,
 # gradient of the same size: weights, biases, the scale and shift of each batch norm.
 #
 # The backward pass goes from the last layer to the first. It has twice the operations of the forward pass: once for the
-# gradient of a layer's weights, once for that of its input. A gradient is ready when its layer is done, so the
-# operations tell when.
+# gradient of a layer's weights, once for that of its input. A gradient is ready when its layer is done.
 #
 # ### Predict
 #
-# ResNet-50 has 25.6 million weights in 161 arrays. Which share of the arrays is smaller than 100 kB, and which share of
-# the bytes do they have (both in per cent)? Which share of AlexNet's gradient is ready after a tenth of its backward
+# ResNet-50 has 25.6 million weights in 161 arrays. What percentage of the arrays is smaller than 100 kB, and what
+# percentage of the bytes do they have? What percentage of AlexNet's gradient is ready after a tenth of its backward
 # pass?
 
 # %% editable=true
@@ -93,11 +90,11 @@ overlap.gradients(
 # - **ResNet-50** has many small arrays. Two thirds of all arrays belong to batch norms and have 0.2 % of the bytes. As
 #   a message of its own, each costs a full latency.
 # - **AlexNet** has 96 % of its bytes in three dense layers. They are at the end of the network, so their gradients are
-#   ready first, with nearly all of the backward pass still to come. This is the best case for hiding them. But there
-#   are 13 times as many bytes for each multiply-add: more to hide, and less to hide it behind.
+#   ready first, with nearly all of the backward pass still to come. But there are 13 times as many bytes for each
+#   multiply-add: more to hide, and less to hide it behind.
 #
-# A ring all-reduce of n bytes takes $2(N-1)\alpha + 2\frac{N-1}{N} n \beta$. Take 256 ranks on a network with 5 µs for
-# a message and 12.5 GB/s (100 Gbit/s). How long does ResNet-50's gradient take as 161 messages, and as one?
+# Take a ring of 256 ranks on a network with 5 µs for a message and 12.5 GB/s (100 Gbit/s). How long does ResNet-50's
+# gradient take as 161 messages, and as one?
 
 # %%
 LINK = Link(latency=5e-6, bandwidth=12.5e9)
@@ -105,8 +102,8 @@ apart, together = ring(256, BYTES["ResNet-50"], LINK).sum(), ring(256, BYTES["Re
 print(f"161 messages {1e3 * apart:.0f} ms, one message {1e3 * together:.0f} ms: {apart / together:.0f} times")
 
 # %% [markdown]
-# Each of the 161 messages has 510 latencies. One message has them once. But it can leave only when the *last* gradient
-# is ready, after the backward pass, and then none of it is hidden. Something in between is best.
+# Each of the 161 messages has 510 latencies. But the one message can leave only after the backward pass, and then none
+# of it is hidden.
 #
 # ## Tensor fusion
 #
@@ -114,8 +111,8 @@ print(f"161 messages {1e3 * apart:.0f} ms, one message {1e3 * together:.0f} ms: 
 # packs them, in the order in which they became ready, into messages of at most **threshold** bytes.
 # `HOROVOD_CYCLE_TIME` (1 ms) and `HOROVOD_FUSION_THRESHOLD` (128 MiB) set the two.
 #
-# So a message ends for one of two reasons: the next gradient does not fit, or the cycle has no more gradients. A
-# gradient larger than the threshold travels alone.
+# A message is closed when the next gradient does not fit, or when the cycle has no more. A gradient larger than the
+# threshold travels alone.
 #
 # ### Exercise: fuse
 #
@@ -208,7 +205,7 @@ points(send, 3)
 # 2. Five messages are left, and the ranks wait 53 ms, but not for the wire: the last message takes less than a
 #    millisecond. The backward pass ends after 248 ms, and the next cycle begins at 300.
 # 3. The bias of the last layer, 4 kB, which is ready at once. The three dense layers follow within 7 ms. Below about
-#    7 GB/s the 235 MB of their weights need longer than the backward pass, and all that follows is late.
+#    6.5 GB/s the 235 MB of their weights need longer than the backward pass, and all that follows is late.
 #
 # </details>
 
@@ -287,16 +284,15 @@ sweep()
 # %% [markdown]
 # - **Left of the best cycle** messages are small and many. Their latencies queue up, and the queue is still there when
 #   the backward pass ends. On 1,024 ranks every message takes at least 10 ms.
-# - **Right of it** the last gradients wait for their cycle, on average half of one, and travel together.
+# - **Right of it** the last gradients wait for their cycle, on average half of one.
 # - **The threshold** limits the size of a message, and so sets the least number of messages. If it is too small, no
-#   cycle time helps. A very large one does no harm *here*, because the cycle ends a message long before. It does harm
-#   if memory for the buffer is short.
-# - The best cycle is about as long as one message. A longer cycle wastes time; a shorter one pays more latencies.
+#   cycle time helps. A very large one does no harm *here*, because the cycle ends a message long before.
+# - The best cycle is about as long as one message.
 #
 # ## What overlap hides, and what it can't
 #
 # Compare three ways: all gradients in one message after the backward pass; every gradient at once and alone; and fusion
-# with overlap, at the best of many thresholds and cycle times.
+# with overlap, at the best of many settings.
 
 
 # %%
@@ -325,23 +321,23 @@ ways()
 # %% [markdown]
 # Three things can't be hidden:
 #
-# 1. **The last message.** The first layer's gradient is ready when the computation ends. Even if it is small, it waits
-#    for a cycle and takes a full latency.
+# 1. **The last message.** The first layer's gradient is ready when the computation ends. It still waits for a cycle and
+#    takes a full latency.
 # 2. **More than fits.** Communication that is longer than the backward pass is exposed. AlexNet's 244 MB take 39 ms on
 #    this network, and there are 88 ms to hide them behind. With a fifth of the bandwidth no cycle would help.
-# 3. **Latency times messages.** A ring's latency grows with N. Fusion reduces the number of messages, a hierarchical
-#    all-reduce or halving (4a) the rounds of each.
+# 3. **Latency times messages.** Fusion reduces the number of messages, a hierarchical all-reduce or halving (4a) the
+#    rounds of each.
 #
-# The model leaves out a price of overlap: on a GPU the all-reduce takes some of the memory's bandwidth from the
-# computation, on a CPU it takes whole cores.
+# The model leaves out that an all-reduce takes some of the memory's bandwidth from the computation on a GPU, and whole
+# cores on a CPU.
 
 # %% [markdown] tags=["further"]
 # ## Layer by layer, with a fixed batch
 
 # %% [markdown]
-# So far each rank kept its number of images. If the whole batch is fixed, more ranks divide it. A slide of Pedram et
-# al. (2018), after Lee et al. (2017), shows the parts of a step's time for VGG with a mini-batch of 256. Here your
-# simulation computes them: VGG-16, 256 images in all, each gradient sent at once and alone.
+# If the whole batch is fixed, more ranks divide it. A slide of Pedram et al. (2018), after Lee et al. (2017), shows the
+# parts of a step's time for VGG with a mini-batch of 256. Here your simulation computes them: VGG-16, 256 images in
+# all, each gradient sent at once and alone.
 #
 # ### Predict
 #
@@ -387,28 +383,26 @@ split()
 
 # %% [markdown]
 # Different layers compute and send. The convolutions have 99 % of the operations and 11 % of the bytes. The first dense
-# layer, fc6, connects 25,088 numbers with 4,096: it has three quarters of the bytes. Its gradient is ready among the
-# first, and is sent while the convolutions still compute.
+# layer, fc6, has three quarters of the bytes. Its gradient is sent while the convolutions still compute.
 #
 # More ranks divide the computation, but each sends as many bytes. Up to 32 ranks the backward pass is long enough to
 # hide the all-reduces, 96 ms. With 64 a step takes 137 ms, and 49 of them are waiting; with 256 ranks, one image each,
-# it takes as long as with 32. With a fixed batch, more ranks stop helping. That is why data parallelism needs the large
-# batches of lab 3.
+# it takes as long as with 32. That is why data parallelism needs the large batches of lab 3.
 
 # %% [markdown]
 # ## Horovod on this machine
 #
 # Does a real step follow such a model? Two real ranks reduce ResNet-50's 161 gradients, 102 MB, with Horovod. Their
 # *accelerator* is a timer. It hands over each gradient when it would be ready, and until then the processor is free to
-# communicate, as it is beside a GPU. All else is real (`labs.lab4_communication.lessons.fused_steps`).
+# communicate, as it is beside a GPU (`labs.lab4_communication.lessons.fused_steps`).
 #
 # One thing differs from your simulation. On a CPU, Horovod's thread carries out the all-reduces *itself*, and the next
-# cycle waits for them. What becomes ready in the meantime is sent together. (With NCCL the GPU does the all-reduces,
-# and cycles continue.) The model has four parameters: α for a message, β for a byte, a copy for each byte that passes
-# the fusion buffer, and the *negotiation*: once in a cycle the ranks agree on what is ready on all of them.
+# cycle waits for them. (With NCCL the GPU does the all-reduces, and cycles continue.) The model has four parameters: α
+# for a message, β for a byte, a copy for each byte that passes the fusion buffer, and the *negotiation*: once in a
+# cycle the ranks agree on what is ready on all of them.
 #
-# They are **fitted** on steps at two settings, with thresholds of 1 and 128 MiB, and on a single message of 40 MB
-# that is never copied. They are **tested** on two other settings.
+# They are **fitted** on steps at two settings, with thresholds of 1 and 128 MiB, and on a single message of 40 MB that
+# is never copied. They are **tested** on two other settings.
 #
 # ### Predict
 #
@@ -479,24 +473,15 @@ overlap.predictions(table, plots.provenance("ResNet-50's gradients, a timer for 
 # - **With a cycle of 60 ms** a step is longer by up to 60 ms, because the last gradients wait for their cycle.
 # - **Without fusion** there are 161 messages in place of 5 or so. They take about as long as the backward pass, which
 #   hides most of them.
-# - **With a backward pass of 300 ms** and a cycle of 1 ms everything is hidden, and every model is right. Look at the
-#   short passes, and at the long cycle.
 #
-# The bars are the quartiles of the measured steps. On a busy machine the settings can change places, because they
-# differ by less than what another program takes away. Then use the recorded figure below.
-#
-# It was recorded on a quiet machine: nine settings, with backward passes of 50, 150 and 300 ms. Again only the first
-# two were fitted. Of the 21 predictions half are off by less than 4 %, the worst by 28 %.
+# On a busy machine the settings can change places. The figure below was recorded on a quiet machine: nine settings,
+# with backward passes of 50, 150 and 300 ms. Again only the first two were fitted. Of the 21 predictions half are off
+# by less than 4 %, the worst by 28 %.
 #
 # - **A little fusion is best.** With a backward pass of 50 ms a step takes 89 ms with 1 MiB, 103 ms with 128 MiB, 116
-#   ms without fusion. (8 MiB takes 105 ms: the best is not simply in the middle.) With a backward pass of 150 ms all
-#   are hidden.
+#   ms without fusion. With a backward pass of 150 ms all are hidden.
 # - **Long cycles are where the model fails.** Its worst three are cycles of 60 and 200 ms: it does not know when in a
-#   cycle the step begins. (With 200 ms, a step with 50 ms of backward pass takes 291 ms.) Elsewhere it is up to 13 %
-#   off, mostly too quick.
-# - **Busy cores change the result.** In an earlier recording on a busy machine a step took 254 ms without fusion and
-#   180 ms with 128 MiB, where 116 and 103 stand now. 161 messages wake two ranks up 161 times, and on busy cores each
-#   time is a wait.
+#   cycle the step begins. Elsewhere it is up to 13 % off, mostly too quick.
 #
 # `course reproduce fusion` makes the figure again in about 3 minutes.
 
@@ -507,8 +492,8 @@ Image("recorded/fusion.png", width=plots.WIDTH)
 # ## The slowest of N ranks
 #
 # So far every rank was equally fast. In *bulk-synchronous* training all ranks wait for the slowest in every step. Let a
-# rank's time for a step be random, because of its disk, its network, its clock. It is done by time $t$ with probability
-# $F(t)$, independently of the others. What is the mean time of a step?
+# rank's time for a step be random. It is done by time $t$ with probability $F(t)$, independently of the others. What is
+# the mean time of a step?
 #
 # ### Predict
 #
@@ -526,9 +511,8 @@ predict("per cent of the time that 2,048 ranks compute, exponential", None)
 # random time from the probability that it is still running at t?
 #
 # <details><summary>Hint</summary>The second: take many steps, and add up over all moments the share of steps that still
-# run. The trapezoidal rule integrates: between two neighbouring times, the width times the mean of the two
-# heights. <code>np.diff(x)</code> gives the widths; <code>x[1:]</code> and <code>x[:-1]</code> are the right and left
-# ends.</details>
+# run. The trapezoidal rule: between two neighbouring times, the width (<code>np.diff</code>) times the mean of the two
+# heights (<code>x[1:]</code> and <code>x[:-1]</code>).</details>
 
 
 # %% exercise="slowest"
@@ -559,8 +543,7 @@ points(slowest, 4)
 #
 # $$\mathrm{E}[\max] = \int_0^\infty \big(1 - F(t)^N\big)\, dt$$
 #
-# The figure shows your formula (lines) and a simulation (marks: 40 steps of that many ranks), in units of the mean
-# step.
+# The figure compares your formula (lines) with a simulation (marks).
 
 # %%
 RANKS = [1, 2, 4, 16, 64, 256, 1024, 2048]
@@ -595,10 +578,10 @@ measured(
 # %% [markdown]
 # - The loss begins with two ranks and grows with every rank. For normal times the maximum grows slowly, like $\sqrt{2
 #   \ln N}$: the slowest of 2,048 lies 3.4 standard deviations above the mean. For exponential times it lies 7.2 above:
-#   the maximum is $1 + \frac12 + \dots + \frac1N \approx \ln N$: the tail decides, not the spread.
-# - **Faster ranks don't help, more even ranks do.** The network plays no part. With all communication hidden, 2,048
-#   ranks that are 5 % uneven still lose 15 to 26 %.
-# - A rank that is *always* slow is worse: then all ranks are slow.
+#   the longest of $N$ interruptions is $1 + \frac12 + \dots + \frac1N \approx \ln N$ times as long as the mean one. The
+#   tail decides, not the spread.
+# - **Faster ranks don't help, more even ranks do.** With all communication hidden, 2,048 ranks that are 5 % uneven
+#   still lose 15 to 26 %.
 # - These measures help: one process for each GPU with nothing else on it, data read ahead, larger batches (causes
 #   average out within a step), a few spare ranks whose gradients are not waited for (Chen et al. 2016), or no
 #   synchronisation at all (6a).
@@ -610,8 +593,8 @@ measured(
 #   message.
 # - Overlap hides communication behind the backward pass. The last message, what is longer than the pass, and latency
 #   times messages stay exposed.
-# - Four parameters, fitted at two settings and one large message, predict Horovod's fused steps at others: half of them
-#   within 4 %. Long cycles they don't predict well.
+# - Four parameters predict Horovod's fused steps at other settings: half of them within 4 %. Long cycles they don't
+#   predict well.
 # - The slowest of N ranks sets the pace, and the tail of the step times says how slow it is.
 
 # %%
@@ -620,13 +603,11 @@ predictions.table()
 # %% [markdown]
 # Next: 4c predicts a supercomputer.
 #
-# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision: Training ImageNet in Four
-#   Minutes.* arXiv:1807.11205
+# - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision.* arXiv:1807.11205
 # - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
 # - J. Chen et al.: *Revisiting Distributed Synchronous SGD.* arXiv:1604.00981
 # - S. Lee et al.: *Parallel Deep Convolutional Neural Network Training by Exploiting the Overlapping of Computation and
 #   Communication.* HiPC 2017
-# - A. Pedram et al.: tutorial on training at scale, 2018, slide "Overlap communication and compute to hide network
-#   latency"
+# - A. Pedram et al.: tutorial on training at scale, 2018
 # - D. Das et al.: *Distributed Deep Learning Using Synchronous Stochastic Gradient Descent.* arXiv:1602.06709
 # - K. He et al.: *Deep Residual Learning for Image Recognition.* arXiv:1512.03385

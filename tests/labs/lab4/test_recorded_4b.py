@@ -30,10 +30,7 @@ def test_the_steps_it_cites():
     short = TABLE[(TABLE["backward"] > 0.04) & (TABLE["backward"] < 0.06)].set_index("setting")["measured"]
     some, much, none = (1e3 * short[f"{size}, 1 ms"] for size in ("1 MiB", "128 MiB", "no fusion"))
     assert f"takes {some:.0f} ms with 1 MiB, {much:.0f} ms with 128 MiB, {none:.0f} ms without fusion" in TEXT
-    assert f"where {none:.0f} and {much:.0f} stand now" in TEXT
-    assert f"50 ms of backward pass takes {1e3 * short['128 MiB, 200 ms']:.0f} ms" in TEXT
     longer = TABLE[(TABLE["backward"] > 0.14) & (TABLE["backward"] < 0.16)].set_index("setting")["measured"]
-    assert f"(8 MiB takes {1e3 * short['8 MiB, 1 ms']:.0f} ms: the best is not simply in the middle.)" in TEXT
     assert "With a backward pass of 150 ms all are hidden" in TEXT
     assert (longer[["1 MiB, 1 ms", "8 MiB, 1 ms", "128 MiB, 1 ms", "no fusion, 1 ms"]] < 0.155).all()
 
