@@ -41,6 +41,10 @@ def test_small_batches_and_ghosts():
     few = [found["few updates", f"ghosts of {g}"] for g in (16, 64)]
     assert f"by {found['few updates', 64]} and by {found['overfitting', 64]} points." in TEXT
     assert f"16 and 64 are {few[0]} and {few[1]} points" in TEXT
+    rows = NORMALISATION.query("part == 'ghost' and use == 'result' and regime == 'few updates' and ghost == 0")
+    train = 100 * rows.groupby("batch")["train accuracy"].mean()
+    told = f"reaches only {train[1280]:.1f} % on its *training* images, the small one {train[64]:.1f} %."
+    assert told in TEXT
     assert f"ghosts of 16 are {found['overfitting', 'ghosts of 16']} where" in TEXT
 
 
@@ -57,13 +61,27 @@ def test_ranks():
 
 def test_decay_where_the_network_overfits():
     runs = CHOSEN["overfitting", 640, 0]
-    for kind, sentence in (
-        ("all", "**Where the network overfits, decay of *all* variables helps:** {} and {} points"),
-        ("kernels", "Decay of the kernels only does not: {} and {}."),
-    ):
-        assert sentence.format(*(ahead(runs[kind, decay], runs["none", 0]) for decay in (0.01, 0.03))) in TEXT
+    helps = [ahead(runs["all", decay], runs["none", 0]) for decay in (0.01, 0.03)]
+    sentence = "**Where the network overfits, decay of *all* variables helps:** {} and {} points against no decay, both"
+    assert sentence.format(*helps) in TEXT
     behind = (ahead(runs["all", decay], runs["kernels", decay]) for decay in (0.01, 0.03))
-    assert "kernels only is behind by {} and {}.".format(*behind) in TEXT
+    assert "each at its best rate, is behind all by {} and {}.".format(*behind) in TEXT
+    runs = RUNS["overfitting", 640, 0]
+    at_equal_rate = ahead(runs["all", 0.01, 0.2], runs["kernels", 0.01, 0.2])
+    assert f"With λ = .01 and both at 0.2 it is behind by {at_equal_rate};" in TEXT
+    assert runs["kernels", 0.03, 0.05].mean() > runs["all", 0.03, 0.05].mean()
+    assert "with λ = .03 and both at 0.05 it is not behind." in TEXT
+
+
+def test_three_seeds_are_still_few():
+    tuning = NORMALISATION.query(
+        "use == 'tuning' and regime == 'overfitting' and decayed == 'kernels' and decay == 0.01"
+    )
+    by_rate = 100 * tuning.groupby("rate")["validation accuracy"].mean()
+    runs = RUNS["overfitting", 640, 0]["kernels", 0.01]
+    assert by_rate.idxmax() == 0.1
+    told = f"they preferred η = 0.1 to 0.2 by {by_rate[0.1] - by_rate[0.2]:.1f} points, and five others see 0.2"
+    assert f"{told} ahead by {ahead(runs[0.2], runs[0.1])}." in TEXT
 
 
 def test_decay_with_few_updates():
@@ -71,6 +89,8 @@ def test_decay_with_few_updates():
     none, kept, full = runs["none", 0, 0.2], runs["kernels", 0.03, 0.2], runs["all", 0.03, 0.2]
     assert f"With λ = .03 kernels only is {ahead(full, kept)} behind all, and {ahead(none, kept)} behind no" in TEXT
     assert f"Decay of all costs nothing that five seeds see, {ahead(none, full)}." in TEXT
+    means = 100 * runs.xs(0.2, axis=1, level="rate")[[("none", 0), ("all", 0.01), ("kernels", 0.01)]].mean()
+    assert round(np.ptp(means), 1) == 0.2 and "their means differ by at most 0.2 points" in TEXT
     chosen = NORMALISATION.query("use == 'result' and regime == 'few updates' and batch == 1280 and ghost == 0")
     assert set(chosen["rate"]) == {0.2} and "all variants have the same best rate, 0.2." in TEXT
 
@@ -114,7 +134,9 @@ def test_gradient_noise():
     tuning = table.query("part == 'training' and use == 'tuning' and batch > 64")
     best = 100 * tuning.groupby(["regime", "base"])["validation accuracy"].max()
     few, many = (best[regime].max() - best[regime] for regime in ("few updates", "overfitting"))
-    assert f"was still {few[256]:.1f}, {few[64]:.1f} and {many[128]:.1f} points behind the best without" in TEXT
+    assert (
+        f"of seven rates was {few[256]:.1f}, {few[64]:.1f} and {many[128]:.1f} points behind the best without" in TEXT
+    )
 
 
 def test_horovod_subtracts_the_square_of_the_mean():
@@ -134,3 +156,11 @@ def test_how_many_numbers_a_gradient_has():
     model = models.quick_cnn((28, 28, 1), 10)
     count = f"{sum(v.shape.num_elements() for v in model.trainable_variables):,}"
     assert f"Ours has {count} weights" in TEXT and f"own gradient, {count} numbers" in TEXT
+
+
+def test_the_variance_in_training():
+    table = recorded("gradient_noise").query("part == 'variance' and statistics != 'moving averages'")
+    total = table.set_index(["batch", "noise"])["variance"]
+    noisy, small, large = total[1280, True], total[64, False], total[1280, False]
+    assert f"{noisy:.2f} with 1,280 examples and noise, {small:.2f} with 64 and none." in TEXT
+    assert f"Without noise it is {large:.3f}.".replace("0.", ".", 1) in TEXT
