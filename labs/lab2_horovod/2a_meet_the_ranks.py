@@ -2,13 +2,13 @@
 # # 2a Meet the ranks
 #
 # Many GPUs train one network as many *processes*, called ranks. Each runs the same program with its own memory. They
-# are connected only by messages. Here you start some ranks, let them exchange numbers in every way that training uses,
-# and write the two central parts of data-parallel training yourself: the averaged step, and the ring all-reduce.
+# are connected only by messages. Here you start some ranks, let them exchange numbers, and write the two central parts
+# of data-parallel training yourself: the averaged step, and the ring all-reduce.
 #
 # **Horovod** (Sergeev and Del Balso 2018) is the library for their communication. Your framework computes the
-# gradients; Horovod averages them over all ranks and returns the averages. Its terms (rank, size, local rank) are those
-# of MPI, the message-passing standard of supercomputers. NCCL transfers the numbers between GPUs, and MPI or Gloo
-# between processors. Horovod supports TensorFlow, Keras and PyTorch; 2e compares it with the tools of PyTorch and JAX.
+# gradients; Horovod averages them over all ranks. Its terms (rank, size, local rank) are those of MPI, the
+# message-passing standard of supercomputers. NCCL transfers the numbers between GPUs, and MPI or Gloo between
+# processors. 2e compares Horovod with the tools of PyTorch and JAX.
 #
 # **You will be able to** say what rank, size and local rank are used for; choose the collective for a task; show
 # with numbers when N ranks with batch b are the same as one rank with batch N·b, and when they are not; write a ring
@@ -16,8 +16,7 @@
 #
 # **Time:** 50 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
-# **Needs:** Python, NumPy, and the gradient of a linear model from 1a. No GPU: each rank is a process on your
-# processor.
+# **Needs:** Python, NumPy, and the gradient of a linear model from 1a. No GPU.
 
 # %%
 import numpy as np
@@ -36,9 +35,8 @@ RANKS = 4
 # %% [markdown]
 # ## Who is there?
 #
-# `launch.call` runs a function on four ranks and returns four results. It uses Horovod's own `horovod.run`; it also
-# ends all processes when you interrupt the cell. Four processes that each load TensorFlow take ten seconds or more to
-# start; a line below the cell shows the progress.
+# `launch.call` runs a function on four ranks and returns four results. It uses Horovod's own `horovod.run`. Four
+# processes that each load TensorFlow take ten seconds or more to start; a line below the cell shows the progress.
 #
 # This machine gets two names, `localhost` and `127.0.0.1`, with room for two ranks each. So Horovod treats it as two
 # hosts.
@@ -89,8 +87,7 @@ measured(
 pd.DataFrame(answers)
 
 # %% [markdown]
-# There are four processes, each with a copy of the function and of everything it refers to. Nothing is shared unless it
-# is sent. Each rank knows three numbers:
+# Nothing is shared unless it is sent. Each rank knows three numbers:
 #
 # | | what it is | what it is for |
 # |---|---|---|
@@ -100,7 +97,7 @@ pd.DataFrame(answers)
 #
 # ## The collectives
 #
-# Programs for many ranks seldom send single messages. They call *collectives*: operations that all ranks call together.
+# Programs for many ranks call *collectives*: operations that all ranks call together.
 #
 # | collective | the result |
 # |---|---|
@@ -161,8 +158,7 @@ collectives.holdings(
 # - **Gather** and **reduce:** to one rank, for results and logs. Horovod has neither: it all-gathers or all-reduces,
 #   and the other ranks discard the result.
 # - **All-to-all:** a transposition. Some networks distribute embedding tables or *experts* (parts of a layer, of which
-#   an example uses one or two) over the ranks. They send each example to the rank with the needed part. Data
-#   parallelism does not need it.
+#   an example uses one or two) over the ranks, and send each example to the rank with the needed part.
 # - **Reduce-scatter**, then **all-gather:** compare the pictures.
 #
 # All ranks must call the same collectives in the same order. If one rank does not call, the others wait for ever.
@@ -181,8 +177,8 @@ measured(
 # %% [markdown]
 # ## One step on N ranks
 #
-# The basis of data-parallel training: **N ranks with batch b take the same step as one rank with batch N·b.** The mean
-# over all examples is the mean of the ranks' means:
+# **N ranks with batch b take the same step as one rank with batch N·b.** The mean over all examples is the mean of the
+# ranks' means:
 #
 # $$\nabla L = \frac{1}{N b} \sum_{i=1}^{N b} \nabla \ell_i
 #   = \frac{1}{N} \sum_{r=0}^{N-1} \Big( \frac{1}{b} \sum_{i \in \text{rank } r} \nabla \ell_i \Big)$$
@@ -339,8 +335,8 @@ show()
 #   This is not a mistake but a different training, with noisier statistics. Lab 3 uses it (ghost batch norm); Horovod's
 #   `SyncBatchNormalization` avoids it.
 # - **Different seeds:** all ranks take the same steps, but from different starts. The differences between them stay
-#   exactly as large as at the start. No rank reaches the minimum, nor does their mean, because the gradients come from
-#   four different places. One broadcast is enough to avoid it.
+#   exactly as large as at the start. No rank reaches the minimum, because the gradients come from four different
+#   places. One broadcast is enough to avoid it.
 #
 # How can you detect these cases? With different seeds the ranks disagree: compare their weights. With uneven shares and
 # with batch norm they agree perfectly, but on other weights than the single rank. Only a comparison with a serial run
@@ -432,12 +428,10 @@ def cost():
 cost()
 
 # %% [markdown]
-# The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$); that of the simple method
-# grows with the number of ranks. But the ring takes $2(N-1)$ *rounds*, one after the other (right). (The simple method
-# takes $N-1$: a rank sends one message at a time, and receives one.) Each round has a latency, so with many ranks and
-# small gradients a ring is slow. Lab 4 measures this, and you write algorithms with fewer rounds there. Horovod leaves
-# the choice to the layer below: Gloo has a ring, MPI and NCCL choose by size and network. Horovod also fuses gradients
-# into larger messages: see notebook 2f.
+# The ring's volume stays below twice the gradient (the dashed line is $2 \frac{N-1}{N} L$). But the ring takes $2(N-1)$
+# *rounds*, one after the other. (The simple method takes $N-1$.) Each round has a latency, so with many ranks and small
+# gradients a ring is slow. In lab 4 you measure this and write algorithms with fewer rounds. Horovod leaves the choice
+# to the layer below: Gloo has a ring, MPI and NCCL choose by size and network.
 #
 # ## Summary
 #
@@ -459,4 +453,3 @@ predictions.table()
 # - P. Patarasuk, X. Yuan: *Bandwidth optimal all-reduce algorithms for clusters of workstations.* J. Parallel
 #   Distrib. Comput. 69, 2009
 # - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
-# - P. Goyal et al.: *Accurate, Large Minibatch SGD: Training ImageNet in 1 Hour.* arXiv:1706.02677

@@ -202,7 +202,7 @@ def _sums(answer: Callable, ranks: int, length: int, dtype: type = np.int64) -> 
         for rank, result in enumerate(_ring(answer, values).results):
             found = array(result, (length,), f"rank {rank}")
             if found.dtype != dtype:
-                raise Wrong(f"of type {np.dtype(dtype)} come in, {found.dtype} go out.")
+                raise Wrong(f"numbers of type {np.dtype(dtype)} come in, and the sum has type {found.dtype}.")
             if not np.array_equal(found, expected):
                 raise Wrong(_why_not_sum(found, expected, values, rank))
 
