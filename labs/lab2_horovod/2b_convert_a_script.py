@@ -13,7 +13,7 @@
 # **Needs:** Python and a little Keras. No GPU.
 #
 # A *rank* is one of the processes that train together. On a laptop each rank gets a processor core, on a multi-GPU host
-# a GPU. Nothing else differs.
+# a GPU.
 
 # %%
 import numpy as np
@@ -83,13 +83,11 @@ measured(
 copies.epochs.pivot(index="epoch", columns="rank", values="val_accuracy").rename(columns="rank {}".format)
 
 # %% [markdown]
-# Nothing is faster: each process read every image and trained a complete network. With `--seed 0` each process would
-# draw its own first weights, and the result would be two different networks. The ranks do not know of each other yet.
-# The following steps change that.
+# Nothing is faster: each process read every image and trained a complete network. The ranks do not know of each other
+# yet. The following steps change that.
 #
 # The check runs `fashion_mnist.py --epochs 2 --batch-size 32 --lr 0.01 --seed 0` on a slice of 1,279 images, so keep
-# the script's options. This took about 15 s here and takes longer on a busy machine; a line below the cell shows the
-# progress. Checking again without a change takes no time.
+# the script's options. This takes 15 s or more; a line below the cell shows the progress.
 #
 # When a run passes all eight steps, the script runs once more, as if on two hosts: two ranks on a host without a GPU, a
 # third on a host with a GPU. A step that has passed can then still fail.
@@ -102,7 +100,7 @@ copies.epochs.pivot(index="epoch", columns="rank", values="val_accuracy").rename
 # host).
 #
 # Edit `fashion_mnist.py`: import `horovod.tensorflow.keras` as `hvd`, and initialise it before any other call of
-# Horovod and before TensorFlow builds anything (step 2 will need that). Save, then check.
+# Horovod and before TensorFlow builds anything. Save, then check.
 #
 # <details><summary>Hint</summary>Put the import with the other imports, and the call right after
 # <code>parser.parse_args()</code>.</details>
@@ -128,7 +126,7 @@ points("init")
 # (The rank would be wrong: on the second of two hosts with four GPUs each, rank 4 needs GPU 0.)
 #
 # On a laptop there is nothing to hide, and the script must still run: use `if gpus:`. The check shows your script two
-# simulated GPUs and records which one each rank chooses.
+# simulated GPUs.
 #
 # <details><summary>Hint</summary>You need two functions of <code>tf.config</code>: one lists the physical devices, one
 # sets the visible ones. Call them before TensorFlow uses a device, so right after <code>hvd.init()</code>. A third
@@ -173,9 +171,9 @@ points("rate")
 # %% [markdown]
 # ## Step 4: average the gradients
 #
-# This is the central step. `hvd.DistributedOptimizer(optimizer)` wraps the optimizer: before each update it all-reduces
-# every gradient, so that all ranks apply the same average. The check counts the all-reduced values in Horovod's own
-# timeline: in each step there must be as many as the network has trainable weights.
+# `hvd.DistributedOptimizer(optimizer)` wraps the optimizer: before each update it all-reduces every gradient, so that
+# all ranks apply the same average. The check counts the all-reduced values in Horovod's own timeline: in each step
+# there must be as many as the network has trainable weights.
 #
 # <details><summary>Hint</summary>Wrap it before <code>model.compile</code>. If you wrap it later, nothing is reduced,
 # and no error is raised.</details>
@@ -195,8 +193,8 @@ points("optimizer")
 # ## Step 5: start from the same weights
 #
 # Ranks that apply the same updates stay equal only if they start equal. One of Horovod's callbacks broadcasts the
-# variables of rank 0 to all others, including the optimizer's momentum. This also makes a restart from a checkpoint
-# simple: only rank 0 has to read it.
+# variables of rank 0 to all others, including the optimizer's momentum. So after a restart from a checkpoint, only rank
+# 0 has to read it.
 #
 # The check runs your script with `--seed 0`, so that the ranks draw different first weights, and compares them after
 # the first step.
@@ -276,8 +274,8 @@ partition_points(option_2, option=2, maximum=2)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Who reads what? Each small square is an image, and its colour is the rank that reads it in that epoch. Black images
-# are read by several ranks, empty ones by none. The 96 images of an epoch are in three rows of 32.
+# Each small square is an image, and its colour is the rank that reads it in that epoch. Black images are read by
+# several ranks, empty ones by none.
 
 # %%
 partition({"option 1": option_1, "option 2": option_2}, images=96, ranks=4, epochs=3)
@@ -285,9 +283,9 @@ partition({"option 1": option_1, "option 2": option_2}, images=96, ranks=4, epoc
 # %% [markdown]
 # Now change the script. `tf.data` has a method for option 1: `dataset.shard(size, rank)` keeps every size-th image,
 # beginning with number `rank`. Decide where to put it. The shuffle has a fixed seed, and shuffles again in each epoch:
-# what does a rank read in the second epoch if you shard before the shuffle, and if you shard after it? Note also that
-# 1,279 images on two ranks are 640 and 639: with batches of 32 that is 20 batches and 19. Cut both to the number that
-# all ranks have.
+# what does a rank read in the second epoch if you shard before the shuffle, and if you shard after it? And 1,279 images
+# on two ranks are 640 and 639: with batches of 32 that is 20 batches and 19. Cut both to the number that all ranks
+# have.
 #
 # <details><summary>Hint</summary>How many images do all ranks together read in a step? <code>dataset.take(n)</code>
 # keeps the first <code>n</code> batches.</details>
@@ -307,8 +305,7 @@ points("data")
 # ## Step 7: one rank saves and prints
 #
 # All ranks hold the same weights, so one checkpoint is enough, and two ranks that write the same file at the same time
-# can damage it. One log is enough, too. Let only rank 0 have the checkpoint callback, `verbose=2` and the `print`
-# lines.
+# can damage it. Let only rank 0 have the checkpoint callback, `verbose=2` and the `print` lines.
 #
 # <details><summary>Hint</summary>Put only what saves or prints under the condition. A callback in which ranks
 # communicate must be on every rank: on rank 0 alone it would wait for the others.</details>
@@ -328,9 +325,9 @@ points("rank0")
 # ## Step 8: average the metrics
 #
 # Rank 0 now reports the loss and accuracy of *its* images only, which are noisier than those of all images. A callback
-# averages each metric over the ranks at the end of an epoch. The callbacks after it in the list get the averages, so
-# put it before all that use a metric: a checkpoint of the *best* weights, early stopping, a schedule. (This script has
-# none of them, so the check can't see where you have put it.)
+# averages each metric over the ranks at the end of an epoch. Put it before all callbacks that use a metric: a
+# checkpoint of the *best* weights, early stopping, a schedule. (This script has none of them, so the check can't see
+# where you have put it.)
 #
 # <details><summary>Hint</summary>It is also one of <code>hvd.callbacks</code>, on every rank.</details>
 
@@ -386,8 +383,6 @@ pd.DataFrame(
 ).T.round(3)
 
 # %% [markdown]
-# Each rank read half of the images. Lab 3 continues with more ranks and larger batches.
-#
 # ## What each omission costs
 #
 # The converted script was trained without one of the steps, for each step, for three epochs on 12,799 images with
@@ -436,10 +431,10 @@ Image("recorded/omissions.png", width=plots.WIDTH)
 omissions[omissions["run"] == 1].drop(columns="run").fillna("")
 
 # %% [markdown]
-# The table has the first run of each; the figure has all. Runs of one script differ by chance. Four of the rows do not
-# change the training of two ranks on a CPU: *nothing left out*, *one GPU each*, *one rank saves*, *average metrics*.
-# The others are compared with these forty runs: 83.1 % on average, with a standard deviation of 1.0 points (95 % of
-# such runs lie in the band of the figure). The differences, in points of accuracy, with Student's t:
+# The table has the first run of each; the figure has all. Four of the rows do not change the training of two ranks on a
+# CPU: *nothing left out*, *one GPU each*, *one rank saves*, *average metrics*. The others are compared with these forty
+# runs: 83.1 % on average, with a standard deviation of 1.0 points (95 % of such runs lie in the band of the figure).
+# The differences, in points of accuracy, with Student's t:
 #
 # | left out | accuracy, 95 % | |
 # |---|---|---|
@@ -449,29 +444,25 @@ omissions[omissions["run"] == 1].drop(columns="run").fillna("")
 # | 6 share out the data | +3.5 ± 0.7 | better: twice as many updates in an epoch, for twice the work |
 #
 # The ten runs of *average metrics* are 82.6 % on average, the other thirty 83.3 %: a difference of −0.8 ± 0.7. The
-# callback acts after an epoch's updates, so it can't change the weights, and we take this for chance: among many
-# comparisons, some intervals miss 0. Without these ten runs the reference would be higher by 0.2, each difference lower
-# by 0.2, and no verdict would change.
+# callback acts after an epoch's updates, so it can't change the weights, and we take this for chance. Without these ten
+# runs the reference would be higher by 0.2, each difference lower by 0.2, and no verdict would change.
 #
 # The first two differences are no larger than what chance does to a single run. One run of each would not have shown
 # them.
 #
-# - *Without `init`* nothing runs, so the mistake is found at once. *Without equal batches* the script hung in all three
-#   runs; it was ended after 20 seconds without a step. (If the other rank ends first, an error is also possible.)
+# - *Without `init`* nothing runs. *Without equal batches* the script hung in all three runs; it was ended after 20
+#   seconds without a step.
 # - *Without the distributed optimizer* or *without the broadcast* the log looks right, but the ranks hold different
-#   networks (right panel). A loss of one or two points is not visible without a comparison. The averaged metric hides
-#   both mistakes: it is one number for two networks. Only a comparison of the weights shows them.
+#   networks (right panel). The averaged metric hides both mistakes: it is one number for two networks. Only a
+#   comparison of the weights shows them.
 # - *Without sharing out the data* both ranks read the same batches in the same order, and average two equal gradients.
-#   This is the training of one rank with a doubled rate, at twice the cost. The log does not show it.
+#   This is the training of one rank with a doubled rate, at twice the cost.
 # - *Without averaged metrics* the ranks reported different numbers for one and the same network in 10 of 10 runs.
-# - *Without one writer* two ranks write the same file, and it can be damaged. *Without pinning* nothing changes on a
-#   CPU; on GPUs all ranks use the first one.
 #
 # ## Diagnose three runs
 #
 # Now find the mistake from its effects. Your script runs three times more, as A, B and C. Each time *one* of the steps
-# 3 to 8 is undone, as if you had forgotten it. You see what the ranks printed, and a table of measurements, but not the
-# number of the step.
+# 3 to 8 is undone. You see what the ranks printed, and a table of measurements.
 #
 # The table shows a fingerprint (a hash) of all weights: equal fingerprints mean equal weights. (With `--seed 0` the
 # ranks draw different first weights.)
@@ -513,9 +504,9 @@ diagnosis_points(diagnosis, 3)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# In A and C the ranks report one loss for two networks; in B they report two losses for one network. You need no
-# special tool for such a table. Print a hash of the weights of each rank, after the first step and after the last: it
-# shows the two mistakes that no log shows. Add it to every script that you convert.
+# In A and C the ranks report one loss for two networks; in B they report two losses for one network. Print a hash of
+# the weights of each rank, after the first step and after the last: it shows the two mistakes that no log shows. Add it
+# to every script that you convert.
 #
 # ## In your own terminal
 #
@@ -525,7 +516,7 @@ diagnosis_points(diagnosis, 3)
 #     horovodrun -np 2 python fashion_mnist.py --epochs 3
 #
 # The second command is Horovod's own launcher. `course run` starts it, gives each rank its share of the cores, and ends
-# all processes when one fails or you press Ctrl-C.
+# all processes when one fails.
 #
 # ## Summary
 #
