@@ -6,8 +6,8 @@
 # the other ranks.
 #
 # **You will be able to** name everything that belongs in a checkpoint, and show that a resumed run equals the
-# uninterrupted one to the last bit; write checkpoints that no crash can damage; say how often to write them; and
-# continue a run that loses a rank.
+# uninterrupted one to the last bit; write checkpoints that no crash can damage; say how often; and continue a run that
+# loses a rank.
 #
 # **Time:** 50 minutes; the runs take about 50 seconds on 2 CPU cores.
 #
@@ -50,8 +50,7 @@ y = fashion.y_train[:512]
 # ## A training
 #
 # This notebook uses one small training: one hidden layer, Adam, noise on the images, and a learning rate that is
-# reduced when the loss stops falling. It has every kind of state that large trainings have. Read it, and note
-# everything that a step *changes*: you will soon need the list.
+# reduced when the loss stops falling. Read it, and note everything that a step *changes*: you will soon need the list.
 
 # %%
 Code(inspect.getsource(checkpoint.Training), language="python")
@@ -59,16 +58,14 @@ Code(inspect.getsource(checkpoint.Training), language="python")
 # %% [markdown]
 # ## Position in the data
 #
-# In the middle of an epoch, half of the examples have been read. A run that starts the epoch again reads those twice
-# and others never. You could save the whole shuffled order. It is simpler to **compute the examples from the number of
-# the step**: what can be computed need not be saved.
+# A run that starts the epoch again reads some examples twice and others never. You could save the whole shuffled order.
+# It is simpler to **compute the examples from the number of the step**: what can be computed need not be saved.
 #
 # ### Exercise: the examples of a step
 #
-# In 2b each rank got one part of the epoch, and read it from beginning to end. This is not enough here: a run that
-# stops on four ranks may continue on two (in the last part of this notebook a run loses one rank). To remain the same
-# training, a step must read the same examples **for any number of ranks**: four ranks with a batch of 8 together read
-# what two ranks read with a batch of 16.
+# In 2b each rank got one part of the epoch. This is not enough here: a run that stops on four ranks may continue on
+# two. To remain the same training, a step must read the same examples **for any number of ranks**: four ranks with a
+# batch of 8 together read what two ranks read with a batch of 16.
 #
 # The shuffle of an epoch is given. Which part of it belongs to this rank in this step?
 #
@@ -126,8 +123,8 @@ partition({"your examples_at": part_of_an_epoch}, images=48, ranks=3, epochs=3)
 #
 # Copy everything that a step changes, and put it into a new training in another process.
 #
-# <details><summary>Where to look</summary>Reading the code may not be enough. Compare <code>vars(training)</code>
-# before and after a few calls of <code>advance</code>, and the same for the objects in it.</details>
+# <details><summary>Where to look</summary>Compare <code>vars(training)</code> before and after a few calls of
+# <code>advance</code>, and the same for the objects in it.</details>
 # <details><summary>How to read and to set it</summary>A model has <code>get_weights()</code> and
 # <code>set_weights(…)</code>; a variable of Keras has <code>numpy()</code> and <code>assign(…)</code>; an optimizer has
 # a list <code>variables</code>, which does not hold everything that it changes; a NumPy generator has
@@ -177,20 +174,15 @@ points(Checkpoint, 5)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# The last part of the check is the goal: on one rank, the resumed run equals the uninterrupted one exactly. Before two
-# ranks do the same, the checkpoint must be written to the disk.
-#
 # ## A file that no crash can damage
 #
-# Writing is the most dangerous moment: the old checkpoint is being overwritten, and the new one is not yet complete. If
-# the process is killed at that moment, both are lost. Three requirements:
+# If the process is killed while it overwrites the old checkpoint, the old and the new one are lost. Three requirements:
 #
 # 1. **At every moment** the name refers to a complete checkpoint, the old one or the new one. Within one file system
-#    the operating system can rename a file over another in a single step; everything else takes several steps.
+#    the operating system can rename a file over another in a single step.
 # 2. The content must be **on the disk**, not only in a buffer of Python or of the system, before it replaces the old
 #    one (`flush`, then for example `os.fsync`).
-# 3. Disks can be full, and copies can be interrupted, so `load` must **detect damage**, by a digest that is stored with
-#    the content.
+# 3. Copies can be interrupted, so `load` must **detect damage**, by a digest that is stored with the content.
 #
 # ### Exercise: save and load
 #
@@ -238,8 +230,8 @@ points(Store, 4)
 ### END HIDDEN TESTS
 
 # %% [markdown]
-# Now the crash. A process replaces the checkpoint of step 40 with that of step 80, and the system kills it when a part
-# is written. What can be read afterwards, with your `save` and with the obvious method?
+# A process replaces the checkpoint of step 40 with that of step 80, and the system kills it when a part is written.
+# What can be read afterwards, with your `save` and with the obvious one?
 
 
 # %%
@@ -364,7 +356,7 @@ _ = first_two_runs()
 # ### Predict
 #
 # Which omission moves the weights farthest from the uninterrupted run by step 80, and which the least? For how many of
-# the six is rank 0's loss more than a fifth too high ten steps after the restart, so that someone might notice?
+# the six is rank 0's loss more than a fifth too high ten steps after the restart?
 
 # %% editable=true
 predict("omission that moves the weights farthest", None)
@@ -477,9 +469,9 @@ def table():
 table()
 
 # %% [markdown]
-# Two of the six change the length of Adam's steps. Adam's averages start at 0, and after $t$ updates Adam corrects for
-# that: in effect it multiplies η by $c(t) = \sqrt{1 - \beta_2^t} \, / \, (1 - \beta_1^t)$. By which factor does each
-# omission lengthen the steps, if the gradient stays the same?
+# Adam's averages start at 0, and after $t$ updates Adam corrects for that: in effect it multiplies η by $c(t) = \sqrt{1
+# - \beta_2^t} \, / \, (1 - \beta_1^t)$. By which factor do two of the omissions change the length of the steps, if the
+# gradient stays the same?
 
 
 # %%
@@ -497,23 +489,21 @@ pd.DataFrame(
 ).round(2).T
 
 # %% [markdown]
-# (The following holds for Fashion-MNIST.)
+# On Fashion-MNIST:
 #
-# - **Nothing left out:** exactly 0, on both ranks, after 40 more steps. One thread adds in one order, and the training
-#   sends all gradients in one message. Several threads, messages that are fused differently, and most GPU kernels
-#   change the order of sums, and thus the last bits. (On GPUs `tf.config.experimental.enable_op_determinism()` helps.)
+# - **Nothing left out:** exactly 0, on both ranks. One thread adds in one order, and the training sends all gradients
+#   in one message. Several threads, messages that are fused differently, and most GPU kernels change the order of sums.
+#   (On GPUs `tf.config.experimental.enable_op_determinism()` helps.)
 # - **Adam's averages:** the loss jumps. According to the count the averages are old, so the start from 0 is not
-#   corrected. Soon the steps are half as long again as they should be, and their direction comes from a few gradients.
-#   The loss recovers, but with other weights.
-# - **Number of updates:** old averages are corrected as if they were new. The first step is half as long again as it
-#   should be, and from the third on all are too short, by up to a third. The loss hardly shows it.
+#   corrected. Soon the steps are too long, and their direction comes from a few gradients.
+# - **Number of updates:** old averages are corrected as if they were new. The first steps are too long, the later ones
+#   too short. The loss hardly shows it.
 # - **Broadcast:** rank 1 continues from its own weights. The averaged gradient is wrong for both ranks, and this does
 #   not recover. It is the only omission after which the ranks differ.
-# - **Position, random state:** the loss is as good as before, but it is a different run. It can't be repeated, and a
-#   comparison can't show whether the restart was right. With long epochs and frequent restarts, examples late in the
-#   epoch are hardly ever read.
-# - **Learning rate:** a small effect if the rate had hardly fallen by step 40. A schedule with warm-up or decay would
-#   start again from its beginning.
+# - **Position, random state:** the loss is as good as before, but it is a different run. A comparison can't show
+#   whether the restart was right. With long epochs and frequent restarts, examples late in the epoch are hardly ever
+#   read.
+# - **Learning rate:** a small effect if the rate had hardly fallen. A schedule with warm-up or decay would start again.
 #
 # So the loss shows one or two of the six. Only the comparison with an uninterrupted run shows all of them.
 #
@@ -541,7 +531,7 @@ def write_times():
 write_times()
 
 # %% [markdown]
-# If you write often, writing takes much time. If you write rarely, much work is lost with each failure.
+# Frequent writing takes time; rare writing loses more work with each failure.
 #
 # ### Predict
 #
@@ -556,10 +546,10 @@ predict("share of the time that is lost", None)
 # %% [markdown]
 # ### Exercise: the lost share
 #
-# Derive it. Work goes on for $T$ seconds, then a checkpoint is written, which takes $\delta$ seconds, and so on. One
-# rank fails every $M$ seconds on average, at any moment with the same probability. In a bulk-synchronous training all
-# $N$ ranks then stop, go back to the last checkpoint, and continue the work $R$ seconds later. Which share of the time
-# is not spent on lasting work?
+# Work goes on for $T$ seconds, then a checkpoint is written, which takes $\delta$ seconds, and so on. Each rank fails
+# once in $M$ seconds on average, at any moment with the same probability. In bulk-synchronous training all $N$ ranks
+# then stop, go back to the last checkpoint, and continue the work $R$ seconds later. Which share of the time is not
+# spent on lasting work?
 #
 # Assume that failures are rare: at most one in an interval, and none while a checkpoint is written.
 #
@@ -592,7 +582,7 @@ points(lost_share, 2)
 
 # %% [markdown]
 # Set the derivative of your share to zero: it is least near **Young's interval** $T = \sqrt{2 \delta M / N}$ (Young
-# 1974; less $\delta$, to be exact).
+# 1974).
 
 # %%
 YEAR = 365.25 * 86_400
@@ -623,20 +613,18 @@ widgets.explore(
 
 # %% [markdown]
 # - A checkpoint every 13 or 14 minutes, and a tenth of the time is lost: more than five of the 54 days. At Young's
-#   interval writing takes as long as repeating lost work. No interval reduces the cost of the restarts.
-# - The curve is flat around its minimum: half the interval or twice as much costs little. So a rough estimate of $M$ is
-#   enough.
-# - The dots come from simulated failures. They differ from the formula where a large part of the time is lost, because
-#   the formula assumes at most one failure in an interval.
+#   interval writing takes as long as repeating lost work.
+# - The curve is flat around its minimum, so a rough estimate of $M$ is enough.
+# - The dots (simulated failures) differ from the formula where much of the time is lost: it assumes at most one failure
+#   in an interval.
 # - Move N to 100,000. Young's interval shrinks with $1 / \sqrt N$. The loss grows with $\sqrt N$, and its part from
 #   restarts even with $N$. So checkpoints must become faster (each rank writes a part, or writes to a neighbour's
-#   memory), and so must restarts. This is a general problem of bulk-synchronous training: a barrier waits for the
-#   slowest rank, and a dead one never arrives. Asynchronous methods would only lose a worker; 6a measures what they
-#   lose in accuracy.
+#   memory), and so must restarts. Asynchronous methods would only lose a worker; 6a measures what they lose in
+#   accuracy.
 #
 # ## Continue without a lost rank
 #
-# After a failure all other ranks are alive and hold the whole state in memory. Horovod's **elastic** mode uses this:
+# After a failure all other ranks hold the whole state in memory. Horovod's **elastic** mode uses this:
 #
 # - `state = hvd.elastic.TensorFlowKerasState(model, optimizer, step=0)` names the state to keep. `state.commit()` keeps
 #   a copy in the rank's own memory. (It copies `optimizer.variables`. A learning rate that you change is not among
@@ -645,13 +633,11 @@ widgets.explore(
 #   catches the error, restores the last commit, renumbers the remaining ranks, broadcasts rank 0's state, and calls the
 #   function **again**.
 #
-# So the function must continue from any `state`.
-#
 # ### Exercise: a loop that can be called again
 #
 # <details><summary>Hint</summary>Imagine a failure at any place in your loop: in the call of <code>advance</code>,
 # before a commit, after the last step. Which weights and which <code>state.step</code> does the next call find, and do
-# they belong together? Which part of the program should handle the error?</details>
+# they belong together?</details>
 
 
 # %% exercise="keep_going"
@@ -682,7 +668,7 @@ points(keep_going, 3)
 # %% [markdown]
 # Open [`elastic.py`](elastic.py): about 90 lines, with your loop inside `train`. Its gradients come from
 # `hvd.DistributedGradientTape`, which does for your own training loop what 2b's `DistributedOptimizer` does for
-# `model.fit`: TensorFlow's tape records a step and computes the gradients, and this one averages them over the ranks.
+# `model.fit`.
 #
 # We start it on three ranks, of which at least two must remain, and send SIGKILL to rank 1 as soon as it reports that
 # step 35 is done. There is a commit every 10 steps.
@@ -743,8 +729,8 @@ lose_one() if "gloo" in launch.controllers() else print(
 # The three lines coincide until the kill: no rank is ever a step ahead. Then
 #
 # 1. the system closes the connections of rank 1: a rank that is waiting for it notices **within a tenth of a second**;
-# 2. the state of step 30 is restored, and the steps since then are lost and done again: 31 to 36, six steps, if rank 1
-#    had already sent its part of step 36 when it died, so that the others could finish it; otherwise 31 to 35;
+# 2. the state of step 30 is restored, and the steps since then are done again: 31 to 36, if rank 1 had already sent its
+#    part of step 36 when it died, so that the others could finish it; otherwise 31 to 35;
 # 3. Horovod's launcher sees the dead process, removes *its whole host* with all ranks on it, and renumbers the rest:
 #    ranks 0 and 2 become 0 and 1 of 2;
 # 4. rank 0's state goes to all, `train` is called again, and two ranks do the work of three: the batch stays the same,
@@ -754,8 +740,7 @@ lose_one() if "gloo" in launch.controllers() else print(
 # to be renumbered. It notices this only by a time-out, here after 5 s (`HOROVOD_GLOO_TIMEOUT_SECONDS`; Horovod's
 # default is 30 s).
 #
-# Ten kills of a random rank at a random moment were recorded. `course reproduce elastic`, in a terminal, repeats them
-# in about 5 minutes.
+# Ten kills of a random rank at a random moment were recorded (`course reproduce elastic` takes about 5 minutes).
 
 # %%
 Image("recorded/elastic.png", width=plots.WIDTH)
@@ -767,10 +752,9 @@ pd.read_csv("recorded/elastic.csv", comment="#")
 # - All ten reach step 60 with exit code 0.
 # - The steps since the last commit are lost, on average nearly half an interval if there are many kills (these ten lost
 #   3.4 steps of 10). This is the $T / 2$ from above, but $\delta$ is now the time for a copy in memory, and $R$ is
-#   seconds instead of minutes. The step in progress counts: the rank that was killed after step 29 cost nothing,
-#   because the others finished step 30 and committed it.
-# - The weights equal those of a run that lost no rank, up to rounding (about $10^{-7}$): the average was taken over two
-#   parts instead of three.
+#   seconds instead of minutes. The rank that was killed after step 29 cost nothing, because the others finished step 30
+#   and committed it.
+# - The weights equal those of a run that lost no rank, up to rounding (about $10^{-7}$).
 #
 # Elastic mode does not replace the checkpoint: the commits are in the ranks' memory, and a power failure deletes all of
 # them.
@@ -781,8 +765,7 @@ pd.read_csv("recorded/elastic.csv", comment="#")
 #     horovodrun -np 3 --min-np 2 --max-np 8 --host-discovery-script ./hosts.sh python train.py
 #
 # `--min-np` makes a run elastic. With the second line new ranks may also join: Horovod asks the script every second
-# which hosts there are. Since a failure removes the whole host, the notebook gave this machine three names, each with
-# room for one rank.
+# which hosts there are. The notebook gave this machine three names, since a failure removes the whole host.
 #
 # ## Your guesses
 
@@ -793,17 +776,15 @@ predictions.table()
 # ## Summary
 #
 # - A checkpoint holds the weights, *all* of the optimizer, the learning rate and what decides when it changes, the
-#   position in the data, and the state of the random generators. What can be computed from the step need not be saved.
+#   position in the data, and the state of the random generators.
 # - Write a draft with a digest, sync it to the disk, rename it: then a crash leaves the old file or the new one.
-# - Rank 0 writes, rank 0 reads, and all get the broadcast. A measurement shows whether it works: the difference is
-#   exactly 0.
+# - Rank 0 writes, rank 0 reads, and all get the broadcast. The difference from an uninterrupted run is then exactly 0.
 # - One failure stops all, and N ranks fail N times as often: write every $\sqrt{2 \delta M / N}$ seconds.
 # - An elastic run continues with the remaining ranks, and loses the steps since the last commit.
 #
-# Next: 2e repeats all of this in PyTorch and in JAX; 3a asks how large a batch may be.
+# Next: 2e does the same in PyTorch and in JAX; 3a asks how large a batch may be.
 #
 # - J. W. Young: *A first order approximation to the optimum checkpoint interval.* Comm. ACM 17(9), 1974
 # - A. Grattafiori et al.: *The Llama 3 Herd of Models.* arXiv:2407.21783
 # - A. Sergeev, M. Del Balso: *Horovod: fast and easy distributed deep learning in TensorFlow.* arXiv:1802.05799
-# - A. Pedram, W. Lynch, G. Lauterbach: the tutorial on the systems side of training: bulk-synchronous SGD, snapshots
-#   and rollback
+# - A. Pedram et al.: tutorial on training at scale, 2018
