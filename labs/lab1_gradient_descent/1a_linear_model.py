@@ -38,7 +38,7 @@ from labs.lab1_gradient_descent.lessons.checks_1a import check, points
 # Before you measure something, write down what you expect: a number or a word in place of `None`. The notebook shows
 # your guess beside the measurement. Guesses carry no points.
 #
-# How many years would the machine that runs this notebook take for 1,000 petaflop/s-days?
+# How many years would this machine take for 1,000 petaflop/s-days?
 
 # %% editable=true
 predict("years for 1,000 petaflop/s-days on this machine", None)
@@ -122,10 +122,10 @@ descent.trends(
 )
 
 # %% [markdown]
-# - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", without names. The first is probably the
-#   fastest machine of that month's TOP500 list, counted in 64 bits. The second is probably NVIDIA's DGX A100, one
-#   server with eight GPUs, counted in 16 bits and for matrices in which two of every four numbers are zero; for full
-#   ones it is 2.5.
+# - **Machines.** The slides give 2 petaflop/s for November 2009 and 5 "today", and name no machines. The first is
+#   probably the fastest machine of that month's TOP500 list, counted in 64 bits. The second is probably NVIDIA's DGX
+#   A100, one server with eight GPUs, counted in 16 bits and for matrices in which two of every four numbers are zero;
+#   for full ones it is 2.5.
 # - **Training runs.** From AlexNet (2012) to AlphaGo Zero (2017) the compute of the largest runs grew 300,000-fold: 18
 #   doublings in 61 months, one in 3.4. Since then, GPT-3 (2020) took 3,640 petaflop/s-days, Llama 3.1 (2024) some
 #   440,000: one doubling in 10 months. Chips got faster, too, but not as fast. The rest is *more* chips and longer
@@ -139,8 +139,8 @@ descent.trends(
 #
 # ## A line through points
 #
-# Now the smallest model that learns. The 100 points are drawn around a known line, so that you can see whether you find
-# it: $y = w x + b + \varepsilon$ with $w = 2$, $b = 1$ and noise $\varepsilon$ of standard deviation 0.5.
+# The 100 points are drawn around a known line, so that you can see whether you find it: $y = w x + b + \varepsilon$
+# with $w = 2$, $b = 1$ and noise $\varepsilon$ of standard deviation 0.5.
 
 # %%
 rng = np.random.default_rng(1)
@@ -546,8 +546,8 @@ descent.steps(
 #
 # The curvature across the valley limits η, the curvature along it sets the number of steps. The larger their ratio, the
 # *condition number* $\kappa = \lambda_{max} / \lambda_{min}$, the slower the descent. It is a property of the data. The
-# same points can be given as $x + 4$ (measured from another zero), as $x$, or *standardised*,
-# $(x - \overline{x})/\mathrm{std}(x)$: the line is the same, but its two numbers and the valley are not.
+# same points can be given as $x + 4$, as $x$, or *standardised*, $(x - \overline{x})/\mathrm{std}(x)$: the line is the
+# same, but its two numbers and the valley are not.
 #
 # ### Predict
 #
@@ -617,7 +617,7 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# - Training compute grew far faster than chips: training means many of them.
+# - The compute of the largest training runs grew far faster than the speed of chips: they need many chips.
 # - Gradient descent is four small functions: loss, gradient, update, stop. Finite differences check any gradient.
 # - A step multiplies the distance from the minimum by 1 − ηλ in each direction. The steepest direction sets the largest
 #   η, 2/λ_max; the flattest sets the number of steps, which grows with κ = λ_max/λ_min.

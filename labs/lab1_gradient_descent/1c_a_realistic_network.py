@@ -827,7 +827,7 @@ predictions.table()
 # ## Summary
 #
 # - To measure training, leave out the start-up, keep the validation apart, and stop the clock at a target.
-# - With the batch, images a second grow until the processors are busy, and the steps to the target fall ever more
+# - As the batch grows, images a second grow until the processors are busy, and the steps to the target fall ever more
 #   slowly. Time to target is steps times seconds for a step, and is lowest in between.
 # - Against underfitting use a larger network, against overfitting more images; weight decay and early stopping help a
 #   little.

@@ -166,9 +166,9 @@ measured(
 print(f"forward {1000 * there:.1f} ms, backward {1000 * back:.1f} ms: {back / (there + back):.0%} of both together")
 
 # %% [markdown]
-# With two products for one, the backward pass is about two thirds of a step's computing, and the forward pass one
-# third. Lab 4 uses these shares. This matters for communication: when the gradient of the *last* of three equal layers
-# is ready, two thirds of the backward pass are still to come, and its exchange can begin.
+# The backward pass has two products for each one of the forward pass. So it is about two thirds of a step's computing,
+# and the forward pass one third; lab 4 uses these shares. This matters for communication: when the gradient of the
+# *last* of three equal layers is ready, two thirds of the backward pass are still to come, and its exchange can begin.
 #
 # ### Now on N devices
 #
@@ -540,7 +540,7 @@ predictions.table()
 # %% [markdown]
 # ## Summary
 #
-# For each product of the forward pass the backward pass has two: it is two thirds of a step's computing.
+# The backward pass is about two thirds of a step's computing.
 #
 # | | data parallelism | model parallelism, by layers |
 # |---|---|---|
