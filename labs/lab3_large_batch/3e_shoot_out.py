@@ -2,17 +2,15 @@
 # # 3e A fair comparison of optimizers
 #
 # A paper about a new optimizer has a table in which the new optimizer wins. The papers about its competitors have such
-# tables, too. Here six optimizers are compared under rules that favour none: the same number of learning rates is tried
-# for each, the choice is made on validation data, the result is measured with new seeds, and the test images are used
-# only once. You write the three tools for this comparison. Then you see how much LARS, LAMB and each trick of this lab
-# gain.
+# tables, too. Here six optimizers are compared under rules that favour none. You write the tools, and see how much
+# LARS, LAMB and each trick of this lab gain.
 #
 # **You will be able to** choose settings fairly; say from five seeds whether one method is better than another; say
 # what a tuning budget buys; ask the right questions about a table of large-batch results.
 #
 # **Time:** 45 minutes; the runs take about 20 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
-# **Needs:** notebooks 3b to 3d (scaling rules, warm-up, ghost batch norm, LARS and its relatives), pandas.
+# **Needs:** 3b to 3d (scaling rules, warm-up, ghost batch norm, LARS and its relatives), pandas.
 
 # %%
 import os
@@ -62,8 +60,8 @@ shoot_out.winners(
 
 # %% [markdown]
 # In 30 of 33 papers, because each of the 33 tries is equally likely to be the best. To run 20 times and publish the
-# best run is a common way to cheat in benchmarks. It happens without bad intention, too: the authors of B work on B,
-# and A is only a baseline.
+# best run is a common way to cheat in benchmarks. It also happens without bad intention: for the authors of B, A is
+# only a baseline.
 #
 # Four rules remove this advantage:
 #
@@ -76,12 +74,11 @@ shoot_out.winners(
 #
 # ### Exercise: the fair choice
 #
-# Given is a table of tuning runs, with several seeds for each learning rate. Some runs have diverged: their score is
-# missing.
+# Given is a table of tuning runs, with several seeds for each learning rate. If a run diverged, its score is missing.
 #
 # <details><summary>Hint</summary><code>table.groupby("a")["b"].mean()</code> is a series of means, with the values of
-# a as its index; it leaves out missing values, so fill them first (<code>fillna</code>). <code>idxmax</code> gives
-# the index of the largest value, and the first one if several are equal.</details>
+# a as its index; it leaves out missing values, so fill them first (<code>fillna</code>). <code>idxmax</code> gives the
+# index of the largest value, and the first one if several are equal.</details>
 
 
 # %% exercise="choose"
@@ -109,12 +106,11 @@ points(choose, 2)
 # %% [markdown]
 # ## Is it better?
 #
-# Two methods run with the same seeds: the same first weights, the same order of the images. If a lucky start helps both
-# methods, this luck **cancels in the difference**. How far may the mean of the differences be from the true value? Its
-# standard error, times a factor $t$ from Student's distribution: 1.96 for very many pairs, 2.78 for five, 12.7 for two.
-# (The spread is itself only estimated, and from few runs the estimate is poor. The larger $t$ allows for that.) In 95
-# of 100 cases the true value lies within $t$ standard errors. If 0 also lies within them, the runs do not show which
-# method is better.
+# Two methods run with the same seeds: the same first weights, the same order of the images. If a lucky start helps
+# both methods, this luck **cancels in the difference**. How far may the mean of the differences be from the true
+# value? In 95 of 100 cases the distance is at most its standard error times a factor $t$ from Student's distribution:
+# 1.96 for very many pairs, 2.78 for five, 12.7 for two. (From few runs the spread is poorly estimated. The larger $t$
+# allows for that.) If 0 is no further from the mean than that, the runs do not show which method is better.
 #
 # ### Exercise: the interval
 #
@@ -228,12 +224,12 @@ def show():
 show()
 
 # %% [markdown]
-# With three seeds the interval is wide. $t$ is 4.3 here, so three seeds often do not show a difference of one point.
+# For three seeds $t$ is 4.3, so three seeds often do not show a difference of one point.
 #
 # ## A table to criticise
 #
-# Now a recorded comparison with six methods and the four rules above. An earlier edition of this notebook had the table
-# below, and concluded: *with a batch of 1,280, no method beats SGD.*
+# An earlier edition of this notebook compared six methods by the four rules above. It had the table below, and
+# concluded: *with a batch of 1,280, no method beats SGD.*
 #
 # | | for all six |
 # |---|---|
@@ -259,8 +255,8 @@ predict("the line that decided", None)  # "data", "rate", "momentum", "the rest"
 # %% [markdown]
 # ## Six methods, two batch sizes
 #
-# The comparison was repeated, also with a batch of 64 and 800 updates. One line is different: SGD, LARS *and* LARC have
-# Nesterov momentum. (`course reproduce shoot_out` records the table again, in about 10 minutes.)
+# The comparison was repeated with one line changed, and also with a batch of 64 and 800 updates. (`course reproduce
+# shoot_out`, about 10 minutes.)
 #
 # ### Predict
 #
@@ -297,9 +293,11 @@ measured(
 Image("recorded/shoot_out.png", width=plots.WIDTH)
 
 # %% [markdown]
-# Compare the scales first: the large batch costs every method more than the choice of a method does at the small batch.
-# With 64 all six are within 0.6 points of each other. With 1,280 LARS loses the least, 2.9 points, SGD 4.5, and
-# NovoGrad the most, over 10.
+# SGD, LARS *and* LARC now have Nesterov momentum.
+#
+# The large batch costs every method more than the choice of a method does at the small batch. With 64 all six are
+# within 0.6 points of each other. With 1,280 LARS loses the least, 2.9 points, SGD 4.5, and NovoGrad the most,
+# over 10.
 #
 # Could this be chance? Here is your `interval` over the five pairs of seeds, each method against SGD:
 
@@ -328,19 +326,19 @@ def against_sgd():
 against_sgd()
 
 # %% [markdown]
-# At 1,280, Adam and LARC can't be distinguished from SGD: their intervals contain 0. LAMB and NovoGrad are behind. LARS
-# is ahead, by 1.1 ± 0.7 points. Three remarks:
+# At 1,280, Adam and LARC can't be distinguished from SGD: their intervals contain 0. LAMB and NovoGrad are behind.
+# LARS is ahead, by 1.1 ± 0.7 points.
 #
-# - A 95 % interval misses the true value in one case of 20, and here are ten intervals. Don't rely on an interval that
-#   only just excludes 0.
+# - A 95 % interval misses the true value in one case of 20, and here are ten intervals. Don't rely on one that only
+#   just excludes 0.
 # - **One line decided the result.** With plain momentum for LARS and Nesterov's for SGD, LARS was 1.6 points *behind*.
-#   The numbers did not show the reason. Adam, LAMB and NovoGrad have no Nesterov form here, so this difference remains.
-# - Did the luck of the seeds cancel? Hardly: two methods train so differently that their results have little in common;
-#   the correlation lies between −0.7 and 0.5. Pairs help where runs are nearly the same, as with the tricks below.
+#   Adam, LAMB and NovoGrad have no Nesterov form here, so this difference remains.
+# - Did the luck of the seeds cancel? Hardly. The correlation with SGD's results lies between −0.7 and 0.5. Pairs help
+#   where runs are nearly the same, as with the tricks below.
 #
 # ## What tuning buys
 #
-# The figure shows all tuning runs, with one seed each. The large marker is the chosen rate:
+# All tuning runs, with one seed each; the large marker is the chosen rate:
 
 
 # %%
@@ -368,23 +366,21 @@ shoot_out.valleys(
 chosen_by_you()
 
 # %% [markdown]
-# With 64, SGD is within 1.5 points of its best from 0.01 to 1, a factor of 100; with 1,280 from 0.1 to 0.3. And the
-# best rates differ between methods by up to a factor of 33, so one learning rate for all methods would have decided the
-# result. (A tutorial of 2018 lists "relatively less hyperparameter tuning" among the advantages of synchronous training
-# with large batches. For SGD's rate the opposite holds here.)
+# With 64, SGD is within 1.5 points of its best from 0.01 to 1, a factor of 100; with 1,280 from 0.1 to 0.3. (A
+# tutorial of 2018 lists "relatively less hyperparameter tuning" among the advantages of synchronous training with
+# large batches. For SGD's rate the opposite holds here.) The best rates differ between methods by up to a factor of
+# 33, so one learning rate for all methods would have decided the result.
 #
-# LARC depends least on the rate: at each of the seven rates it has at least 70 %, where every other method has one
-# with 32 % or less. Where the local rate of a layer would be too large, it is clipped. (At 3, the largest rate tried,
-# LARC is still good. Its upper limit was not measured.)
+# At 1,280 LARC depends least on the rate: at each of the seven rates it has at least 70 %, where every other method
+# has one with 32 % or less. Where the local rate of a layer would be too large, it is clipped.
 #
-# This is an advantage even if LARC's best result is no better: with two or three runs it comes near its best, and other
-# methods do not. What result can you expect after $n$ tries? Draw $n$ of the $N$ recorded scores at random, with
-# replacement, and keep the best.
+# What result can you expect after $n$ tries? Draw $n$ of the $N$ recorded scores at random, with replacement, and keep
+# the best.
 #
 # ### Exercise: the expected best
 #
-# Calculate it exactly, without drawing. Start with this question: how likely is it that *none* of the n draws is better
-# than the i-th smallest score?
+# Calculate it exactly, without drawing. Start with this question: how likely is it that *none* of the n draws is
+# better than the i-th smallest score?
 #
 # <details><summary>Hint</summary>A draw is at most the i-th smallest score in i cases of N. Subtract to get from "at
 # most this score" to "exactly this score". <code>np.diff</code> gives the differences of neighbours; the <code>N +
@@ -427,20 +423,17 @@ what_a_budget_buys()
 #
 # $$E[\text{best}] = \sum_{i=1}^{N} v_i \left[ \left(\tfrac{i}{N}\right)^n - \left(\tfrac{i-1}{N}\right)^n \right]$$
 #
-# The lines cross. With a budget of one to three runs LARC is best, by 7 points over SGD for a single run. From four on
-# LARS is ahead, by 1.5 points with fifteen. Both results are right for their budget. (There is one seed for each rate,
-# so the best score is partly luck: with fresh seeds LARS is 1.0 points ahead of LARC, and runs with the same rate
-# scatter by half a point. So the crossing point is uncertain.)
-#
-# Every table of optimizers should come with such a figure. It also depends on the list of rates: a method whose good
-# rates are in the middle of the list looks easy to tune.
+# With a budget of one to three runs LARC is best, by 7 points over SGD for a single run. From four on LARS is ahead,
+# by 1.5 points with fifteen. (There is one seed for each rate, so the best score is partly luck: with fresh seeds LARS
+# is 1.0 points ahead of LARC. So the crossing point is uncertain.) The figure also depends on the list of rates: a
+# method whose good rates are in the middle of the list looks easy to tune.
 #
 # ## LARS on, LARS off
 #
 # Tencent's paper on ImageNet in four minutes has two tables in which LARS is switched on at a batch of 65,536, and
-# nothing else changes: ResNet-50 gains 11.3 points in one (table 6: 60.6 to 71.9 %) and 3.0 in the other (table 1: 73.2
-# to 76.2 %). A third table switches off weight decay on biases and batch norm (table 7: 71.9 to 76.2 %). Their values
-# fit the four corners of one square:
+# nothing else changes: ResNet-50 gains 11.3 points in one (table 6: 60.6 to 71.9 %) and 3.0 in the other (table 1:
+# 73.2 to 76.2 %). A third table switches off weight decay on biases and batch norm (table 7: 71.9 to 76.2 %). Their
+# values fit the four corners of one square:
 #
 # | | decay on everything | no decay on bias, batch norm |
 # |---|---|---|
@@ -452,10 +445,9 @@ what_a_budget_buys()
 # time to a baseline without tricks, you see only the left column. If you remove one from a full recipe, you see only
 # the right column.
 #
-# Our own tricks were measured in such a design: three switches in all $2^3$ positions, at the batch of 1,280.
-# Neighbouring positions differ in one switch only: they have the same Nesterov momentum, the same weight decay of
-# $5 \cdot 10^{-4}$, the same seven learning rates with one seed, and five other seeds for the result. `course reproduce
-# tricks` takes about a quarter of an hour.
+# Our own tricks were measured in such a design: three switches in all $2^3$ positions, at the batch of 1,280. All have
+# the same Nesterov momentum, a weight decay of $5 \cdot 10^{-4}$, the same seven learning rates with one seed, and
+# five other seeds for the result (`course reproduce tricks`, about a quarter of an hour).
 #
 # - **warm-up** over the first quarter of the updates;
 # - **exempt**: no decay on biases and batch norm;
@@ -546,12 +538,11 @@ effects()
 # - **LARS** gains most, 2.6 ± 0.5 points on average, **warm-up** 1.7 ± 0.6. To **exempt** biases and batch norm gains
 #   nothing, to a fifth of a point: in 40 updates a decay of $5 \cdot 10^{-4}$ has little effect. Tencent gained 4.3
 #   points by it, in 90 epochs.
-# - **LARS and warm-up interact**, by −3.7 ± 0.8 points: with one of them on, the other gains almost nothing. LARS
-#   gains 4.4 points without warm-up and 0.8 with it; warm-up gains 3.5 without LARS and nothing with it. A likely
-#   reason: LARS limits the relative change of each layer, so the large gradients at the start need no warm-up.
-# - So this is Tencent's pattern with another partner. Their LARS gains little without decay on batch norm. Ours does
-#   not depend on that, 0.0 ± 0.5, but it depends on warm-up. A gain of LARS has a meaning only together with the rest
-#   of the recipe.
+# - **LARS and warm-up interact**, by −3.7 ± 0.8 points: with one of them on, the other gains little. LARS gains 4.4
+#   points without warm-up and 0.8 with it; warm-up gains 3.5 without LARS and nothing with it. A likely reason: LARS
+#   limits the relative change of each layer, so the large gradients at the start need no warm-up.
+# - Tencent's gain of LARS depends on the decay of batch norm. Ours does not depend on that, 0.0 ± 0.5, but on warm-up.
+#   A gain of LARS has a meaning only together with the rest of the recipe.
 #
 # Two more tricks, each alone against no trick, and all five together:
 
@@ -588,11 +579,10 @@ alone()
 
 # %% [markdown]
 # - **Ghost batch norm** gains nothing either, 0.0 ± 0.1. The runs are so similar that the luck of the seeds cancels,
-#   and pairs help. Even in the last layer a ghost batch of 64 images averages over 64 · 9 pixels.
+#   and pairs help.
 # - **Twice the epochs** gain 3.0 ± 0.5, at twice the price: a large part of the gap comes from too few updates (3a).
 # - **All five** gain 6.1 ± 1.1. Added up, the single gains would be 10.9.
-# - The small batch is still ahead: with as many epochs as all five have, by 1.3 ± 0.5 points. (It gains nothing from
-#   the second half of the epochs: 86.9 % after 8, 86.5 after 16.)
+# - The small batch is still ahead: with as many epochs as all five have, by 1.3 ± 0.5 points.
 #
 # ## By a rule
 #
@@ -617,21 +607,20 @@ def by_a_rule():
 by_a_rule()
 
 # %% [markdown]
-# The rules do not work here. The rate tuned at 64 is 0.3 for SGD, near the upper end of a wide range of good rates.
-# Times √20 SGD loses 6 points against tuning at 1,280, LARS over 10, and times 20 both are near chance. A rate from a
-# wide range of equally good rates is a poor start for a rule.
+# The rules do not work here. Times √20 SGD loses 6 points against tuning at 1,280, LARS over 10, and times 20 both are
+# near chance. SGD's rate tuned at 64 is 0.3, near the upper end of a wide range of good rates. Such a rate is a poor
+# start for a rule.
 #
 # ## The reality check
 #
 # Nado et al. (2021) compared at full scale: ResNet-50 and BERT at batch sizes of 32,768 and more, for which LARS and
-# LAMB are known. They tuned Nesterov momentum and Adam as carefully, and matched or beat both. What mattered were the
-# schedule of the learning rate, and the treatment of batch norm and biases. Here LARS stays one point ahead of SGD with
-# the same momentum and the same schedule, and warm-up gains most of what LARS gains over a bare baseline.
+# LAMB are known. They tuned Nesterov momentum and Adam as carefully, and matched or beat both. The schedule of the
+# learning rate and the treatment of batch norm and biases mattered. Here LARS stays one point ahead of SGD with the
+# same momentum and the same schedule, and warm-up gains most of what LARS gains over a bare baseline.
 #
 # The limits of this notebook: one data set, one network with three convolutions, 40 updates instead of thousands, one
 # tuning seed, steps of √10 between the rates. Only the learning rate was tuned, although a $\beta_2$ of 0.999 averages
-# over 1,000 updates. In deeper networks the ratios of weights to gradients differ more from layer to layer (3d), so
-# LARS may gain more.
+# over 1,000 updates.
 #
 # Questions about a table of optimizers:
 #
@@ -644,25 +633,20 @@ by_a_rule()
 # ## Summary
 #
 # - Equal budgets, validation data for the choice, new seeds, intervals. Otherwise the method with more tries wins.
-# - Tuned equally and with the same momentum, LARS was 1.1 ± 0.7 points ahead of SGD at the large batch. Adam and LARC
-#   could not be distinguished from SGD, LAMB and NovoGrad were behind. With plain momentum for LARS alone the result
-#   was the opposite.
-# - Tricks interact. LARS gained 4.4 points without warm-up and 0.8 with it. The rest of the baseline decides.
+# - Tuned equally and with the same momentum, LARS was 1.1 ± 0.7 points ahead of SGD at the large batch. With plain
+#   momentum for LARS alone the result was the opposite.
+# - Tricks interact. LARS gained 4.4 points without warm-up and 0.8 with it.
 # - A wide range of good rates is an advantage, too: LARC depends least on the rate.
-# - The gap between the batch sizes was larger than that between most methods. LARS or warm-up, and more updates, closed
-#   most of it.
+# - LARS or warm-up, and more updates, closed most of the gap between the batch sizes.
 #
 # **Papers**
 #
 # - Z. Nado, J. Gilmer, C. Shallue, R. Anil, G. Dahl: *A Large Batch Optimizer Reality Check.* 2021, arXiv:2102.06356
-# - C. Shallue et al.: *Measuring the Effects of Data Parallelism on Neural Network Training.* 2018, arXiv:1811.03600
+#
 # - D. Choi et al.: *On Empirical Comparisons of Optimizers for Deep Learning.* 2019, arXiv:1910.05446
 # - J. Dodge et al.: *Show Your Work: Improved Reporting of Experimental Results.* 2019, arXiv:1909.03004
 # - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision.* 2018, arXiv:1807.11205
-# - Y. You, I. Gitman, B. Ginsburg: *Large Batch Training of Convolutional Networks* (LARS). 2017, arXiv:1708.03888
-# - Y. You et al.: *Large Batch Optimization for Deep Learning* (LAMB). 2019, arXiv:1904.00962
-# - B. Ginsburg et al.: *Stochastic Gradient Methods with Layer-wise Adaptive Moments for Training of Deep Networks*
-#   (NovoGrad). 2019, arXiv:1905.11286
+# - LARS, LAMB and NovoGrad: see 3d.
 
 # %%
 predictions.table()
