@@ -1,15 +1,15 @@
 # %% [markdown]
 # # 3f Sharp and flat
 #
-# A large batch that is trained for long is still a little worse on new images than a small batch with the same training
-# loss (3a). Keskar et al. (2017) explained it by the shape of the loss: small batches end in wide, flat minima, large
-# ones in sharp minima. Yao et al. (2018) added that networks from sharp minima are easier to fool; Hoffer et al. (2017)
-# that a large batch has not moved far enough to find a flat minimum. These are three claims about *where* training
-# ends. Each can be measured, and each needs a control.
+# A large batch that is trained for long is still a little worse on new images than a small batch with the same
+# training loss (3a). Keskar et al. (2017) explained it by the shape of the loss: small batches end in wide, flat
+# minima, large ones in sharp minima. Yao et al. (2018) added that networks from sharp minima are easier to fool;
+# Hoffer et al. (2017) that a large batch has not moved far enough to find a flat minimum. Each of these claims can be
+# measured, and each needs a control.
 #
 # **You will be able to** measure the sharpness of a minimum with products of a matrix that is too large to store;
-# define a sharpness that depends only on the function; find a small change of an image that fools a network, and
-# compare the robustness of networks fairly; recognise a curve that only looks like a random walk.
+# define a sharpness that does not change when filters are rescaled; find a small change of an image that fools a
+# network, and compare the robustness of networks fairly; recognise a curve that only looks like a random walk.
 #
 # **Time:** 50 minutes; the runs take about 25 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -48,19 +48,18 @@ networks = {"small": network(64, 4), "large": network(LARGE, 4), "large, longer"
 print(f"{fewer.name}, {len(fewer.train.labels):,} images; small: B = 64, large: B = {LARGE:,}; longer: 20 epochs")
 
 # %% [markdown]
-# The three networks are those of 3a: `quick_cnn`, momentum 0.9, η = 0.1 with cosine decay; 4 epochs with B = 64, 4 with
-# B = 1,280, and 20 with B = 1,280.
+# The three networks are those of 3a, with momentum 0.9, η = 0.1 and cosine decay.
 #
 # ## Sharp and flat
 #
-# A flat minimum is still low when the loss shifts a little, as it does from training to test images. To test Keskar's
+# A flat minimum is still low when the loss shifts a little, as it does from training to test images. To test this
 # explanation, we need a number for sharpness. Around a minimum
 #
 # $$L(w + \delta) \approx L(w) + \tfrac12\, \delta^\top H\, \delta, \qquad H_{ij} = \frac{\partial^2 L}{\partial w_i
 # \partial w_j},$$
 #
-# and the largest eigenvalue $\lambda_{max}$ of the Hessian $H$ is the curvature along the steepest direction. It also
-# limited η in 1a: $2/\lambda_{max}$. (Our runs end only close to a minimum.)
+# and the largest eigenvalue $\lambda_{max}$ of the Hessian $H$ is the largest curvature in any direction. (Our runs
+# end only close to a minimum.)
 #
 # The quick network has 24,058 weights, so $H$ has 579 million numbers. But products $H v$ with vectors are enough, and
 # such a product is the change of the gradient along $v$:
@@ -101,9 +100,9 @@ points(hessian_vector, 2)
 # %% [markdown]
 # ### Exercise: power iteration
 #
-# Write $v$ as a sum of eigenvectors of $H$. A product with $H$ multiplies each by its eigenvalue, so after many
-# products only the eigenvector of the largest magnitude remains. Then $v^\top H v$, for a $v$ of length 1, is its
-# eigenvalue.
+# Write $v$ as a sum of eigenvectors of $H$. A product with $H$ multiplies each by its eigenvalue. So after many
+# products only the eigenvector whose eigenvalue has the largest magnitude remains. Then $v^\top H v$, for a $v$ of
+# length 1, is this eigenvalue.
 #
 # <details><summary>Hint</summary>In each step v becomes H v, scaled to length 1. Keep H v in a variable, because it is
 # the expensive part. The eigenvalue needs one more product at the end.</details>
@@ -150,7 +149,7 @@ print(f"your λ: {mine:.6f}; of the matrix itself: {np.linalg.eigvalsh(2 * x.T @
 
 # %% [markdown]
 # Now the networks. Their products come from `landscape.hessian_product`, which takes the gradient of $v^\top \nabla L$
-# instead of a difference, exact up to rounding. Your iteration and the library's `largest_eigenvalue` should agree.
+# instead of a difference, exact up to rounding.
 #
 # ### Predict
 #
@@ -200,10 +199,9 @@ def compare_sharpness():
 compare_sharpness()
 
 # %% [markdown]
-# At the same η the large-batch networks are several times as sharp as the small-batch network, as Keskar observed. But
-# the small batch with a quarter of the rate is sharper, too. Compare its test accuracy. This was one seed. `course
-# reproduce sharpness` has recorded three seeds and five learning rates (about six minutes, together with the lines and
-# distances below).
+# At the same η the large-batch networks are sharper than the small-batch network, as Keskar observed. But the small
+# batch with a quarter of the rate is sharper, too. This was one seed. Recorded, with three seeds and five learning
+# rates (`course reproduce sharpness`, about six minutes):
 
 # %%
 recorded = pd.read_csv("recorded/sharpness.csv", comment="#")
@@ -230,35 +228,27 @@ edge.groupby(["batch", "epochs", "rate"])[chosen].mean().round(2)
 
 # %% [markdown]
 # - **At each η the large batch ends sharper** (left), about four times at η = 0.1 after 20 epochs. It has also made
-#   fewer updates, 20 or 100 instead of 400, and its training loss is higher. These runs do not separate the two
-#   effects.
-# - **η has as large an effect.** From 0.025 to 0.1 the small-batch minimum gets 3.5 times flatter, but not better. With
-#   0.025 it is almost as sharp as the large-batch minimum with 0.1 (20 epochs), at a higher test accuracy. And at each
-#   batch size the flattest networks, those with the largest η, have the lowest accuracy (right). So ranking networks by
-#   λ is ranking them by η.
-# - **Why does λ fall as η grows?** One explanation is the *edge of stability* (Cohen et al. 2021): if λ is above
-#   $2/\eta$ (with momentum $m$: $2(1 + m)/\eta$), gradient descent on a quadratic diverges. The last column tests this,
-#   and it does not explain these numbers. With B = 64 all λ are far below this edge, at 0.2 to 0.4 of it, although they
-#   fall with η. (The edge holds for gradients without noise, and noise keeps λ lower.) With B = 1,280 and η of 0.2 or
-#   more they are at 1.2 to 2.5 times the edge of the peak rate, and with 4 epochs also at η = 0.05 and 0.1 (1.2 and 1.5
-#   times). This is possible because the cosine reduces η to 0, so the edge rises at the end, and because this is the
-#   Hessian in inference mode, not that of the training loss.
-# - **The length of the weights matters, too.** A large η makes the weights long, here more than three times.
-#   $\lambda \|w\|^2$ (middle) should correct for this. For B = 64 it falls by half up to η = 0.1, then rises to three
-#   times that.
+#   fewer updates, 20 or 100 instead of 400, and its training loss is higher. These runs do not separate the effects.
+# - **η has as large an effect.** From 0.025 to 0.1 the small-batch minimum gets 3.5 times flatter, but not better.
+#   With 0.025 it is almost as sharp as the large-batch minimum with 0.1 (20 epochs), at a higher test accuracy. And at
+#   each batch size the flattest networks, those with the largest η, have the lowest accuracy (right).
+# - **The edge of stability** (Cohen et al. 2021) does not explain why λ falls as η grows. Gradient descent on a
+#   quadratic diverges if λ is above $2/\eta$ (with momentum $m$: $2(1 + m)/\eta$). With B = 64 all λ are at 0.2 to 0.4
+#   of this edge (last column). The edge holds for gradients without noise, and noise keeps λ lower. With B = 1,280
+#   many λ are above the edge of the peak rate. This is possible because the cosine reduces η to 0.
+# - **λ ‖w‖² does not help.** A large η makes the weights long, and this product (middle) should correct for it. For
+#   B = 64 it falls by half up to η = 0.1, then rises to three times that.
 #
 # ### The same function with any sharpness
 #
 # Where a batch norm follows, the length of a filter has no effect: multiply all filters by $c$, and the network
-# computes the same. But a step of the same length is now $c$ times smaller relative to the filters, so their Hessian is
-# divided by $c^2$. (λ falls by less, because batch norm's parameters and the last layer keep their curvature.) Dinh et
-# al. (2017) concluded: if sharpness changes while the function does not, it can't explain how well the function
-# generalises.
+# computes the same. But a step of the same length is now $c$ times smaller relative to the filters, so their Hessian
+# is divided by $c^2$. Dinh et al. (2017) concluded: if sharpness changes while the function does not, it can't explain
+# how well the function generalises.
 #
-# Multiplying by $\|w\|^2$ does not solve this: this length includes the last layer and batch norm's parameters, which
-# were not scaled. *Relative* steps do: how much does the loss bend when each filter changes by a fraction of its own
-# length? Let $s_i$ be the length of the filter to which weight $i$ belongs, and write $w_i = s_i u_i$. Then a step of
-# $u$ means the same in both networks.
+# *Relative* steps solve this: how much does the loss bend when each filter changes by a fraction of its own length?
+# Let $s_i$ be the length of the filter to which weight $i$ belongs, and write $w_i = s_i u_i$. Then a step of $u$
+# means the same for every $c$.
 #
 # ### Exercise: relative curvature
 #
@@ -337,9 +327,8 @@ print({name: round(relative(model), 2) for name, model in networks.items()})
 beside_enlarged()
 
 # %% [markdown]
-# λ falls when the filters grow, λ ‖w‖² falls and rises, and the relative λ does not change: it depends only on the
-# function. (Kwon et al. (2021) call such a sharpness *adaptive*.) The line above the table shows it for your four
-# networks.
+# λ and λ ‖w‖² change with the length of the filters; the relative λ does not. (Kwon et al. (2021) call such a
+# sharpness *adaptive*.) The line above the table shows it for your four networks.
 #
 # ## On the line between them
 #
@@ -411,19 +400,18 @@ recorded = pd.read_csv("recorded/sharpness_between.csv", comment="#")
 minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5 starts, bands: lowest to highest")
 
 # %% [markdown]
-# - **The loss rises faster beyond the large-batch solution** (α = 1), and the test loss follows the training loss.
-#   Keskar et al. found the same.
+# - **The loss rises faster beyond the large-batch solution** (α = 1), as Keskar et al. found. But the distance on the
+#   line is measured in weights, and large-batch weights are shorter (17 against 21). So for them the same step is a
+#   larger relative change.
 # - **There is a barrier, and it says nothing about batches.** Two *small-batch* solutions of the same start have one,
-#   too. Above its higher end it is even higher in 5 of 5 starts, 0.16 against 0.11 on average; above the common end at
-#   α = 0 both are 0.17 high. Another order of the images is enough to reach a minimum that no straight line connects.
-# - **The distance on the line is measured in weights.** From 1 to 1.5 is as long a step as from 0 to −0.5, but
-#   large-batch weights are shorter (17 against 21), so for them it is a larger relative change.
+#   too. Above its higher end it is even higher in 5 of 5 starts, 0.16 against 0.11 on average. Another order of the
+#   images is enough.
 #
 # ## Easily fooled?
 #
-# Yao et al. (2018) found that large-batch solutions are sharper, and easier to fool by images with changes that people
-# hardly notice. Finding such an image takes one gradient (Goodfellow et al. 2015): that of the loss by the image $x$
-# instead of the weights. To first order
+# Yao et al. (2018) found that large-batch solutions are easier to fool by images with changes that people hardly
+# notice. Finding such an image takes one gradient (Goodfellow et al. 2015): that of the loss by the image $x$ instead
+# of the weights. To first order
 #
 # $$L(x + \delta) \approx L(x) + \nabla_x L \cdot \delta .$$
 #
@@ -431,9 +419,8 @@ minima.between(recorded, caption="recorded: Fashion-MNIST, first 6,400 images, 5
 #
 # ### Exercise: fool
 #
-# Each pixel may change by at most ε. Pixels are whole numbers from 0 to 255 before the attack, and ε has the same unit.
-# Which change raises the loss most? (In 3d the *length* of the step was limited, and the answer was the direction of
-# the gradient. Here the limit is a different one.)
+# Each pixel may change by at most ε. Pixels are whole numbers from 0 to 255 before the attack, and ε has the same
+# unit. Which change raises the loss most? (In 3d the *length* of the step was limited.)
 #
 # <details><summary>Hint</summary>The dot product is a sum over the pixels, and the limit holds for each pixel
 # separately. What is the best change of a pixel with the slope +0.001, and of one with −5?</details>
@@ -487,8 +474,8 @@ def show_fooled(model, epsilon=8, number=7):
 show_fooled(networks["small"])
 
 # %% [markdown]
-# The gradient needs float64: a confident network gives the right class a probability that float32 rounds to 1. Then the
-# loss is 0, and so is its gradient. The attack does nothing, and the network looks robust because of rounding. So
+# The gradient needs float64: a confident network gives the right class a probability that float32 rounds to 1. Then
+# the loss is 0, and so is its gradient. The attack does nothing, and the network only looks robust. So
 # `attacks.input_gradients` computes the last layer in float64.
 #
 # ### Predict
@@ -531,10 +518,8 @@ compare_attacks()
 # %% [markdown]
 # A network with a lower accuracy can also have a lower accuracy under attack, whatever its batch. So compare networks
 # with *equal* accuracy. `course reproduce adversarial` (about 40 minutes) has trained the small batch for 2 to 24
-# epochs, so that its networks lie on both sides of the large batch's in accuracy and in training loss, with five seeds,
-# and attacked each with five ε. Each large-batch network is compared with the same seed's small-batch networks at *its
-# own* accuracy. (Only those of up to 16 epochs count for this, because the accuracy falls again afterwards: the curve
-# on the left turns.)
+# epochs, with five seeds, and attacked each network with five ε. Each large-batch network is compared with the same
+# seed's small-batch networks at *its own* accuracy (up to 16 epochs, before it falls again).
 #
 # ### Predict
 #
@@ -576,37 +561,33 @@ pd.concat(
 
 # %% [markdown]
 # - **Large-batch networks are easier to fool.** At equal accuracy, with ε = 4, the large batch is 2.7 ± 2.0 points
-#   behind after 20 epochs, and after 80 epochs 16.2 ± 2.0 points with the small batch's η, 12.3 ± 2.8 with its own. Yao
-#   et al. found the same. At equal *training loss* it is 2.9 ± 1.3, 8.6 ± 1.0 and 9.3 ± 2.3 points behind. (After 20
-#   epochs, three of five runs can be compared in accuracy, and four in loss.)
+#   behind after 20 epochs, and after 80 epochs 16.2 ± 2.0 points with the small batch's η, 12.3 ± 2.8 with its own. At
+#   equal *training loss* it is 2.9 ± 1.3, 8.6 ± 1.0 and 9.3 ± 2.3 points behind. (After 20 epochs, three of five runs
+#   can be compared in accuracy, and four in loss.)
 # - **Equal updates are not equal epochs.** With the same η and 400 updates, the large batch recognises 55.8 against
 #   72.2 %, but it has read the images 20 times as often. Longer training makes the small batch's networks easier to
 #   fool, too: from 4 epochs to 24 they fall from 72.2 to 62.1 %, while their accuracy grows from 84.4 to 86.1 %. After
-#   20 and 24 epochs, it is the large batch that is fooled less often (69.2 against 62.1 %).
-# - So *train longer* (3a) improves accuracy and reduces robustness. Which of the two is fooled more often depends on
+#   20 and 24 epochs, it is the large batch that is fooled less often (69.2 against 62.1 %). So the answer depends on
 #   what is held equal: accuracy, loss, updates or epochs.
-# - **The runs do not show** that sharpness is the cause: λ of these networks was not measured. Several small steps
-#   would fool more often (Madry et al. 2018).
-# - **The direction matters.** After random steps of ±16 the small batch (4 epochs) keeps 83.4 of 84.4 %; after the
-#   attack with ε = 16, 40.9 %.
+# - **The runs do not show** that sharpness is the cause: λ of these networks was not measured.
 #
 # ## How far from the start?
 #
 # Hoffer et al. (2017) found that $\|w_t - w_0\|$ grows like the *logarithm* of the number of updates $t$. They read it
 # as **ultra-slow diffusion**: a random walk in a rugged random landscape, which has to cross barriers, moves only as
 # $\log t$. A large batch with $\eta \propto \sqrt{B}$ has the same noise as a small batch and should follow the same
-# line. So it would only need more updates: *train longer, generalise better.*
+# line. So it would only need more updates: *train longer, generalise better.* You et al. (2020) found results that
+# contradict it, with larger batches on ImageNet.
 #
-# But is it a random walk? You et al. (2020) found results that contradict it, with larger batches on ImageNet. A random
-# walk would need noise, and its logarithm would need barriers. Two controls:
+# A random walk would need noise, and its logarithm would need barriers. Two controls:
 #
 # - **No noise:** batches of *all* images. Then SGD is gradient descent, and nothing is random.
 # - **No barriers:** softmax regression, a convex loss, with gradient descent.
 #
 # ### Predict
 #
-# By which factor does the distance grow from update 64 to update 128, in each of the two? At constant speed it would be
-# 2, in a random walk without barriers 1.4, and for a logarithm little more than 1.
+# By which factor does the distance grow from update 64 to update 128, in each of the two? At constant speed it would
+# be 2, in a random walk without barriers 1.4, and for a logarithm little more than 1.
 
 # %% editable=true
 predict("distance after 128 over 64 updates, without noise", None)
@@ -639,9 +620,9 @@ for control, run in (("noise", walks[1]), ("barriers", walks[2])):
 minima.distance(pd.concat(walks), caption=plots.provenance(f"{fewer.name}, 640 images, one seed"))
 
 # %% [markdown]
-# Recorded, with 2,048 images, four batch sizes and three seeds. In the middle η grows as √B. How well do a logarithm, c
-# + s log t, and a power, c tᵖ, fit each curve? The fits begin at update 4, as is common, or at update 24, because
-# momentum 0.9 needs about ten updates to reach its full speed:
+# Recorded, with four batch sizes. In the middle η grows as √B. How well do a logarithm, c + s log t, and a power, c
+# tᵖ, fit each curve? The fits begin at update 4 or at update 24 (momentum 0.9 needs about ten updates to reach its
+# full speed):
 
 # %%
 recorded = pd.read_csv("recorded/sharpness_distance.csv", comment="#")
@@ -660,36 +641,31 @@ table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
 (100 * table).round(1).add_suffix(", %")
 
 # %% [markdown]
-# (In %: the share of the variance that each fit explains.)
+# (In %: explained variance.)
 #
-# - **The first update of the fit decides.** From update 4 on, the logarithm fits better for every curve of the network.
-#   From update 24 on, the power fits better at the same η for all four batch sizes (98.8 to 99.7 % against 97.5 to
-#   99.4 %); the logarithm only for the two largest rates. Between 24 and 256 updates the two can't be distinguished.
-# - **The distance also grows without noise** (left). With all images in each batch nothing is random, and nothing
-#   diffuses; yet the curve is that of B = 512. Noise does add to the distance: at the same η the smallest batch moves
-#   furthest.
-# - **With η ∝ √B the curves do not coincide** here (middle). Larger batches move further, and the one without any noise
-#   moves furthest: over these updates the distance depends more on η than on noise.
-# - **Without barriers** (right) the growth also slows down, here clearly as a power of t. Such a loss can also give a
-#   logarithm in the long run. For one weight and one image, $L = \log(1 + e^{-w})$, gradient descent follows $\dot w =
-#   \eta / (1 + e^{w})$, so $w + e^w = \eta t + \text{const}$ and soon $w \approx \log(\eta t)$, without noise and
-#   barriers: what is learned gives less and less gradient. Soudry et al. (2017) proved it for linear models with
-#   cross-entropy on separable data.
+# - **The first update of the fit decides.** From update 4 on, the logarithm fits better for every curve of the
+#   network. From update 24 on, the power fits better at the same η for all four batch sizes (98.8 to 99.7 % against
+#   97.5 to 99.4 %); the logarithm only for the two largest rates. So 256 updates hardly distinguish the two.
+# - **The distance also grows without noise** (left): the curve of all images is nearly that of B = 512. Noise does add
+#   to the distance: at the same η the smallest batch moves furthest.
+# - **With η ∝ √B the curves do not coincide** (middle). Larger batches move further, and the one without any noise
+#   furthest: over these updates the distance depends more on η than on noise.
+# - **Without barriers** (right) the growth also slows down, here as a power of t. In the long run such a loss can give
+#   a logarithm. With one weight, $L = \log(1 + e^{-w})$, gradient descent follows $\dot w = \eta / (1 + e^{w})$, so
+#   soon $w \approx \log(\eta t)$: what is learned gives less and less gradient. Soudry et al. (2017) proved it for
+#   linear models on separable data.
 #
 # So a distance that grows more and more slowly is typical of training with cross-entropy. It is no evidence for a
 # random walk, and none against one in longer runs.
 #
 # ## Summary
 #
-# - The largest eigenvalue of the Hessian takes a few products H v and no matrix. At each η the large batch ends
-#   sharper, after fewer updates. But η and the length of the weights change λ as much, and the same function can have
-#   any sharpness. Relative steps give a number that depends only on the function.
-# - Two small-batch solutions are also separated by a barrier, which is not lower than that between a small- and a
-#   large-batch solution.
-# - One gradient by the pixels finds images that fool a network. At equal accuracy large-batch networks are fooled more
-#   often, here with ε = 4 by 2.7 to 16.2 points, at equal training loss by 2.9 to 9.3. Longer training makes
+# - At each η the large batch ends sharper, after fewer updates. But η and the length of the weights change λ as much.
+#   Relative steps remove the effect of the filters' length.
+# - Two small-batch solutions are also separated by a barrier, no lower than that to a large-batch solution.
+# - At equal accuracy or equal training loss large-batch networks are fooled more often here. Longer training makes
 #   small-batch networks easier to fool, too.
-# - The distance from the start grows more and more slowly, also without noise, so it is no evidence of a random walk.
+# - The distance from the start grows more and more slowly, also without noise.
 #
 # Papers:
 #
@@ -700,7 +676,6 @@ table = pd.DataFrame(rows).T.rename_axis(["network", "η", "rate", "B"])
 # - J. Kwon et al.: *ASAM: Adaptive sharpness-aware minimization.* arXiv:2102.11600
 # - I. Goodfellow, J. Shlens, C. Szegedy: *Explaining and harnessing adversarial examples.* arXiv:1412.6572
 # - Z. Yao et al.: *Hessian-based analysis of large batch training and robustness.* arXiv:1802.08241
-# - A. Madry et al.: *Towards deep learning models resistant to adversarial attacks.* arXiv:1706.06083
 # - E. Hoffer, I. Hubara, D. Soudry: *Train longer, generalize better.* arXiv:1705.08741
 # - Y. You et al.: *The Limit of the Batch Size.* arXiv:2006.08517
 # - D. Soudry et al.: *The implicit bias of gradient descent on separable data.* arXiv:1710.10345
