@@ -106,8 +106,8 @@ figure
 # The goal is a network that is good enough: here, one that classifies 82 % of the validation images correctly. If twice
 # the batch needs half the updates, twice the GPUs need half the time. That is **perfect scaling**.
 #
-# Four batch sizes train now, each with the best learning rate of the experiment below. (How the rate should depend on
-# the batch: 3b.)
+# Four batch sizes train now, each with the best learning rate from the experiment below. (3b asks how the rate depends
+# on the batch.)
 #
 # ### Predict
 #
@@ -378,7 +378,7 @@ by_target()
 
 # %% [markdown]
 # The order is as predicted: 123, 178, 208 examples for 75, 80 and 82 %. The last column compares bends of the same
-# drawn runs. The bend for 82 % is 1.1 to 2.2 times that for 75 %; for 80 % the runs do not tell. (All use the rates
+# drawn runs. The bend for 82 % is 1.1 to 2.2 times that for 75 %; for 80 % the interval contains 1. (All use the rates
 # chosen for 82 %.) Harder problems that train for longer have a larger bend. McCandlish et al. measured up to a
 # thousand for small images, over ten thousand for ImageNet and millions for the game Dota. That is why hundreds of GPUs
 # can train ImageNet efficiently, but not our images.
