@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
+from course_lib import collectives
 from course_lib.cost import allreduce
 from course_lib.cost.allreduce import Link
 from tests.labs.notebooks import recorded, text
@@ -88,3 +91,24 @@ def test_of_ring_and_hierarchical_all_reduce_none_is_faster_than_halving_where_e
         lambda n, nbytes: allreduce.hierarchical(n, nbytes, LINK, 8), 1024
     )  # fmt: skip
     assert f"Here the crossing is at {size / 1e6:.1f} MB" in TEXT
+
+
+def test_what_a_ring_of_1_024_ranks_costs():
+    whole, latency = (1e3 * allreduce.ring(1024, nbytes, LINK) for nbytes in (1e3, 0))
+    said = f"Of the {whole:.1f} ms for 1 kB, {1e3 * (whole - latency):.1f} µs are for bytes. The rest is the latency of"
+    assert f"{said} {2 * 1023:,} rounds" in TEXT
+
+
+def test_what_a_core_that_is_oversubscribed_four_times_costs():
+    ranks, pod = 256, 64
+    core = {times: Link(LINK.latency, LINK.bandwidth * pod / times) for times in (1, 4)}
+    at_random, slower = np.random.default_rng(0).permutation(ranks), {}
+    for name, plan in (("ring", collectives.ring(ranks, ranks)), ("halving", collectives.halving(ranks, ranks))):
+        trace = collectives.trace(plan)
+        for order, place in (("pod by pod", np.arange(ranks)), ("at random", at_random)):
+            moved = replace(trace, source=place[trace.source], target=place[trace.target])
+            ms = [allreduce.counted(moved, core[times], pod, inner=LINK, itemsize=10**8 // ranks) for times in (1, 4)]
+            slower[name, order] = ms[1] / ms[0]
+    assert max(slower["ring", "pod by pod"], slower["halving", "pod by pod"]) < 1.05
+    assert min(slower["ring", "at random"], slower["halving", "at random"]) > 2.5
+    assert "a core that is oversubscribed four times hardly slows down the ring and halving with the nearest" in TEXT

@@ -11,6 +11,12 @@ from tests.labs.notebooks import recorded, text
 
 TEXT = text("4b")
 TABLE = recorded("fusion")
+MB, LINK = 1e6, Link(5e-6, 12.5e9)
+NETWORKS = {"ResNet-50": (networks.resnet50(), 64), "AlexNet": (networks.alexnet(), 128)}
+FLOPS = {name: np.array([tensor.flops for tensor in network], float) for name, (network, _) in NETWORKS.items()}
+NBYTES = {name: np.array([4.0 * tensor.elements for tensor in network]) for name, (network, _) in NETWORKS.items()}
+RATE = 172 * 3 * FLOPS["ResNet-50"].sum()
+BACKWARD = {name: 2 * images * FLOPS[name].sum() / RATE for name, (_, images) in NETWORKS.items()}
 
 
 def test_how_far_the_predictions_are_off():
@@ -70,3 +76,36 @@ def test_how_far_the_slowest_of_2_048_lies_above_the_mean(answer):
         in TEXT
     )
     assert "lose {:.0f} to {:.0f} %".format(*(100 * (1 - 1 / mean) for mean in late.values())) in TEXT
+
+
+def timeline(name, cycle, ranks, bandwidth=12.5e9):
+    """The messages of a step with a threshold of 64 MB: bytes, end."""
+    link = Link(LINK.latency, bandwidth)
+    ready = overlap.ready_times(FLOPS[name], BACKWARD[name])
+    made = overlap.step(ready, NBYTES[name], lambda size: ring(ranks, size, link), 64 * MB, cycle)
+    return [(NBYTES[name][list(message.tensors)].sum(), message.end) for message in made.messages]
+
+
+def test_what_is_said_of_the_two_networks_gradients():
+    sizes, alexnet = NBYTES["ResNet-50"], NBYTES["AlexNet"]
+    assert len(sizes) == 161 and f"{sizes.sum() / 4e6:.1f} million weights in 161 arrays" in TEXT
+    norms = np.array([tensor.name.endswith(("/gamma", "/beta")) for tensor in NETWORKS["ResNet-50"][0]])
+    assert norms.sum() == 106 and f"have {100 * sizes[norms].sum() / sizes.sum():.1f} % of the bytes" in TEXT
+    dense = np.sort(alexnet)[-3:].sum()
+    assert f"**AlexNet** has {100 * dense / alexnet.sum():.0f} % of its bytes in three dense layers" in TEXT
+    per_operation = [NBYTES[name].sum() / FLOPS[name].sum() for name in ("AlexNet", "ResNet-50")]
+    assert f"there are {int(per_operation[0] / per_operation[1])} times as many bytes" in TEXT
+
+
+def test_what_the_sliders_show():
+    steps = {cycle: timeline("ResNet-50", cycle, 64) for cycle in (0.005, 0.1)}
+    late = {cycle: [end - BACKWARD["ResNet-50"] for _, end in messages] for cycle, messages in steps.items()}
+    assert sum(end > 0 for end in late[0.005]) == 1
+    assert (
+        f"of {len(late[0.005])} messages only the last is exposed, and the ranks wait {1e3 * late[0.005][-1]:.1f} ms"
+        in TEXT
+    )
+    assert len(late[0.1]) == 5 and f"Five messages are left, and the ranks wait {1e3 * late[0.1][-1]:.0f} ms" in TEXT
+    dense = {bandwidth: timeline("AlexNet", 0.005, 256, bandwidth) for bandwidth in (6.3e9, 6.5e9)}
+    over = {bandwidth: max(end for size, end in messages if size > 10 * MB) for bandwidth, messages in dense.items()}
+    assert over[6.5e9] < BACKWARD["AlexNet"] < over[6.3e9] and "Below about 6.5 GB/s the 235 MB" in TEXT
