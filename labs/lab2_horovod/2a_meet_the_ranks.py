@@ -5,7 +5,7 @@
 # are connected only by messages. Here you start some ranks, let them exchange numbers, and write the two central parts
 # of data-parallel training yourself: the averaged step, and the ring all-reduce.
 #
-# **Horovod** (Sergeev and Del Balso 2018) is the library for their communication. Your framework computes the
+# **Horovod** (Sergeev and Del Balso 2018) is a library for their communication. Your framework computes the
 # gradients; Horovod averages them over all ranks. Its terms (rank, size, local rank) are those of MPI, the
 # message-passing standard of supercomputers. NCCL transfers the numbers between GPUs, and MPI or Gloo between
 # processors. 2e compares Horovod with the tools of PyTorch and JAX.
