@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pandas as pd
-from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
@@ -298,55 +297,6 @@ def accuracy_and_time(lines: Sequence[tuple[str, str, float, float]], caption: s
             axis.set_ylim(low - 0.5, high + 0.5)
         axes[0].set_ylabel("top-1 accuracy, %")
     return figure
-
-
-def log_axes(
-    ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float], caption: str = ""
-) -> Figure:
-    """Throughputs on two log axes; see `honest`."""
-    with style():
-        figure, (axis,) = subplots(height=370, caption=caption)
-        figure.subplots_adjust(left=66 / WIDTH)
-        _throughputs(axis, ranks, curves, ideal)
-        _both_log(axis)
-        axis.set_ylabel("thousand images/s")
-        figure.legend(*axis.get_legend_handles_labels(), loc="upper left", ncols=3)
-    return figure
-
-
-def honest(
-    ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float], caption: str = ""
-) -> Figure:
-    """The same throughputs on linear axes and on two log axes.
-
-    Args:
-        curves: name → images/s, [ranks]; ideal: images/s with perfect scaling, [ranks].
-    """
-    with style():
-        figure, axes = subplots(height=370, columns=2, caption=caption)
-        figure.subplots_adjust(left=66 / WIDTH, wspace=0.22)
-        for axis in axes:
-            _throughputs(axis, ranks, curves, ideal)
-        axes[0].set(xlabel="GPUs", title="linear axes", ylabel="thousand images/s")
-        _both_log(axes[1])
-        figure.legend(*axes[0].get_legend_handles_labels(), loc="upper left", ncols=3)
-    return figure
-
-
-def _throughputs(
-    axis: Axes, ranks: Sequence[int], curves: Mapping[str, Sequence[float]], ideal: Sequence[float]
-) -> None:
-    axis.plot(ranks, np.asarray(ideal) / 1e3, color=FAINT, linestyle="--", linewidth=1.3, label="ideal")
-    for number, (name, values) in enumerate(curves.items()):
-        look = {"color": PALETTE[number], "marker": MARKERS[number], "markersize": 5}
-        axis.plot(ranks, np.asarray(values) / 1e3, label=name, **look)
-
-
-def _both_log(axis: Axes) -> None:
-    axis.set(xlabel="GPUs (log axis)", title="both axes log")
-    log_axis(axis, "x", [1, 4, 16, 64, 256, 1024])
-    axis.set_yscale("log")
-    axis.yaxis.set_major_formatter("{x:,.6g}")
 
 
 _TIME_TICKS = {10: "10 s", 60: "1 min", 600: "10 min", 3600: "1 h", 36_000: "10 h"}

@@ -33,7 +33,6 @@ COMMUNICATION = np.linspace(0.01, 0.3, 30)
 LINES = {"ring": [1, 0.5], "hybrid": [1, 0.9]}
 GRID = np.linspace(0, 3, 12).reshape(3, 4)
 GPUS = np.array([64, 1024, 65536])
-THROUGHPUT = ([1, 8, 64], {"ring": [1.0, 6, 20]}, [1.0, 8, 64])
 SYSTEMS = [("A, 8", "ResNet-50", 1740, 75.3), ("B, 256", "ResNet-50", 60, 76.3), ("C, 512", "AlexNet", 5, 58.8)]
 
 
@@ -90,10 +89,6 @@ FIGURES = {
         says=("ridge: 500 FLOP/byte", "net", "mixed: 5.0 TFLOP/s")),
     "4c thresholds": case(figures_4c.thresholds, np.array([1e5, 1e6, 1e7]), {"ring": np.array([0.1, 0.5, 0.4])}, 0.879,
         4e5, shows={0: [[10, 50, 40]]}, says=("published: 87.9 %", "used above")),
-    "4c linear and log": case(figures_4c.honest, *THROUGHPUT,
-        shows={panel: [[0.001, 0.008, 0.064], [0.001, 0.006, 0.02]] for panel in (0, 1)},
-        says=("linear axes", "both axes log")),
-    "4c log alone": case(figures_4c.log_axes, *THROUGHPUT, shows={0: [[0.001, 0.006, 0.02]]}, says=("both axes log",)),
     "4c accuracy and time": case(figures_4c.accuracy_and_time, SYSTEMS, shows={0: [[75.3], [76.3]], 1: [[58.8]]},
         says=("ResNet-50", "AlexNet", "A, 8", "B, 256")),
     "4c minute": case(figures_4c.minute, GPUS, GPUS * 0 + 1e9, 1e6 / GPUS, (1024, 3.0), ["now", "more"], "caption",

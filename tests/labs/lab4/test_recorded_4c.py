@@ -41,6 +41,7 @@ def tests():
 
 def test_what_the_backward_pass_hides():
     computing = {images: 1e3 * images / 218 for images in (64, 32)}
+    assert round(1e3 * (32 / 218 / 0.879 - 32 / 218 / 3)) == 118 and "about **118 ms** fit behind" in TEXT
     assert {images: round(2 / 3 * ms) for images, ms in computing.items()} == {64: 196, 32: 98}
     assert "a backward pass of 196 ms, but not behind one of 98 ms" in TEXT
     assert round(computing[32]) == 147 and "a step computes for 147 ms, 98 of them in the backward pass" in TEXT
@@ -59,9 +60,6 @@ def test_algorithms_with_the_threshold_of_the_fit():
     assert 4 * 15 + 2 * 63 == 186 and "186 rounds for each message" in TEXT
     halving = step("halving", 0)
     assert f"its {1e3 * halving.communication_seconds:.0f} ms fit behind the backward pass" in TEXT
-    drawn = (("ring", 0), ("ring", 4e5), ("hierarchical", 4e5), ("halving", 0))
-    few = [step(name, size, images, 16).efficiency for name, size in drawn for images in (64, 32)]
-    assert min(few) > 0.99 and "With 16 GPUs all of them reach 99 % or more" in TEXT
 
 
 def test_the_hybrid_is_hierarchical_for_all_messages_of_resnet():
@@ -98,6 +96,13 @@ def test_halving_with_another_latency_explains_both_efficiencies():
     assert f'(But "11 times" would be {times:.0f}, if NCCL had this α.)' in TEXT
 
 
+@pytest.mark.parametrize(("threshold", "agrees"), [(0.1e6, True), (1e6, True), (10e6, True), (30e6, False)])
+def test_thresholds_that_explain_both_efficiencies(threshold, agrees):
+    fitted = published.tencent(threshold)
+    assert (abs(predict(RESNET, fitted, 1024, 64).efficiency - 0.992) <= 0.03) == agrees
+    assert "Up to about 10 MB they also agree with the 99.2 %." in TEXT
+
+
 def test_other_published_numbers():
     def minutes(ranks, images):
         seconds = predict(RESNET, TENCENT, ranks, images).step_seconds
@@ -110,7 +115,7 @@ def test_other_published_numbers():
     times = predict(ALEXNET, alexnet, 1024, 128).efficiency / predict(ALEXNET, naive, 1024, 128).efficiency
     assert f"AlexNet's speed-up is {100 * (1 - times / 3):.0f} % too small" in TEXT
     times = step("hybrid").efficiency / step("ring", 0).efficiency
-    assert f"with 32 instead of 64 the model says {times:.0f}" in TEXT
+    assert f"with 32 the model says {times:.0f}" in TEXT
 
 
 def test_what_the_118_ms_are():
@@ -166,9 +171,7 @@ def test_the_tables_again():
     top = {(line.team, line.devices): line.accuracy for line in lines if line.network == "ResNet-50"}
     base = top["He et al.", 8]
     assert f"Cho et al. end {base - top['Cho et al.', 256]:.1f} points lower" in TEXT
-    assert f"and Akiba et al. {base - top['Akiba et al.', 1024]:.1f};" in TEXT
-    assert f"Jia et al. end {top['Jia et al.', 1024] - base:.1f} points higher" in TEXT
-    assert f"on 1,024 GPUs and {top['Jia et al.', 2048] - base:.1f} on 2,048" in TEXT
+    assert f"and Akiba et al. {base - top['Akiba et al.', 1024]:.1f}:" in TEXT
     runs = published.runs()
     assert len({run.network for run in runs}) == 5
     assert [run.team for run in runs if run.network == "ResNet-50" and run.accuracy] == ["Ying et al."]
@@ -182,7 +185,7 @@ def test_errors_by_line_and_by_system(tests):
     assert (len(unseen), len(later), everything["system"].nunique()) == (53, 16, 11)
     assert "Here are 69 published efficiencies of 11 systems" in TEXT and unseen["system"].nunique() == 7
     size = everything.groupby("system").size()
-    assert (size.max(), sum(size == 1)) == (22, 3) and "published 22 of the lines, three have published one" in TEXT
+    assert (size.max(), sum(size == 1)) == (22, 3) and "One system has 22 of the lines, three have one each" in TEXT
     assert f"{later['error'].abs().median():.2f} points against {later['error of the mean'].abs().median():.2f}" in TEXT
     assert sum("Bugliarello" in source for source in later["source"]) == 14 and "14 of these 16 are from one" in TEXT
     large = everything[everything["ranks"] >= 64]
@@ -198,7 +201,7 @@ def test_errors_by_line_and_by_system(tests):
     assert f"the model is nearer in {nearer.sum()} of {len(large)} lines" in TEXT
     constant = systems.by_system(everything)["error of the mean"].mean()
     assert f"one number for all is off by {constant:.1f} points" in TEXT
-    assert 27 + 5 == 32 and "(32 of these lines we had seen before.)" in TEXT
+    assert 27 + 5 == 32 and "(32 of the lines were known when the model was made.)" in TEXT
 
 
 def test_errors_of_some(tests):
@@ -206,9 +209,6 @@ def test_errors_of_some(tests):
     one = unseen[unseen["system"] == "DLPerf"]
     assert f"six programs: {one['published'].min():.0f} to {one['published'].max():.0f} %" in TEXT
     assert {f"{value:.0f}" for value in one["predicted"]} == {"91"} and "The model says 91 for all" in TEXT
-    dgx = unseen[unseen["system"] == "TensorFlow on a DGX-1"]
-    assert f"and is up to {dgx['error'].max():.0f} points too high" in TEXT
-    assert set(dgx[dgx["error"] > 0]["network"]) == {"AlexNet", "VGG-16"}
     vgg = unseen[(unseen["system"] == "Horovod's benchmark") & (unseen["network"] == "VGG-16")]
     for column, words in (("published", "is at {:.0f} and {:.0f} %"), ("predicted", "sees it: {:.0f} and {:.0f} %")):
         assert words.format(*vgg[column]) in TEXT
@@ -239,7 +239,6 @@ def test_the_spread_is_the_default_of_a_system():
     (spread,) = re.findall(r"a spread of ([\d.]+)", fitted)
     link = systems.PCIE
     assert systems.System(1, 1, link, link, 1.0).straggler_spread == float(spread)
-    assert f"The spread of {100 * float(spread):.1f} %, fitted on seven systems" in TEXT
 
 
 def test_the_table_is_that_of_the_lines(tests):
@@ -261,8 +260,7 @@ def test_one_minute():
     perfect = 90 * published.IMAGES / 218
     assert round(perfect / 60, -2) == 8800 and "8,800 GPUs of 218 images/s" in TEXT
     assert seconds(8896, 64, "halving") <= 60 < seconds(8832, 64, "halving")
-    steps = scaling.training_seconds(published.IMAGES, 90, 8896, 64, 1.0)
-    assert round(64 * 8896, -4) == 570_000 and f"the whole run has {steps:.0f} steps or fewer" in TEXT
+    assert round(64 * 8896, -4) == 570_000 and "The batch is 570,000 or more." in TEXT
     hybrid = [seconds(ranks, 65536 // ranks, "hybrid") for ranks in (2048, 4096, 8192, 16384)]
     assert hybrid == sorted(hybrid) and "more than 2,048 GPUs make the run *slower*" in TEXT
     assert f"8,192 GPUs take {seconds(8192, 8, 'halving') / 60:.1f} minutes" in TEXT
@@ -274,9 +272,3 @@ def test_stragglers_can_t_explain_the_loss():
     room = 64 / 218 / 0.992 - 64 / 218
     assert room / (32 / 218 + room) < 0.02 and "Stragglers can't explain a loss of 12 %" in TEXT
     assert stragglers.expected_maximum(stragglers.normal(0.01), 1024) > 1.03
-
-
-def test_the_lost_third_and_the_fused_ring():
-    assert 0.3 < 1 - step("hierarchical", ranks=2048).efficiency < 0.35 and "the lost third" in TEXT
-    beyond = [ranks * step("ring", ranks=ranks).efficiency for ranks in (256, 512, 1024, 2048)]
-    assert beyond[-1] / beyond[0] < 1.3 and "gains nothing beyond 256 GPUs" in TEXT
