@@ -249,8 +249,9 @@ stochastic.epochs(
 #
 # How large is it? Take the line of 1a, $y = w x + b$ with noise of variance $s^2$ in $y$, and *half* the mean squared
 # error as its loss, so that the gradient is $x\,(w x + b - y)$. Near the minimum, along a direction of curvature λ, a
-# step reduces the squared distance by the share $2\eta\lambda$, and the noise adds $\eta^2 \sigma_\lambda^2 / m$. For
-# this model $\sigma_\lambda^2 = s^2 \lambda$. Where both balance, for two directions together:
+# step reduces the squared distance by the share $2\eta\lambda$, and the noise adds $\eta^2 \sigma_\lambda^2 / m$. Here
+# $\sigma_\lambda^2$ is the variance of one example's gradient along that direction. For this model it is $s^2 \lambda$.
+# Both balance at a squared distance of $\eta s^2 / (2m)$ along each direction. For two directions together:
 #
 # $$\mathbf{E}\,\|w - w^*\|^2 \approx 2 \cdot \frac{\eta\, s^2}{2 m} = s^2\, \frac{\eta}{m}$$
 #
@@ -367,8 +368,8 @@ stochastic.ball_sizes(pd.DataFrame(rows), line=1.0, caption="y = w x + b, 4,096 
 #
 # ### Predict
 #
-# SGD with η = 0.1 starts on the ridge. Each gradient has noise of standard deviation $1/\sqrt{m}$. How many times as
-# many steps does it need to leave ($|w_2| > 0.5$) with m = 256 as with m = 1?
+# SGD with η = 0.1 starts on the ridge. Each gradient has noise of standard deviation $1/\sqrt{m}$. With m = 1 it needs
+# $T$ steps to leave ($|w_2| > 0.5$). How many times $T$ does it need with m = 256?
 
 # %% editable=true
 predict("leaving the ridge: steps with m = 256, compared with m = 1", None)
@@ -422,7 +423,7 @@ def ravine(w):
     return 0.5 * (w[0] ** 2 + 50 * w[1] ** 2)
 
 
-ravine_ground = stochastic.ground(ravine, (-2.3, 0.8), (-0.45, 0.45))
+ravine_ground = stochastic.ground(ravine, (-2.3, 1.4), (-0.45, 0.45))
 
 
 def in_the_ravine(steps=80, **rates):
@@ -441,9 +442,9 @@ def in_the_ravine(steps=80, **rates):
 # %% [markdown]
 # ### Exercise: momentum
 #
-# A velocity collects the steps of plain SGD, and loses the share $1 - \beta$ in each step, like a ball that rolls with
-# friction. Across the ravine the gradients alternate and cancel. Along it they agree and add up, to $1/(1-\beta)$ times
-# the step (Polyak 1964; Sutskever et al. 2013).
+# A velocity collects the steps of plain SGD. In each step it keeps the share β of what it had, like a ball that rolls
+# with friction. Across the ravine the gradients alternate and cancel. Along it they agree and add up, to
+# $1/(1-\beta)$ times the step (Polyak 1964; Sutskever et al. 2013).
 #
 # There are two ways to write it. PyTorch's velocity collects gradients, and the whole velocity is multiplied by η when
 # $w$ moves. Keras's velocity collects *steps*, η included: if η changes, what it has collected stays as it is. Write
@@ -483,8 +484,8 @@ in_the_ravine(sgd=0.037, momentum=0.037)
 #
 # ### Predict
 #
-# On a slope that is the same everywhere, η is divided by ten after twenty steps. How many times as long as PyTorch's is
-# Keras's next step?
+# On a slope that is the same everywhere, η is divided by ten after twenty steps. Divide the length of Keras's next step
+# by the length of PyTorch's: what is the ratio?
 
 # %% editable=true
 predict("after η has fallen: Keras's step, compared with PyTorch's", None)
@@ -522,8 +523,8 @@ measured(
 
 # %% [markdown]
 # One η for all weights is a compromise: steep directions need a smaller one. Adam (Kingma, Ba 2015) divides each
-# weight's step by the size of its gradients. It keeps two running means, $m$ of the gradients and $v$ of their squares,
-# in which the old mean has the weight $\beta_1$ and $\beta_2$.
+# weight's step by the size of its gradients. It keeps two running means: $m$ of the gradients (here $m$ is no batch
+# size) and $v$ of their squares. The old mean has the weight $\beta_1$ in $m$ and $\beta_2$ in $v$.
 #
 # ### Exercise: Adam
 #
@@ -563,9 +564,9 @@ points(adam, 3)
 in_the_ravine(sgd=0.037, momentum=0.02, adam=0.2)
 
 # %% [markdown]
-# In its first step Adam moves every weight by η, whether its gradient is large or small. (ε stands beside
-# $\sqrt{\hat v}$ in the paper's Algorithm 1, but beside $\sqrt v$ in Keras. This matters only for gradients as small as
-# ε.)
+# Each rule has an η that suits it. In its first step Adam moves every weight by η, whether its gradient is large or
+# small. (ε stands beside $\sqrt{\hat v}$ in the paper's Algorithm 1, but beside $\sqrt v$ in Keras. This matters only
+# for gradients as small as ε.)
 
 # %% [markdown]
 # ## Your guesses

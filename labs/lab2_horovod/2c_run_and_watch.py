@@ -14,6 +14,7 @@
 # **Needs:** 2a; from 2b the eight changes that make a script data-parallel. No GPU: each rank gets a processor core.
 
 # %%
+import math
 import re
 import tempfile
 from pathlib import Path
@@ -80,8 +81,8 @@ else:
 # | choose the network card | `--network-interfaces eth0` | `-mca btl_tcp_if_include eth0` |
 # | timeline | `--timeline-filename t.json` | `-x HOROVOD_TIMELINE=t.json` |
 #
-# `-bind-to none` matters: by default Open MPI binds each of one or two ranks, with all of TensorFlow's threads, to a
-# single core. (`horovodrun --mpi --verbose` prints its `mpirun` command.)
+# `-bind-to none` matters: with one or two ranks Open MPI binds each rank to a single core, with all of TensorFlow's
+# threads. (`horovodrun --mpi --verbose` prints its `mpirun` command.)
 #
 # ### Several hosts
 #
@@ -239,6 +240,8 @@ predict("part of a step in which numbers move", None)
 # %% [markdown]
 # ### Exercise: the time that bars cover
 #
+# Write `covered`: for how many seconds is there at least one bar?
+#
 # <details><summary>Hint</summary>Draw bars on paper: two that overlap, one within another, two with a gap. In which
 # order should you process them? What must you remember of the earlier bars, to know what the next one adds?</details>
 
@@ -386,6 +389,8 @@ some.assign(tensor=some["tensor"].str[-16:]).sort_values(["tensor", "rank"])
 # %% [markdown]
 # ### Exercise: which rank is late?
 #
+# Write `lateness`: how long after the first rank does each rank have a gradient ready, on average?
+#
 # <details><summary>Hint</summary>Group twice: first the rows that wait for each other, then the rows of a rank. On a
 # group, <code>.transform(…)</code> gives a value for each row, <code>.mean()</code> one for the whole group.</details>
 
@@ -436,7 +441,7 @@ show_lateness()
 #
 # | part | what the rank does |
 # |---|---|
-# | **network** | forward pass, backward pass and update; communication at the same time costs nothing |
+# | **network** | forward pass, backward pass and update; communication that runs beside it is not counted |
 # | **input** | it waits for its next batch |
 # | **waiting** | it is ready for an all-reduce, and another rank is not |
 # | **moving** | all ranks are ready, and the bytes of the all-reduce move |
@@ -487,7 +492,7 @@ slow_disk.round(1)
 # | `"callbacks"` | callbacks run once per epoch | *callbacks* takes no time |
 #
 # The *own work* of a rank is all parts but *waiting* and *moving*. All ranks begin a step together. When the slowest
-# has done its own work, the bytes move, and the step ends.
+# has done its own work, the bytes move (the longest *moving* counts), and the step ends.
 #
 # <details><summary>Hint</summary>What does each rank do after a change, and which rank is then the slowest? For
 # <code>"prefetch"</code>: two things happen at the same time; when are both done?</details>
@@ -606,14 +611,15 @@ else:
     print('One or more rank (marked by "!") is stalled for longer than 4 seconds. Will shutdown.')
 
 # %% [markdown]
-# Rank 0 is missing for the *metric* (`HorovodAllreduce`), rank 1 (if it is listed) for the *gradients*. The inspector
-# does not help
+# Rank 0 is missing for the *metric* (`HorovodAllreduce`), rank 1 (if it is listed) for the *gradients*. Where the
+# inspector does not help:
 #
-# - **with Gloo,** in this version: give your job a time limit;
-# - **when a rank is frozen** (swapping, a dead network): the inspector's thread waits for the silent rank, too;
-# - **at once:** gradients that were reduced before must leave the response cache first;
-# - **where the ranks call the same names by chance.** Without averaged metrics, rank 0's last step is averaged with
-#   rank 1's first step of the *next epoch*: nothing hangs until one rank reaches the end.
+# - **Gloo.** In this version it says nothing. Give your job a time limit.
+# - **A frozen rank** (swapping, a dead network). The inspector's thread waits for the silent rank, too.
+# - **The first seconds.** Horovod remembers gradients that it has reduced before (its *response cache*), and reports
+#   them only after they have left this cache.
+# - **Ranks that call the same names by chance.** Without averaged metrics, rank 0's last step is averaged with rank
+#   1's first step of the *next epoch*. Nothing hangs until one rank reaches the end.
 #
 # ### Exercise: the same number for all
 #
@@ -635,7 +641,7 @@ def steps_per_epoch(examples, ranks, batch):
     """
     ### BEGIN SOLUTION
     shares = [len(range(rank, examples, ranks)) for rank in range(ranks)]
-    batches = [-(-share // batch) for share in shares]
+    batches = [math.ceil(share / batch) for share in shares]
     steps = min(shares) // batch
     return batches, steps, examples - ranks * batch * steps
     ### END SOLUTION

@@ -121,6 +121,7 @@ def _judge_pairs(function: Callable) -> None:
 
 EXAMPLES, BATCH_SIZE, LEARNING_RATE = 11, 4, 0.01
 FIRST_WEIGHTS = np.array([0.02, -1.0, 0.5])
+AT_FIRST_WEIGHTS = "all gradients were taken at the first weights: update w after each batch."
 
 
 class _Call(NamedTuple):
@@ -163,12 +164,14 @@ def _judge_calls(function: Callable) -> None:
             raise Wrong(f"the gradients are of {sizes} examples; an epoch uses each of the {EXAMPLES} once.")
         compare(len(calls), 3, "the number of gradients, one for each batch,")
     if all(np.array_equal(call.w, calls[0].w) for call in calls):
-        raise Wrong("all gradients were taken at the first weights: update w after each batch.")
+        raise Wrong(AT_FIRST_WEIGHTS)
 
 
 def _judge_weights(function: Callable) -> None:
     calls, result = _run_epoch(function, FIRST_WEIGHTS.copy())
     weights = [call.w for call in calls] + [array(result, FIRST_WEIGHTS.shape)]
+    if all(np.array_equal(call.w, calls[0].w) for call in calls) and not np.allclose(weights[-1], weights[0]):
+        raise Wrong(AT_FIRST_WEIGHTS)
     if not np.allclose(weights[0], FIRST_WEIGHTS):
         raise Wrong("the first gradient was not taken at the weights that the function got.")
     if len(calls) > 1 and np.allclose(weights[-1], weights[-2]) and not np.allclose(weights[-1], weights[0]):
@@ -212,6 +215,7 @@ def _momentum_mistakes(g: np.ndarray, eta: np.ndarray) -> Changes:
     v = collected(eta * g, 0.9)
     return {
         f"{STARTS_ANEW[:-1]} (this is plain SGD).": -eta * g,
+        "the velocity keeps the share 1 − β of what it had: it should keep β.": -collected(eta * g, 0.1),
         "w moves by the velocity of the step before: update the velocity first.": -delayed(v),
         "this is Nesterov's rule: without it, w moves by the new velocity, and by nothing else.": -(0.9 * v + eta * g),
         **velocity_mistakes(v, lambda v, step: v, g, eta),

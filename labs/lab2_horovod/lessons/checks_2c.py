@@ -129,6 +129,10 @@ def _mean_lateness(answer: Callable) -> None:
         "It counts from the mean arrival: count from the first.": list(
             by_rank.sub(by_rank.mean(axis=1), axis=0).mean()
         ),
+        "It counts from the last arrival: count from the first.": list(by_rank.sub(by_rank.max(axis=1), axis=0).mean()),
+        "It counts back from the last arrival: count from the first.": list(
+            -by_rank.sub(by_rank.max(axis=1), axis=0).mean()
+        ),
         "It counts from rank 0; the first may be another rank.": list(by_rank.sub(by_rank[0], axis=0).mean()),
         "It compares the means of the ranks: take the first of each tensor in each step before you average.": list(
             by_rank.mean() - by_rank.mean().min()
@@ -140,11 +144,9 @@ def _mean_lateness(answer: Callable) -> None:
 def _keeps_table(answer: Callable) -> None:
     table = _arrivals()
     given = table.copy()
-    got = _by_rank(answer(given))
+    _by_rank(answer(given))
     if not given.equals(table):
         raise Wrong("it changes the table that it is given: add no columns to it, work on a copy.")
-    if min(got) < 0:
-        raise Wrong("no rank comes before the first one: no lateness is below 0.")
 
 
 # diagnose
@@ -237,7 +239,10 @@ def _mistaken(profile: pd.DataFrame, limit: int, steps: Mapping[str, float]) -> 
 
     own, moving = profile.drop(step_parts.SHARED), profile.loc["moving"].max()
     without_input = {**steps, "prefetch": own.drop("input").sum().max() + moving}
-    yield "Prefetching does not shorten the reading: it hides at most the rest of the work.", shortest(without_input)
+    yield (
+        "Prefetching does not shorten the reading: it hides at most the rest of the rank's own work.",
+        shortest(without_input),
+    )
     alone = {change: step_parts.after(profile[[limit]], change) for change in steps}
     chosen = shortest(alone)
     work = own.sum().drop(limit)

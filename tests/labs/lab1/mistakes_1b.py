@@ -65,6 +65,7 @@ MISTAKES = {
         "η twice": ({"return w + v, v": "return w + eta * v, v"}, "η is applied twice"),
         "no η": ({"beta * v - eta * g": "beta * v - g"}, "η is not applied"),
         "averaged": ({"eta * g": "(1 - beta) * eta * g"}, "factor 1 − β"),
+        "the share exchanged": ({"beta * v": "(1 - beta) * v"}, "it should keep β"),
         "PyTorch's form":
             ({"beta * v - eta * g": "beta * v + g", "return w + v, v": "return w - eta * v, v"},
              "that is PyTorch's form", 7),

@@ -124,6 +124,11 @@ MISTAKES = {
             ({f'arrivals.groupby({KEYS})["start"].transform("min")':
                f'arrivals[arrivals["rank"] == 0].groupby({KEYS})["start"].first().reindex('
                f'arrivals.set_index({KEYS}).index).to_numpy()'}, "It counts from rank 0"),
+        "before the last":
+            ({f'arrivals.groupby({KEYS})["start"].transform("min")':
+               f'arrivals.groupby({KEYS})["start"].transform("max")',
+              'arrivals["start"] - first': 'first - arrivals["start"]'},
+             "It counts back from the last"),
         "a new column": ({BEHIND: f'arrivals["first"] = first; {BEHIND}'}, "add no columns"),
         "a row for each arrival": ({MEAN: "behind"}, "the lateness of three ranks should be"),
     },
@@ -157,8 +162,8 @@ MISTAKES = {
             ({"total = own.sum()": "total = own.sum(); profile.loc['moving'] = 0"}, "work on a copy"),
     },
     "steps_per_epoch": {
-        "small batches forgotten": ({"-(-share // batch)": "share // batch"}, "smaller batch"),
-        "one batch too many": ({"-(-share // batch)": "share // batch + 1"}, "no further batch"),
+        "small batches forgotten": ({"math.ceil(share / batch)": "share // batch"}, "smaller batch"),
+        "one batch too many": ({"math.ceil(share / batch)": "share // batch + 1"}, "no further batch"),
         "all shares alike": ({SHARE: "examples // ranks"}, "the first ranks have one more"),
         "the most, not the least": ({"min(shares)": "max(shares)"}, "has not so many"),
         "the last counts as full": ({"min(shares) // batch": "min(batches)"}, "count full batches"),
