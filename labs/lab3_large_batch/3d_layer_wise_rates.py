@@ -5,9 +5,9 @@
 # rate limits all the others. LARS gives each layer its own rate. With LARS You, Gitman and Ginsburg trained ResNet-50
 # with batches of 32K images, and Tencent with 64K.
 #
-# **You will be able to** derive the rate of LARS; write LARS, LARC and LAMB from a description; find the mistakes in
-# another NovoGrad; say which changes of scale each rule responds to, and where the norms are computed when many ranks
-# train.
+# **You will be able to** derive the rate of LARS; write LARS, LARC and LAMB from a description; find the mistakes in a
+# colleague's NovoGrad; say which changes of scale each rule responds to, and where the norms are computed when many
+# ranks train.
 #
 # **Time:** 80 minutes; the runs take about 30 seconds on 2 CPU cores; on GPUs they are not yet measured.
 #
@@ -154,14 +154,13 @@ show_ratios()
 # %% [markdown]
 # With Fashion-MNIST:
 #
-# - **The layers differ** (the first line above the figure has the numbers). The first convolution tolerates the
-#   smallest rate.
+# - **The layers differ** (above the figure, line *first weights*). The first convolution tolerates the smallest rate.
 # - **The ratios grow during training**, because the gradients become small. A constant η is too large at the start or
 #   too small later; a rate proportional to $\|w\|/\|\nabla L\|$ starts small by itself, like a warm-up.
 # - **They depend on the batch.** The gradient of a batch is $\nabla L$ plus noise, which makes it longer:
 #   $\mathbf{E}\,\|g\|^2 = \|\nabla L\|^2 + \sigma^2 / B$. At the start the noise hardly matters. Later it does, and
-#   the ratio grows with the batch. With noise alone it would grow with the root of $B$ (the second line compares). So
-#   LARS includes a part of the square-root rule of 3b.
+#   the ratio grows with the batch. With noise alone it would grow with the root of $B$ (line *later*). So LARS
+#   includes a part of the square-root rule of 3b.
 #
 # ## Why divide by the norm of the gradient?
 #

@@ -108,9 +108,10 @@ points(choose, 2)
 #
 # Two methods run with the same seeds: the same first weights, the same order of the images. If a lucky start helps
 # both methods, this luck **cancels in the difference**. How far may the mean of the differences be from the true
-# value? In 95 of 100 cases the distance is at most its standard error times a factor $t$ from Student's distribution:
-# 1.96 for very many pairs, 2.78 for five, 12.7 for two. (From few runs the spread is poorly estimated. The larger $t$
-# allows for that.) If 0 is no further from the mean than that, the runs do not show which method is better.
+# value? In 95 of 100 cases the distance is at most the mean's standard error times a factor $t$ from Student's
+# distribution: 1.96 for very many pairs, 2.78 for five, 12.7 for two. (From few runs the spread is poorly estimated.
+# The larger $t$ allows for that.) If 0 is no further from the mean than that, the runs do not show which method is
+# better.
 #
 # ### Exercise: the interval
 #
@@ -224,7 +225,7 @@ def show():
 show()
 
 # %% [markdown]
-# For three seeds $t$ is 4.3, so three seeds often do not show a difference of one point.
+# With three seeds $t$ is 4.3: they often do not show a difference of one point.
 #
 # ## A table to criticise
 #
@@ -578,8 +579,7 @@ def alone():
 alone()
 
 # %% [markdown]
-# - **Ghost batch norm** gains nothing either, 0.0 ± 0.1. The runs are so similar that the luck of the seeds cancels,
-#   and pairs help.
+# - **Ghost batch norm** gains nothing either, 0.0 ± 0.1. The runs are so similar that the luck of the seeds cancels.
 # - **Twice the epochs** gain 3.0 ± 0.5, at twice the price: a large part of the gap comes from too few updates (3a).
 # - **All five** gain 6.1 ± 1.1. Added up, the single gains would be 10.9.
 # - The small batch is still ahead: with as many epochs as all five have, by 1.3 ± 0.5 points.
@@ -614,9 +614,9 @@ by_a_rule()
 # ## The reality check
 #
 # Nado et al. (2021) compared at full scale: ResNet-50 and BERT at batch sizes of 32,768 and more, for which LARS and
-# LAMB are known. They tuned Nesterov momentum and Adam as carefully, and matched or beat both. The schedule of the
-# learning rate and the treatment of batch norm and biases mattered. Here LARS stays one point ahead of SGD with the
-# same momentum and the same schedule, and warm-up gains most of what LARS gains over a bare baseline.
+# LAMB are known. They tuned Nesterov momentum and Adam as carefully, and matched or beat both. The results depended on
+# the schedule of the learning rate, and on the treatment of batch norm and biases. Here LARS stays one point ahead of
+# SGD with the same momentum and the same schedule, and warm-up gains most of what LARS gains over a bare baseline.
 #
 # The limits of this notebook: one data set, one network with three convolutions, 40 updates instead of thousands, one
 # tuning seed, steps of √10 between the rates. Only the learning rate was tuned, although a $\beta_2$ of 0.999 averages
@@ -642,7 +642,6 @@ by_a_rule()
 # **Papers**
 #
 # - Z. Nado, J. Gilmer, C. Shallue, R. Anil, G. Dahl: *A Large Batch Optimizer Reality Check.* 2021, arXiv:2102.06356
-#
 # - D. Choi et al.: *On Empirical Comparisons of Optimizers for Deep Learning.* 2019, arXiv:1910.05446
 # - J. Dodge et al.: *Show Your Work: Improved Reporting of Experimental Results.* 2019, arXiv:1909.03004
 # - X. Jia et al.: *Highly Scalable Deep Learning Training System with Mixed-Precision.* 2018, arXiv:1807.11205

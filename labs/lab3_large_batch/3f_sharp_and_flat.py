@@ -519,7 +519,7 @@ compare_attacks()
 # A network with a lower accuracy can also have a lower accuracy under attack, whatever its batch. So compare networks
 # with *equal* accuracy. `course reproduce adversarial` (about 40 minutes) has trained the small batch for 2 to 24
 # epochs, with five seeds, and attacked each network with five ε. Each large-batch network is compared with the same
-# seed's small-batch networks at *its own* accuracy (up to 16 epochs, before it falls again).
+# seed's small-batch networks at *its own* accuracy (of up to 16 epochs; later their accuracy falls again).
 #
 # ### Predict
 #
@@ -567,8 +567,8 @@ pd.concat(
 # - **Equal updates are not equal epochs.** With the same η and 400 updates, the large batch recognises 55.8 against
 #   72.2 %, but it has read the images 20 times as often. Longer training makes the small batch's networks easier to
 #   fool, too: from 4 epochs to 24 they fall from 72.2 to 62.1 %, while their accuracy grows from 84.4 to 86.1 %. After
-#   20 and 24 epochs, it is the large batch that is fooled less often (69.2 against 62.1 %). So the answer depends on
-#   what is held equal: accuracy, loss, updates or epochs.
+#   20 and 24 epochs, it is the large batch that is fooled less often (69.2 against 62.1 %). So which of the two is
+#   fooled more often depends on what is held equal: accuracy, loss, updates or epochs.
 # - **The runs do not show** that sharpness is the cause: λ of these networks was not measured.
 #
 # ## How far from the start?

@@ -243,6 +243,9 @@ def _steepest_in_a_box(fool: Callable) -> None:
         / np.abs(SLOPES).max(axis=(1, 2, 3), keepdims=True),
         "pixels whose loss rises as they get darker move the wrong way: which sign does their slope have?": epsilon
         * np.ones_like(SLOPES),
+        "only pixels with a positive slope move; where the slope is negative, a darker pixel raises the loss.": (
+            epsilon * (SLOPES > 0)
+        ),
         "ε is in the units of the pixels already.": 255 * epsilon * np.sign(SLOPES),
         "it returns the step alone; return the moved images.": epsilon * np.sign(SLOPES) - IMAGES,
     }

@@ -29,6 +29,16 @@ def by_loops(runs):
     return max(sorted(scores), key=lambda rate: sum(scores[rate]) / len(scores[rate]))
 
 
+def by_a_pivot_table(runs):
+    known = runs.assign(validation=runs["validation"].fillna(0.0))
+    return known.pivot_table(index="rate", values="validation", aggfunc="mean")["validation"].idxmax()
+
+
+def by_columns(runs, one, other):
+    table = runs.pivot_table(index="seed", columns=[one, other], values="test")
+    return table[1, 1] - table[1, 0] - table[0, 1] + table[0, 0]
+
+
 def standard_error(ours, theirs, t):
     difference = pd.Series(ours) - pd.Series(theirs)
     return difference.mean(), t * difference.sem()
@@ -53,6 +63,9 @@ MISTAKES = {
         "the last run": ({MEANS: MEANS.replace("mean", "last")}, "best last run"),
         "the sum": ({MEANS: MEANS.replace("mean", "sum")}, "not the sum"),
         "diverged runs left out": ({'runs["validation"].fillna(0)': 'runs["validation"]'}, "not be left out"),
+        "the mean for diverged runs":
+            ({'runs["validation"].fillna(0)': 'runs["validation"].fillna(runs["validation"].mean())'},
+             "It counts as 0"),
         "the accuracy in place of the rate": ({f"{MEANS}.idxmax()": f"{MEANS}.max()"}, "the rate itself"),
         "the row in place of the rate": ({MEANS: "scores"}, "none of the rates"),
         "the largest of equals":
@@ -83,6 +96,8 @@ MISTAKES = {
     "expected_best": {
         "drawn without replacement": (without_replacement, "drawn twice"),
         "drawn at random": (drawn, "don't draw"),
+        "the mean of the n best":
+            (lambda scores, budget: np.mean(np.sort(scores)[-budget:]), "the mean of all, not the best"),
         "the best of all":
             ({"np.sum(np.sort(scores) * np.diff(share**budget))": "max(scores)"}, "the mean of all, not the best"),
         "not sorted": ({"np.sort(scores)": "np.asarray(scores)"}, "not sorted"),
@@ -117,11 +132,11 @@ MISTAKES = {
 }  # fmt: skip
 
 RIGHT = {
-    "choose": {"loops": by_loops},
+    "choose": {"loops": by_loops, "a pivot table": by_a_pivot_table},
     "interval": {
         "the library's": lambda ours, theirs, t: statistics.paired(ours, theirs),
         "pandas' standard error": standard_error,
     },
     "expected_best": {"the lesson's": tuning_budget.expected_best, "from the best score down": from_the_top},
-    "interaction": {"a sum with signs": by_signs},
+    "interaction": {"a sum with signs": by_signs, "a table of four columns": by_columns},
 }

@@ -68,6 +68,8 @@ MISTAKES = {
              "keeps the others"),
         "the gradient cut off": ({STEP_OF_SIGNS: "np.clip(gradients, -epsilon, epsilon)"}, "is cut off at ε"),
         "all pixels brighter": ({STEP_OF_SIGNS: "epsilon"}, "the wrong way"),
+        "only brighter pixels":
+            ({STEP_OF_SIGNS: "np.where(gradients > 0, epsilon, 0)"}, "a darker pixel raises the loss"),
         "ε of the whole range": ({STEP_OF_SIGNS: f"255 * {STEP_OF_SIGNS}"}, "units of the pixels"),
         "the step alone": ({MOVED: STEP_OF_SIGNS}, "the step alone"),
         "beyond the range": ({MOVED: "images + epsilon * np.sign(gradients)"}, "leave 0 to 255"),
@@ -93,6 +95,7 @@ RIGHT = {
     },
     "relative_product": {"diagonal matrices": {TURNED: "np.diag(scale) @ product(np.diag(scale) @ v)"}},
     "fool": {
+        "the sign carried over": {STEP_OF_SIGNS: "np.copysign(epsilon, gradients)"},
         "the nearer end of the range":
             {MOVED:
              "np.where(gradients > 0, np.minimum(images + 1.0 * epsilon, 255), np.maximum(images - 1.0 * epsilon, 0))"},
