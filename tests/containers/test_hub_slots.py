@@ -179,22 +179,25 @@ def test_a_damaged_file_is_an_empty_queue(hub_slots, tmp_path):
 
 
 @pytest.fixture
-def asked(hub_slots, tmp_path, monkeypatch):
-    """asked(steps): run the coroutine `steps(slots, hub)` beside a hub, which answers while `hub.answers`."""
-    monkeypatch.setattr(hub_slots, "ANSWER_LIMIT_S", 0.3)
+def asked(hub_slots, tmp_path):
+    """asked(steps): run the coroutine `steps(slots, hub)` beside a hub, which fails unless `hub.works`.
+
+    It answers questions about a token `guess …` when `hub.guesses` is set.
+    """
 
     class User(RequestHandler):
         async def get(self) -> None:
             hub.questions += 1
-            if not hub.answers:
-                await asyncio.sleep(1.0)
             token = self.request.headers["Authorization"].removeprefix("token ")
-            self.set_status(200 if token == "ada's" else 403)
+            if token.startswith("guess"):
+                await hub.guesses.wait()
+            self.set_status((200 if token == "ada's" else 403) if hub.works else 503)
             self.write({"kind": "user", "name": "ada", "scopes": [hub_slots.SCOPE]})
 
-    hub = types.SimpleNamespace(answers=True, questions=0)
+    hub = types.SimpleNamespace(works=True, questions=0)
 
     async def run(steps) -> None:
+        hub.guesses = asyncio.Event()  # of this loop
         socket, port = bind_unused_port()
         server = HTTPServer(Application([("/user", User)]))
         server.add_socket(socket)
@@ -204,20 +207,20 @@ def asked(hub_slots, tmp_path, monkeypatch):
     return lambda steps: asyncio.run(run(steps))
 
 
-def test_a_lab_that_was_known_is_known_while_the_hub_does_not_answer(hub_slots, asked, monkeypatch):
+def test_a_lab_that_was_known_is_known_while_the_hub_fails(hub_slots, asked, monkeypatch):
     async def steps(slots, hub) -> None:
         assert await slots.user("ada's", "10.0.0.1") == "ada"
-        hub.answers = False
+        hub.works = False
         monkeypatch.setattr(hub_slots, "TOKEN_S", 0.0)
         assert await slots.user("ada's", "10.0.0.1") == "ada"
         with pytest.raises(HTTPError) as refusal:
             await slots.user("ben's", "10.0.0.2")
         assert refusal.value.status_code == 503
-        hub.answers = True
+        hub.works = True
         with pytest.raises(HTTPError) as refusal:
             await slots.user("ben's", "10.0.0.2")
         assert refusal.value.status_code == 403
-        hub.answers = False
+        hub.works = False
         monkeypatch.setattr(hub_slots, "LATE_TOKEN_S", 0.0)
         with pytest.raises(HTTPError):
             await slots.user("ada's", "10.0.0.1")
@@ -225,15 +228,26 @@ def test_a_lab_that_was_known_is_known_while_the_hub_does_not_answer(hub_slots, 
     asked(steps)
 
 
+def test_a_hub_that_hangs_is_not_waited_for(hub_slots, asked, monkeypatch):
+    monkeypatch.setattr(hub_slots, "ANSWER_LIMIT_S", 0.2)
+
+    async def steps(slots, hub) -> None:
+        with pytest.raises(HTTPError) as refusal:
+            await slots.user("guess", "10.0.0.1")
+        assert refusal.value.status_code == 503
+        hub.guesses.set()
+
+    asked(steps)
+
+
 def test_a_lab_with_random_tokens_does_not_keep_others_from_the_hub(hub_slots, asked):
     async def steps(slots, hub) -> None:
-        hub.answers = False
         guesses = [asyncio.ensure_future(slots.user(f"guess {i}", "10.0.0.9")) for i in range(50)]
-        await asyncio.sleep(0.1)
-        assert hub.questions <= hub_slots.QUESTIONS_EACH
-        hub.answers = True
+        while hub.questions < hub_slots.QUESTIONS_EACH:
+            await asyncio.sleep(0.01)
         assert await slots.user("ada's", "10.0.0.1") == "ada"
         assert await slots.user("ada's", "10.0.0.9") == "ada", "a known token needs no question"
+        hub.guesses.set()
         codes = [error.status_code for error in await asyncio.gather(*guesses, return_exceptions=True)]
         assert codes.count(429) == 50 - hub_slots.QUESTIONS_EACH
         with contextlib.suppress(HTTPError):
