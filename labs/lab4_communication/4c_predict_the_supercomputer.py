@@ -310,7 +310,7 @@ prediction.thresholds(
 # So, by this model, the hierarchical all-reduce was decisive only against a ring with small messages, and halving would
 # have hidden everything. It was known: Goyal et al. (2017) used it between servers, and on 32 of them it was three
 # times as fast as their ring. The talk does not say why Tencent did not take it. NCCL had only rings then (Horovod,
-# issue 131), and the model leaves out that a ring streams (4a).
+# issue 131), and the model leaves out an advantage of rings (4a).
 #
 # The figure also speaks against our fit. By the model, 3 MB would have given the team 11 points more. So the model may
 # lack something that slows down large messages, or α is different: halving with α = 109 µs explains the 87.9 % too, and
