@@ -510,14 +510,14 @@ def diagnose(profile):
     ### BEGIN SOLUTION
     own, moving = profile.drop(["waiting", "moving"]), profile.loc["moving"].max()
     total = own.sum()
-    steps = {
+    changed = {
         "prefetch": np.maximum(own.loc["input"], total - own.loc["input"]).max() + moving,
         "bfloat16": (total - own.loc["network"] / 2).max() + moving,
         "fp16": total.max() + moving / 2,
         "callbacks": (total - own.loc["callbacks"]).max() + moving,
     }
     rank = total.idxmax()
-    return rank, profile[rank].drop("waiting").idxmax(), min(steps, key=steps.get)
+    return rank, profile[rank].drop("waiting").idxmax(), min(changed, key=changed.get)
     ### END SOLUTION
 
 

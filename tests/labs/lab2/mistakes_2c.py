@@ -17,7 +17,7 @@ SHARE = "len(range(rank, examples, ranks))"
 ALL = "batches, steps, examples - ranks * batch * steps"
 OWN = 'profile.drop(["waiting", "moving"])'
 PART = 'profile[rank].drop("waiting").idxmax()'
-CHANGE = "min(steps, key=steps.get)"
+CHANGE = "min(changed, key=changed.get)"
 AFTER_INPUT = 'np.maximum(own.loc["input"], total - own.loc["input"]).max() + moving'
 CURES = '{"network": "bfloat16", "input": "prefetch", "moving": "fp16", "callbacks": "callbacks"}'
 
