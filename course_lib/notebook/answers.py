@@ -166,6 +166,12 @@ def compare(
     raise Wrong(f"{what} should be {shown(expected)}; it is {shown(got)}.")
 
 
+def compare_with_values(got: Any, expected: Any, what: str, mistakes: Mapping[str, Any], **tolerances: float) -> None:
+    """As `compare`, with both values before the sentence of a mistake."""
+    values = f"{what} should be {shown(expected)}; it is {shown(got)}."
+    compare(got, expected, what, {f"{values} {sentence}": wrong for sentence, wrong in mistakes.items()}, **tolerances)
+
+
 def name_mistake(
     got: Any, expected: Any, mistakes: Mapping[str, Any], *, rtol: float = TOLERANCE, atol: float = 0.0
 ) -> None:

@@ -293,7 +293,7 @@ def steps_to_leave(path):
     return int(np.argmax(np.abs(path[:, 1]) > 0.5))
 
 
-def told(run, surface):
+def summary(run, surface):
     """The steps of a run, and in brackets its settings: η and the decay."""
     steps = int(rules.steps_needed(run.path, surfaces[surface]))
     settings = ", ".join(f"{value:.3g}" for value in run.settings.values())
@@ -312,7 +312,8 @@ measured(
     "Turned, both weights see much the same steepness, and a rate for each weight can't tell the directions apart.",
 )
 measured("leaves the saddle last", max(leaving, key=leaving.get), "It has nothing but the tiny gradient.")
-table = pd.DataFrame({surface: {rule: told(run, surface) for rule, run in race[surface].items()} for surface in race})
+rows = {surface: {rule: summary(run, surface) for rule, run in runs.items()} for surface, runs in race.items()}
+table = pd.DataFrame(rows)
 table["leaves the saddle"] = pd.Series(leaving)
 table["ravine, decay 0.9"] = pd.Series(usual).map(
     lambda steps: steps if steps <= rules.LATEST else f"over {rules.LATEST}"

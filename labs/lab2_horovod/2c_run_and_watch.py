@@ -568,13 +568,13 @@ impatient = {"HOROVOD_STALL_CHECK_TIME_SECONDS": "2", "HOROVOD_STALL_SHUTDOWN_TI
 
 def words(ended, errors):
     """What the stall inspector said, last."""
-    told = [re.sub(r"^\[.*stall_inspector.cc:\d+\] ", "> ", line) for line in errors]
-    last = max((i for i, line in enumerate(told) if line.startswith("> One or more")), default=None)
+    lines = [re.sub(r"^\[.*stall_inspector.cc:\d+\] ", "> ", line) for line in errors]
+    last = max((i for i, line in enumerate(lines) if line.startswith("> One or more")), default=None)
     if last is None:
         if ended.failed_rank is not None:  # it failed, and did not stall
             ended.check()
         return SILENCE
-    return "\n".join([told[last], *(t for t in told[last + 1 :] if re.match(r"Missing|\d+!?: \[|One or more", t))])
+    return "\n".join([lines[last], *(t for t in lines[last + 1 :] if re.match(r"Missing|\d+!?: \[|One or more", t))])
 
 
 if "gloo" in CONTROLLERS:

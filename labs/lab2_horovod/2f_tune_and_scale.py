@@ -401,10 +401,10 @@ def show_scaling():
     for kind in ("strong", "weak"):
         efficient, alone = wide[kind][True], wide[kind][False]
         machine, exchange = 1 - alone[max(counts)], (alone - efficient)[max(counts)]
-        told = (
+        reason = (
             f"Lost to the machine: {machine:.2f} (copies lose that, too). Lost to exchange and waiting: {exchange:.2f}."
         )
-        measured(f"{kind} scaling: efficiency with the most ranks", efficient[max(counts)], told)
+        measured(f"{kind} scaling: efficiency with the most ranks", efficient[max(counts)], reason)
         reasons[f"{kind}: efficiency"] = efficient
         reasons[f"{kind}: lost to the machine"] = 1 - alone
         reasons[f"{kind}: lost to the exchange"] = alone - efficient

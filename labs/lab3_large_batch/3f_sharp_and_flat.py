@@ -544,7 +544,7 @@ minima.adversarial(
 
 
 # %%
-def told(rows):
+def summary(rows):
     """The points by which the large batch is ahead, by ε."""
     texts = ["{:+.1f} ± {:.1f}".format(*row) for row in rows[["points", "half"]].to_numpy()]
     return pd.Series(texts, rows["epsilon"].rename("ε"))
@@ -552,7 +552,7 @@ def told(rows):
 
 pd.concat(
     {
-        (f"at equal {at}", f"η = {rate:g}, {epochs} epochs"): told(rows)
+        (f"at equal {at}", f"η = {rate:g}, {epochs} epochs"): summary(rows)
         for at, table in apart.items()
         for (rate, epochs), rows in table.groupby(["rate", "epochs"])
     },

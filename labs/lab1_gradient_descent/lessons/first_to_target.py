@@ -87,7 +87,7 @@ def compare(
     target: float,
     sizes: Sequence[int],
     examples: int,
-    tell: Callable[[float, str], object] = lambda done, what: None,
+    report: Callable[[float, str], object] = lambda done, what: None,
 ) -> pd.DataFrame:
     """A row for each batch size and seed: batch_size, eta (the best of `RATES`, on a seed of its own), steps,
     examples, seconds.
@@ -96,11 +96,11 @@ def compare(
 
     Args:
         examples: how many there are in an epoch.
-        tell: called with the share of the work that is done, and what comes next.
+        report: called with the share of the work that is done, and what comes next.
     """
     rows = []
     for number, size in enumerate(sizes):
-        tell(number / len(sizes), f"batch size {size:,}")
+        report(number / len(sizes), f"batch size {size:,}")
         best, most = None, min(MOST_EPOCHS * examples, MOST_STEPS * size)
         for eta in RATES:
             if found := run(steps, loss, target, size, eta, TUNING_SEED, most):

@@ -106,16 +106,16 @@ def _walks(rule: Rule, surface: Surface, settings: list[dict[str, float]]) -> np
 
 
 def race(
-    rules: Mapping[str, Rule], surfaces: Mapping[str, Surface], tell: Callable[[float, str], object] = lambda *_: None
+    rules: Mapping[str, Rule], surfaces: Mapping[str, Surface], report: Callable[[float, str], object] = lambda *_: None
 ) -> dict[str, dict[str, Run]]:
     """The best run of each rule on each surface: surface → rule → run.
 
     Args:
-        tell: called with the share of the work that is done, and what comes next.
+        report: called with the share of the work that is done, and what comes next.
     """
     runs: dict[str, dict[str, Run]] = {surface: {} for surface in surfaces}
     pairs = list(itertools.product(surfaces, rules))
     for number, (surface, name) in enumerate(pairs):
-        tell(number / len(pairs), f"{name}, {surface}")
+        report(number / len(pairs), f"{name}, {surface}")
         runs[surface][name] = best(name, rules[name], surfaces[surface])
     return runs

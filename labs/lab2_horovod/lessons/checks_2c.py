@@ -11,27 +11,19 @@ import pandas as pd
 
 from course_lib.notebook.answers import (
     case,
-    compare,
+    compare_with_values,
     number,
     plain,
     returned,
     same,
     several,
     short,
-    shown,
     unchanged,
     whole,
 )
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
 from labs.lab2_horovod.lessons import step_parts
-
-
-def _compare(got: Any, expected: Any, told: str, mistakes: Mapping[str, Any], **tolerances: float) -> None:
-    """As `compare`, with both values beside the mistake's name."""
-    values = f"{told} should be {shown(expected)}; it is {shown(got)}."
-    compare(got, expected, told, {f"{values} {name}": wrong for name, wrong in mistakes.items()}, **tolerances)
-
 
 # covered
 
@@ -63,7 +55,7 @@ def _bars(
                 mistakes[_TOO_COARSE] = got
             if not same(got, expected) and same(_covered(answer, *zip(*in_order)), expected):
                 mistakes["It is right only if they come in order of their starts: sort them first."] = got
-            _compare(got, expected, "the number of seconds", mistakes)
+            compare_with_values(got, expected, "the number of seconds", mistakes)
 
     return judge
 
@@ -138,7 +130,7 @@ def _mean_lateness(answer: Callable) -> None:
             by_rank.mean() - by_rank.mean().min()
         ),
     }
-    _compare(got, expected, "the lateness of three ranks", mistakes)
+    compare_with_values(got, expected, "the lateness of three ranks", mistakes)
 
 
 def _keeps_table(answer: Callable) -> None:
@@ -288,7 +280,7 @@ def _batches(result: tuple, examples: int, ranks: int, batch: int, shares: list[
         "These are examples; divide by the batch size.": shares,
         "A rank has its share of the examples only.": [-(-examples // batch)] * ranks,
     }
-    _compare(list(batches), [-(-share // batch) for share in shares], "`batches`", mistakes)
+    compare_with_values(list(batches), [-(-share // batch) for share in shares], "`batches`", mistakes)
 
 
 def _steps(result: tuple, examples: int, ranks: int, batch: int, shares: list[int]) -> None:
@@ -301,7 +293,7 @@ def _steps(result: tuple, examples: int, ranks: int, batch: int, shares: list[in
         "Some rank has not so many: the others would wait for it.": -(-max(shares) // batch),
         "A rank has its share of the examples only.": examples // batch,
     }
-    _compare(steps, min(shares) // batch, "`steps`", mistakes)
+    compare_with_values(steps, min(shares) // batch, "`steps`", mistakes)
 
 
 def _left(result: tuple, examples: int, ranks: int, batch: int, shares: list[int]) -> None:
@@ -312,7 +304,7 @@ def _left(result: tuple, examples: int, ranks: int, batch: int, shares: list[int
         "That is what does not divide among the ranks; the last batches are left out too.": examples % ranks,
         "That is left on one rank; add up all ranks.": min(shares) - steps * batch,
     }
-    _compare(result[2], examples - steps * ranks * batch, "`left`", mistakes)
+    compare_with_values(result[2], examples - steps * ranks * batch, "`left`", mistakes)
 
 
 EXERCISES = Exercises(

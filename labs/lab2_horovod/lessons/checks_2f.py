@@ -10,7 +10,7 @@ import numpy as np
 from course_lib.notebook.answers import (
     array,
     case,
-    compare,
+    compare_with_values,
     number,
     returned,
     same,
@@ -20,13 +20,6 @@ from course_lib.notebook.answers import (
 )
 from course_lib.notebook.exercises import Exercise, Exercises
 from course_lib.notebook.judging import Criterion, Wrong
-
-
-def _compare(got: Any, expected: Any, told: str, mistakes: Mapping[str, Any], **tolerances: float) -> None:
-    """As `compare`, with both values beside the mistake's name."""
-    values = f"{told} should be {shown(expected)}; it is {shown(got)}."
-    compare(got, expected, told, {f"{values} {name}": wrong for name, wrong in mistakes.items()}, **tolerances)
-
 
 # pays_below
 
@@ -51,7 +44,7 @@ def _break_even(answer: Callable) -> None:
             "The sign is wrong: compression takes longer and sends less.": -expected,
         }
         with case(f"(seconds, bytes) plain {uncompressed}, compressed {compressed}"):
-            _compare(number(answer(uncompressed, compressed)), expected, "the bandwidth", mistakes)
+            compare_with_values(number(answer(uncompressed, compressed)), expected, "the bandwidth", mistakes)
 
 
 def _never_slower(answer: Callable) -> None:
@@ -239,7 +232,9 @@ def _efficiency(answer: Callable, weak: bool, order: Sequence[int]) -> None:
             "As a fraction, not in per cent.": 100 * expected,
             "Compare with the entry of one rank, wherever it stands, not with the first.": expected * seconds[0] / 0.8,
         }
-        _compare(list(got), list(expected), "the efficiency", {name: list(wrong) for name, wrong in mistakes.items()})
+        compare_with_values(
+            list(got), list(expected), "the efficiency", {name: list(wrong) for name, wrong in mistakes.items()}
+        )
 
 
 def _few(values: np.ndarray) -> str:
@@ -280,7 +275,7 @@ def _exact(answer: Callable) -> None:
             "The quotient is missing: the derivative of the sum of squares is 0 where s = Σab / Σa².": a @ b,
         }
         with case(f"speed-ups {_few(speedup)} on {_few(ranks)} ranks follow the law"):
-            _compare(_fitted(answer, ranks, speedup), serial, "s", mistakes, atol=1e-9)
+            compare_with_values(_fitted(answer, ranks, speedup), serial, "s", mistakes, atol=1e-9)
 
 
 def _least_squares(answer: Callable) -> None:
@@ -299,7 +294,7 @@ def _least_squares(answer: Callable) -> None:
         "A line with a free slope; the law has one number only, s.": np.polyfit(1 / COUNTS, 1 / speedup, 1)[1],
     }
     with case(f"with measuring errors, ranks {_few(COUNTS)}, speed-ups {_few(speedup)}"):
-        _compare(_fitted(answer, COUNTS, speedup), a @ b / (a @ a), "s", mistakes, rtol=1e-4)
+        compare_with_values(_fitted(answer, COUNTS, speedup), a @ b / (a @ a), "s", mistakes, rtol=1e-4)
 
 
 EXERCISES = Exercises(
